@@ -1,0 +1,3 @@
+"""Duetime: a durable timer service."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,66 @@
+"""What the engine hands to the HTTP side and what it gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+MAX_ANSWER_BYTES = 64 * 1024
+
+
+class TransportError(StrEnum):
+    """Why there is no complete answer."""
+
+    TIMEOUT = "timeout"
+    RESOLVE = "resolve"
+    CONNECT = "connect"
+    TLS = "tls"
+    PROTOCOL = "protocol"
+    REFUSED_URL = "refused_url"
+    ABORTED = "aborted"
+    """We gave up on it: the sender was closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """One HTTP POST. ``key`` comes back with the result. ``headers`` are final, without CR and LF."""
+
+    key: int
+    url: str
+    headers: tuple[str, ...]
+    """Each one whole: ``Name: value``."""
+    body: bytes
+    timeout_seconds: float
+    """The total deadline: resolving, connecting, sending and reading the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackResult:
+    """``status`` is None exactly when ``error`` is set. ``body`` is at most MAX_ANSWER_BYTES of the answer."""
+
+    key: int
+    status: int | None
+    body: bytes
+    retry_after: str | None
+    error: TransportError | None
+    message: str
+    duration_seconds: float
+    body_truncated: bool = False
+
+
+class Sender(Protocol):
+    """Sends callbacks beside the event loop. Never follows redirects, never raises for a single callback."""
+
+    def start(self, on_results: Callable[[list[CallbackResult]], None]) -> None:
+        """Begin. ``on_results`` is called from the sender's own thread with batches, one result per callback."""
+        ...
+
+    def submit(self, callbacks: Sequence[Callback]) -> None:
+        """Queue callbacks; thread-safe, returns at once. The caller bounds how many are under way."""
+        ...
+
+    def close(self, *, grace_seconds: float) -> None:
+        """Let what is under way finish for up to ``grace_seconds``, then abort the rest (ABORTED). Blocks."""
+        ...

@@ -1,0 +1,109 @@
+"""Every error that Duetime raises on purpose. One root; one mapping to HTTP (api/problems.py).
+
+Losing a race is never an error: store operations report it in their return value.
+"""
+
+from __future__ import annotations
+
+
+class DuetimeError(Exception):
+    """Root of all deliberate errors. ``code`` is stable and part of the public API."""
+
+    code = "internal"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidInput(DuetimeError):
+    """Something a caller sent is not acceptable.
+
+    ``field`` is the path of the offending value as the caller wrote it, e.g. ``retryPolicy.maxAttempts``
+    or ``timers[3].executeAt``; empty when the input as a whole is at fault.
+    """
+
+    code = "invalid_input"
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class PayloadTooLarge(InvalidInput):
+    """A payload or body is over its limit."""
+
+    code = "payload_too_large"
+
+
+class InvalidCursor(InvalidInput):
+    """A cursor was tampered with or belongs to another query."""
+
+    code = "invalid_cursor"
+
+
+class NamespaceNotFound(DuetimeError):
+    code = "namespace_not_found"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"namespace {name!r} does not exist")
+        self.name = name
+
+
+class NamespaceConflict(DuetimeError):
+    """A namespace exists with another ``num_shards`` or ``dedicated``; both are immutable."""
+
+    code = "namespace_conflict"
+
+
+class TimerNotFound(DuetimeError):
+    code = "timer_not_found"
+
+    def __init__(self, namespace: str, timer_id: str) -> None:
+        super().__init__(f"timer {timer_id!r} does not exist in namespace {namespace!r}")
+
+
+class TimerConflict(DuetimeError):
+    """A timer with this id exists and has other content."""
+
+    code = "timer_conflict"
+
+
+class TimerFinished(DuetimeError):
+    """The timer has fired or failed; it can be replaced or redriven, not changed."""
+
+    code = "timer_finished"
+
+
+class RevisionMismatch(DuetimeError):
+    """``If-Match`` names another revision than the stored one."""
+
+    code = "revision_mismatch"
+
+
+class StoreError(DuetimeError):
+    """The store answered with something that is our fault or its own."""
+
+    code = "store_error"
+
+
+class StoreUnavailable(StoreError):
+    """The store is unreachable, locked or throttled; the same call may succeed later."""
+
+    code = "store_unavailable"
+
+    def __init__(self, message: str, *, retry_after_seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class StoreNotReady(StoreError):
+    """The store's tables are missing or of another schema version; ``duetime init`` makes them."""
+
+    code = "store_not_ready"
+
+
+class InvalidSettings(DuetimeError):
+    """A setting, store URL or command-line value cannot be used."""
+
+    code = "invalid_settings"

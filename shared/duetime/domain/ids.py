@@ -1,0 +1,43 @@
+"""The rules for names and ids, and the ids that are derived from them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from uuid import UUID
+
+MAX_TIMER_ID_CHARACTERS = 255
+MAX_KEY_BYTES = 1024
+"""DynamoDB's limit for a sort key; the whole of ``TIMER#<namespace>#<timer_id>`` must fit."""
+
+_NAMESPACE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+# C0, DEL and C1 control characters, and lone surrogates, which have no UTF-8 form.
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f/\ud800-\udfff]")
+
+
+def check_namespace(name: str) -> str:
+    """``name``, or ``ValueError`` saying what a namespace may be."""
+    if _NAMESPACE.fullmatch(name) is None:
+        raise ValueError("must match [a-z0-9][a-z0-9._-]{0,62}")
+    return name
+
+
+def check_timer_id(namespace: str, timer_id: str) -> str:
+    """``timer_id``, or ``ValueError`` when it cannot name a timer of ``namespace``."""
+    if not 1 <= len(timer_id) <= MAX_TIMER_ID_CHARACTERS:
+        raise ValueError(f"must have 1 to {MAX_TIMER_ID_CHARACTERS} characters")
+    if _FORBIDDEN.search(timer_id):
+        raise ValueError("must not contain '/', control characters or lone surrogates")
+    if len(sort_key(namespace, timer_id).encode()) > MAX_KEY_BYTES:
+        raise ValueError(f"is too long: the key must fit {MAX_KEY_BYTES} bytes of UTF-8")
+    return timer_id
+
+
+def sort_key(namespace: str, timer_id: str) -> str:
+    """``TIMER#<namespace>#<timer_id>``: a namespace has no ``#``, so the first two are unambiguous."""
+    return f"TIMER#{namespace}#{timer_id}"
+
+
+def timer_uuid(namespace: str, timer_id: str) -> UUID:
+    """Stable for (namespace, timer_id): the MD5 of ``namespace:timer_id`` as a UUID (durable-timer seed)."""
+    return UUID(bytes=hashlib.md5(f"{namespace}:{timer_id}".encode(), usedforsecurity=False).digest())

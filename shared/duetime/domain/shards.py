@@ -1,0 +1,53 @@
+"""Shards: which one a timer lives on, and who may poll it."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from datetime import datetime
+
+MAX_SHARED_SHARDS = 4096
+"""Shared namespaces use shards 0 to ``num_shards - 1``; dedicated ranges begin here."""
+
+MAX_DEDICATED_SHARD = 1_000_000
+
+
+def shard_index(timer_id: str, num_shards: int) -> int:
+    """CRC-32 of the id's UTF-8 bytes, modulo ``num_shards`` (rule: durable-timer seed)."""
+    return zlib.crc32(timer_id.encode()) % num_shards
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Ownership of one shard until ``expires_at`` by the store's clock, fenced by ``version``."""
+
+    shard_id: int
+    version: int
+    owner_id: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """What the ownership row of a shard says; ``version`` 0 and no owner when it was never claimed."""
+
+    shard_id: int
+    version: int = 0
+    owner_id: str | None = None
+    claimed_at: datetime | None = None
+    lease_expires_at: datetime | None = None
+
+    def is_free(self, now: datetime) -> bool:
+        """A lease is live up to, and not including, ``lease_expires_at``."""
+        return self.lease_expires_at is None or self.lease_expires_at <= now
+
+
+@dataclass(frozen=True, slots=True)
+class ShardMap:
+    """Which shards exist: ``0..shared_shards-1`` and ``MAX_SHARED_SHARDS..dedicated_end-1``."""
+
+    shared_shards: int = 0
+    dedicated_end: int = MAX_SHARED_SHARDS
+
+    def shard_ids(self) -> list[int]:
+        return [*range(self.shared_shards), *range(MAX_SHARED_SHARDS, self.dedicated_end)]

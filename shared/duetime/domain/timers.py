@@ -1,0 +1,212 @@
+"""The timer, its life, and the pure functions that move it from one state to the next.
+
+State machine (docs/state-machine.md): ``scheduled -> fired``, ``scheduled -> scheduled`` (retry, reschedule),
+``scheduled -> failed``, ``failed -> scheduled`` (redrive). ``firing`` is stored only for parked timers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum, StrEnum
+from typing import Final
+from uuid import UUID
+
+from duetime.domain import ids
+from duetime.domain.namespaces import Namespace
+from duetime.domain.times import format_instant
+
+DEFAULT_CALLBACK_TIMEOUT_SECONDS = 30
+MAX_CALLBACK_TIMEOUT_SECONDS = 900
+MAX_PAYLOAD_BYTES = 256 * 1024
+
+
+class TimerState(StrEnum):
+    SCHEDULED = "scheduled"
+    FIRING = "firing"
+    FIRED = "fired"
+    FAILED = "failed"
+
+    @property
+    def is_finished(self) -> bool:
+        return self in (TimerState.FIRED, TimerState.FAILED)
+
+
+class FailureReason(StrEnum):
+    """Why the last attempt did not succeed, or why a timer cannot be fired at all."""
+
+    HTTP_STATUS = "http_status"
+    NOT_OK = "not_ok"
+    TIMEOUT = "timeout"
+    NETWORK = "network"
+    REFUSED_URL = "refused_url"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The last failed attempt. ``message`` never holds secrets or header values."""
+
+    reason: FailureReason
+    message: str
+    at: datetime
+    status: int | None = None
+
+
+class Unset(Enum):
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerContent:
+    """What the client gave. JSON values are kept as the exact text that will be sent or echoed.
+
+    ``execute_at`` is the due time asked for. ``payload_json`` is None when no payload was given (sent as
+    null). ``headers_json`` is an object of strings, ``retry_policy_json`` an object as in ``domain.retry``.
+    """
+
+    execute_at: datetime
+    callback_url: str
+    payload_json: str | None = None
+    headers_json: str | None = None
+    retry_policy_json: str | None = None
+    callback_timeout_seconds: int = DEFAULT_CALLBACK_TIMEOUT_SECONDS
+    correlation_id: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """A stored timer.
+
+    ``next_attempt_at`` is the key of the due index: ``content.execute_at``, or later while a retry waits or
+    the timer is parked; None when finished (the index is sparse). ``revision`` counts changes from 1.
+    ``firing_id`` names the logical firing: kept by retries and redrives, renewed by anything that makes it
+    another message. ``digest`` identifies the content as it was asked for. ``expires_at`` is set when finished.
+    """
+
+    namespace: str
+    timer_id: str
+    shard_id: int
+    content: TimerContent
+    digest: str
+    state: TimerState
+    revision: int
+    firing_id: str
+    attempts: int
+    next_attempt_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    fired_at: datetime | None = None
+    failure: Failure | None = None
+    expires_at: datetime | None = None
+
+    @property
+    def timer_uuid(self) -> UUID:
+        return ids.timer_uuid(self.namespace, self.timer_id)
+
+    def is_expired(self, now: datetime) -> bool:
+        """True when the store may already have removed it; such a timer reads as absent."""
+        return self.expires_at is not None and self.expires_at <= now
+
+    def attempt_may_be_under_way(self, now: datetime) -> bool:
+        """True when an attempt is, or may just be, under way: parked, or due and not yet recorded."""
+        return self.state is TimerState.FIRING or (self.next_attempt_at is not None and self.next_attempt_at <= now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerChange:
+    """A partial update: what is UNSET stays. None clears an optional value."""
+
+    execute_at: datetime | Unset = UNSET
+    callback_url: str | Unset = UNSET
+    payload_json: str | Unset | None = UNSET
+    headers_json: str | Unset | None = UNSET
+    retry_policy_json: str | Unset | None = UNSET
+    callback_timeout_seconds: int | Unset = UNSET
+    correlation_id: str | Unset | None = UNSET
+    tags: tuple[str, ...] | Unset = UNSET
+
+    def given(self) -> dict[str, object]:
+        """The fields that are set."""
+        return {name: value for name in self.__dataclass_fields__ if (value := getattr(self, name)) is not UNSET}
+
+
+def content_digest(content: TimerContent, *, delay_seconds: float | None = None) -> str:
+    """Identifies a request's content, so that a repeated create can be told from a conflicting one.
+
+    With ``delay_seconds`` the delay counts and not the time it led to: the same request sent again is the same.
+    """
+    due = format_instant(content.execute_at) if delay_seconds is None else delay_seconds
+    parts = [
+        due,
+        content.callback_url,
+        content.payload_json,
+        content.headers_json,
+        content.retry_policy_json,
+        content.callback_timeout_seconds,
+        content.correlation_id,
+        content.tags,
+    ]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+def new_timer(
+    namespace: Namespace,
+    timer_id: str,
+    content: TimerContent,
+    *,
+    digest: str,
+    firing_id: str,
+    now: datetime,
+) -> Timer:
+    """The first revision of a timer."""
+    return Timer(
+        namespace=namespace.name,
+        timer_id=timer_id,
+        shard_id=namespace.shard_of(timer_id),
+        content=content,
+        digest=digest,
+        state=TimerState.SCHEDULED,
+        revision=1,
+        firing_id=firing_id,
+        attempts=0,
+        next_attempt_at=content.execute_at,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def replaced(stored: Timer, new: Timer) -> Timer:
+    """``new`` in the place of ``stored``: the next revision, with the age of the stored one."""
+    return replace(new, revision=stored.revision + 1, created_at=stored.created_at)
+
+
+def changed(timer: Timer, change: TimerChange, *, firing_id: str, now: datetime) -> Timer:
+    """``timer`` with ``change`` applied. The caller has checked that it is not finished.
+
+    A change of what is sent or when makes another message: a new firing with its attempts ahead. Any other
+    change leaves the firing, its attempts and its back-off alone. A parked timer is due again at its due
+    time, since the outcome of the attempt under way will be superseded by this revision.
+    """
+    fields = change.given()
+    content = replace(timer.content, **fields)  # type: ignore[arg-type]  # given() holds the fields' own types
+    is_new_firing = bool(fields.keys() & {"execute_at", "callback_url", "payload_json", "headers_json"})
+    is_restarted = "execute_at" in fields or timer.state is TimerState.FIRING
+    return replace(
+        timer,
+        content=content,
+        digest=content_digest(content),
+        state=TimerState.SCHEDULED,
+        revision=timer.revision + 1,
+        firing_id=firing_id if is_new_firing else timer.firing_id,
+        attempts=0 if is_new_firing else timer.attempts,
+        failure=None if is_new_firing else timer.failure,
+        next_attempt_at=content.execute_at if is_restarted else timer.next_attempt_at,
+        updated_at=now,
+    )

@@ -1,0 +1,124 @@
+"""Instants and durations as text.
+
+Inside Duetime an instant is an aware ``datetime`` in UTC with whole milliseconds. At the edge it is RFC 3339
+with an offset. A fraction finer than a millisecond is rounded *up*, so that a timer never fires before the
+time that was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+MIN_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_INSTANT = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+MAX_DURATION_SECONDS = 100 * 366 * 86_400.0
+
+_MILLISECOND = timedelta(milliseconds=1)
+# RFC 3339, section 5.6; [0-9] since \d also matches non-ASCII digits.
+_RFC3339 = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?"
+    r"(?:([Zz])|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_GO_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
+_GO_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+# ISO 8601 durations without years and months, whose length depends on a calendar.
+_ISO_DURATION = re.compile(
+    r"P(?:([0-9]+(?:\.[0-9]+)?)W|(?:([0-9]+(?:\.[0-9]+)?)D)?"
+    r"(?:T(?:([0-9]+(?:\.[0-9]+)?)H)?(?:([0-9]+(?:\.[0-9]+)?)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?)"
+)
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def parse_instant(text: str) -> datetime:
+    """An RFC 3339 time with offset and 0 to 9 fraction digits, as UTC rounded up to the millisecond.
+
+    Raises ``ValueError`` with a readable reason for naive times, leap seconds, impossible dates and times
+    outside 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z.
+    """
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError("must be an RFC 3339 time with an offset, like 2026-12-20T15:30:00Z")
+    year, month, day, hour, minute, second = (int(part) for part in match.group(1, 2, 3, 4, 5, 6))
+    if second == 60:
+        raise ValueError("leap seconds are not supported")
+    nanoseconds = int((match[7] or "0").ljust(9, "0"))
+    milliseconds = -(-nanoseconds // 1_000_000)
+    try:
+        instant = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        if match[8] is None:
+            hours, minutes = int(match[10]), int(match[11])
+            if hours > 23 or minutes > 59:
+                raise ValueError("the offset is out of range")
+            offset = timedelta(hours=hours, minutes=minutes)
+            instant = instant - offset if match[9] == "+" else instant + offset
+        instant += milliseconds * _MILLISECOND
+    except OverflowError:
+        raise ValueError("the time is out of range") from None
+    return check_range(instant)
+
+
+def check_range(instant: datetime) -> datetime:
+    """``instant``, or ``ValueError`` when it lies outside the supported range."""
+    if not MIN_INSTANT <= instant <= MAX_INSTANT:
+        raise ValueError("must lie between 1970-01-01T00:00:00Z and 9999-12-31T23:59:59.999Z")
+    return instant
+
+
+def format_instant(instant: datetime) -> str:
+    """Fixed width, UTC, milliseconds: ``2026-12-20T15:30:00.000Z``. Sorts as text in time order."""
+    return instant.isoformat(timespec="milliseconds")[:23] + "Z"
+
+
+def read_instant(text: str) -> datetime:
+    """The instant that ``format_instant`` wrote. ``ValueError`` for anything else."""
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is not UTC:
+        raise ValueError(f"not a stored UTC time: {text!r}")
+    return instant
+
+
+def to_milliseconds(instant: datetime) -> int:
+    """Milliseconds since 1970-01-01T00:00:00Z, rounded down."""
+    return (instant - MIN_INSTANT) // _MILLISECOND
+
+
+def from_milliseconds(milliseconds: int) -> datetime:
+    return MIN_INSTANT + timedelta(milliseconds=milliseconds)
+
+
+def round_up(instant: datetime) -> datetime:
+    """The first whole millisecond that is not before ``instant``."""
+    excess = instant.microsecond % 1000
+    return instant if not excess else instant + timedelta(microseconds=1000 - excess)
+
+
+def round_down(instant: datetime) -> datetime:
+    """The last whole millisecond that is not after ``instant``: the rounding for "now"."""
+    return instant.replace(microsecond=instant.microsecond // 1000 * 1000)
+
+
+def parse_duration(value: str | float) -> float:
+    """Seconds from ``"30s"``, ``"5m"``, ``"1h30m"``, ``"250ms"``, ``"P1DT2H"`` or a number of seconds.
+
+    Raises ``ValueError`` for anything else, for negative and for non-finite values, and above 100 years.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError('must be a duration like "30s", "1h30m", "PT5M" or a number of seconds')
+    seconds = float(value) if not isinstance(value, str) else _duration_text(value)
+    if not 0 <= seconds <= MAX_DURATION_SECONDS:
+        raise ValueError("must lie between 0 and 100 years")
+    return seconds
+
+
+def _duration_text(text: str) -> float:
+    if len(text) <= 64:
+        if _GO_DURATION.fullmatch(text):
+            return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _GO_PART.findall(text))
+        match = _ISO_DURATION.fullmatch(text)
+        if match is not None and text[-1] not in "PT":
+            weeks, days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+            return weeks * 604_800 + days * 86_400 + hours * 3600 + minutes * 60 + seconds
+        if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", text):
+            return float(text)
+    raise ValueError('must be a duration like "30s", "1h30m", "PT5M" or a number of seconds')

@@ -1,0 +1,296 @@
+"""The store port: every operation that Duetime asks of a database. These docstrings are the contract.
+
+Rules for all operations:
+
+- Synchronous and thread-safe: one store object serves many threads.
+- ``now`` is passed in. A store whose database has a clock may take lease and audit times from it instead
+  (stores/sql/db_now.py); what is due is always judged by the ``now`` or ``until`` that is passed.
+- Losing a race is a return value. Errors are ``StoreUnavailable`` (try again later: unreachable, throttled,
+  locked), ``StoreNotReady`` (no tables, wrong schema) and ``StoreError`` (anything else). No driver exception
+  leaves a store.
+- A batch has no duplicate ids in it, and each of its items succeeds or fails alone; the answer has one
+  result per item, in order.
+- Expired timers (``Timer.is_expired``) read as absent everywhere, whether or not they are still stored.
+
+``tests/contract`` proves each sentence for each store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.shards import Lease, ShardMap, ShardStatus
+from duetime.domain.timers import Timer, TimerChange, TimerState
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """``next_cursor`` is None on the last page. A page may be short, even empty, and not be the last."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+class PutMode(StrEnum):
+    CREATE = "create"
+    """An existing timer stays as it is."""
+    REPLACE = "replace"
+    """An existing timer, finished or not, becomes the new one with the next revision."""
+
+
+class PutStatus(StrEnum):
+    CREATED = "created"
+    REPLACED = "replaced"
+    UNCHANGED = "unchanged"
+    """CREATE found a timer with the same digest."""
+    CONFLICT = "conflict"
+    """CREATE found a timer with another digest."""
+    REVISION_MISMATCH = "revision_mismatch"
+    """REPLACE with ``if_revision`` found another revision, or no timer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """``timer`` as it is stored now; None only when ``if_revision`` found no timer."""
+
+    status: PutStatus
+    timer: Timer | None
+
+
+class ChangeStatus(StrEnum):
+    APPLIED = "applied"
+    NOT_FOUND = "not_found"
+    REVISION_MISMATCH = "revision_mismatch"
+    FINISHED = "finished"
+    """The timer has fired or failed and cannot be changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeResult:
+    """``timer`` as it is stored now (after an update) or was stored (before a delete); None when NOT_FOUND."""
+
+    status: ChangeStatus
+    timer: Timer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimerRef:
+    timer_id: str
+    if_revision: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFilter:
+    """All given conditions must hold. ``due_from`` is inclusive, ``due_to`` exclusive; both are about
+    ``content.execute_at``."""
+
+    state: TimerState | None = None
+    tag: str | None = None
+    due_from: datetime | None = None
+    due_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRow:
+    """A stored timer that cannot be decoded. ``key`` is opaque: only the store that made it reads it."""
+
+    shard_id: int
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DuePage:
+    """Timers due by ``until``, by (``next_attempt_at``, then any stable order).
+
+    ``cursor`` is set when there may be more due timers after this page. ``next_attempt_at`` is the earliest
+    key of the shard after ``until`` (None when there is none), reported only by a last page (``cursor`` None).
+    """
+
+    timers: list[Timer]
+    cursor: str | None = None
+    next_attempt_at: datetime | None = None
+    unreadable: tuple[UnreadableRow, ...] = ()
+
+
+class Store(Protocol):
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def initialise(self) -> None:
+        """Create or migrate tables. Idempotent and safe when several processes start at once."""
+        ...
+
+    def check(self) -> None:
+        """One cheap round trip. Raises ``StoreUnavailable`` or ``StoreNotReady``."""
+        ...
+
+    def close(self) -> None:
+        """Release connections. Idempotent."""
+        ...
+
+    # -- catalogue -------------------------------------------------------------------------------------------
+
+    def create_namespace(
+        self, name: str, *, num_shards: int, dedicated: bool, now: datetime
+    ) -> tuple[Namespace, bool]:
+        """The namespace and whether this call made it. Idempotent.
+
+        Shared namespaces have ``first_shard`` 0; a dedicated one gets a range of its own that never overlaps
+        another. Raises ``NamespaceConflict`` when it exists with another ``num_shards`` or ``dedicated``.
+        """
+        ...
+
+    def get_namespace(self, name: str) -> Namespace | None: ...
+
+    def list_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
+        """In order of name."""
+        ...
+
+    def shard_map(self) -> ShardMap:
+        """Which shards exist now. One cheap read: pollers ask every second."""
+        ...
+
+    def catalogue_secret(self, name: str, candidate: bytes) -> bytes:
+        """The secret kept under ``name``; the first caller's ``candidate`` becomes it. For all processes alike."""
+        ...
+
+    # -- clients ---------------------------------------------------------------------------------------------
+
+    def put_timers(
+        self,
+        timers: Sequence[Timer],
+        *,
+        mode: PutMode,
+        now: datetime,
+        if_revision: int | None = None,
+    ) -> list[PutResult]:
+        """Store first revisions (``domain.timers.new_timer``) as ``mode`` says.
+
+        ``if_revision`` goes with REPLACE and a single timer. A replaced timer keeps ``created_at`` and counts its
+        ``revision`` on; every other value is the new one's. An expired timer counts as absent.
+        """
+        ...
+
+    def get_timer(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None: ...
+
+    def update_timer(
+        self,
+        namespace: Namespace,
+        timer_id: str,
+        change: TimerChange,
+        *,
+        firing_id: str,
+        now: datetime,
+        if_revision: int | None = None,
+    ) -> ChangeResult:
+        """Apply ``domain.timers.changed`` atomically: no concurrent write is lost or half-seen."""
+        ...
+
+    def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
+        """Remove timers in any state. The result carries the timer as it was."""
+        ...
+
+    def list_timers(
+        self,
+        namespace: Namespace,
+        timer_filter: TimerFilter,
+        *,
+        cursor: str | None,
+        limit: int,
+        now: datetime,
+    ) -> Page[Timer]:
+        """In the order of shard, then id. A timer that is not changed meanwhile appears exactly once.
+
+        The work of one call is bounded, whatever the filter leaves out.
+        """
+        ...
+
+    def find_by_correlation(
+        self,
+        namespace: Namespace,
+        correlation_id: str,
+        *,
+        cursor: str | None,
+        limit: int,
+        now: datetime,
+    ) -> Page[Timer]:
+        """Timers with this correlation id, by an index. May lag a moment behind writes on some stores."""
+        ...
+
+    # -- engine ----------------------------------------------------------------------------------------------
+
+    def shard_statuses(self, shard_ids: Sequence[int]) -> list[ShardStatus]:
+        """One per id, in order; a shard that was never claimed has version 0."""
+        ...
+
+    def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
+        """Own the shard if nobody's lease is live at ``now``: ``shard_version`` grows by exactly one.
+
+        None when a live lease is in the way (be it the caller's own), or another claim won.
+        """
+        ...
+
+    def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
+        """Extend to ``now + lease_seconds``. None for a lease whose version or owner is no longer the stored one.
+
+        A lease that has expired but that nobody has claimed since can still be renewed.
+        """
+        ...
+
+    def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None:
+        """End leases so that they can be claimed at once. A stale lease changes nothing."""
+        ...
+
+    def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:
+        """Say that a worker lives until ``now + ttl_seconds``; the sorted ids of all that live at ``now``."""
+        ...
+
+    def withdraw_worker(self, worker_id: str) -> None: ...
+
+    def due_timers(
+        self,
+        shard_id: int,
+        *,
+        until: datetime,
+        limit: int,
+        cursor: str | None = None,
+        known_next: datetime | None = None,
+    ) -> DuePage:
+        """Timers with ``next_attempt_at <= until``, in order, at most ``limit``; strongly consistent.
+
+        More timers at one instant than a page holds are all returned over the pages, once each.
+        ``known_next``: the caller knows of none before it, so the store may skip looking beyond it; then
+        ``DuePage.next_attempt_at`` is the earliest that it found before ``known_next``, else ``known_next``.
+        Rows that cannot be decoded are reported in ``unreadable`` and never hide the others.
+        """
+        ...
+
+    def record(
+        self, outcomes: Sequence[Outcome], *, leases: Mapping[int, Lease], now: datetime
+    ) -> list[RecordStatus]:
+        """Write outcomes, each only onto the revision and firing that was fired.
+
+        ``leases`` has the lease of every shard among the outcomes. A store with transactions also checks
+        ``shard_version`` and owner and answers LEASE_LOST; one without (DynamoDB) relies on the revision alone.
+        ``updated_at`` becomes ``now``.
+        """
+        ...
+
+    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime) -> None:
+        """Take unreadable rows out of the due index: they read as FAILED timers with reason UNREADABLE.
+
+        Values that cannot be read are shown empty. A row that was changed meanwhile stays as it is.
+        """
+        ...
+
+    def prune_expired(self, *, now: datetime, limit: int) -> int:
+        """Delete up to ``limit`` expired timers and say how many; 0 where the database does it by itself."""
+        ...
