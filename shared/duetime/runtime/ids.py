@@ -1,0 +1,18 @@
+"""New ids: timers, firings, requests and workers."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from uuid6 import uuid7
+
+
+def new_id() -> str:
+    """A UUID version 7: unique, and sorted by the time it was made."""
+    return str(uuid7())
+
+
+def new_worker_id() -> str:
+    """Unique for ever, and telling which host and process it was: ``host:pid:random``."""
+    return f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"

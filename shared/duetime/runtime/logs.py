@@ -1,0 +1,115 @@
+"""Logging: what one event looks like on standard output or error, locally and on Lambda.
+
+Code logs through ``logging.getLogger(__name__)`` with ``extra={"action": "shard.claimed", ...}``: the action is the
+stable name of the event, the other extras are its facts. ``configure_logging`` decides how that is written:
+one JSON object per line, or ``time LEVEL action message key=value ...`` for people. Times are UTC. Both go
+through ``redaction``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TextIO
+
+from duetime.domain.times import format_instant
+from duetime.runtime.redaction import redact_field, redact_text
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    TEXT = "text"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+_context: ContextVar[dict[str, object]] = ContextVar("duetime_log_context", default={})  # noqa: B039 (never mutated)
+
+_STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "action"}
+
+# Libraries that say at INFO what our own events say better.
+_QUIET_LOGGERS = ("uvicorn", "botocore", "boto3", "urllib3")
+
+
+@contextmanager
+def log_context(**fields: object) -> Iterator[None]:
+    """Every event logged inside carries ``fields`` (request and correlation ids); None values are left out."""
+    token = _context.set(_context.get() | {name: value for name, value in fields.items() if value is not None})
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO) -> None:
+    """Send every event at or above ``level`` to ``stream``, and only there. The last call counts."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter())
+    root = logging.getLogger()
+    # On Lambda the runtime has put its own handler here already: it would write every event a second time.
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in _QUIET_LOGGERS:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+
+
+def _facts(record: logging.LogRecord) -> dict[str, object]:
+    """The context and the extras of an event, redacted."""
+    extras = {name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES}
+    return {name: redact_field(name, value) for name, value in (_context.get() | extras).items()}
+
+
+class JsonFormatter(logging.Formatter):
+    """One object: ``time``, ``level``, ``action``, ``message``, ``logger``, then the facts and ``exception``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "action": getattr(record, "action", None),
+            "message": redact_text(record.getMessage()),
+            "logger": record.name,
+        }
+        event |= {name: value for name, value in _facts(record).items() if name not in event}
+        if record.exc_info:
+            event["exception"] = redact_text(self.formatException(record.exc_info))
+        return json.dumps(event, default=str, ensure_ascii=False, separators=(",", ":"))
+
+
+class TextFormatter(logging.Formatter):
+    """``2026-12-20T15:30:00.123Z INFO    shard.claimed  message  shard_id=3``, a traceback on lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        action = getattr(record, "action", record.name)
+        parts = [f"{_time(record)} {record.levelname:<7} {action}", _one_line(redact_text(record.getMessage()))]
+        parts += [f"{name}={_plain(value)}" for name, value in _facts(record).items()]
+        line = "  ".join(part for part in parts if part)
+        return f"{line}\n{redact_text(self.formatException(record.exc_info))}" if record.exc_info else line
+
+
+def _time(record: logging.LogRecord) -> str:
+    return format_instant(datetime.fromtimestamp(record.created, UTC))
+
+
+def _one_line(text: str) -> str:
+    """``text`` without anything that moves the cursor or forges a line: control characters are escaped."""
+    return text if text.isprintable() else json.dumps(text)[1:-1]
+
+
+def _plain(value: object) -> str:
+    """A value as the text format shows it: bare when that is unambiguous, else as JSON."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    is_bare = isinstance(value, int | str) and text != "" and text.isprintable() and not set(text) & set(" \"'=")
+    return text if is_bare else json.dumps(value, default=str, ensure_ascii=not text.isprintable())

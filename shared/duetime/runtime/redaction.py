@@ -1,0 +1,37 @@
+"""What must never be written to a log, taken out at the last moment before it would be.
+
+The rule: fields whose name speaks of a secret, of headers or of a payload are replaced; every URL loses its
+user information, query and fragment. It is a net below the code, which should not log such things to begin with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+REDACTED = "[redacted]"
+
+_SENSITIVE_NAME = re.compile(
+    r"secret|token|passw|credential|authori[sz]ation|cookie|signature|header|payload|body|api_?key", re.IGNORECASE
+)
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#\"'<>]*@)?(?P<rest>[^\s?#\"'<>]*)(?:[?#][^\s\"'<>]*)?"
+)
+
+
+def redact_text(text: str) -> str:
+    """``text`` with every URL in it cut down to scheme, host, port and path."""
+    return _URL.sub(r"\g<scheme>\g<rest>", text) if "://" in text else text
+
+
+def redact_field(name: str, value: object) -> object:
+    """``value`` as it may be logged under ``name``; containers are looked through."""
+    if _SENSITIVE_NAME.search(name) and not isinstance(value, bool | int | float):
+        return REDACTED
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, Mapping):
+        return {str(key): redact_field(str(key), item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [redact_field(name, item) for item in value]
+    return value

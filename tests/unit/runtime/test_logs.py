@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from duetime.runtime.logs import LogFormat, LogLevel, configure_logging, log_context
+from duetime.runtime.redaction import REDACTED, redact_field, redact_text
+
+logger = logging.getLogger("duetime.test")
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    """A place to log to; the root logger is put back as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def events(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_json_has_time_action_message_and_every_extra(stream: io.StringIO) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.INFO, stream)
+    logger.info("claimed %d", 3, extra={"action": "shard.claimed", "shard_id": 3, "owner": "a b"})
+    (event,) = events(stream)
+    assert list(event)[:5] == ["time", "level", "action", "message", "logger"]
+    assert event | {"time": ""} == {
+        "time": "",
+        "level": "info",
+        "action": "shard.claimed",
+        "message": "claimed 3",
+        "logger": "duetime.test",
+        "shard_id": 3,
+        "owner": "a b",
+    }
+    assert abs((datetime.fromisoformat(str(event["time"])) - datetime.now(UTC)).total_seconds()) < 60
+
+
+def test_an_extra_cannot_take_the_place_of_a_fixed_field(stream: io.StringIO) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.INFO, stream)
+    logger.info("real", extra={"action": "a.b", "time": "never", "level": "fake"})
+    (event,) = events(stream)
+    assert event["level"] == "info"
+    assert event["time"] != "never"
+
+
+def test_context_is_on_every_event_inside_and_on_none_outside(stream: io.StringIO) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.INFO, stream)
+    with log_context(request_id="r1", correlation_id=None):
+        logger.info("one", extra={"action": "x.one"})
+        with log_context(correlation_id="c1"):
+            logger.info("two", extra={"action": "x.two"})
+    logger.info("three", extra={"action": "x.three"})
+    one, two, three = events(stream)
+    assert (one["request_id"], "correlation_id" in one) == ("r1", False)
+    assert (two["request_id"], two["correlation_id"]) == ("r1", "c1")
+    assert "request_id" not in three
+
+
+def test_exceptions_stay_on_one_line_in_json(stream: io.StringIO) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.INFO, stream)
+    try:
+        raise ValueError("cannot reach postgresql://user:hunter2@db/x?password=hunter2")
+    except ValueError:
+        logger.exception("failed", extra={"action": "x.failed"})
+    (event,) = events(stream)
+    assert "postgresql://db/x" in str(event["exception"])
+    assert "hunter2" not in stream.getvalue()
+
+
+def test_text_is_readable_and_cannot_be_forged(stream: io.StringIO) -> None:
+    configure_logging(LogFormat.TEXT, LogLevel.INFO, stream)
+    logger.info(
+        "hello\n2026-01-01 ERROR forged \x1b[2J",
+        extra={
+            "action": "x.y",
+            "ratio": 0.123456789,
+            "name_of": "a b",
+            "plain": "ok",
+            "esc": "\x1b[2J",
+            "none": None,
+        },
+    )
+    line = stream.getvalue()
+    assert line.count("\n") == 1
+    assert "\x1b" not in line
+    assert "INFO    x.y  hello\\n2026-01-01 ERROR forged" in line
+    assert 'ratio=0.123457  name_of="a b"  plain=ok  esc="\\u001b[2J"  none=null' in line
+
+
+def test_level_and_quiet_libraries(stream: io.StringIO) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.INFO, stream)
+    logger.debug("not shown")
+    logging.getLogger("uvicorn.error").info("not shown")
+    logging.getLogger("uvicorn.error").warning("shown")
+    assert [event["message"] for event in events(stream)] == ["shown"]
+
+
+def test_configuring_again_replaces_the_handler(stream: io.StringIO) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.INFO, io.StringIO())
+    configure_logging(LogFormat.JSON, LogLevel.INFO, stream)
+    logger.info("once")
+    assert len(events(stream)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://user:pw@host:8443/path?token=1#frag", "https://host:8443/path"),
+        ("see http://a/b?c and https://d@e/f.", "see http://a/b and https://e/f."),
+        ("sqlite:///data/duetime.db", "sqlite:///data/duetime.db"),
+        ("https://user:p@ss@host/x", "https://host/x"),
+        ("https://host?key=1", "https://host"),
+        ("no url: a@b?c", "no url: a@b?c"),
+        ('{"url": "http://u:p@h/?q=1"}', '{"url": "http://h/"}'),
+    ],
+)
+def test_urls_lose_user_information_query_and_fragment(text: str, shown: str) -> None:
+    assert redact_text(text) == shown
+
+
+@pytest.mark.parametrize(
+    "name", ["Authorization", "webhook_secret", "headers", "payload", "apiKey", "cookie", "password"]
+)
+def test_fields_named_for_secrets_are_replaced(name: str) -> None:
+    assert redact_field(name, "value") == REDACTED
+    assert redact_field("outer", {name: ["value"]}) == {name: REDACTED}
+
+
+def test_numbers_and_harmless_fields_are_kept() -> None:
+    assert redact_field("payload_bytes", 12) == 12
+    assert redact_field("shard_ids", (1, 2)) == [1, 2]
+    assert redact_field("url", "http://h/p?q=1") == "http://h/p"
