@@ -1,0 +1,44 @@
+"""The stores that the contract suite runs against.
+
+A store joins by adding a factory to ``STORES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+
+from duetime.domain.namespaces import Namespace
+from duetime.stores.port import Store
+from tests.contract.subject import Subject
+from tests.support.clock import NOW
+
+Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
+"""Makes an initialised, empty store and closes it. The request gives access to other fixtures."""
+
+STORES: dict[str, Factory] = {}
+
+
+@pytest.fixture(params=sorted(STORES))
+def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    with STORES[request.param](request) as subject:
+        yield subject
+
+
+@pytest.fixture
+def store(subject: Subject) -> Store:
+    return subject.store
+
+
+@pytest.fixture
+def orders(store: Store) -> Namespace:
+    """A namespace with several shards."""
+    return store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
+
+
+@pytest.fixture
+def single(store: Store) -> Namespace:
+    """A namespace whose timers are all on shard 0."""
+    return store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]

@@ -1,0 +1,29 @@
+"""A store as the contract suite sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from duetime.domain.timers import Timer
+from duetime.stores.port import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A store under test and what the suite must know about it.
+
+    ``corrupt`` makes the stored row of a timer undecodable but leaves it in the due index.
+    ``reopen`` gives another store object on the same data, as another process would have; None where there
+    is no such thing. Lease and audit times must come from the ``now`` that is passed.
+    """
+
+    store: Store
+    corrupt: Callable[[Timer], None]
+    reopen: Callable[[], Store] | None = None
+    is_thread_safe: bool = True
+    """False for an emulator that lets two concurrent conditional writes win."""
+    checks_leases: bool = True
+    """``record`` answers LEASE_LOST (a store with transactions)."""
+    expires_by_itself: bool = False
+    """The database removes expired timers; ``prune_expired`` has nothing to do."""

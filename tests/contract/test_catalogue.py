@@ -1,0 +1,132 @@
+"""Namespaces, the shard map and the catalogue's secrets."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from duetime.domain.errors import NamespaceConflict
+from duetime.domain.namespaces import Namespace
+from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
+from duetime.stores.port import Store
+from tests.contract.subject import Subject
+from tests.support.builders import seconds
+from tests.support.clock import NOW
+
+
+def create(store: Store, name: str, num_shards: int = 4, *, dedicated: bool = False) -> Namespace:
+    return store.create_namespace(name, num_shards=num_shards, dedicated=dedicated, now=NOW)[0]
+
+
+def test_a_namespace_is_as_it_was_created(store: Store) -> None:
+    namespace, is_new = store.create_namespace("orders", num_shards=16, dedicated=False, now=NOW)
+
+    assert is_new
+    assert namespace == Namespace("orders", num_shards=16, first_shard=0, dedicated=False, created_at=NOW)
+    assert store.get_namespace("orders") == namespace
+
+
+def test_creating_a_namespace_again_changes_nothing(store: Store) -> None:
+    first = create(store, "orders", 16)
+
+    again, is_new = store.create_namespace("orders", num_shards=16, dedicated=False, now=NOW + seconds(60))
+
+    assert not is_new
+    assert again == first
+
+
+@pytest.mark.parametrize(("num_shards", "dedicated"), [(17, False), (15, False), (16, True)])
+def test_another_shape_is_a_conflict(store: Store, num_shards: int, dedicated: bool) -> None:
+    stored = create(store, "orders", 16)
+
+    with pytest.raises(NamespaceConflict):
+        create(store, "orders", num_shards, dedicated=dedicated)
+
+    assert store.get_namespace("orders") == stored
+
+
+def test_a_dedicated_namespace_stays_dedicated(store: Store) -> None:
+    stored = create(store, "vip", 8, dedicated=True)
+
+    assert create(store, "vip", 8, dedicated=True) == stored
+    with pytest.raises(NamespaceConflict):
+        create(store, "vip", 8)
+
+
+def test_an_unknown_namespace_is_none(store: Store) -> None:
+    assert store.get_namespace("nobody") is None
+
+
+def test_shared_namespaces_begin_at_shard_zero(store: Store) -> None:
+    assert create(store, "a", 4).first_shard == 0
+    assert create(store, "b", 16).first_shard == 0
+
+
+def test_dedicated_ranges_never_overlap(store: Store) -> None:
+    sizes = [3, 1, 16, 2, 5]
+    namespaces = [create(store, f"d{size}", size, dedicated=True) for size in sizes]
+
+    ranges = sorted((n.first_shard, n.first_shard + n.num_shards) for n in namespaces)
+
+    assert [n.num_shards for n in namespaces] == sizes
+    assert ranges[0][0] >= MAX_SHARED_SHARDS
+    assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
+
+
+def test_namespaces_are_listed_by_name_each_once(store: Store) -> None:
+    names = [f"ns-{index:02}" for index in range(7)]
+    created = {name: create(store, name) for name in reversed(names)}
+
+    found: list[Namespace] = []
+    cursor: str | None = None
+    while True:
+        page = store.list_namespaces(cursor=cursor, limit=3)
+        assert len(page.items) <= 3
+        found += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+
+    assert found == [created[name] for name in names]
+
+
+def test_no_namespaces_make_an_empty_list(store: Store) -> None:
+    assert store.list_namespaces(cursor=None, limit=10).items == []
+
+
+def test_the_shard_map_of_an_empty_store_is_empty(store: Store) -> None:
+    assert store.shard_map() == ShardMap()
+
+
+def test_the_shard_map_covers_all_namespaces(store: Store) -> None:
+    create(store, "a", 4)
+    create(store, "b", 16)
+    create(store, "c", 2)
+    vip = create(store, "vip", 8, dedicated=True)
+    vap = create(store, "vap", 3, dedicated=True)
+
+    shard_map = store.shard_map()
+
+    assert shard_map.shared_shards == 16
+    assert shard_map.dedicated_end == MAX_SHARED_SHARDS + 11
+    assert {*range(16), *vip.shard_ids(), *vap.shard_ids()} == set(shard_map.shard_ids())
+
+
+def test_the_first_candidate_becomes_the_secret(store: Store) -> None:
+    assert store.catalogue_secret("cursor", b"\x00first\xff") == b"\x00first\xff"
+    assert store.catalogue_secret("cursor", b"second") == b"\x00first\xff"
+
+
+def test_secrets_of_other_names_are_others(store: Store) -> None:
+    store.catalogue_secret("cursor", b"one")
+
+    assert store.catalogue_secret("signing", b"two") == b"two"
+
+
+def test_every_process_gets_the_same_secret(subject: Subject) -> None:
+    if subject.reopen is None:
+        pytest.skip("this store lives in one object only")
+    subject.store.catalogue_secret("cursor", b"one")
+
+    assert subject.reopen().catalogue_secret("cursor", b"two") == b"one"

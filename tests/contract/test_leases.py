@@ -1,0 +1,208 @@
+"""Claims, renewals, releases, and the workers that share the shards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.shards import Lease, ShardStatus
+from duetime.stores.port import Store
+from tests.contract.steps import claim, create, due
+from tests.support.builders import make_timer, seconds
+from tests.support.clock import NOW
+
+TICK = seconds(0.001)
+EXPIRY = NOW + seconds(10)
+
+
+def test_a_shard_that_was_never_claimed_has_version_zero(store: Store) -> None:
+    assert store.shard_statuses([3]) == [ShardStatus(3)]
+
+
+def test_the_first_claim_makes_version_one(store: Store) -> None:
+    lease = store.claim_shard(3, "w1", lease_seconds=10, now=NOW)
+
+    assert lease == Lease(shard_id=3, version=1, owner_id="w1", expires_at=EXPIRY)
+    assert store.shard_statuses([3]) == [
+        ShardStatus(3, version=1, owner_id="w1", claimed_at=NOW, lease_expires_at=EXPIRY)
+    ]
+
+
+def test_statuses_come_in_the_order_of_the_ids(store: Store) -> None:
+    claim(store, 2)
+    claim(store, 5000)
+
+    statuses = store.shard_statuses([5000, 1, 2])
+
+    assert [(status.shard_id, status.version) for status in statuses] == [(5000, 1), (1, 0), (2, 1)]
+    assert store.shard_statuses([]) == []
+
+
+@pytest.mark.parametrize("owner", ["w1", "w2"])
+def test_a_live_lease_is_in_the_way_of_everyone(store: Store, owner: str) -> None:
+    lease = claim(store, 0, "w1")
+
+    assert store.claim_shard(0, owner, lease_seconds=10, now=NOW) is None
+    assert store.claim_shard(0, owner, lease_seconds=10, now=EXPIRY - TICK) is None
+    (status,) = store.shard_statuses([0])
+    assert (status.version, status.owner_id, status.lease_expires_at) == (1, "w1", lease.expires_at)
+
+
+@pytest.mark.parametrize("moment", [EXPIRY, EXPIRY + TICK, EXPIRY + seconds(86_400)])
+def test_a_lease_ends_at_its_expiry(store: Store, moment: object) -> None:
+    claim(store, 0, "w1")
+
+    lease = store.claim_shard(0, "w2", lease_seconds=5, now=moment)  # type: ignore[arg-type]
+
+    assert lease is not None
+    assert (lease.version, lease.owner_id) == (2, "w2")
+    assert lease.expires_at == moment + seconds(5)  # type: ignore[operator]
+
+
+def test_every_claim_adds_one_to_the_version(store: Store) -> None:
+    versions = [claim(store, 0, f"w{turn}", now=NOW + turn * seconds(10)).version for turn in range(5)]
+
+    assert versions == [1, 2, 3, 4, 5]
+
+
+def test_leases_of_fractions_of_a_second(store: Store) -> None:
+    lease = store.claim_shard(0, "w1", lease_seconds=0.25, now=NOW)
+
+    assert lease is not None
+    assert lease.expires_at == NOW + seconds(0.25)
+
+
+def test_shards_are_claimed_apart(store: Store) -> None:
+    claim(store, 0, "w1")
+
+    assert claim(store, 1, "w2").version == 1
+
+
+def test_a_renewal_extends_the_lease(store: Store) -> None:
+    lease = claim(store)
+    later = NOW + seconds(4)
+
+    (renewed,) = store.renew_leases([lease], lease_seconds=10, now=later)
+
+    assert renewed == replace(lease, expires_at=later + seconds(10))
+    assert store.claim_shard(0, "w2", lease_seconds=10, now=EXPIRY) is None
+    assert store.shard_statuses([0])[0].lease_expires_at == later + seconds(10)
+    assert store.shard_statuses([0])[0].claimed_at == NOW
+
+
+def test_an_expired_lease_that_nobody_claimed_can_be_renewed(store: Store) -> None:
+    lease = claim(store)
+    late = EXPIRY + seconds(60)
+
+    (renewed,) = store.renew_leases([lease], lease_seconds=10, now=late)
+
+    assert renewed == replace(lease, expires_at=late + seconds(10))
+    assert store.claim_shard(0, "w2", lease_seconds=10, now=late) is None
+
+
+def test_a_stale_lease_cannot_be_renewed(store: Store) -> None:
+    stale = claim(store, 0, "w1")
+    current = claim(store, 0, "w2", now=EXPIRY)
+
+    assert store.renew_leases([stale], lease_seconds=99, now=EXPIRY) == [None]
+    assert store.renew_leases([replace(current, owner_id="w1")], lease_seconds=99, now=EXPIRY) == [None]
+    assert store.renew_leases([replace(current, version=1)], lease_seconds=99, now=EXPIRY) == [None]
+    assert store.shard_statuses([0])[0].lease_expires_at == current.expires_at
+
+
+def test_a_worker_that_claims_again_fences_its_former_lease(store: Store) -> None:
+    former = claim(store, 0, "w1")
+    claim(store, 0, "w1", now=EXPIRY)
+
+    assert store.renew_leases([former], lease_seconds=10, now=EXPIRY) == [None]
+
+
+def test_each_renewal_of_a_batch_has_its_own_result_in_order(store: Store) -> None:
+    stale = claim(store, 1, "w1")
+    claim(store, 1, "w2", now=EXPIRY)
+    leases = [claim(store, 2), stale, claim(store, 0), Lease(9, 1, "w1", EXPIRY)]
+
+    renewed = store.renew_leases(leases, lease_seconds=30, now=NOW)
+
+    until = NOW + seconds(30)
+    assert renewed == [replace(leases[0], expires_at=until), None, replace(leases[2], expires_at=until), None]
+    assert store.renew_leases([], lease_seconds=30, now=NOW) == []
+
+
+def test_a_released_shard_can_be_claimed_at_once(store: Store) -> None:
+    lease = claim(store, 0, "w1")
+
+    store.release_leases([lease], now=NOW)
+
+    assert store.shard_statuses([0])[0].is_free(NOW)
+    assert claim(store, 0, "w2").version == 2
+
+
+def test_a_released_lease_cannot_be_renewed(store: Store) -> None:
+    lease = claim(store)
+    store.release_leases([lease], now=NOW)
+
+    assert store.renew_leases([lease], lease_seconds=10, now=NOW) == [None]
+
+
+def test_releasing_a_stale_lease_changes_nothing(store: Store) -> None:
+    stale = claim(store, 0, "w1")
+    current = claim(store, 0, "w2", now=EXPIRY)
+
+    store.release_leases([stale, replace(current, owner_id="w1"), replace(current, version=1)], now=EXPIRY)
+
+    assert store.claim_shard(0, "w3", lease_seconds=10, now=EXPIRY) is None
+    assert store.renew_leases([current], lease_seconds=10, now=EXPIRY) != [None]
+
+
+def test_a_batch_of_releases(store: Store) -> None:
+    leases = [claim(store, shard_id) for shard_id in range(5)]
+
+    store.release_leases(leases[1:4], now=NOW)
+    store.release_leases([], now=NOW)
+
+    assert [status.is_free(NOW) for status in store.shard_statuses(range(5))] == [False, True, True, True, False]
+
+
+def test_releasing_twice_does_no_harm(store: Store) -> None:
+    lease = claim(store)
+    store.release_leases([lease], now=NOW)
+    claim(store, 0, "w2")
+
+    store.release_leases([lease], now=NOW)
+
+    assert store.claim_shard(0, "w3", lease_seconds=10, now=NOW) is None
+
+
+def test_ownership_is_not_a_timer(store: Store, single: Namespace) -> None:
+    timer = make_timer(single, "SHARD#OWNERSHIP")
+    create(store, timer)
+    claim(store)
+
+    assert due(store, single) == [timer]
+    assert store.shard_statuses([0])[0].version == 1
+
+
+def test_workers_see_all_that_live(store: Store) -> None:
+    assert store.announce_worker("b", ttl_seconds=10, now=NOW) == ["b"]
+    assert store.announce_worker("a", ttl_seconds=30, now=NOW) == ["a", "b"]
+    assert store.announce_worker("c", ttl_seconds=10, now=EXPIRY - TICK) == ["a", "b", "c"]
+    assert store.announce_worker("c", ttl_seconds=10, now=EXPIRY) == ["a", "c"]
+
+
+def test_a_worker_that_announces_itself_again_lives_on(store: Store) -> None:
+    store.announce_worker("a", ttl_seconds=10, now=NOW)
+    store.announce_worker("a", ttl_seconds=10, now=NOW + seconds(6))
+
+    assert store.announce_worker("b", ttl_seconds=10, now=NOW + seconds(15)) == ["a", "b"]
+
+
+def test_a_withdrawn_worker_is_gone_at_once(store: Store) -> None:
+    store.announce_worker("a", ttl_seconds=10, now=NOW)
+
+    store.withdraw_worker("a")
+    store.withdraw_worker("nobody")
+
+    assert store.announce_worker("b", ttl_seconds=10, now=NOW) == ["b"]

@@ -1,0 +1,42 @@
+"""initialise, check, close."""
+
+from __future__ import annotations
+
+import pytest
+
+from duetime.domain.namespaces import Namespace
+from duetime.stores.port import PutMode, Store
+from tests.contract.subject import Subject
+from tests.support.builders import make_timer
+from tests.support.clock import NOW
+
+
+def test_initialising_again_keeps_everything(store: Store, orders: Namespace) -> None:
+    timer = make_timer(orders)
+    store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+
+    store.initialise()
+
+    assert store.get_namespace("orders") == orders
+    assert store.get_timer(orders, timer.timer_id, now=NOW) == timer
+
+
+def test_an_initialised_store_passes_its_check(store: Store) -> None:
+    store.check()
+
+
+def test_closing_twice_does_no_harm(store: Store) -> None:
+    store.close()
+    store.close()
+
+
+def test_another_store_object_sees_the_same_data(subject: Subject, orders: Namespace) -> None:
+    if subject.reopen is None:
+        pytest.skip("this store lives in one object only")
+    timer = make_timer(orders)
+    subject.store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+
+    other = subject.reopen()
+    other.initialise()
+
+    assert other.get_timer(orders, timer.timer_id, now=NOW) == timer

@@ -1,0 +1,215 @@
+"""Many threads at once: one claim wins, no write is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TypeVar
+
+import pytest
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.outcomes import RecordStatus
+from duetime.domain.timers import TimerChange, TimerState
+from duetime.stores.port import ChangeStatus, PutMode, PutStatus, Store, TimerRef
+from tests.contract.steps import claim, create, due, record, stored
+from tests.contract.subject import Subject
+from tests.support.builders import fired, make_timer, make_timers, seconds
+from tests.support.clock import NOW
+
+T = TypeVar("T")
+THREADS = 8
+
+
+@pytest.fixture(autouse=True)
+def _needs_threads(subject: Subject) -> None:
+    if not subject.is_thread_safe:
+        pytest.skip("this emulator is not safe under threads")
+
+
+def at_once(action: Callable[[int], T], *, threads: int = THREADS) -> list[T]:
+    """The results of ``action(0)``, ``action(1)``..., which all begin at the same moment."""
+    barrier = threading.Barrier(threads, timeout=30)
+
+    def run(index: int) -> T:
+        barrier.wait()
+        return action(index)
+
+    with ThreadPoolExecutor(threads) as executor:
+        return list(executor.map(run, range(threads), timeout=60))
+
+
+def test_one_claim_of_many_wins(store: Store) -> None:
+    for shard_id in range(5):
+        leases = at_once(
+            lambda index, shard_id=shard_id: store.claim_shard(shard_id, f"w{index}", lease_seconds=10, now=NOW)
+        )
+
+        (winner,) = [lease for lease in leases if lease is not None]
+        assert winner.version == 1
+        assert store.shard_statuses([shard_id])[0].owner_id == winner.owner_id
+
+
+def test_one_takeover_of_many_wins(store: Store) -> None:
+    lease = claim(store, 0, "dead")
+
+    for turn in range(1, 5):
+        now = lease.expires_at
+        leases = at_once(lambda index, now=now: store.claim_shard(0, f"w{index}", lease_seconds=10, now=now))
+        (lease,) = [each for each in leases if each is not None]
+        assert lease.version == turn + 1
+
+
+def test_a_renewal_or_a_takeover_wins_but_not_both(store: Store) -> None:
+    for shard_id in range(6):
+        lease = claim(store, shard_id, "w0")
+
+        def renew_or_claim(index: int, lease=lease):  # type: ignore[no-untyped-def]
+            if index == 0:
+                return store.renew_leases([lease], lease_seconds=10, now=lease.expires_at)[0]
+            return store.claim_shard(lease.shard_id, f"w{index}", lease_seconds=10, now=lease.expires_at)
+
+        won = [each for each in at_once(renew_or_claim, threads=3) if each is not None]
+        assert len(won) == 1
+
+
+def test_concurrent_updates_are_all_kept(store: Store, orders: Namespace) -> None:
+    create(store, make_timer(orders))
+    turns = 6
+    fields = ["callback_url", "payload_json", "headers_json", "correlation_id"]
+
+    def update(index: int) -> None:
+        for turn in range(turns):
+            change = TimerChange(**{fields[index]: f"{fields[index]}-{turn}"})  # type: ignore[arg-type]
+            result = store.update_timer(orders, "t1", change, firing_id=f"f-{index}-{turn}", now=NOW)
+            assert result.status is ChangeStatus.APPLIED
+
+    at_once(update, threads=len(fields))
+
+    timer = stored(store, orders)
+    assert timer.revision == 1 + turns * len(fields)
+    assert timer.content.callback_url == f"callback_url-{turns - 1}"
+    assert timer.content.payload_json == f"payload_json-{turns - 1}"
+    assert timer.content.headers_json == f"headers_json-{turns - 1}"
+    assert timer.content.correlation_id == f"correlation_id-{turns - 1}"
+
+
+def test_one_conditional_update_of_many_wins(store: Store, orders: Namespace) -> None:
+    create(store, make_timer(orders))
+
+    results = at_once(
+        lambda index: store.update_timer(
+            orders, "t1", TimerChange(tags=(f"w{index}",)), firing_id="f", now=NOW, if_revision=1
+        )
+    )
+
+    statuses = [result.status for result in results]
+    assert statuses.count(ChangeStatus.APPLIED) == 1
+    assert statuses.count(ChangeStatus.REVISION_MISMATCH) == THREADS - 1
+    assert stored(store, orders).revision == 2
+
+
+def test_one_create_of_many_wins(store: Store, orders: Namespace) -> None:
+    timers = [make_timer(orders, firing_id=f"firing-of-{index}") for index in range(THREADS)]
+
+    results = at_once(lambda index: store.put_timers([timers[index]], mode=PutMode.CREATE, now=NOW)[0])
+
+    statuses = [result.status for result in results]
+    assert statuses.count(PutStatus.CREATED) == 1
+    assert statuses.count(PutStatus.UNCHANGED) == THREADS - 1
+    winner = timers[statuses.index(PutStatus.CREATED)]
+    assert stored(store, orders) == winner
+    assert all(result.timer == winner for result in results)
+
+
+def test_concurrent_replacements_count_every_revision(store: Store, orders: Namespace) -> None:
+    create(store, make_timer(orders))
+
+    results = at_once(
+        lambda index: store.put_timers([make_timer(orders, payload_json=str(index))], mode=PutMode.REPLACE, now=NOW)[
+            0
+        ]
+    )
+
+    revisions = sorted(result.timer.revision for result in results if result.timer is not None)
+    assert revisions == list(range(2, THREADS + 2))
+    assert stored(store, orders).revision == THREADS + 1
+
+
+def test_overlapping_batches_create_each_timer_once(store: Store, orders: Namespace) -> None:
+    batches = [make_timers(orders, 60) for _ in range(4)]
+
+    results = at_once(lambda index: store.put_timers(batches[index], mode=PutMode.CREATE, now=NOW), threads=4)
+
+    created = [batch.count(PutStatus.CREATED) for batch in ([r.status for r in each] for each in results)]
+    assert sum(created) == 60
+    assert len(due(store, orders)) == 60
+
+
+def test_an_outcome_and_a_change_never_both_win(store: Store, single: Namespace) -> None:
+    timers = create(store, *make_timers(single, 20))
+    lease = claim(store)
+
+    def act(index: int) -> list[bool]:
+        if index == 0:
+            return [record(store, [fired(timer)], lease) == [RecordStatus.APPLIED] for timer in timers]
+        return [
+            store.update_timer(
+                single, timer.timer_id, TimerChange(tags=("x",)), firing_id="f", now=NOW, if_revision=1
+            ).status
+            is ChangeStatus.APPLIED
+            for timer in timers
+        ]
+
+    outcomes, changes = at_once(act, threads=2)
+
+    assert [one != other for one, other in zip(outcomes, changes, strict=True)] == [True] * 20
+    for timer, was_fired in zip(timers, outcomes, strict=True):
+        state = stored(store, single, timer.timer_id).state
+        assert state is (TimerState.FIRED if was_fired else TimerState.SCHEDULED)
+
+
+def test_an_outcome_never_resurrects_a_timer_under_deletion(store: Store, single: Namespace) -> None:
+    timers = create(store, *make_timers(single, 20))
+    lease = claim(store)
+
+    def act(index: int) -> None:
+        for timer in timers:
+            if index == 0:
+                record(store, [fired(timer)], lease)
+            else:
+                store.delete_timers(single, [TimerRef(timer.timer_id)], now=NOW)
+
+    at_once(act, threads=2)
+
+    assert [store.get_timer(single, timer.timer_id, now=NOW) for timer in timers] == [None] * 20
+
+
+def test_concurrent_dedicated_namespaces_get_ranges_of_their_own(store: Store) -> None:
+    namespaces = at_once(
+        lambda index: store.create_namespace(f"vip-{index}", num_shards=index + 1, dedicated=True, now=NOW)[0]
+    )
+
+    ranges = sorted((namespace.first_shard, namespace.first_shard + namespace.num_shards) for namespace in namespaces)
+    assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
+
+
+def test_a_namespace_is_made_by_one_of_many(store: Store) -> None:
+    results = at_once(lambda index: store.create_namespace("vip", num_shards=4, dedicated=True, now=NOW))
+
+    assert [is_new for _, is_new in results].count(True) == 1
+    assert len({namespace for namespace, _ in results}) == 1
+
+
+def test_all_get_the_secret_of_one(store: Store) -> None:
+    secrets = at_once(lambda index: store.catalogue_secret("cursor", b"candidate %d" % index))
+
+    assert len(set(secrets)) == 1
+
+
+def test_all_workers_are_announced(store: Store) -> None:
+    at_once(lambda index: store.announce_worker(f"w{index}", ttl_seconds=10, now=NOW))
+
+    assert store.announce_worker("w0", ttl_seconds=10, now=NOW + seconds(1)) == [f"w{i}" for i in range(THREADS)]

@@ -1,0 +1,288 @@
+"""record: outcomes are written onto the revision and firing that was fired, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.timers import Failure, FailureReason, Timer, TimerChange, TimerState
+from duetime.stores.port import PutMode, Store, TimerRef
+from tests.contract.steps import claim, create, due, record, stored
+from tests.contract.subject import Subject
+from tests.support.builders import (
+    RETENTION,
+    failed,
+    fired,
+    make_failure,
+    make_timer,
+    make_timers,
+    parked,
+    rescheduled,
+    retried,
+    seconds,
+)
+from tests.support.clock import NOW
+
+LATER = NOW + seconds(30)
+AFTER = NOW + seconds(2)
+
+
+def recorded(outcome: Outcome) -> Timer:
+    """The timer that an applied outcome leaves."""
+    timer = outcome.timer
+    return replace(
+        timer,
+        content=replace(timer.content, execute_at=outcome.execute_at),
+        state=outcome.state,
+        revision=timer.revision + 1,
+        firing_id=outcome.firing_id,
+        attempts=outcome.attempts,
+        next_attempt_at=outcome.next_attempt_at,
+        updated_at=AFTER,
+        fired_at=outcome.fired_at,
+        failure=outcome.failure,
+        expires_at=outcome.expires_at,
+    )
+
+
+OUTCOMES: dict[str, Callable[[Timer], Outcome]] = {
+    "fired": fired,
+    "fired after failures": lambda timer: replace(fired(timer), failure=make_failure(), attempts=4),
+    "retried": lambda timer: retried(timer, next_attempt_at=LATER),
+    "retried after a network error": lambda timer: replace(
+        retried(timer, next_attempt_at=LATER), failure=Failure(FailureReason.NETWORK, 'refused: "ü"', NOW)
+    ),
+    "rescheduled": lambda timer: rescheduled(timer, execute_at=LATER),
+    "parked": lambda timer: parked(timer, until=LATER),
+    "failed": failed,
+}
+
+
+@pytest.mark.parametrize("kind", OUTCOMES)
+def test_an_outcome_is_what_is_stored(store: Store, single: Namespace, kind: str) -> None:
+    (timer,) = create(
+        store,
+        make_timer(single, payload_json="1.10", headers_json="{}", correlation_id="c", tags=("x",)),
+    )
+    outcome = OUTCOMES[kind](timer)
+
+    assert record(store, [outcome], claim(store), now=AFTER) == [RecordStatus.APPLIED]
+
+    assert stored(store, single) == recorded(outcome)
+    expected = [] if outcome.next_attempt_at is None else [recorded(outcome)]
+    assert due(store, single, until=LATER) == expected
+    assert due(store, single, until=LATER - seconds(0.001)) == []
+
+
+def test_a_parked_timer_is_recorded_again(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single))
+    lease = claim(store)
+    record(store, [parked(timer, until=LATER)], lease)
+    parked_timer = stored(store, single)
+
+    outcome = replace(fired(parked_timer), attempts=1)
+
+    assert record(store, [outcome], lease, now=AFTER) == [RecordStatus.APPLIED]
+    assert stored(store, single) == recorded(outcome)
+    assert due(store, single, until=LATER) == []
+
+
+def test_a_timer_lives_through_retries_to_its_end(store: Store, single: Namespace) -> None:
+    create(store, make_timer(single))
+    lease = claim(store)
+    for attempt in range(1, 4):
+        (timer,) = due(store, single, until=NOW + seconds(attempt))
+        assert (timer.attempts, timer.content.execute_at) == (attempt - 1, NOW)
+        record(store, [retried(timer, next_attempt_at=NOW + seconds(attempt + 1))], lease)
+    (timer,) = due(store, single, until=NOW + seconds(10))
+
+    record(store, [failed(timer)], lease)
+
+    final = stored(store, single)
+    assert (final.state, final.attempts, final.revision) == (TimerState.FAILED, 4, 5)
+    assert final.content.execute_at == NOW
+
+
+def test_each_outcome_of_a_batch_has_its_own_result_in_order(store: Store, single: Namespace) -> None:
+    timers = create(store, *make_timers(single, 8))
+    lease = claim(store)
+    store.delete_timers(single, [TimerRef("t0002")], now=NOW)
+    store.update_timer(single, "t0005", TimerChange(tags=("x",)), firing_id="f", now=NOW)
+
+    statuses = record(store, [fired(timer) for timer in timers], lease)
+
+    expected = [RecordStatus.APPLIED] * 8
+    expected[2] = expected[5] = RecordStatus.SUPERSEDED
+    assert statuses == expected
+    assert [timer.timer_id for timer in due(store, single)] == ["t0005"]
+    assert stored(store, single, "t0007").state is TimerState.FIRED
+
+
+def test_a_batch_over_several_shards_and_namespaces(store: Store, orders: Namespace) -> None:
+    other, _ = store.create_namespace("other", num_shards=4, dedicated=False, now=NOW)
+    timers = create(store, *make_timers(orders, 20), *make_timers(other, 20))
+    leases = [claim(store, shard_id) for shard_id in orders.shard_ids()]
+
+    statuses = record(store, [fired(timer) for timer in timers], *leases)
+
+    assert statuses == [RecordStatus.APPLIED] * 40
+    assert due(store, orders) == []
+
+
+def test_hundreds_of_outcomes_in_one_call(store: Store, single: Namespace) -> None:
+    timers = create(store, *make_timers(single, 300))
+
+    statuses = record(store, [fired(timer) for timer in timers], claim(store))
+
+    assert statuses == [RecordStatus.APPLIED] * 300
+    assert stored(store, single, "t0299").state is TimerState.FIRED
+
+
+def test_no_outcomes_no_results(store: Store) -> None:
+    assert store.record([], leases={}, now=NOW) == []
+
+
+def test_an_outcome_is_applied_once(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single))
+    lease = claim(store)
+
+    assert record(store, [fired(timer)], lease) == [RecordStatus.APPLIED]
+    assert record(store, [fired(timer)], lease) == [RecordStatus.SUPERSEDED]
+    assert stored(store, single).revision == 2
+
+
+@pytest.mark.parametrize("kind", OUTCOMES)
+def test_an_updated_timer_is_left_alone(store: Store, single: Namespace, kind: str) -> None:
+    (timer,) = create(store, make_timer(single))
+    result = store.update_timer(single, "t1", TimerChange(execute_at=LATER), firing_id="f2", now=NOW)
+
+    assert record(store, [OUTCOMES[kind](timer)], claim(store)) == [RecordStatus.SUPERSEDED]
+
+    assert stored(store, single) == result.timer
+    assert due(store, single, until=LATER) == [result.timer]
+
+
+@pytest.mark.parametrize("kind", OUTCOMES)
+def test_a_replaced_timer_is_left_alone(store: Store, single: Namespace, kind: str) -> None:
+    (timer,) = create(store, make_timer(single))
+    (result,) = store.put_timers([make_timer(single)], mode=PutMode.REPLACE, now=NOW)
+
+    assert record(store, [OUTCOMES[kind](timer)], claim(store)) == [RecordStatus.SUPERSEDED]
+
+    assert stored(store, single) == result.timer
+    assert due(store, single) == [result.timer]
+
+
+@pytest.mark.parametrize("kind", OUTCOMES)
+def test_a_deleted_timer_is_not_resurrected(store: Store, single: Namespace, kind: str) -> None:
+    (timer,) = create(store, make_timer(single))
+    store.delete_timers(single, [TimerRef("t1")], now=NOW)
+
+    assert record(store, [OUTCOMES[kind](timer)], claim(store)) == [RecordStatus.SUPERSEDED]
+
+    assert store.get_timer(single, "t1", now=NOW) is None
+    assert due(store, single, until=LATER) == []
+
+
+@pytest.mark.parametrize("kind", OUTCOMES)
+def test_a_timer_that_was_deleted_and_created_again_is_left_alone(store: Store, single: Namespace, kind: str) -> None:
+    (old,) = create(store, make_timer(single))
+    store.delete_timers(single, [TimerRef("t1")], now=NOW)
+    (new,) = create(store, make_timer(single))
+    assert new.revision == old.revision
+
+    assert record(store, [OUTCOMES[kind](old)], claim(store)) == [RecordStatus.SUPERSEDED]
+
+    assert stored(store, single) == new
+
+
+def test_a_change_that_keeps_firing_and_time_still_supersedes(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single))
+    result = store.update_timer(single, "t1", TimerChange(tags=("x",)), firing_id="f2", now=NOW)
+    assert result.timer is not None
+    assert result.timer.firing_id == timer.firing_id
+
+    assert record(store, [fired(timer)], claim(store)) == [RecordStatus.SUPERSEDED]
+    assert stored(store, single) == result.timer
+
+
+def test_nothing_is_written_without_the_lease(subject: Subject, single: Namespace) -> None:
+    if not subject.checks_leases:
+        pytest.skip("this store fences by revision alone")
+    store = subject.store
+    (timer,) = create(store, make_timer(single))
+    stale = claim(store, 0, "w1")
+    current = claim(store, 0, "w2", now=stale.expires_at)
+
+    assert record(store, [fired(timer)], stale) == [RecordStatus.LEASE_LOST]
+    assert record(store, [fired(timer)], replace(current, owner_id="w1")) == [RecordStatus.LEASE_LOST]
+    assert stored(store, single) == timer
+    assert record(store, [fired(timer)], current) == [RecordStatus.APPLIED]
+
+
+def test_a_released_lease_records_nothing(subject: Subject, single: Namespace) -> None:
+    if not subject.checks_leases:
+        pytest.skip("this store fences by revision alone")
+    store = subject.store
+    (timer,) = create(store, make_timer(single))
+    lease = claim(store)
+    store.release_leases([lease], now=NOW)
+
+    assert record(store, [fired(timer)], lease) == [RecordStatus.LEASE_LOST]
+
+
+def test_a_lost_shard_does_not_hold_up_the_others(subject: Subject, orders: Namespace) -> None:
+    if not subject.checks_leases:
+        pytest.skip("this store fences by revision alone")
+    store = subject.store
+    timers = create(store, *make_timers(orders, 12))
+    leases = [claim(store, shard_id) for shard_id in orders.shard_ids()]
+    store.release_leases([leases[1]], now=NOW)
+
+    statuses = record(store, [fired(timer) for timer in timers], *leases)
+
+    assert {status for timer, status in zip(timers, statuses, strict=True) if timer.shard_id == 1} == {
+        RecordStatus.LEASE_LOST
+    }
+    assert {status for timer, status in zip(timers, statuses, strict=True) if timer.shard_id != 1} == {
+        RecordStatus.APPLIED
+    }
+    assert {timer.shard_id for timer in due(store, orders)} == {1}
+
+
+def test_a_lease_that_has_expired_but_was_not_taken_still_records(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single))
+    lease = claim(store)
+    late = lease.expires_at + seconds(5)
+
+    assert record(store, [fired(timer, at=late)], lease, now=late) == [RecordStatus.APPLIED]
+
+
+def test_a_finished_timer_expires(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single))
+    record(store, [fired(timer)], claim(store))
+    expiry = NOW + RETENTION
+
+    assert store.get_timer(single, "t1", now=expiry - seconds(0.001)) is not None
+    assert store.get_timer(single, "t1", now=expiry) is None
+
+
+def test_expired_timers_are_pruned_and_no_others(subject: Subject, single: Namespace) -> None:
+    store = subject.store
+    timers = create(store, *make_timers(single, 9), make_timer(single, "waits", execute_at=LATER))
+    lease = claim(store)
+    record(store, [fired(timer) for timer in timers[:7]], lease)
+    record(store, [failed(timer, at=AFTER) for timer in timers[7:9]], lease)
+    expiry = NOW + RETENTION
+
+    assert store.prune_expired(now=expiry - seconds(0.001), limit=100) == 0
+    counts = [store.prune_expired(now=expiry, limit=4) for _ in range(3)]
+
+    assert counts == ([0, 0, 0] if subject.expires_by_itself else [4, 3, 0])
+    assert store.get_timer(single, "t0007", now=expiry) is not None
+    assert due(store, single, until=LATER) == [timers[9]]
+    assert store.get_timer(single, "t0000", now=expiry) is None

@@ -1,0 +1,169 @@
+"""Rows that cannot be decoded: reported, never in the way of others, taken aside and visible."""
+
+from __future__ import annotations
+
+import pytest
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
+from duetime.stores.port import ChangeStatus, PutMode, PutStatus, Store, TimerFilter, TimerRef, UnreadableRow
+from tests.contract.steps import create, due, read_all, stored
+from tests.contract.subject import Subject
+from tests.support.builders import make_timer, make_timers, seconds
+from tests.support.clock import NOW
+
+LATER = NOW + seconds(30)
+
+
+@pytest.fixture
+def bad(subject: Subject, single: Namespace) -> Timer:
+    """A timer whose row is corrupt."""
+    (timer,) = create(subject.store, make_timer(single, "bad", tags=("x",), correlation_id="c"))
+    subject.corrupt(timer)
+    return timer
+
+
+def unreadable(store: Store) -> tuple[UnreadableRow, ...]:
+    return store.due_timers(0, until=NOW, limit=100).unreadable
+
+
+def test_an_unreadable_row_is_reported_beside_the_others(store: Store, single: Namespace, bad: Timer) -> None:
+    good = create(store, *make_timers(single, 3))
+
+    page = store.due_timers(0, until=NOW, limit=100)
+
+    assert {timer.timer_id for timer in page.timers} == {timer.timer_id for timer in good}
+    (row,) = page.unreadable
+    assert row.shard_id == 0
+    assert row.reason
+
+
+def test_many_unreadable_rows_do_not_hide_a_later_timer(subject: Subject, single: Namespace) -> None:
+    store = subject.store
+    for timer in create(store, *make_timers(single, 5, execute_at=NOW - seconds(5))):
+        subject.corrupt(timer)
+    create(store, make_timer(single, "good"))
+
+    found: list[str] = []
+    reported = 0
+    cursor: str | None = None
+    for _ in range(10):
+        page = store.due_timers(0, until=NOW, limit=2, cursor=cursor)
+        found += [timer.timer_id for timer in page.timers]
+        reported += len(page.unreadable)
+        cursor = page.cursor
+        if cursor is None:
+            break
+
+    assert found == ["good"]
+    assert reported == 5
+
+
+def test_a_quarantined_row_is_a_failed_timer(store: Store, single: Namespace, bad: Timer) -> None:
+    store.quarantine(unreadable(store), now=LATER)
+
+    assert unreadable(store) == ()
+    timer = stored(store, single, "bad", now=LATER)
+    assert (timer.namespace, timer.timer_id, timer.shard_id) == ("single", "bad", 0)
+    assert timer.state is TimerState.FAILED
+    assert timer.next_attempt_at is None
+    assert timer.failure is not None
+    assert timer.failure.reason is FailureReason.UNREADABLE
+    assert timer.failure.message
+
+
+def test_a_quarantined_row_is_listed_among_the_failed(store: Store, single: Namespace, bad: Timer) -> None:
+    create(store, make_timer(single, "good"))
+    store.quarantine(unreadable(store), now=NOW)
+
+    def listed(timer_filter: TimerFilter) -> list[str]:
+        timers = read_all(lambda cursor: store.list_timers(single, timer_filter, cursor=cursor, limit=5, now=NOW))
+        return [timer.timer_id for timer in timers]
+
+    assert listed(TimerFilter()) == ["bad", "good"]
+    assert listed(TimerFilter(state=TimerState.FAILED)) == ["bad"]
+    assert listed(TimerFilter(state=TimerState.SCHEDULED)) == ["good"]
+
+
+def test_an_unreadable_row_spoils_no_read(store: Store, single: Namespace, bad: Timer) -> None:
+    create(store, make_timer(single, "good", correlation_id="c"))
+
+    timer = stored(store, single, "bad")
+    page = store.list_timers(single, TimerFilter(), cursor=None, limit=5, now=NOW)
+    correlated = store.find_by_correlation(single, "c", cursor=None, limit=5, now=NOW)
+
+    assert timer.failure is not None
+    assert timer.failure.reason is FailureReason.UNREADABLE
+    assert [timer.timer_id for timer in page.items] == ["bad", "good"]
+    assert "good" in {timer.timer_id for timer in correlated.items}
+
+
+@pytest.mark.parametrize("is_quarantined", [False, True])
+def test_an_unreadable_timer_can_be_replaced(
+    store: Store, single: Namespace, bad: Timer, is_quarantined: bool
+) -> None:
+    if is_quarantined:
+        store.quarantine(unreadable(store), now=NOW)
+    new = make_timer(single, "bad", execute_at=LATER)
+
+    (result,) = store.put_timers([new], mode=PutMode.REPLACE, now=NOW)
+
+    assert result.status is PutStatus.REPLACED
+    assert result.timer is not None
+    assert result.timer.revision > bad.revision
+    assert due(store, single, until=LATER) == [result.timer]
+
+
+@pytest.mark.parametrize("is_quarantined", [False, True])
+def test_an_unreadable_timer_can_be_deleted(
+    store: Store, single: Namespace, bad: Timer, is_quarantined: bool
+) -> None:
+    if is_quarantined:
+        store.quarantine(unreadable(store), now=NOW)
+
+    (result,) = store.delete_timers(single, [TimerRef("bad")], now=NOW)
+
+    assert result.status is ChangeStatus.APPLIED
+    assert store.get_timer(single, "bad", now=NOW) is None
+    assert unreadable(store) == ()
+
+
+@pytest.mark.parametrize("is_quarantined", [False, True])
+def test_an_unreadable_timer_cannot_be_changed(
+    store: Store, single: Namespace, bad: Timer, is_quarantined: bool
+) -> None:
+    if is_quarantined:
+        store.quarantine(unreadable(store), now=NOW)
+
+    result = store.update_timer(single, "bad", TimerChange(tags=()), firing_id="f", now=NOW)
+
+    assert result.status is ChangeStatus.FINISHED
+
+
+def test_a_row_that_was_replaced_meanwhile_is_not_quarantined(store: Store, single: Namespace, bad: Timer) -> None:
+    rows = unreadable(store)
+    (result,) = store.put_timers([make_timer(single, "bad")], mode=PutMode.REPLACE, now=NOW)
+
+    store.quarantine(rows, now=NOW)
+
+    assert due(store, single) == [result.timer]
+
+
+def test_a_row_that_was_deleted_meanwhile_is_not_resurrected(store: Store, single: Namespace, bad: Timer) -> None:
+    rows = unreadable(store)
+    store.delete_timers(single, [TimerRef("bad")], now=NOW)
+
+    store.quarantine(rows, now=NOW)
+
+    assert store.get_timer(single, "bad", now=NOW) is None
+
+
+def test_quarantining_nothing_and_twice_does_no_harm(store: Store, single: Namespace, bad: Timer) -> None:
+    rows = unreadable(store)
+
+    store.quarantine([], now=NOW)
+    store.quarantine(rows, now=NOW)
+    before = stored(store, single, "bad")
+    store.quarantine(rows, now=LATER)
+
+    assert stored(store, single, "bad") == before

@@ -1,0 +1,129 @@
+"""Namespaces, timers and outcomes for tests, with defaults for whatever a test does not care about."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.outcomes import Outcome
+from duetime.domain.timers import (
+    Failure,
+    FailureReason,
+    Timer,
+    TimerContent,
+    TimerState,
+    content_digest,
+    new_timer,
+)
+from tests.support.clock import NOW
+
+RETENTION = timedelta(days=7)
+_firings = count(1)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def make_namespace(
+    name: str = "orders", *, num_shards: int = 4, first_shard: int = 0, dedicated: bool = False
+) -> Namespace:
+    """A namespace that no store knows of."""
+    return Namespace(name, num_shards=num_shards, first_shard=first_shard, dedicated=dedicated, created_at=NOW)
+
+
+def make_content(*, execute_at: datetime = NOW, **fields: Any) -> TimerContent:
+    return TimerContent(execute_at=execute_at, **({"callback_url": "http://receiver.test/callback"} | fields))
+
+
+def make_timer(
+    namespace: Namespace,
+    timer_id: str = "t1",
+    *,
+    execute_at: datetime = NOW,
+    now: datetime = NOW,
+    firing_id: str | None = None,
+    **content_fields: Any,
+) -> Timer:
+    """The first revision of a timer, with a ``firing_id`` of its own unless one is given."""
+    content = make_content(execute_at=execute_at, **content_fields)
+    return new_timer(
+        namespace,
+        timer_id,
+        content,
+        digest=content_digest(content),
+        firing_id=firing_id or f"firing-{next(_firings)}",
+        now=now,
+    )
+
+
+def make_timers(namespace: Namespace, number: int, *, prefix: str = "t", **fields: Any) -> list[Timer]:
+    """``number`` timers, ids ``t0000``, ``t0001``..."""
+    return [make_timer(namespace, f"{prefix}{index:04}", **fields) for index in range(number)]
+
+
+def make_failure(*, at: datetime = NOW, status: int | None = 503) -> Failure:
+    return Failure(FailureReason.HTTP_STATUS, "the receiver answered 503", at, status)
+
+
+def fired(timer: Timer, *, at: datetime = NOW) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.FIRED,
+        attempts=timer.attempts + 1,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=None,
+        firing_id=timer.firing_id,
+        fired_at=at,
+        expires_at=at + RETENTION,
+    )
+
+
+def retried(timer: Timer, *, next_attempt_at: datetime, at: datetime = NOW) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.SCHEDULED,
+        attempts=timer.attempts + 1,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=next_attempt_at,
+        firing_id=timer.firing_id,
+        failure=make_failure(at=at),
+    )
+
+
+def rescheduled(timer: Timer, *, execute_at: datetime, at: datetime = NOW) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.SCHEDULED,
+        attempts=0,
+        execute_at=execute_at,
+        next_attempt_at=execute_at,
+        firing_id=f"{timer.firing_id}-next",
+        fired_at=at,
+    )
+
+
+def parked(timer: Timer, *, until: datetime) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.FIRING,
+        attempts=timer.attempts + 1,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=until,
+        firing_id=timer.firing_id,
+    )
+
+
+def failed(timer: Timer, *, at: datetime = NOW) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.FAILED,
+        attempts=timer.attempts + 1,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=None,
+        firing_id=timer.firing_id,
+        failure=make_failure(at=at),
+        expires_at=at + RETENTION,
+    )
