@@ -280,6 +280,8 @@ class Store(Protocol):
 
         ``leases`` has the lease of every shard among the outcomes. A store with transactions also checks
         ``shard_version`` and owner and answers LEASE_LOST; one without (DynamoDB) relies on the revision alone.
+        The outcome of a parked timer (``timer.state`` FIRING) is fenced by its revision alone on every store: its
+        row belongs to the attempt that parked it, and that attempt may outlive the lease.
         ``updated_at`` becomes ``now``.
         """
         ...

@@ -1,0 +1,108 @@
+"""From a receiver's answer to the outcome that is recorded. Pure."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+from duetime.delivery.answers import Answer, Verdict
+from duetime.domain.outcomes import Outcome
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, read_retry_policy
+from duetime.domain.timers import Failure, Timer, TimerState
+from duetime.domain.times import round_up
+from duetime.engine.settings import EngineSettings
+
+
+def outcome_of(
+    timer: Timer,
+    answer: Answer,
+    *,
+    status: int | None,
+    fired_at: datetime,
+    now: datetime,
+    settings: EngineSettings,
+    random: float,
+    new_firing_id: str,
+) -> Outcome:
+    """What ``answer`` to the attempt started at ``fired_at`` makes of ``timer``.
+
+    ``status`` is the HTTP status, None when there was no answer. ``random`` in [0, 1) is the jitter; ``new_firing_id`` is used when the receiver rescheduled the timer.
+    """
+    attempts = timer.attempts + 1
+    execute_at = timer.content.execute_at
+    if answer.verdict is Verdict.FIRED:
+        return Outcome(
+            timer=timer,
+            state=TimerState.FIRED,
+            attempts=attempts,
+            execute_at=execute_at,
+            next_attempt_at=None,
+            firing_id=timer.firing_id,
+            fired_at=fired_at,
+            expires_at=now + timedelta(seconds=settings.fired_retention_seconds),
+        )
+    if answer.verdict is Verdict.RESCHEDULE:
+        assert answer.next_execute_at is not None
+        return Outcome(
+            timer=timer,
+            state=TimerState.SCHEDULED,
+            attempts=0,
+            execute_at=answer.next_execute_at,
+            next_attempt_at=answer.next_execute_at,
+            firing_id=new_firing_id,
+            fired_at=fired_at,
+        )
+    assert answer.reason is not None
+    failure = Failure(answer.reason, answer.message, now, status)
+    next_attempt_at = None
+    if answer.verdict is Verdict.RETRY:
+        next_attempt_at = _policy_of(timer).next_attempt_at(
+            attempts=attempts,
+            execute_at=execute_at,
+            now=now,
+            random=random,
+            retry_after_seconds=answer.retry_after_seconds,
+        )
+    if next_attempt_at is not None:
+        return Outcome(
+            timer=timer,
+            state=TimerState.SCHEDULED,
+            attempts=attempts,
+            execute_at=execute_at,
+            next_attempt_at=next_attempt_at,
+            firing_id=timer.firing_id,
+            failure=failure,
+        )
+    return Outcome(
+        timer=timer,
+        state=TimerState.FAILED,
+        attempts=attempts,
+        execute_at=execute_at,
+        next_attempt_at=None,
+        firing_id=timer.firing_id,
+        failure=failure,
+        expires_at=now + timedelta(seconds=settings.failed_retention_seconds),
+    )
+
+
+def parked(timer: Timer, *, fired_at: datetime, settings: EngineSettings) -> Outcome:
+    """The outcome that parks a timer whose callback, started at ``fired_at``, is still under way."""
+    deadline = timer.content.callback_timeout_seconds + settings.park_margin_seconds
+    return Outcome(
+        timer=timer,
+        state=TimerState.FIRING,
+        attempts=timer.attempts,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=round_up(fired_at + timedelta(seconds=deadline)),
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
+        failure=timer.failure,
+    )
+
+
+def _policy_of(timer: Timer) -> RetryPolicy:
+    try:
+        return read_retry_policy(timer.content.retry_policy_json)
+    except (ValueError, json.JSONDecodeError):
+        # Validated when accepted, so only a damaged row gets here; it must not break the poller.
+        return DEFAULT_RETRY_POLICY

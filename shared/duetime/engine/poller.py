@@ -1,0 +1,347 @@
+"""The poller: owns shards, reads what is due, fires it, records the outcomes, and stops in good order.
+
+One event loop per poller. Store calls run in threads beside it and the sender has a thread of its own; work is
+handed over in batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from duetime.delivery.port import CallbackResult, Sender
+from duetime.domain.clock import Clock
+from duetime.domain.errors import StoreError
+from duetime.domain.timers import Timer
+from duetime.engine.firing import Firing
+from duetime.engine.leases import LeaseKeeper
+from duetime.engine.owned import OwnedShard
+from duetime.engine.recording import Recorder
+from duetime.engine.settings import EngineSettings
+from duetime.engine.stats import EngineStats
+from duetime.engine.waiting import Alarm, Offload, ThreadOffload
+from duetime.stores.port import DuePage, Store
+
+log = logging.getLogger(__name__)
+
+_FINAL_WRITES_SECONDS = 5.0
+"""Kept back from a deadline for the last records and the release of the shards."""
+_PRUNE_LIMIT = 500
+
+
+class Poller:
+    """Fires the timers of the shards that it owns. ``run`` may be called again after it has returned."""
+
+    def __init__(
+        self,
+        store: Store,
+        sender: Sender,
+        *,
+        clock: Clock,
+        settings: EngineSettings,
+        worker_id: str,
+        new_id: Callable[[], str],
+        random: Callable[[], float],
+        make_offload: Callable[[int, str], Offload] = ThreadOffload,
+    ) -> None:
+        """``random`` gives floats in [0, 1); ``make_offload(threads, name)`` makes what runs store calls."""
+        self._store = store
+        self._sender = sender
+        self._clock = clock
+        self._settings = settings
+        self._random = random
+        self._stats = EngineStats()
+        # Leases have a thread of their own: however slow other calls are, a renewal is never kept waiting.
+        self._lease_offload = make_offload(1, "duetime-leases")
+        self._poll_offload = make_offload(settings.poll_concurrency, "duetime-poll")
+        self._record_offload = make_offload(settings.record_concurrency, "duetime-record")
+        self._wake = Alarm()
+        self._recorder = Recorder(
+            store,
+            clock=clock,
+            settings=settings,
+            stats=self._stats,
+            offload=self._record_offload,
+            random=random,
+        )
+        self._firing = Firing(
+            sender,
+            self._recorder,
+            clock=clock,
+            settings=settings,
+            stats=self._stats,
+            new_id=new_id,
+            random=random,
+            on_room=self._wake.ring,
+        )
+        self._leases = LeaseKeeper(
+            store,
+            clock=clock,
+            settings=settings,
+            stats=self._stats,
+            offload=self._lease_offload,
+            worker_id=worker_id,
+            on_change=self._wake.ring,
+            drop=self._firing.drop,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._polls: set[asyncio.Task[None]] = set()
+        self._is_sender_started = False
+
+    # -- for others ------------------------------------------------------------------------------------------
+
+    def notify(self, timers: Sequence[Timer]) -> None:
+        """A hint from any thread that this process has just stored ``timers``: be awake when they are due."""
+        loop = self._loop
+        if loop is None:
+            return
+        earliest: dict[int, datetime] = {}
+        for timer in timers:
+            at = timer.next_attempt_at
+            if at is not None and (timer.shard_id not in earliest or at < earliest[timer.shard_id]):
+                earliest[timer.shard_id] = at
+        try:
+            loop.call_soon_threadsafe(self._note_due, earliest)
+        except RuntimeError:
+            log.debug("a hint came after the loop had closed", extra={"action": "poller.hint_dropped"})
+
+    def stats(self) -> dict[str, int]:
+        """Counters since the start, and what is owned and under way now."""
+        return {
+            **self._stats.snapshot(),
+            "shards_owned": len(self._leases.owned),
+            "in_flight": self._firing.in_flight,
+        }
+
+    def close(self) -> None:
+        """Release the threads. The sender and the store belong to the caller."""
+        for offload in (self._lease_offload, self._poll_offload, self._record_offload):
+            offload.close()
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    async def run(
+        self, stop: asyncio.Event, *, shard_ids: Sequence[int] | None = None, deadline: float | None = None
+    ) -> None:
+        """Poll and fire until ``stop`` is set or ``deadline`` (``clock.monotonic()`` seconds) draws near.
+
+        ``shard_ids`` None: all shards there are, shared fairly with the other workers. Returns when what was under
+        way is recorded (or parked, where a receiver takes longer than the drain) and all shards are released.
+        """
+        self._loop = asyncio.get_running_loop()
+        if not self._is_sender_started:
+            self._sender.start(self._hand_over_results)
+            self._is_sender_started = True
+        self._firing.begin()
+        self._leases.begin(shard_ids, deadline)
+        tasks = [
+            self._loop.create_task(coroutine)
+            for coroutine in (
+                self._leases.run(),
+                self._recorder.run(),
+                self._poll_loop(),
+                self._park_loop(),
+                self._prune_loop(),
+            )
+        ]
+        stop_wait = self._loop.create_task(stop.wait())
+        try:
+            await asyncio.wait(
+                [stop_wait, *tasks],
+                timeout=None if deadline is None else self._seconds_to_drain(deadline),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            self._raise_failure(tasks)
+            lease_task, recorder_task, *others = tasks
+            await _cancel(others)
+            await self._drain(deadline)
+            await _cancel([recorder_task, lease_task])
+            await self._hand_back()
+        finally:
+            await _cancel([stop_wait, *tasks, *self._polls])
+            self._loop = None
+
+    def _seconds_to_drain(self, deadline: float) -> float:
+        left = deadline - self._clock.monotonic()
+        return max(0.0, left - min(self._settings.drain_seconds + _FINAL_WRITES_SECONDS, left / 2))
+
+    @staticmethod
+    def _raise_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
+        """The loops never end by themselves: one that did has a bug, and the poller must not go on without it."""
+        for task in tasks:
+            if task.done():
+                task.result()
+
+    async def _drain(self, deadline: float | None) -> None:
+        """Let what is under way finish; hand shards back as soon as nothing of them is."""
+        self._leases.stop_claiming()
+        self._firing.stop_starting()
+        self._recorder.drain()
+        end = self._clock.monotonic() + self._settings.drain_seconds
+        if deadline is not None:
+            end = min(end, deadline - min(_FINAL_WRITES_SECONDS, (deadline - self._clock.monotonic()) / 2))
+        for shard in self._leases.owned.values():
+            shard.is_releasing = True
+        while self._clock.monotonic() < end and not (self._firing.in_flight == 0 and self._recorder.is_idle):
+            self._firing.park_slow()
+            await self._wake.wait(min(0.1, end - self._clock.monotonic()))
+        self._firing.park_all()
+        final = self._clock.monotonic() + _FINAL_WRITES_SECONDS
+        while self._clock.monotonic() < final and not self._recorder.is_idle:
+            await self._wake.wait(0.05)
+        self._firing.abandon()
+
+    async def _hand_back(self) -> None:
+        try:
+            await self._leases.release(list(self._leases.owned.values()))
+            await self._leases.withdraw()
+        except StoreError as error:
+            log.warning(
+                "shards could not be released; they are free when their leases end",
+                extra={"action": "shard.release_failed", "error": error.code},
+            )
+
+    # -- polling ---------------------------------------------------------------------------------------------
+
+    def _note_due(self, earliest: dict[int, datetime]) -> None:
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        for shard_id, at in earliest.items():
+            shard = self._leases.owned.get(shard_id)
+            if shard is not None:
+                shard.note_due(at, now=now, monotonic=monotonic)
+        self._wake.ring()
+
+    async def _poll_loop(self) -> None:
+        while True:
+            await self._wake.wait(self._start_polls())
+
+    def _start_polls(self) -> float:
+        """Start reads for the shards that are ready, as far as there is room; the seconds until the next look."""
+        monotonic = self._clock.monotonic()
+        slots = self._settings.poll_concurrency - len(self._polls)
+        if slots <= 0 or self._firing.room <= self._settings.max_buffered // 2:
+            return self._settings.poll_interval_seconds
+        ready: list[OwnedShard] = []
+        next_at = monotonic + self._settings.poll_interval_seconds
+        for shard in self._leases.owned.values():
+            if shard.is_polling or shard.is_releasing or not shard.is_trusted(monotonic):
+                continue
+            if shard.poll_at <= monotonic:
+                ready.append(shard)
+            elif shard.poll_at < next_at:
+                next_at = shard.poll_at
+        if not ready:
+            return next_at - monotonic
+        limit = max(1, min(self._settings.page_size, self._firing.room // len(ready)))
+        chunks = min(slots, len(ready))
+        for start in range(chunks):
+            self._start_poll(ready[start::chunks], limit)
+        return self._settings.poll_interval_seconds
+
+    def _start_poll(self, shards: list[OwnedShard], limit: int) -> None:
+        assert self._loop is not None
+        for shard in shards:
+            shard.is_polling = True
+        task = self._loop.create_task(self._poll(shards, limit))
+        self._polls.add(task)
+        task.add_done_callback(self._finish_poll)
+
+    def _finish_poll(self, task: asyncio.Task[None]) -> None:
+        self._polls.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("polling failed", exc_info=error, extra={"action": "poll.crashed"})
+        self._wake.ring()
+
+    async def _poll(self, shards: list[OwnedShard], limit: int) -> None:
+        """Read a page of each shard in one trip to a thread. One shard's error leaves the others alone."""
+        until = self._clock.now()
+        reads = [(shard.shard_id, shard.cursor, shard.known_next_after(until)) for shard in shards]
+
+        def read() -> list[DuePage | StoreError]:
+            pages: list[DuePage | StoreError] = []
+            for shard_id, cursor, known_next in reads:
+                try:
+                    page = self._store.due_timers(
+                        shard_id, until=until, limit=limit, cursor=cursor, known_next=known_next
+                    )
+                    if page.unreadable:
+                        self._store.quarantine(page.unreadable, now=until)
+                    pages.append(page)
+                except StoreError as error:
+                    pages.append(error)
+            return pages
+
+        try:
+            pages = await self._poll_offload.run(read)
+        except BaseException:
+            for shard in shards:
+                self._fail_poll(shard)
+            raise
+        for shard, page in zip(shards, pages, strict=True):
+            self._take_page(shard, page)
+        self._firing.start_attempts()
+
+    def _take_page(self, shard: OwnedShard, page: DuePage | StoreError) -> None:
+        self._stats.polls += 1
+        if isinstance(page, StoreError):
+            self._stats.poll_errors += 1
+            self._fail_poll(shard)
+            log.warning(
+                "the store did not answer a poll, backing off",
+                extra={"action": "poll.retried", "error": page.code, "shard_id": shard.shard_id},
+            )
+            return
+        if page.unreadable:
+            self._stats.quarantined += len(page.unreadable)
+            for row in page.unreadable:
+                log.error(
+                    "unreadable timer quarantined",
+                    extra={"action": "timer.quarantined", "shard_id": row.shard_id, "reason": row.reason},
+                )
+        self._stats.timers_read += len(page.timers)
+        is_ours = self._leases.owned.get(shard.shard_id) is shard and not shard.is_releasing
+        if is_ours:
+            self._firing.offer(shard, shard.take_new(page.timers))
+        shard.finish_poll(page, now=self._clock.now(), monotonic=self._clock.monotonic(), settings=self._settings)
+
+    def _fail_poll(self, shard: OwnedShard) -> None:
+        shard.fail_poll(monotonic=self._clock.monotonic(), random=self._random(), settings=self._settings)
+
+    # -- the rest --------------------------------------------------------------------------------------------
+
+    def _hand_over_results(self, results: list[CallbackResult]) -> None:
+        """Called in the sender's thread."""
+        loop = self._loop
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._firing.take_results, results)
+            except RuntimeError:
+                log.debug("answers came after the loop had closed", extra={"action": "poller.answers_dropped"})
+
+    async def _park_loop(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.park_after_seconds / 4)
+            self._firing.park_slow()
+
+    async def _prune_loop(self) -> None:
+        """Delete expired timers, a bounded number at a time, where the database does not do it itself."""
+        while True:
+            await asyncio.sleep(self._settings.prune_interval_seconds * (0.5 + self._random() / 2))
+            try:
+                while True:
+                    now = self._clock.now()
+                    pruned = await self._poll_offload.run(
+                        lambda now=now: self._store.prune_expired(now=now, limit=_PRUNE_LIMIT)  # type: ignore[misc]
+                    )
+                    if pruned < _PRUNE_LIMIT:
+                        break
+            except StoreError as error:
+                log.warning("expired timers were not deleted", extra={"action": "prune.failed", "error": error.code})
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

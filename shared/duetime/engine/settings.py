@@ -1,0 +1,56 @@
+"""The numbers that govern a poller. ``runtime.settings`` reads them from the environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """All times in seconds.
+
+    ``lease_seconds``: how long a claim lasts unless renewed; renewed at a third of it, trusted until
+    ``skew_margin_seconds`` before its end. A dead poller's shards are taken over after at most this time.
+    ``keep_interval_seconds``: how often ownership is looked after (claims, hand-over, lost leases).
+    ``poll_interval_seconds``: the longest that a timer stored by another process goes unseen; a shard that had
+    something to do lately is polled more often, down to ``min_poll_interval_seconds``.
+    ``page_size``: timers per read. ``poll_concurrency``: reads under way at once.
+    ``max_in_flight``: callbacks under way at once. ``max_buffered``: timers read and waiting for their turn.
+    ``park_after_seconds``: a callback still under way after this time is parked, to be fired again
+    ``park_margin_seconds`` after its own deadline unless its answer is recorded first.
+    ``record_batch_size``, ``record_linger_seconds``, ``record_concurrency``: how outcomes are batched.
+    ``drain_seconds``: how long a stop waits for callbacks under way.
+    ``fired_retention_seconds``, ``failed_retention_seconds``: how long finished timers stay readable.
+    ``prune_interval_seconds``: how often expired timers are deleted where the database does not do it.
+    ``backoff_seconds``, ``max_backoff_seconds``: pause after a store error, doubled each time, with jitter.
+    """
+
+    lease_seconds: float = 10.0
+    skew_margin_seconds: float = 1.0
+    keep_interval_seconds: float = 0.5
+    poll_interval_seconds: float = 0.8
+    min_poll_interval_seconds: float = 0.1
+    page_size: int = 500
+    poll_concurrency: int = 1
+    max_in_flight: int = 500
+    max_buffered: int = 2000
+    park_after_seconds: float = 2.0
+    park_margin_seconds: float = 5.0
+    record_batch_size: int = 500
+    record_linger_seconds: float = 0.02
+    record_concurrency: int = 1
+    drain_seconds: float = 30.0
+    fired_retention_seconds: float = 7 * 86_400.0
+    failed_retention_seconds: float = 30 * 86_400.0
+    prune_interval_seconds: float = 60.0
+    backoff_seconds: float = 0.1
+    max_backoff_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.skew_margin_seconds >= self.lease_seconds / 2:
+            raise ValueError("skew_margin_seconds must be less than half of lease_seconds")
+
+    def backoff_after(self, errors: int, random: float) -> float:
+        """Seconds to wait after ``errors`` (1 or more) store errors in a row; ``random`` in [0, 1)."""
+        exponential = self.backoff_seconds * 2.0 ** min(errors - 1, 16)
+        return float(min(exponential, self.max_backoff_seconds) * (0.5 + random / 2))

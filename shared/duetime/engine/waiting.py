@@ -1,0 +1,61 @@
+"""Two small tools of the event loop: an alarm that can be rung early, and work handed to threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Alarm:
+    """Wakes one waiter at a time or when rung. A ring while nobody waits is kept for the next wait."""
+
+    def __init__(self) -> None:
+        self._rung = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def ring(self) -> None:
+        """Call from the event loop's thread."""
+        self._rung = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self, timeout_seconds: float) -> None:
+        """Return when rung, or after ``timeout_seconds``."""
+        if not self._rung and timeout_seconds > 0:
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            handle = loop.call_later(timeout_seconds, _finish, self._waiter)
+            try:
+                await self._waiter
+            finally:
+                handle.cancel()
+                self._waiter = None
+        self._rung = False
+
+
+def _finish(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Offload(Protocol):
+    """Runs blocking calls beside the event loop."""
+
+    def run(self, function: Callable[[], T]) -> Awaitable[T]: ...
+
+    def close(self) -> None: ...
+
+
+class ThreadOffload:
+    def __init__(self, threads: int, name: str) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    def run(self, function: Callable[[], T]) -> Awaitable[T]:
+        return asyncio.get_running_loop().run_in_executor(self._executor, function)
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True)

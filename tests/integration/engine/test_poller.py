@@ -1,0 +1,378 @@
+"""The poller against the real SQLite store, with virtual time and a scripted receiver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime, timedelta
+
+import pytest
+
+from duetime.domain.errors import StoreUnavailable
+from duetime.domain.times import parse_instant
+from duetime.domain.timers import Timer, TimerChange, TimerState
+from duetime.engine.poller import Poller
+from duetime.engine.settings import EngineSettings
+from duetime.stores.port import PutMode, Store, TimerRef
+from tests.support.engine import make_namespace, make_poller, make_timer, put
+from tests.support.scripted_sender import Script, ScriptedSender
+from tests.support.stores import memory_store
+from tests.support.virtual_time import START, VirtualClock, run_virtually
+
+NAMESPACE = make_namespace()
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with memory_store() as store:
+        store.create_namespace(NAMESPACE.name, num_shards=NAMESPACE.num_shards, dedicated=False, now=START)
+        yield store
+
+
+async def running(poller: Poller, script: Callable[[], Awaitable[None]]) -> None:
+    """Run ``poller`` while ``script`` runs, then stop it in good order."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(poller.run(stop))
+    await script()
+    stop.set()
+    await task
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def stored(store: Store, timer_id: str, clock: VirtualClock) -> Timer:
+    timer = store.get_timer(NAMESPACE, timer_id, now=clock.now())
+    assert timer is not None
+    return timer
+
+
+def fired_lag_seconds(body: dict[str, object]) -> float:
+    fired, due = parse_instant(str(body["firedAt"])), parse_instant(str(body["executeAt"]))
+    return (fired - due).total_seconds()
+
+
+def test_a_timer_fires_once_at_its_due_time_and_its_end_is_recorded(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender()
+    put(store, [make_timer("t", execute_at=at(5))], START)
+    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(8)))
+    assert [body["timerId"] for body in sender.received] == ["t"]
+    assert 0 <= fired_lag_seconds(sender.received[0]) < 0.001
+    timer = stored(store, "t", clock)
+    assert (timer.state, timer.attempts, timer.next_attempt_at) == (TimerState.FIRED, 1, None)
+
+
+def test_more_timers_at_one_instant_than_any_page_all_fire_once_each(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender()
+    settings = EngineSettings(page_size=37, max_buffered=100, max_in_flight=20, record_batch_size=50)
+    put(store, [make_timer(f"t{n}", execute_at=at(1)) for n in range(1000)], START)
+    poller = make_poller(store, sender, clock, settings=settings)
+    run_virtually(clock, running(poller, lambda: asyncio.sleep(10)))
+    assert Counter(body["timerId"] for body in sender.received) == Counter(f"t{n}" for n in range(1000))
+    assert sender.most_under_way <= 20
+    assert poller.stats()["fired"] == 1000
+
+
+def test_a_timer_stored_by_another_process_is_seen_within_the_poll_interval(
+    store: Store, clock: VirtualClock
+) -> None:
+    sender = ScriptedSender()
+
+    async def script() -> None:
+        for number in range(20):
+            await asyncio.sleep(1.37)
+            put(store, [make_timer(f"t{number}", execute_at=clock.now())], clock.now())
+        await asyncio.sleep(2)
+
+    run_virtually(clock, running(make_poller(store, sender, clock), script))
+    assert len(sender.received) == 20
+    assert max(fired_lag_seconds(body) for body in sender.received) < 0.85
+
+
+def test_a_hint_makes_a_timer_fire_at_once(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender()
+    poller = make_poller(store, sender, clock)
+
+    async def script() -> None:
+        await asyncio.sleep(30.3)
+        timer = make_timer("t", execute_at=clock.now())
+        put(store, [timer], clock.now())
+        poller.notify([timer])
+        await asyncio.sleep(1)
+
+    run_virtually(clock, running(poller, script))
+    assert fired_lag_seconds(sender.received[0]) < 0.001
+
+
+@pytest.mark.parametrize("change", ["update", "replace", "delete"])
+def test_a_change_that_returned_before_the_due_time_is_honoured(
+    store: Store, clock: VirtualClock, change: str
+) -> None:
+    sender = ScriptedSender()
+    put(store, [make_timer("t", execute_at=at(5), payload_json='"old"')], START)
+
+    async def script() -> None:
+        await asyncio.sleep(4.999)
+        if change == "update":
+            store.update_timer(
+                NAMESPACE, "t", TimerChange(execute_at=at(7), payload_json='"new"'), firing_id="f2", now=clock.now()
+            )
+        elif change == "replace":
+            new = make_timer("t", execute_at=at(7), payload_json='"new"')
+            store.put_timers([new], mode=PutMode.REPLACE, now=clock.now())
+        else:
+            store.delete_timers(NAMESPACE, [TimerRef("t")], now=clock.now())
+        await asyncio.sleep(5)
+
+    run_virtually(clock, running(make_poller(store, sender, clock), script))
+    seen = [(body["payload"], body["executeAt"]) for body in sender.received]
+    assert seen == ([] if change == "delete" else [("new", "2026-12-20T15:30:07.000Z")])
+
+
+def test_a_timer_replaced_while_its_callback_is_in_flight_fires_too(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender(lambda body: Script(delay_seconds=1.0))
+    put(store, [make_timer("t", execute_at=at(1), payload_json='"old"')], START)
+
+    async def script() -> None:
+        await asyncio.sleep(1.5)
+        new = make_timer("t", execute_at=at(1), payload_json='"new"')
+        store.put_timers([new], mode=PutMode.REPLACE, now=clock.now())
+        await asyncio.sleep(5)
+
+    poller = make_poller(store, sender, clock)
+    run_virtually(clock, running(poller, script))
+    assert [body["payload"] for body in sender.received] == ["old", "new"]
+    assert len(set(sender.webhook_ids)) == 2
+    assert poller.stats()["superseded"] == 1
+    timer = stored(store, "t", clock)
+    assert (timer.state, timer.revision) == (TimerState.FIRED, 3)
+
+
+def test_a_timer_deleted_while_its_callback_is_in_flight_leaves_nothing_behind(
+    store: Store, clock: VirtualClock
+) -> None:
+    sender = ScriptedSender(lambda body: Script(status=500, delay_seconds=1.0))
+    put(store, [make_timer("t", execute_at=at(1))], START)
+
+    async def script() -> None:
+        await asyncio.sleep(1.5)
+        (result,) = store.delete_timers(NAMESPACE, [TimerRef("t")], now=clock.now())
+        assert result.timer is not None
+        assert result.timer.attempt_may_be_under_way(clock.now())
+        await asyncio.sleep(30)
+
+    run_virtually(clock, running(make_poller(store, sender, clock), script))
+    assert len(sender.received) == 1
+    assert store.get_timer(NAMESPACE, "t", now=clock.now()) is None
+
+
+def test_retries_follow_the_policy_and_keep_the_webhook_id(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender(lambda body: Script(status=500 if int(str(body["attempt"])) < 3 else 200))
+    put(store, [make_timer("t", execute_at=at(1), retry_policy_json='{"initialInterval": "2s"}')], START)
+    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(15)))
+    assert [body["attempt"] for body in sender.received] == [1, 2, 3]
+    assert {body["executeAt"] for body in sender.received} == {"2026-12-20T15:30:01.000Z"}
+    assert len(set(sender.webhook_ids)) == 1
+    gaps = [fired_lag_seconds(body) for body in sender.received]
+    assert 1.5 <= gaps[1] - gaps[0] <= 2.6
+    assert 3.0 <= gaps[2] - gaps[1] <= 5.1
+    timer = stored(store, "t", clock)
+    assert (timer.state, timer.attempts, timer.failure) == (TimerState.FIRED, 3, None)
+
+
+def test_a_timer_fails_when_its_attempts_are_exhausted(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender(lambda body: Script(status=503))
+    policy = '{"initialInterval": "1s", "maxAttempts": 3}'
+    put(store, [make_timer("t", execute_at=at(1), retry_policy_json=policy)], START)
+    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(30)))
+    assert len(sender.received) == 3
+    timer = stored(store, "t", clock)
+    assert (timer.state, timer.attempts) == (TimerState.FAILED, 3)
+    assert timer.failure is not None
+    assert timer.failure.status == 503
+
+
+def test_the_receiver_can_reschedule(store: Store, clock: VirtualClock) -> None:
+    first = b'{"nextExecuteAt": "2026-12-20T15:30:06Z"}'
+    sender = ScriptedSender(
+        lambda body: Script(body=first if body["executeAt"] == "2026-12-20T15:30:01.000Z" else b"")
+    )
+    put(store, [make_timer("t", execute_at=at(1))], START)
+    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(10)))
+    assert [body["attempt"] for body in sender.received] == [1, 1]
+    assert len(set(sender.webhook_ids)) == 2
+    assert fired_lag_seconds(sender.received[1]) < 0.001
+
+
+def test_a_slow_callback_is_parked_and_still_counts_as_one(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender(lambda body: Script(delay_seconds=20.0))
+    put(store, [make_timer("t", execute_at=at(1))], START)
+    states = []
+
+    async def script() -> None:
+        await asyncio.sleep(5)
+        states.append(stored(store, "t", clock))
+        await asyncio.sleep(20)
+
+    run_virtually(clock, running(make_poller(store, sender, clock), script))
+    assert states[0].state is TimerState.FIRING
+    assert states[0].next_attempt_at == at(36)
+    assert len(sender.received) == 1
+    assert stored(store, "t", clock).state is TimerState.FIRED
+
+
+def test_a_stop_lets_callbacks_finish_and_hands_over_without_a_duplicate(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender(lambda body: Script(delay_seconds=3.0))
+    put(store, [make_timer(f"t{n}", execute_at=at(1)) for n in range(50)], START)
+
+    async def script() -> None:
+        await running(make_poller(store, sender, clock, worker_id="a"), lambda: asyncio.sleep(1.5))
+        assert clock.elapsed_seconds < 5
+        await running(make_poller(store, sender, clock, worker_id="b"), lambda: asyncio.sleep(40))
+
+    run_virtually(clock, script())
+    assert Counter(body["timerId"] for body in sender.received) == Counter(f"t{n}" for n in range(50))
+
+
+def test_callbacks_beyond_the_drain_are_parked_before_the_shards_are_released(
+    store: Store, clock: VirtualClock
+) -> None:
+    sender = ScriptedSender(lambda body: Script(delay_seconds=25.0))
+    put(store, [make_timer("t", execute_at=at(1))], START)
+    settings = EngineSettings(drain_seconds=1.0)
+    poller = make_poller(store, sender, clock, settings=settings)
+    run_virtually(clock, running(poller, lambda: asyncio.sleep(1.2)))
+    timer = stored(store, "t", clock)
+    assert (timer.state, timer.next_attempt_at) == (TimerState.FIRING, at(36))
+    assert all(status.is_free(clock.now()) for status in store.shard_statuses(range(4)))
+
+
+def test_a_deadline_ends_the_run_in_time_with_everything_released(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender(lambda body: Script(delay_seconds=0.2))
+    put(store, [make_timer(f"t{n}", execute_at=at(n / 10)) for n in range(400)], START)
+    poller = make_poller(store, sender, clock, settings=EngineSettings(drain_seconds=5.0))
+    run_virtually(clock, poller.run(asyncio.Event(), shard_ids=[0, 1, 2, 3], deadline=30.0))
+    assert 15 < clock.elapsed_seconds <= 30.0
+    assert all(status.is_free(clock.now()) for status in store.shard_statuses(range(4)))
+    before = len(sender.received)
+    run_virtually(clock, poller.run(asyncio.Event(), shard_ids=[0, 1, 2, 3], deadline=clock.monotonic() + 40.0))
+    assert before < len(sender.received) == 400
+
+
+def test_workers_share_the_shards_and_take_over_from_the_dead(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender()
+    pollers = {name: make_poller(store, sender, clock, worker_id=name) for name in ("a", "b")}
+    put(store, [make_timer(f"t{n}", execute_at=at(n / 10)) for n in range(600)], START)
+
+    async def script() -> None:
+        stops = {name: asyncio.Event() for name in pollers}
+        tasks = {name: asyncio.create_task(poller.run(stops[name])) for name, poller in pollers.items()}
+        await asyncio.sleep(10)
+        assert {name: poller.stats()["shards_owned"] for name, poller in pollers.items()} == {"a": 2, "b": 2}
+        tasks["a"].cancel()  # as good as dead: nothing is released
+        await asyncio.gather(tasks["a"], return_exceptions=True)
+        died_at = clock.elapsed_seconds
+        while pollers["b"].stats()["shards_owned"] < 4:
+            await asyncio.sleep(0.1)
+        assert clock.elapsed_seconds - died_at <= 10.6
+        await asyncio.sleep(60)
+        stops["b"].set()
+        await tasks["b"]
+
+    run_virtually(clock, script())
+    counts = Counter(body["timerId"] for body in sender.received)
+    assert set(counts) == {f"t{n}" for n in range(600)}
+    assert sum(counts.values()) - 600 <= 1  # at most what was in flight when "a" died
+
+
+def test_a_worker_that_stops_hands_over_at_once(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender()
+    pollers = {name: make_poller(store, sender, clock, worker_id=name) for name in ("a", "b")}
+
+    async def script() -> None:
+        stops = {name: asyncio.Event() for name in pollers}
+        tasks = {name: asyncio.create_task(poller.run(stops[name])) for name, poller in pollers.items()}
+        await asyncio.sleep(10)
+        stops["a"].set()
+        await tasks["a"]
+        await asyncio.sleep(0.6)
+        assert pollers["b"].stats()["shards_owned"] == 4
+        stops["b"].set()
+        await tasks["b"]
+
+    run_virtually(clock, script())
+
+
+class FaultyStore:
+    """Passes everything on to a store, but for the calls named in ``failing``."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.failing: set[str] = set()
+        self.failures = 0
+
+    def __getattr__(self, name: str) -> object:
+        if name in self.failing:
+            return self._fail
+        return getattr(self._store, name)
+
+    def _fail(self, *args: object, **kwargs: object) -> None:
+        self.failures += 1
+        raise StoreUnavailable("throttled")
+
+
+@pytest.mark.parametrize("failing", [{"due_timers"}, {"record"}, {"renew_leases"}, {"due_timers", "record"}])
+def test_a_store_that_fails_for_a_while_loses_and_doubles_nothing(
+    store: Store, clock: VirtualClock, failing: set[str]
+) -> None:
+    sender, faulty = ScriptedSender(), FaultyStore(store)
+    put(store, [make_timer(f"t{n}", execute_at=at(n / 50)) for n in range(300)], START)
+
+    async def script() -> None:
+        await asyncio.sleep(2)
+        faulty.failing = failing
+        await asyncio.sleep(2.5)
+        faulty.failing = set()
+        await asyncio.sleep(15)
+
+    poller = make_poller(faulty, sender, clock)  # type: ignore[arg-type]
+    run_virtually(clock, running(poller, script))
+    assert Counter(body["timerId"] for body in sender.received) == Counter(f"t{n}" for n in range(300))
+    assert poller.stats()["fired"] == 300
+    assert 0 < faulty.failures < 100, "it backs off and never spins"
+
+
+def test_an_unwell_lease_stops_the_firing_before_anybody_else_may_claim(store: Store, clock: VirtualClock) -> None:
+    sender, faulty = ScriptedSender(), FaultyStore(store)
+    put(store, [make_timer(f"t{n}", execute_at=at(n / 10)) for n in range(300)], START)
+
+    async def script() -> None:
+        await asyncio.sleep(5)
+        faulty.failing = {"renew_leases"}
+        await asyncio.sleep(20)
+
+    run_virtually(clock, running(make_poller(faulty, sender, clock), script))  # type: ignore[arg-type]
+    last = max(parse_instant(str(body["firedAt"])) for body in sender.received)
+    expires = max(status.lease_expires_at for status in store.shard_statuses(range(4)) if status.lease_expires_at)
+    assert at(5) < last < expires
+
+
+def test_a_slow_namespace_does_not_hold_up_another(store: Store, clock: VirtualClock) -> None:
+    store.create_namespace("quiet", num_shards=4, dedicated=False, now=START)
+    sender = ScriptedSender(lambda body: Script(delay_seconds=0.05))
+    noisy = [make_timer(f"n{n}", execute_at=at(1)) for n in range(400)]
+    quiet = [make_timer(f"q{n}", namespace="quiet", execute_at=at(1)) for n in range(4)]
+    put(store, noisy, START)
+    put(store, quiet, START)
+    settings = EngineSettings(max_in_flight=10)
+    run_virtually(clock, running(make_poller(store, sender, clock, settings=settings), lambda: asyncio.sleep(10)))
+    lags = [fired_lag_seconds(body) for body in sender.received if body["namespace"] == "quiet"]
+    assert len(lags) == 4
+    assert max(lags) < 0.2

@@ -1,0 +1,89 @@
+"""Builders for engine tests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from random import Random
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.shards import Lease
+from duetime.domain.timers import Timer, TimerContent, content_digest, new_timer
+from duetime.engine.owned import OwnedShard
+from duetime.engine.poller import Poller
+from duetime.engine.settings import EngineSettings
+from duetime.stores.port import PutMode, Store
+from tests.support.scripted_sender import ScriptedSender
+from tests.support.virtual_time import START, InlineOffload, VirtualClock
+
+_ids = itertools.count()
+
+
+def make_namespace(name: str = "default", num_shards: int = 4) -> Namespace:
+    return Namespace(name, num_shards, 0, False, START)
+
+
+def make_timer(
+    timer_id: str,
+    *,
+    namespace: str = "default",
+    execute_at: datetime = START,
+    retry_policy_json: str | None = None,
+    payload_json: str | None = None,
+    callback_timeout_seconds: int = 30,
+    num_shards: int = 4,
+) -> Timer:
+    content = TimerContent(
+        execute_at=execute_at,
+        callback_url="http://receiver.test/hook",
+        payload_json=payload_json,
+        retry_policy_json=retry_policy_json,
+        callback_timeout_seconds=callback_timeout_seconds,
+    )
+    return new_timer(
+        make_namespace(namespace, num_shards),
+        timer_id,
+        content,
+        digest=content_digest(content),
+        firing_id=f"firing-{next(_ids)}",
+        now=START,
+    )
+
+
+def make_shard(shard_id: int = 0, *, trusted_until: float = float("inf")) -> OwnedShard:
+    return OwnedShard(
+        lease=Lease(shard_id, 1, "me", START + timedelta(seconds=10)),
+        trusted_until=trusted_until,
+        poll_at=0.0,
+        interval_seconds=0.1,
+    )
+
+
+def make_poller(
+    store: Store,
+    sender: ScriptedSender,
+    clock: VirtualClock,
+    *,
+    worker_id: str = "worker-a",
+    settings: EngineSettings | None = None,
+) -> Poller:
+    """A poller in virtual time, with a fixed seed for jitter and counted ids."""
+    counter = itertools.count()
+    new_id: Callable[[], str] = lambda: f"{worker_id}-id-{next(counter)}"  # noqa: E731
+    return Poller(
+        store,
+        sender,
+        clock=clock,
+        settings=settings or EngineSettings(),
+        worker_id=worker_id,
+        new_id=new_id,
+        random=Random(7).random,
+        make_offload=InlineOffload,
+    )
+
+
+def put(store: Store, timers: Sequence[Timer], now: datetime) -> None:
+    """Store timers in batches, as a client of another process would: the poller is not told."""
+    for start in range(0, len(timers), 500):
+        store.put_timers(timers[start : start + 500], mode=PutMode.CREATE, now=now)

@@ -1,0 +1,68 @@
+"""A ``Sender`` for virtual time: answers come from a script, after a virtual delay, in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from duetime.delivery.port import Callback, CallbackResult, TransportError
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a receiver does with one callback. ``status`` None means that the callback times out."""
+
+    status: int | None = 200
+    body: bytes = b""
+    delay_seconds: float = 0.001
+    retry_after: str | None = None
+
+
+@dataclass
+class ScriptedSender:
+    """``script`` decides by the callback's decoded body. ``received`` holds the bodies in order of arrival."""
+
+    script: Callable[[dict[str, object]], Script] = lambda body: Script()
+    received: list[dict[str, object]] = field(default_factory=list)
+    webhook_ids: list[str] = field(default_factory=list)
+    on_results: Callable[[list[CallbackResult]], None] | None = None
+    under_way: int = 0
+    most_under_way: int = 0
+
+    def start(self, on_results: Callable[[list[CallbackResult]], None]) -> None:
+        self.on_results = on_results
+
+    def submit(self, callbacks: Sequence[Callback]) -> None:
+        loop = asyncio.get_running_loop()
+        for callback in callbacks:
+            body = json.loads(callback.body)
+            self.received.append(body)
+            ids = [line.split(": ", 1)[1] for line in callback.headers if line.lower().startswith("webhook-id:")]
+            self.webhook_ids.extend(ids)
+            script = self.script(body)
+            delay = callback.timeout_seconds if script.status is None else script.delay_seconds
+            self.under_way += 1
+            self.most_under_way = max(self.most_under_way, self.under_way)
+            loop.call_later(delay, self._answer, callback, script, delay)
+
+    def _answer(self, callback: Callback, script: Script, delay: float) -> None:
+        self.under_way -= 1
+        assert self.on_results is not None
+        self.on_results(
+            [
+                CallbackResult(
+                    key=callback.key,
+                    status=script.status,
+                    body=script.body,
+                    retry_after=script.retry_after,
+                    error=None if script.status is not None else TransportError.TIMEOUT,
+                    message="",
+                    duration_seconds=delay,
+                )
+            ]
+        )
+
+    def close(self, *, grace_seconds: float) -> None:
+        pass
