@@ -1,0 +1,172 @@
+"""Every setting of every entry point, and the one place that reads them from the environment.
+
+A field ``lease_seconds`` is the variable ``DUETIME_LEASE_SECONDS`` and, where a command has it, the option
+``--lease-seconds``. An option wins over the environment, and the environment over the default. An empty variable
+counts as absent. ``docs/configuration.md`` is made from these models (``scripts/write_configuration.py``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields as dataclass_fields
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from duetime.domain.errors import InvalidSettings
+from duetime.engine.settings import EngineSettings
+from duetime.runtime.logs import LogFormat, LogLevel
+
+ENV_PREFIX = "DUETIME_"
+MAX_SHARDS_PER_POLLER = 4096
+
+_ENGINE = EngineSettings()
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_AnyCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+
+
+class Settings(BaseModel):
+    """What all entry points have. Frozen; never shows a value in an error or a ``repr`` of a secret field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    log_level: Annotated[LogLevel, _AnyCase] = Field(LogLevel.INFO, description="Least severity that is logged.")
+    log_format: Annotated[LogFormat, _AnyCase] = Field(
+        LogFormat.TEXT, description="One JSON object per line, or text for people."
+    )
+
+
+class StoreSettings(Settings):
+    """``duetime init``, and what every entry point with a store has."""
+
+    store: str = Field(
+        "sqlite:///data/duetime.db",
+        repr=False,  # the URL of a database server carries its password
+        min_length=1,
+        description="URL of the store: sqlite:///path.db, or dynamodb://table?region=...&endpoint_url=...",
+    )
+
+
+class TimersApiSettings(StoreSettings):
+    """The timers API on Lambda."""
+
+    log_format: Annotated[LogFormat, _AnyCase] = Field(
+        LogFormat.JSON, description="One JSON object per line, or text for people."
+    )
+
+
+class EngineTuning(StoreSettings):
+    """What every entry point with a poller has."""
+
+    lease_seconds: Seconds = Field(
+        _ENGINE.lease_seconds,
+        gt=2,
+        description="How long a shard stays with a poller that has died before another takes it over.",
+    )
+    poll_interval_seconds: Seconds = Field(
+        _ENGINE.poll_interval_seconds,
+        description="The longest that a timer stored by another process goes unseen.",
+    )
+    max_in_flight: int = Field(_ENGINE.max_in_flight, ge=1, le=100_000, description="Callbacks under way at once.")
+    drain_seconds: Seconds = Field(
+        _ENGINE.drain_seconds, description="How long a stop waits for the callbacks that are under way."
+    )
+    fired_retention_seconds: Seconds = Field(
+        _ENGINE.fired_retention_seconds, description="How long a fired timer stays readable."
+    )
+    failed_retention_seconds: Seconds = Field(
+        _ENGINE.failed_retention_seconds, description="How long a failed timer stays readable and can be redriven."
+    )
+
+    def engine_settings(self, **more: object) -> EngineSettings:
+        """The engine's settings as these fields and ``more`` have them. ``InvalidSettings`` when they disagree."""
+        names = {field.name for field in dataclass_fields(EngineSettings)}
+        given = {name: value for name, value in self.model_dump().items() if name in names}
+        try:
+            return EngineSettings(**(given | more))
+        except ValueError as error:
+            raise InvalidSettings(str(error)) from error
+
+
+class PollerSettings(EngineTuning):
+    """The poller on Lambda."""
+
+    log_format: Annotated[LogFormat, _AnyCase] = Field(
+        LogFormat.JSON, description="One JSON object per line, or text for people."
+    )
+    shards_per_poller: int = Field(
+        64, ge=1, le=MAX_SHARDS_PER_POLLER, description="Shards of one invocation; for the others it invokes itself."
+    )
+    deadline_margin_seconds: Seconds = Field(
+        5.0, description="How long before Lambda's own deadline the poller has drained and given its shards back."
+    )
+
+
+class WorkerSettings(EngineTuning):
+    """``duetime worker``."""
+
+
+class LocalSettings(WorkerSettings):
+    """``duetime serve``."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
+    port: int = Field(8080, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
+    workers: int = Field(1, ge=1, le=64, description="Pollers, each in a process of its own; they share the shards.")
+
+
+ENTRY_POINTS: tuple[type[Settings], ...] = (
+    LocalSettings,
+    WorkerSettings,
+    StoreSettings,
+    TimersApiSettings,
+    PollerSettings,
+)
+
+S = TypeVar("S", bound=Settings)
+
+
+def variable(field: str) -> str:
+    """``lease_seconds`` -> ``DUETIME_LEASE_SECONDS``."""
+    return ENV_PREFIX + field.upper()
+
+
+def option(field: str) -> str:
+    """``lease_seconds`` -> ``--lease-seconds``."""
+    return "--" + field.replace("_", "-")
+
+
+def load_settings(
+    model: type[S], given: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
+) -> S:
+    """``model`` from the options ``given`` (None: not given), else from the environment, else by default.
+
+    Raises ``InvalidSettings`` that names the option or variable at fault, and never its value.
+    """
+    options = {name: value for name, value in (given or {}).items() if value is not None}
+    variables = os.environ if environ is None else environ
+    values = {name: text for name in model.model_fields if (text := variables.get(variable(name)))}
+    try:
+        return model.model_validate(values | options)
+    except ValidationError as error:
+        # model_config hides the input; ``msg`` speaks of the rule alone.
+        reasons = [_reason(str(detail["loc"][0]), detail["msg"], options) for detail in error.errors()]
+        raise InvalidSettings("; ".join(reasons)) from None
+
+
+def _reason(field: str, message: str, options: Mapping[str, object]) -> str:
+    name = option(field) if field in options else variable(field)
+    return f"{name}: {message[0].lower()}{message[1:]}"
+
+
+def child_environment(settings: Settings) -> dict[str, str]:
+    """The environment for a process that shall have the same settings. (Arguments would show secrets in ``ps``.)"""
+    return {**os.environ, **{variable(name): str(value) for name, value in settings}}
+
+
+def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Variables that begin like ours and that no entry point reads: a typing error, most likely."""
+    known = {variable(field) for model in ENTRY_POINTS for field in model.model_fields}
+    variables = os.environ if environ is None else environ
+    return sorted(name for name in variables if name.startswith(ENV_PREFIX) and name not in known)

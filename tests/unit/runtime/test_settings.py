@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from duetime.domain.errors import InvalidSettings
+from duetime.engine.settings import EngineSettings
+from duetime.runtime.logs import LogFormat, LogLevel
+from duetime.runtime.settings import (
+    ENTRY_POINTS,
+    LocalSettings,
+    PollerSettings,
+    Settings,
+    StoreSettings,
+    TimersApiSettings,
+    WorkerSettings,
+    child_environment,
+    load_settings,
+    unknown_variables,
+)
+
+
+@pytest.mark.parametrize("model", ENTRY_POINTS)
+def test_every_setting_has_a_default_and_a_description(model: type[Settings]) -> None:
+    assert load_settings(model, environ={}) == model()
+    assert all(field.description for field in model.model_fields.values())
+
+
+def test_an_option_wins_over_the_environment_over_the_default() -> None:
+    environ = {"DUETIME_PORT": "9000", "DUETIME_HOST": "0.0.0.0", "DUETIME_LOG_LEVEL": "DEBUG"}
+    settings = load_settings(LocalSettings, {"port": "9001", "workers": None}, environ)
+    assert (settings.port, settings.host, settings.workers) == (9001, "0.0.0.0", 1)
+    assert settings.log_level is LogLevel.DEBUG
+
+
+def test_an_empty_variable_counts_as_absent() -> None:
+    assert load_settings(LocalSettings, environ={"DUETIME_PORT": ""}).port == 8080
+
+
+def test_lambda_logs_json_and_people_read_text() -> None:
+    for model in (TimersApiSettings, PollerSettings):
+        assert load_settings(model, environ={}).log_format is LogFormat.JSON
+    for other in (LocalSettings, WorkerSettings, StoreSettings):
+        assert load_settings(other, environ={}).log_format is LogFormat.TEXT
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("DUETIME_PORT", "http"),
+        ("DUETIME_PORT", "70000"),
+        ("DUETIME_WORKERS", "0"),
+        ("DUETIME_LEASE_SECONDS", "nan"),
+        ("DUETIME_LEASE_SECONDS", "inf"),
+        ("DUETIME_LEASE_SECONDS", "2.0"),
+        ("DUETIME_DRAIN_SECONDS", "-1"),
+        ("DUETIME_LOG_FORMAT", "yaml"),
+    ],
+)
+def test_a_bad_variable_is_named_and_its_value_is_not_shown(variable: str, value: str) -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        load_settings(LocalSettings, environ={variable: value})
+    assert caught.value.message.startswith(f"{variable}: ")
+    assert value not in caught.value.message.split(": ", 1)[1].split()
+    assert caught.value.__cause__ is None
+
+
+def test_a_bad_option_is_named_as_the_option_that_it_was() -> None:
+    with pytest.raises(InvalidSettings, match=r"^--lease-seconds: "):
+        load_settings(LocalSettings, {"lease_seconds": "soon"}, {"DUETIME_LEASE_SECONDS": "5"})
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        load_settings(LocalSettings, {"port": "x"}, {"DUETIME_WORKERS": "-1"})
+    assert "--port: " in caught.value.message
+    assert "DUETIME_WORKERS: " in caught.value.message
+
+
+def test_a_store_url_with_a_password_is_in_no_repr() -> None:
+    settings = load_settings(WorkerSettings, {"store": "postgresql://u:hunter2@db/x"})
+    assert "hunter2" not in repr(settings)
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError):
+        load_settings(LocalSettings).port = 1  # type: ignore[misc]
+
+
+def test_engine_settings_come_from_the_fields_of_the_same_name() -> None:
+    settings = load_settings(WorkerSettings, environ={"DUETIME_LEASE_SECONDS": "20", "DUETIME_MAX_IN_FLIGHT": "7"})
+    engine = settings.engine_settings(page_size=25)
+    assert (engine.lease_seconds, engine.max_in_flight, engine.page_size) == (20.0, 7, 25)
+    assert WorkerSettings().engine_settings() == EngineSettings()
+
+
+def test_a_child_gets_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER", "stays")
+    settings = load_settings(LocalSettings, {"lease_seconds": 4, "store": "sqlite:///x.db", "workers": 3})
+    environ = child_environment(settings)
+    assert environ["OTHER"] == "stays"
+    child = load_settings(WorkerSettings, environ=environ)
+    assert child.model_dump() == {name: getattr(settings, name) for name in WorkerSettings.model_fields}
+
+
+def test_unknown_variables_are_found() -> None:
+    environ = {"DUETIME_PORT": "1", "DUETIME_LEASE_SECS": "1", "DUETIMEX": "1", "PATH": "x"}
+    assert unknown_variables(environ) == ["DUETIME_LEASE_SECS"]
