@@ -60,9 +60,10 @@ class TimersApiSettings(StoreSettings):
 class EngineTuning(StoreSettings):
     """What every entry point with a poller has."""
 
-    lease_seconds: Seconds = Field(
+    lease_seconds: float = Field(
         _ENGINE.lease_seconds,
         gt=2,
+        allow_inf_nan=False,
         description="How long a shard stays with a poller that has died before another takes it over.",
     )
     poll_interval_seconds: Seconds = Field(
