@@ -1,0 +1,168 @@
+"""The ASGI application of the local server: HTTP in, the Lambda handler in a thread, HTTP out.
+
+Bounds: a body over ``MAX_BODY_BYTES`` is refused before more than that is held; at most ``MAX_REQUESTS`` bodies are
+held at once (further requests wait, unread, and the sockets push back); a body must arrive in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from duetime.domain.clock import Clock
+from duetime.local.gateway import BadRequest, HttpAnswer, HttpRequest, from_result, to_event
+
+MAX_BODY_BYTES = 6 * 1024 * 1024
+"""What Lambda takes in one synchronous invocation."""
+MAX_REQUESTS = 64
+API_THREADS = 8
+BODY_TIMEOUT_SECONDS = 30.0
+
+Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+logger = logging.getLogger(__name__)
+
+
+class _BodyTooLarge(Exception):
+    pass
+
+
+class _ClientGone(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class LocalContext:
+    """The part of Lambda's context object that exists without Lambda."""
+
+    aws_request_id: str
+    function_name: str = "duetime-local"
+    function_version: str = "$LATEST"
+    invoked_function_arn: str = "arn:aws:lambda:local:000000000000:function:duetime-local"
+    memory_limit_in_mb: int = 1024
+
+    def get_remaining_time_in_millis(self) -> int:
+        """The time that an HTTP API gives an integration."""
+        return 30_000
+
+
+class LambdaAsgiApp:
+    """Serves a Lambda handler over ASGI. ``handler`` must be safe to call from ``API_THREADS`` threads at once."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        clock: Clock,
+        new_id: Callable[[], str],
+        max_body_bytes: int = MAX_BODY_BYTES,
+        body_timeout_seconds: float = BODY_TIMEOUT_SECONDS,
+    ) -> None:
+        self._handler = handler
+        self._clock = clock
+        self._new_id = new_id
+        self._max_body_bytes = max_body_bytes
+        self._body_timeout_seconds = body_timeout_seconds
+        self._places = asyncio.Semaphore(MAX_REQUESTS)
+        self._threads = ThreadPoolExecutor(API_THREADS, thread_name_prefix="api")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+        else:
+            raise ValueError(f"cannot serve {scope['type']!r}")
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        self._threads.shutdown()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._places:
+            try:
+                answer = await self._answer(scope, receive)
+            except _ClientGone:
+                return
+        await _send_answer(answer, send)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> HttpAnswer:
+        request_id = self._new_id()
+        try:
+            async with asyncio.timeout(self._body_timeout_seconds):
+                body = await _read_body(scope, receive, self._max_body_bytes)
+            event = to_event(self._request(scope, body, request_id))
+        except TimeoutError:
+            return _problem(408, "request_timeout", "the body did not arrive in time", close=True)
+        except _BodyTooLarge:
+            return _problem(413, "payload_too_large", f"the body is larger than {self._max_body_bytes} bytes")
+        except BadRequest as error:
+            return _problem(400, "invalid_input", str(error))
+        try:
+            loop = asyncio.get_running_loop()
+            return from_result(
+                await loop.run_in_executor(self._threads, self._handler, event, LocalContext(request_id))
+            )
+        except Exception:
+            logger.exception("a request failed", extra={"action": "http.failed", "request_id": request_id})
+            return _problem(500, "internal", f"request {request_id} failed")
+
+    def _request(self, scope: Scope, body: bytes, request_id: str) -> HttpRequest:
+        client = scope.get("client")
+        return HttpRequest(
+            method=scope["method"],
+            raw_path=scope["raw_path"].decode("latin-1"),
+            raw_query=scope["query_string"].decode("latin-1"),
+            headers=tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]),
+            body=body,
+            http_version=scope["http_version"],
+            client_host=client[0] if client else "",
+            request_id=request_id,
+            received_at=self._clock.now(),
+        )
+
+
+async def _read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """The whole body, or ``_BodyTooLarge`` as soon as it is known to have more than ``limit`` bytes."""
+    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    if int(declared) > limit:  # the server has checked that it is a number
+        raise _BodyTooLarge
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _ClientGone
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise _BodyTooLarge
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+async def _send_answer(answer: HttpAnswer, send: Send) -> None:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
+    if answer.status not in (204, 304):
+        headers.append((b"content-length", str(len(answer.body)).encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def _problem(status: int, code: str, detail: str, *, close: bool = False) -> HttpAnswer:
+    """An RFC 9457 problem for what goes wrong before or around the handler."""
+    headers = [("content-type", "application/problem+json"), *([("connection", "close")] if close else [])]
+    body = {"type": "about:blank", "status": status, "code": code, "detail": detail}
+    return HttpAnswer(status=status, headers=tuple(headers), body=json.dumps(body).encode())

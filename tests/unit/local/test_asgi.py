@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from duetime.local.asgi import API_THREADS, LambdaAsgiApp, LocalContext
+from tests.support.clock import FakeClock
+
+LIMIT = 100
+
+
+def make_app(handler: Any, *, body_timeout_seconds: float = 5.0) -> LambdaAsgiApp:
+    ids = itertools.count()
+    return LambdaAsgiApp(
+        handler,
+        clock=FakeClock(),
+        new_id=lambda: f"r-{next(ids)}",
+        max_body_bytes=LIMIT,
+        body_timeout_seconds=body_timeout_seconds,
+    )
+
+
+def echo(event: dict[str, Any], context: LocalContext) -> dict[str, Any]:
+    return {
+        "statusCode": 200,
+        "headers": {"content-type": "application/json"},
+        "body": json.dumps({"event": event, "request_id": context.aws_request_id}),
+    }
+
+
+@asynccontextmanager
+async def client_of(app: LambdaAsgiApp) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://duetime.test") as client:
+        yield client
+
+
+def call(app: LambdaAsgiApp, method: str, path: str, **options: Any) -> httpx.Response:
+    async def send() -> httpx.Response:
+        async with client_of(app) as client:
+            return await client.request(method, path, **options)
+
+    return asyncio.run(send())
+
+
+def test_a_request_reaches_the_handler_as_a_gateway_event() -> None:
+    answer = call(make_app(echo), "POST", "/v1/a%20b?x=1", json={"k": "v"})
+    seen = answer.json()
+    assert answer.status_code == 200
+    assert seen["event"]["rawPath"] == "/v1/a b"
+    assert seen["event"]["queryStringParameters"] == {"x": "1"}
+    assert json.loads(seen["event"]["body"]) == {"k": "v"}
+    assert seen["request_id"] == seen["event"]["requestContext"]["requestId"] == "r-0"
+    assert answer.headers["content-length"] == str(len(answer.content))
+
+
+def test_an_empty_answer_has_no_length() -> None:
+    answer = call(make_app(lambda event, context: {"statusCode": 204}), "DELETE", "/")
+    assert answer.status_code == 204
+    assert "content-length" not in answer.headers
+
+
+def test_a_handler_that_fails_is_a_500_without_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(event: dict[str, Any], context: LocalContext) -> dict[str, Any]:
+        raise RuntimeError("secret detail")
+
+    answer = call(make_app(fail), "GET", "/")
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"] == "internal"
+    assert "secret detail" not in answer.text
+    assert [record.action for record in caplog.records if hasattr(record, "action")] == ["http.failed"]
+
+
+def test_a_path_that_is_not_utf8_is_a_400() -> None:
+    assert call(make_app(echo), "GET", "/%ff").status_code == 400
+
+
+def test_a_body_at_the_limit_is_served_and_one_over_it_is_a_413() -> None:
+    assert call(make_app(echo), "POST", "/", content=b"x" * LIMIT).status_code == 200
+    answer = call(make_app(echo), "POST", "/", content=b"x" * (LIMIT + 1))
+    assert answer.status_code == 413
+    assert answer.json()["code"] == "payload_too_large"
+
+
+def test_a_body_of_unknown_length_is_refused_as_soon_as_it_is_over_the_limit() -> None:
+    sent: list[int] = []
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for number in range(1000):
+            sent.append(number)
+            yield b"x" * 60
+
+    messages: list[dict[str, Any]] = []
+
+    async def drive() -> None:
+        source = chunks()
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": await anext(source), "more_body": True}
+
+        async def send(message: Any) -> None:
+            messages.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "raw_path": b"/",
+            "query_string": b"",
+            "headers": [],
+            "http_version": "1.1",
+            "client": None,
+        }
+        await make_app(echo)(scope, receive, send)
+
+    asyncio.run(drive())
+    assert messages[0]["status"] == 413
+    assert len(sent) == 2
+
+
+def test_a_body_that_does_not_arrive_is_a_408_and_closes_the_connection() -> None:
+    async def stall() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    answer = call(make_app(echo, body_timeout_seconds=0.05), "POST", "/", content=stall())
+    assert answer.status_code == 408
+    assert answer.headers["connection"] == "close"
+
+
+def test_requests_run_side_by_side_in_a_bounded_number_of_threads() -> None:
+    barrier = threading.Barrier(API_THREADS)
+    running = itertools.count(1)
+    at_once: list[int] = []
+    lock = threading.Lock()
+    now = 0
+
+    def meet(event: dict[str, Any], context: LocalContext) -> dict[str, Any]:
+        nonlocal now
+        with lock:
+            now += 1
+            at_once.append(now)
+        if next(running) <= API_THREADS:
+            barrier.wait(timeout=10)  # passes only when that many handlers run at once
+        with lock:
+            now -= 1
+        return {"statusCode": 200, "body": event["rawPath"]}
+
+    async def send_many() -> list[httpx.Response]:
+        async with client_of(make_app(meet)) as client:
+            return await asyncio.gather(*(client.get(f"/{number}") for number in range(API_THREADS * 3)))
+
+    answers = asyncio.run(send_many())
+    assert [answer.text for answer in answers] == [f"/{number}" for number in range(API_THREADS * 3)]
+    assert max(at_once) == API_THREADS
+
+
+def test_a_client_that_goes_away_is_no_request() -> None:
+    calls: list[object] = []
+    messages: Iterator[dict[str, Any]] = iter(
+        [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    )
+
+    async def drive() -> None:
+        async def receive() -> dict[str, Any]:
+            return next(messages)
+
+        async def send(message: Any) -> None:
+            calls.append(message)
+
+        scope = {"type": "http", "method": "POST", "headers": [], "raw_path": b"/", "query_string": b""}
+        await make_app(lambda event, context: calls.append(event) or {})(scope, receive, send)
+
+    asyncio.run(drive())
+    assert calls == []
+
+
+def test_lifespan() -> None:
+    sent: list[str] = []
+
+    async def drive() -> None:
+        async def receive() -> dict[str, Any]:
+            return {"type": "lifespan.startup" if not sent else "lifespan.shutdown"}
+
+        async def send(message: Any) -> None:
+            sent.append(message["type"])
+
+        await make_app(echo)({"type": "lifespan"}, receive, send)
+
+    asyncio.run(drive())
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+def test_other_protocols_are_refused() -> None:
+    with pytest.raises(ValueError, match="websocket"):
+        asyncio.run(make_app(echo)({"type": "websocket"}, None, None))  # type: ignore[arg-type]
