@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duetime.domain.errors import InvalidInput, StoreUnavailable
+from duetime.domain.shards import ShardMap
+from duetime.runtime.poller_function import FanOutFailed, PollerFunction, read_shard_ids, to_ranges
+from duetime.runtime.settings import PollerSettings
+from tests.support.clock import FakeClock
+
+SCHEDULED = {"detail-type": "Scheduled Event", "source": "aws.events"}
+ARN = "arn:aws:lambda:eu-central-1:123456789012:function:poller"
+
+
+@dataclass
+class Context:
+    aws_request_id: str = "request-1"
+    invoked_function_arn: str = ARN
+    remaining_milliseconds: int = 60_000
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self.remaining_milliseconds
+
+
+@dataclass
+class FakeStore:
+    """Answers ``shard_map`` from a list; the last answer is repeated."""
+
+    answers: list[ShardMap | StoreUnavailable]
+
+    def shard_map(self) -> ShardMap:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, StoreUnavailable):
+            raise answer
+        return answer
+
+
+@dataclass
+class FakePoller:
+    """Notes what it is asked to poll and polls until ``until`` says that it is enough."""
+
+    until: Callable[[], bool] = lambda: True
+    runs: list[tuple[list[int] | None, float | None]] = field(default_factory=list)
+
+    async def run(
+        self, stop: asyncio.Event, *, shard_ids: Sequence[int] | None = None, deadline: float | None = None
+    ) -> None:
+        self.runs.append((None if shard_ids is None else list(shard_ids), deadline))
+        async with asyncio.timeout(5):
+            while not self.until():
+                await asyncio.sleep(0.001)
+
+    def stats(self) -> dict[str, int]:
+        return {"fired": 3}
+
+
+class Invocations:
+    """The asynchronous invocations that were asked for; the first ``failures`` of them fail."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.arns: set[str] = set()
+        self.failures = failures
+        self._lock = threading.Lock()
+
+    def __call__(self, arn: str, event: dict[str, Any]) -> None:
+        with self._lock:
+            self.arns.add(arn)
+            self.events.append(event)
+            if len(self.events) <= self.failures:
+                raise FanOutFailed("throttled")
+
+
+def make_function(
+    poller: FakePoller, answers: list[ShardMap | StoreUnavailable], invocations: Invocations, **settings: Any
+) -> PollerFunction:
+    clock = FakeClock()
+    return PollerFunction(
+        poller,
+        FakeStore(answers),  # type: ignore[arg-type]  # the part of a store that is used
+        clock=clock,
+        settings=PollerSettings(**settings),
+        invoke=invocations,
+        shard_map_interval_seconds=0.001,
+    )
+
+
+def test_named_shards_are_polled_until_the_margin_before_the_deadline() -> None:
+    poller, invocations = FakePoller(), Invocations()
+    function = make_function(poller, [ShardMap(99)], invocations, deadline_margin_seconds=4)
+    answer = function({"shardRanges": [[0, 2], [4096, 4096]]}, Context())
+    assert poller.runs == [([0, 1, 2, 4096], 56.0)]
+    assert answer == {"shardRanges": [[0, 2], [4096, 4096]], "stats": {"fired": 3}}
+    assert invocations.events == []
+
+
+def test_the_scheduled_invocation_takes_the_first_part_and_hands_on_the_others() -> None:
+    invocations = Invocations()
+    poller = FakePoller(until=lambda: len(invocations.events) == 2)
+    function = make_function(poller, [ShardMap(10, 4098)], invocations, shards_per_poller=4)
+    answer = function(SCHEDULED, Context())
+    assert poller.runs == [([0, 1, 2, 3], 55.0)]
+    assert invocations.events == [{"shardRanges": [[4, 7]]}, {"shardRanges": [[8, 9], [4096, 4097]]}]
+    assert invocations.arns == {ARN}
+    assert answer["shardRanges"] == [[0, 3]]
+
+
+def test_what_it_hands_on_is_what_it_understands() -> None:
+    invocations = Invocations()
+    poller = FakePoller(until=lambda: len(invocations.events) == 3)
+    make_function(poller, [ShardMap(7, 4099)], invocations, shards_per_poller=3)(SCHEDULED, Context())
+    handed_on = [read_shard_ids(event) for event in invocations.events]
+    assert handed_on == [[3, 4, 5], [6, 4096, 4097], [4098]]
+
+
+def test_shards_that_appear_meanwhile_are_handed_on_once() -> None:
+    invocations = Invocations()
+    maps: list[ShardMap | StoreUnavailable] = [ShardMap(2), ShardMap(2), *[ShardMap(3)] * 5]
+    poller = FakePoller(until=lambda: len(maps) == 1)  # all have been read
+    make_function(poller, maps, invocations, shards_per_poller=4)(SCHEDULED, Context())
+    assert poller.runs[0][0] == [0, 1]
+    assert invocations.events == [{"shardRanges": [[2, 2]]}]
+
+
+def test_the_first_namespace_is_waited_for() -> None:
+    poller = FakePoller()
+    function = make_function(poller, [ShardMap(0), ShardMap(0), ShardMap(2)], Invocations())
+    function(SCHEDULED, Context())
+    assert [shard_ids for shard_ids, _ in poller.runs] == [[0, 1]]
+
+
+def test_no_shards_by_the_deadline_is_no_failure() -> None:
+    poller = FakePoller()
+    function = make_function(poller, [ShardMap(0)], Invocations(), deadline_margin_seconds=4)
+    assert function(SCHEDULED, Context(remaining_milliseconds=4000))["shardRanges"] == []
+    assert poller.runs == []
+
+
+def test_a_store_that_comes_back_is_polled() -> None:
+    poller = FakePoller()
+    function = make_function(poller, [StoreUnavailable("throttled"), ShardMap(1)], Invocations())
+    function(SCHEDULED, Context())
+    assert [shard_ids for shard_ids, _ in poller.runs] == [[0]]
+
+
+def test_a_store_that_stays_away_is_an_error_at_the_deadline() -> None:
+    function = make_function(FakePoller(), [StoreUnavailable("gone")], Invocations(), deadline_margin_seconds=4)
+    with pytest.raises(StoreUnavailable):
+        function(SCHEDULED, Context(remaining_milliseconds=4000))
+
+
+def test_a_part_that_cannot_be_handed_on_fails_the_invocation_after_its_own_part() -> None:
+    invocations = Invocations(failures=1)
+    poller = FakePoller(until=lambda: len(invocations.events) == 2)
+    function = make_function(poller, [ShardMap(6)], invocations, shards_per_poller=2)
+    with pytest.raises(FanOutFailed, match="1 parts"):
+        function(SCHEDULED, Context())
+    assert len(poller.runs) == 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {},
+        None,
+        [],
+        "poll",
+        {"detail-type": "Other"},
+        {"shardRanges": []},
+        {"shardRanges": [[0]]},
+        {"shardRanges": [[0, 1, 2]]},
+        {"shardRanges": [["0", "1"]]},
+        {"shardRanges": [[0.0, 1.5]]},
+        {"shardRanges": [[2, 1]]},
+        {"shardRanges": [[-1, 1]]},
+        {"shardRanges": [[0, 10**9]]},
+        {"shardRanges": [[0, 4096]]},
+        {"shardRanges": [[0, 1]], "extra": 1},
+        {"shardRanges": {1, 2}},
+    ],
+)
+def test_any_other_event_is_refused_before_anything_is_polled(event: Any) -> None:
+    poller = FakePoller()
+    with pytest.raises(InvalidInput):
+        make_function(poller, [ShardMap(1)], Invocations())(event, Context())
+    assert poller.runs == []
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_ranges_and_ids_are_the_same(shard_ids: set[int]) -> None:
+    ranges = to_ranges(sorted(shard_ids))
+    assert [i for first, last in ranges for i in range(first, last + 1)] == sorted(shard_ids)
+    assert all(second[0] - first[1] > 1 for first, second in pairwise(ranges))
