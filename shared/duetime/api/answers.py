@@ -1,0 +1,148 @@
+"""What an answer holds, for the OpenAPI document and for the tests, which hold every answer against these models.
+
+Answers are written by ``encoding``, since a payload is spliced in as text. Imported only with the document.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from duetime.api.schemas import MAX_BATCH_ITEMS, CancelItem, TimerBody
+from duetime.domain.timers import FailureReason, TimerState
+
+ItemT = TypeVar("ItemT")
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+
+
+class FailureAnswer(Answer):
+    """The last failed attempt."""
+
+    reason: FailureReason
+    message: str
+    status: int | None = Field(description="the HTTP status of the receiver's answer, if there was one")
+    at: datetime
+
+
+class TimerAnswer(Answer):
+    id: str
+    namespace: str
+    state: TimerState
+    revision: int = Field(ge=1, description="counts changes; the ETag is this number in quotes")
+    attempts: int = Field(ge=0, description="attempts of the present firing")
+    execute_at: datetime = Field(description="the due time that was asked for")
+    next_attempt_at: datetime | None = Field(description="null when finished")
+    fired_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    failure: FailureAnswer | None
+    callback_url: str
+    callback_timeout_seconds: int
+    correlation_id: str | None
+    tags: list[str]
+    headers: dict[str, str] | None
+    retry_policy: dict[str, Any] | None
+    payload: Any = Field(description="the exact text that was given")
+
+
+class NamespaceAnswer(Answer):
+    name: str
+    num_shards: int
+    dedicated: bool
+    first_shard: int
+    created_at: datetime
+
+
+class ShardAnswer(Answer):
+    """Who polls a shard. ``live`` is false when the lease has run out or was released."""
+
+    shard_id: int
+    version: int = Field(description="0 when it was never claimed")
+    owner_id: str | None
+    claimed_at: datetime | None
+    lease_expires_at: datetime | None
+    live: bool
+
+
+class PageAnswer(Answer, Generic[ItemT]):
+    """A page may be short, even empty, and not be the last: ``nextCursor`` tells."""
+
+    items: list[ItemT]
+    next_cursor: str | None
+
+
+class TimerPage(PageAnswer[TimerAnswer]):
+    """Timers in the order of shard, then id."""
+
+
+class NamespacePage(PageAnswer[NamespaceAnswer]):
+    """Namespaces in order of name."""
+
+
+class ShardPage(PageAnswer[ShardAnswer]):
+    """Shards in order of id."""
+
+
+class FieldProblem(Answer):
+    field: str = Field(description="the path of the value as it was sent, e.g. retryPolicy.maxAttempts")
+    message: str
+
+
+class Problem(Answer):
+    """RFC 9457. ``code`` is stable; ``errors`` is there when the input is at fault."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldProblem] | None = None
+    request_id: str | None = Field(default=None, description="not in the items of a batch")
+
+
+class CancelAnswer(Answer):
+    id: str
+    namespace: str
+    attempt_under_way: bool = Field(description="an attempt may have been under way; its receiver may see it yet")
+
+
+class CreatedItem(Answer):
+    id: str | None
+    status: int = Field(description="201 created, 200 existed with the same content, else as in problem")
+    problem: Problem | None = None
+
+
+class CancelledItem(CreatedItem):
+    attempt_under_way: bool | None = None
+
+
+class CreatedBatch(Answer):
+    items: list[CreatedItem]
+
+
+class CancelledBatch(Answer):
+    items: list[CancelledItem]
+
+
+class HealthAnswer(Answer):
+    status: Literal["ok", "unavailable"]
+    version: str
+    store: Literal["ok", "unavailable", "not_ready"]
+
+
+class TimerBatch(Answer):
+    """Timers to create. Each is accepted or refused alone."""
+
+    timers: Annotated[list[TimerBody], Field(max_length=MAX_BATCH_ITEMS)]
+
+
+class CancelBatch(Answer):
+    """Timers to cancel. With ``revision`` only if the timer still has it."""
+
+    timers: Annotated[list[CancelItem], Field(max_length=MAX_BATCH_ITEMS)]

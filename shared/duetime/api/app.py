@@ -1,0 +1,141 @@
+"""The Lambda handler: one event in, one answer out, whatever happens in between.
+
+Powertools' resolver matches routes, calls endpoints and translates exceptions; bodies and queries are read by
+``reading`` and not by Powertools' validation, which parses JSON into floats (docs/decisions/0030).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import unquote
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError
+from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
+
+from duetime.api.context import ApiContext, Services
+from duetime.api.errors import MethodNotAllowed, RouteNotFound
+from duetime.api.http import Reply, Request, read_request
+from duetime.api.paths import routable
+from duetime.api.problems import problem_reply, status_of
+from duetime.api.routes import ROUTES, Route
+from duetime.domain.errors import StoreNotReady, StoreUnavailable
+
+_log = logging.getLogger(__name__)
+
+Handler = Callable[[Mapping[str, Any], Any], dict[str, Any]]
+
+_PARAMETER = re.compile(r"<\w+>")
+
+
+def build_handler(context: ApiContext) -> Handler:
+    """A Lambda handler for HTTP API events of payload format 2.0. Safe to call from many threads.
+
+    ``rawPath`` is taken as API Gateway sends it, decoded but for ``%25``; ``rawQueryString`` as the client sent it.
+    """
+    services = Services.of(context)
+    # A resolver keeps the request that it is working on, so every thread has its own.
+    local = threading.local()
+
+    def handle(event: Mapping[str, Any], lambda_context: Any) -> dict[str, Any]:
+        dispatcher = getattr(local, "dispatcher", None)
+        if dispatcher is None:
+            dispatcher = local.dispatcher = _Dispatcher(services)
+        request = read_request(event, new_id=context.new_id)
+        with context.log_context(request.request_id):
+            return dispatcher.serve(request, lambda_context)
+
+    return handle
+
+
+class _Dispatcher:
+    """The routes bound to the request under way. For one thread."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._request: Request
+        self._rule: str | None = None
+        self._resolver = APIGatewayHttpResolver()
+        for route in ROUTES:
+            self._resolver.route(route.rule, route.method)(self._bound(route))
+        self._resolver.not_found(self._answer_no_route)
+        self._resolver.exception_handler(Exception)(self._answer_error)
+
+    def serve(self, request: Request, lambda_context: Any) -> dict[str, Any]:
+        clock = self._services.context.clock
+        started = clock.monotonic()
+        self._request, self._rule = request, None
+        method = "GET" if request.method == "HEAD" else request.method
+        http = {"method": method, "path": request.path}
+        event = {
+            "rawPath": routable(request.path),
+            "headers": {},
+            "requestContext": {"http": http, "stage": "$default"},
+        }
+        # Powertools keeps the event on a class, for all threads alike; an attribute of this resolver hides that one.
+        self._resolver.current_event = APIGatewayProxyEventV2(event)
+        answer = self._resolver.resolve(event, lambda_context)
+        answer["headers"] |= {"x-request-id": request.request_id, "cache-control": "no-cache"}
+        if request.method == "HEAD":
+            answer["body"] = ""
+        facts = {
+            "action": "request.served",
+            "method": request.method,
+            "route": self._rule,
+            "status": answer["statusCode"],
+            "duration_ms": round(1000 * (clock.monotonic() - started), 3),
+            "request_id": request.request_id,
+        }
+        _log.info("request served", extra=facts)
+        return answer
+
+    def _bound(self, route: Route) -> Callable[..., Response[str]]:
+        def call(**parameters: str) -> Response[str]:
+            self._rule = route.rule
+            decoded = {name: unquote(value) for name, value in parameters.items()}
+            return _response(route.endpoint(self._services, self._request, **decoded))
+
+        return call
+
+    def _answer_no_route(self, error: NotFoundError) -> Response[str]:
+        methods = _methods(routable(self._request.path))
+        if not methods:
+            raise RouteNotFound("there is nothing at this path") from error
+        if self._request.method == "OPTIONS":
+            return _response(Reply(status=204, headers={"allow": ", ".join(methods)}))
+        raise MethodNotAllowed(f"{self._request.method} is not possible here", allowed=methods) from error
+
+    def _answer_error(self, error: Exception) -> Response[str]:
+        if isinstance(error, StoreUnavailable | StoreNotReady):
+            _log.warning("the store is unavailable: %s", error, extra={"action": "store.unavailable"})
+        elif status_of(error) >= 500:
+            facts = {"action": "request.failed", "request_id": self._request.request_id}
+            _log.error("request failed", exc_info=error, extra=facts)
+        return _response(problem_reply(error, request_id=self._request.request_id))
+
+
+def _response(reply: Reply) -> Response[str]:
+    content_type = reply.content_type if reply.body else None
+    return Response(status_code=reply.status, content_type=content_type, body=reply.body, headers=dict(reply.headers))
+
+
+def _methods(path: str) -> list[str]:
+    """The methods that the first rule with a match for ``path`` takes."""
+    for pattern, methods in _methods_by_pattern():
+        if pattern.fullmatch(path):
+            return methods
+    return []
+
+
+@cache
+def _methods_by_pattern() -> list[tuple[re.Pattern[str], list[str]]]:
+    by_rule: dict[str, list[str]] = {}
+    for route in ROUTES:
+        methods = by_rule.setdefault(route.rule, ["OPTIONS"])
+        methods += ["GET", "HEAD"] if route.method == "GET" else [route.method]
+    return [(re.compile(_PARAMETER.sub("[^/]+", rule)), sorted(methods)) for rule, methods in by_rule.items()]

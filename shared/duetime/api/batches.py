@@ -1,0 +1,109 @@
+"""Many timers in one request: a result per item, in order, whatever happens to the others."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+from duetime.api.context import Services
+from duetime.api.errors import DuplicateId
+from duetime.api.http import Reply, Request
+from duetime.api.problems import problem
+from duetime.api.raw_json import RawObject
+from duetime.api.reading import read_items, validate
+from duetime.api.schemas import MAX_BATCH_ITEMS, PLAIN_ITEMS_SHAPE, TIMERS_SHAPE, CancelItem
+from duetime.api.timer_input import check_id, read_timer
+from duetime.domain.errors import DuetimeError, RevisionMismatch, TimerConflict, TimerNotFound
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Timer
+from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+
+MAX_BODY_BYTES = 6 * 1024 * 1024
+_Item = dict[str, Any]
+
+
+def create_batch(services: Services, request: Request, *, namespace: str) -> Reply:
+    """POST: create up to 500 timers. Those that are good are stored, also when others are not."""
+    context = services.context
+    space = services.namespaces.get(namespace)
+    now = context.clock.now()
+    found = read_items(request, TIMERS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BODY_BYTES)
+    items: list[_Item | None] = []
+    timers: dict[str, Timer] = {}
+    for raw in found:
+        try:
+            timer = read_timer(_object(raw), space, new_id=context.new_id, now=now)
+            _refuse_duplicate(timer.timer_id, timers)
+        except DuetimeError as error:
+            items.append(_failed(_given_id(raw), error))
+        else:
+            timers[timer.timer_id] = timer
+            items.append(None)
+    results = context.store.put_timers(list(timers.values()), mode=PutMode.CREATE, now=now) if timers else []
+    created = [result.timer for result in results if result.status is PutStatus.CREATED and result.timer is not None]
+    if created:
+        context.on_stored(created)
+    return _reply(items, [_created(*pair) for pair in zip(timers, results, strict=True)])
+
+
+def cancel_batch(services: Services, request: Request, *, namespace: str) -> Reply:
+    """POST: cancel up to 500 timers."""
+    space = services.namespaces.get(namespace)
+    now = services.context.clock.now()
+    found = read_items(request, PLAIN_ITEMS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BODY_BYTES)
+    items: list[_Item | None] = []
+    refs: dict[str, TimerRef] = {}
+    for raw in found:
+        try:
+            wanted = validate(CancelItem, _object(raw))
+            check_id(space, wanted.id)
+            _refuse_duplicate(wanted.id, refs)
+        except DuetimeError as error:
+            items.append(_failed(_given_id(raw), error))
+        else:
+            refs[wanted.id] = TimerRef(wanted.id, wanted.revision)
+            items.append(None)
+    results = services.context.store.delete_timers(space, list(refs.values()), now=now) if refs else []
+    return _reply(items, [_cancelled(space, *pair, now=now) for pair in zip(refs, results, strict=True)])
+
+
+def _object(raw: object) -> RawObject:
+    return raw if isinstance(raw, RawObject) else RawObject({}, [("", "must be an object")])
+
+
+def _given_id(raw: object) -> str | None:
+    timer_id = raw.members.get("id") if isinstance(raw, RawObject) else None
+    return timer_id if isinstance(timer_id, str) else None
+
+
+def _refuse_duplicate(timer_id: str, known: dict[str, Any]) -> None:
+    if timer_id in known:
+        raise DuplicateId(f"timer {timer_id!r} is in this batch already; the first one counts")
+
+
+def _created(timer_id: str, result: PutResult) -> _Item:
+    if result.status is PutStatus.CONFLICT:
+        return _failed(timer_id, TimerConflict(f"timer {timer_id!r} exists and has other content"))
+    return {"id": timer_id, "status": 201 if result.status is PutStatus.CREATED else 200}
+
+
+def _cancelled(space: Namespace, timer_id: str, result: ChangeResult, *, now: datetime) -> _Item:
+    if result.status is ChangeStatus.REVISION_MISMATCH:
+        return _failed(timer_id, RevisionMismatch(f"timer {timer_id!r} has another revision"))
+    if result.timer is None:
+        return _failed(timer_id, TimerNotFound(space.name, timer_id))
+    return {"id": timer_id, "status": 200, "attemptUnderWay": result.timer.attempt_may_be_under_way(now)}
+
+
+def _failed(timer_id: str | None, error: DuetimeError) -> _Item:
+    described = problem(error)
+    return {"id": timer_id, "status": described["status"], "problem": described}
+
+
+def _reply(items: list[_Item | None], stored: list[_Item]) -> Reply:
+    """``items`` with the results of those that went to the store, in order."""
+    rest = iter(stored)
+    # ASCII: a refused id may hold half a surrogate pair, which has no UTF-8 form.
+    body = json.dumps({"items": [next(rest) if item is None else item for item in items]}, separators=(",", ":"))
+    return Reply(status=200, body=body)

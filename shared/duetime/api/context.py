@@ -1,0 +1,80 @@
+"""What the API needs of the world, and what it keeps for the life of the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from duetime.api.cursors import CursorCodec
+from duetime.domain.clock import Clock
+from duetime.domain.errors import NamespaceNotFound
+from duetime.domain.ids import check_namespace
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Timer
+from duetime.stores.port import Store
+
+_MAX_CACHED_NAMESPACES = 10_000
+
+
+def _ignore(timers: Sequence[Timer]) -> None: ...
+
+
+def _no_context(request_id: str) -> AbstractContextManager[None]:  # noqa: ARG001 (the signature is the port)
+    return nullcontext()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiContext:
+    """``on_stored`` is told of timers that were just stored or changed: a hint for a poller in this process.
+
+    ``log_context`` makes every event that is logged inside carry the request id. All of them are called from
+    several threads at once.
+    """
+
+    store: Store
+    clock: Clock
+    new_id: Callable[[], str]
+    on_stored: Callable[[Sequence[Timer]], None] = _ignore
+    log_context: Callable[[str], AbstractContextManager[None]] = _no_context
+
+
+class NamespaceCache:
+    """Namespaces by name. They never change, so those that were found are kept; absence is asked for every time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._found: dict[str, Namespace] = {}
+
+    def get(self, name: str) -> Namespace:
+        """Raises ``NamespaceNotFound``, also for what cannot be a namespace's name."""
+        namespace = self._found.get(name)
+        if namespace is None:
+            namespace = self._store.get_namespace(name) if _is_name(name) else None
+            if namespace is None:
+                raise NamespaceNotFound(name)
+            if len(self._found) >= _MAX_CACHED_NAMESPACES:
+                self._found.clear()
+            self._found[name] = namespace
+        return namespace
+
+
+def _is_name(name: str) -> bool:
+    try:
+        check_namespace(name)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The context and the caches that one handler shares over its requests."""
+
+    context: ApiContext
+    namespaces: NamespaceCache
+    cursors: CursorCodec
+
+    @classmethod
+    def of(cls, context: ApiContext) -> Services:
+        return cls(context, NamespaceCache(context.store), CursorCodec(context.store))

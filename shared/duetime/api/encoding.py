@@ -1,0 +1,84 @@
+"""Answers as JSON text. What a client gave as JSON is spliced in as the text that it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.shards import ShardStatus
+from duetime.domain.timers import Failure, Timer
+from duetime.domain.times import format_instant
+
+encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def timer_json(timer: Timer) -> str:
+    content = timer.content
+    members = {
+        "id": timer.timer_id,
+        "namespace": timer.namespace,
+        "state": timer.state,
+        "revision": timer.revision,
+        "attempts": timer.attempts,
+        "executeAt": format_instant(content.execute_at),
+        "nextAttemptAt": instant_json(timer.next_attempt_at),
+        "firedAt": instant_json(timer.fired_at),
+        "createdAt": format_instant(timer.created_at),
+        "updatedAt": format_instant(timer.updated_at),
+        "failure": None if timer.failure is None else _failure(timer.failure),
+        "callbackUrl": content.callback_url,
+        "callbackTimeoutSeconds": content.callback_timeout_seconds,
+        "correlationId": content.correlation_id,
+        "tags": content.tags,
+    }
+    spliced = (
+        f',"headers":{content.headers_json or "null"},"retryPolicy":{content.retry_policy_json or "null"}'
+        f',"payload":{content.payload_json or "null"}}}'
+    )
+    return encode(members)[:-1] + spliced
+
+
+def list_json(items: Iterable[str], next_cursor: str | None) -> str:
+    """A page of items that are JSON already."""
+    return f'{{"items":[{",".join(items)}],"nextCursor":{encode(next_cursor)}}}'
+
+
+def namespace_json(namespace: Namespace) -> str:
+    return encode(
+        {
+            "name": namespace.name,
+            "numShards": namespace.num_shards,
+            "dedicated": namespace.dedicated,
+            "firstShard": namespace.first_shard,
+            "createdAt": format_instant(namespace.created_at),
+        }
+    )
+
+
+def shard_json(shard: ShardStatus, *, now: datetime) -> str:
+    return encode(
+        {
+            "shardId": shard.shard_id,
+            "version": shard.version,
+            "ownerId": shard.owner_id,
+            "claimedAt": instant_json(shard.claimed_at),
+            "leaseExpiresAt": instant_json(shard.lease_expires_at),
+            "live": not shard.is_free(now),
+        }
+    )
+
+
+def instant_json(instant: datetime | None) -> str | None:
+    return None if instant is None else format_instant(instant)
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    return {
+        "reason": failure.reason,
+        "message": failure.message,
+        "status": failure.status,
+        "at": format_instant(failure.at),
+    }

@@ -1,0 +1,163 @@
+"""Rules for single values of a request. Each is a function from what was given to what is kept.
+
+They raise ``ValueError`` with a message that completes "<field> ...", or ``at(path, message)`` when the fault lies
+deeper than the field itself.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from duetime.api.raw_json import RawJson
+from duetime.domain.retry import parse_retry_policy
+from duetime.domain.times import parse_duration, parse_instant
+
+MAX_URL_CHARACTERS = 2048
+MAX_HEADERS = 32
+MAX_HEADERS_BYTES = 8 * 1024
+MAX_TAGS = 50
+MAX_TAG_CHARACTERS = 128
+MAX_CORRELATION_ID_CHARACTERS = 255
+MAX_RETRY_POLICY_TEXT = 2 * 1024
+_MAX_HEADERS_TEXT = 4 * MAX_HEADERS_BYTES
+
+# Printable ASCII without space, '#' (a fragment is never sent) and '\' (which clients read in different ways).
+_URL = re.compile(
+    r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?(?:[/?][!-\"$-\[\]-~]*)?", re.IGNORECASE
+)
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+# Decided by the sender: framing, connection, the envelope's own type, and what identifies and signs a callback.
+_RESERVED_HEADERS = frozenset(
+    {
+        "accept-encoding",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "traceparent",
+        "tracestate",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_RESERVED_PREFIX = "webhook-"
+
+
+def at(path: str, message: str) -> PydanticCustomError:
+    """A fault inside a field: ``path`` is what comes after the field's own name, e.g. ``.maxAttempts``."""
+    return PydanticCustomError("duetime", "{message}", {"message": message, "path": path})
+
+
+def instant(value: Any) -> datetime:
+    if not isinstance(value, str):
+        raise ValueError("must be a string")
+    return parse_instant(value)
+
+
+def duration_seconds(value: Any) -> float:
+    return parse_duration(value)
+
+
+def callback_url(value: str) -> str:
+    """An absolute http or https URL that every client reads alike. The egress guard judges where it leads."""
+    if len(value) > MAX_URL_CHARACTERS:
+        raise ValueError(f"must have at most {MAX_URL_CHARACTERS} characters")
+    match = _URL.fullmatch(value)
+    if match is not None and (match[1] is None or 1 <= int(match[1]) <= 65535):
+        return value
+    authority = value.partition("://")[2].split("/")[0].split("?")[0]
+    if "@" in authority:
+        raise ValueError("must not contain user information")
+    if "#" in value:
+        raise ValueError("must not have a fragment")
+    raise ValueError("must be an absolute http or https URL in ASCII, without spaces or control characters")
+
+
+def headers(value: RawJson) -> RawJson:
+    """Custom headers of the callback."""
+    if not isinstance(value.value, dict):
+        raise ValueError("must be an object of strings")
+    if len(value.value) > MAX_HEADERS:
+        raise ValueError(f"must have at most {MAX_HEADERS} members")
+    seen: set[str] = set()
+    size_bytes = 0
+    for name, text in value.value.items():
+        problem = _header_problem(name, text, seen)
+        if problem:
+            raise at(f".{name}", problem)
+        seen.add(name.lower())
+        size_bytes += len(name) + len(text)
+    if size_bytes > MAX_HEADERS_BYTES or len(value.text) > _MAX_HEADERS_TEXT:
+        raise ValueError(f"must have at most {MAX_HEADERS_BYTES} bytes")
+    return value
+
+
+def _header_problem(name: str, text: Any, seen: set[str]) -> str | None:
+    lower = name.lower()
+    if not _TOKEN.fullmatch(name):
+        return "is not a header name"
+    if lower in _RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIX):
+        return "is set by Duetime and cannot be given"
+    if lower in seen:
+        return "is given twice"
+    if not isinstance(text, str):
+        return "must be a string"
+    if not _HEADER_VALUE.fullmatch(text):
+        return "must hold printable Latin-1 characters only"
+    return None
+
+
+def retry_policy(value: RawJson) -> RawJson:
+    if not isinstance(value.value, dict):
+        raise ValueError("must be an object")
+    if len(value.text) > MAX_RETRY_POLICY_TEXT:
+        raise ValueError(f"must have at most {MAX_RETRY_POLICY_TEXT} characters")
+    try:
+        parse_retry_policy(value.value)
+    except ValueError as error:
+        name, message = error.args[0]
+        raise at(f".{name}", message) from None
+    return value
+
+
+def correlation_id(value: str) -> str:
+    return _text(value, MAX_CORRELATION_ID_CHARACTERS)
+
+
+def tags(value: list[str]) -> tuple[str, ...]:
+    if len(value) > MAX_TAGS:
+        raise ValueError(f"must have at most {MAX_TAGS} items")
+    for index, tag in enumerate(value):
+        try:
+            _text(tag, MAX_TAG_CHARACTERS)
+        except ValueError as error:
+            raise at(f"[{index}]", str(error)) from None
+    if len(set(value)) != len(value):
+        raise ValueError("must not have an item twice")
+    return tuple(value)
+
+
+def tag(value: str) -> str:
+    return _text(value, MAX_TAG_CHARACTERS)
+
+
+def _text(value: str, max_characters: int) -> str:
+    if not 1 <= len(value) <= max_characters:
+        raise ValueError(f"must have 1 to {max_characters} characters")
+    if _CONTROL.search(value):
+        raise ValueError("must not contain control characters")
+    return value

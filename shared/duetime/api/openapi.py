@@ -1,0 +1,234 @@
+"""The OpenAPI 3.1 document, generated from the routes, the request models and the answer models."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from duetime import __version__
+from duetime.api import answers, schemas
+from duetime.api.http import JSON
+from duetime.api.problems import PROBLEM_JSON
+from duetime.api.routes import ROUTES, Route
+
+Json = dict[str, Any]
+References = dict[str, Json]
+"""References into the components, by the name of the model."""
+
+_TAG_NAMESPACES, _TAG_TIMERS, _TAG_SERVICE = "namespaces", "timers", "service"
+_PARAMETER = re.compile(r"<(\w+)>")
+_PARAMETER_NAMES = {"namespace": "namespace", "timer_id": "timerId"}
+_PATH_PARAMETERS: dict[str, Json] = {
+    "namespace": {"schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$"}},
+    "timerId": {
+        "schema": {"type": "string", "minLength": 1},
+        "description": "percent-encoded, or base64url: and the base64url of its UTF-8",
+    },
+}
+_REFERENCES = "#/components/schemas/{model}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What the document says of a route. ``answers`` maps a status to a model; None is an answer without a body."""
+
+    summary: str
+    tag: str
+    answers: dict[int, type[BaseModel] | None]
+    problems: tuple[int, ...] = ()
+    body: type[BaseModel] | None = None
+    body_is_required: bool = True
+    body_type: str = JSON
+    query: type[BaseModel] | None = None
+    headers: tuple[str, ...] = ()
+    answer_types: dict[int, str] = field(default_factory=dict)
+
+
+_TIMER_STORED: dict[int, type[BaseModel] | None] = {200: answers.TimerAnswer, 201: answers.TimerAnswer}
+_WRITE_PROBLEMS = (400, 404, 409, 413, 415)
+
+OPERATIONS: dict[str, Operation] = {
+    "putNamespace": Operation(
+        summary="Create a namespace, or confirm it",
+        tag=_TAG_NAMESPACES,
+        body=schemas.NamespaceBody,
+        body_is_required=False,
+        answers={200: answers.NamespaceAnswer, 201: answers.NamespaceAnswer},
+        problems=(400, 409, 413, 415),
+    ),
+    "getNamespace": Operation(
+        summary="Read a namespace", tag=_TAG_NAMESPACES, answers={200: answers.NamespaceAnswer}, problems=(404,)
+    ),
+    "listNamespaces": Operation(
+        summary="List namespaces",
+        tag=_TAG_NAMESPACES,
+        query=schemas.PageQuery,
+        answers={200: answers.NamespacePage},
+        problems=(400,),
+    ),
+    "createTimer": Operation(
+        summary="Create a timer",
+        tag=_TAG_TIMERS,
+        body=schemas.TimerBody,
+        answers=_TIMER_STORED,
+        problems=_WRITE_PROBLEMS,
+    ),
+    "listTimers": Operation(
+        summary="List timers",
+        tag=_TAG_TIMERS,
+        query=schemas.TimerQuery,
+        answers={200: answers.TimerPage},
+        problems=(400, 404),
+    ),
+    "createTimers": Operation(
+        summary="Create up to 500 timers, with a result for each",
+        tag=_TAG_TIMERS,
+        body=answers.TimerBatch,
+        answers={200: answers.CreatedBatch},
+        problems=(400, 404, 413, 415),
+    ),
+    "cancelTimers": Operation(
+        summary="Cancel up to 500 timers, with a result for each",
+        tag=_TAG_TIMERS,
+        body=answers.CancelBatch,
+        answers={200: answers.CancelledBatch},
+        problems=(400, 404, 413, 415),
+    ),
+    "putTimer": Operation(
+        summary="Create or replace a timer, even after it fired",
+        tag=_TAG_TIMERS,
+        body=schemas.TimerBody,
+        answers=_TIMER_STORED,
+        problems=(400, 404, 412, 413, 415),
+        headers=("If-Match", "If-None-Match"),
+    ),
+    "getTimer": Operation(
+        summary="Read a timer",
+        tag=_TAG_TIMERS,
+        answers={200: answers.TimerAnswer, 304: None},
+        problems=(400, 404),
+        headers=("If-None-Match",),
+    ),
+    "patchTimer": Operation(
+        summary="Change what is given of a timer that has not finished",
+        tag=_TAG_TIMERS,
+        body=schemas.TimerPatch,
+        body_type="application/merge-patch+json",
+        answers={200: answers.TimerAnswer},
+        problems=(400, 404, 409, 412, 413, 415),
+        headers=("If-Match",),
+    ),
+    "deleteTimer": Operation(
+        summary="Cancel a timer",
+        tag=_TAG_TIMERS,
+        answers={200: answers.CancelAnswer},
+        problems=(400, 404, 412),
+        headers=("If-Match",),
+    ),
+    "listShards": Operation(
+        summary="List shards and who polls them",
+        tag=_TAG_SERVICE,
+        query=schemas.PageQuery,
+        answers={200: answers.ShardPage},
+        problems=(400,),
+    ),
+    "getHealth": Operation(
+        summary="Is the service, with its store, ready?",
+        tag=_TAG_SERVICE,
+        answers={200: answers.HealthAnswer, 503: answers.HealthAnswer},
+    ),
+    "getOpenApi": Operation(summary="This document", tag=_TAG_SERVICE, answers={200: None}, answer_types={200: JSON}),
+    "getDocs": Operation(
+        summary="This document as a page", tag=_TAG_SERVICE, answers={200: None}, answer_types={200: "text/html"}
+    ),
+}
+
+
+def openapi_document() -> Json:
+    references, components = _schemas()
+    paths: dict[str, Json] = {}
+    for route in ROUTES:
+        path = _PARAMETER.sub(lambda match: "{" + _PARAMETER_NAMES[match[1]] + "}", route.rule)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, references)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Duetime",
+            "version": __version__,
+            "description": "A durable timer service: call this URL with this payload at this time.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "tags": [{"name": name} for name in (_TAG_TIMERS, _TAG_NAMESPACES, _TAG_SERVICE)],
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _schemas() -> tuple[References, Json]:
+    """References to all models in use, and their definitions."""
+    used: dict[type[BaseModel], JsonSchemaMode] = {answers.Problem: "serialization"}
+    for operation in OPERATIONS.values():
+        used |= {model: "serialization" for model in operation.answers.values() if model is not None}
+        if operation.body is not None:
+            used[operation.body] = "validation"
+    references, whole = models_json_schema(list(used.items()), by_alias=True, ref_template=_REFERENCES)
+    return {model.__name__: references[model, mode] for model, mode in used.items()}, whole["$defs"]
+
+
+def _operation(route: Route, references: References) -> Json:
+    about = OPERATIONS[route.operation_id]
+    described: Json = {
+        "operationId": route.operation_id,
+        "summary": about.summary,
+        "tags": [about.tag],
+        "parameters": _parameters(route, about),
+        "responses": {},
+    }
+    if about.body is not None:
+        content = {about.body_type: {"schema": references[about.body.__name__]}}
+        described["requestBody"] = {"required": about.body_is_required, "content": content}
+    for status, model in about.answers.items():
+        answer: Json = {"description": HTTPStatus(status).phrase}
+        if model is not None:
+            answer["content"] = {JSON: {"schema": references[model.__name__]}}
+        elif status in about.answer_types:
+            answer["content"] = {about.answer_types[status]: {}}
+        described["responses"][str(status)] = answer
+    problem = {PROBLEM_JSON: {"schema": references["Problem"]}}
+    for status in about.problems:
+        described["responses"][str(status)] = {"description": HTTPStatus(status).phrase, "content": problem}
+    described["responses"]["default"] = {"description": "Any other problem", "content": problem}
+    return described
+
+
+def _parameters(route: Route, about: Operation) -> list[Json]:
+    names = [_PARAMETER_NAMES[name] for name in _PARAMETER.findall(route.rule)]
+    listed = [{"name": name, "in": "path", "required": True} | _PATH_PARAMETERS[name] for name in names]
+    listed += [{"name": name, "in": "header", "schema": {"type": "string"}} for name in about.headers]
+    if about.query is not None:
+        schema = about.query.model_json_schema(by_alias=True, ref_template=_REFERENCES)
+        listed += [_query_parameter(name, _inlined(one, schema)) for name, one in schema["properties"].items()]
+    return listed
+
+
+def _query_parameter(name: str, schema: Json) -> Json:
+    parameter: Json = {"name": name, "in": "query"}
+    description = schema.pop("description", None)
+    return parameter | ({"description": description} if description else {}) | {"schema": schema}
+
+
+def _inlined(schema: Json, whole: Json) -> Json:
+    """``schema`` without its null alternative (a parameter is given or not) and without references."""
+    alternatives = [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
+    if len(alternatives) == 1:
+        rest = {name: value for name, value in schema.items() if name not in ("anyOf", "default", "title")}
+        schema = rest | alternatives[0]
+    reference = schema.pop("$ref", None)
+    if reference is not None:
+        schema |= whole["$defs"][reference.rpartition("/")[2]]
+    return schema

@@ -1,0 +1,108 @@
+"""Errors as RFC 9457 problems: the one mapping from ``DuetimeError`` to HTTP."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from duetime.api.errors import (
+    DuplicateId,
+    FieldError,
+    InvalidFields,
+    MethodNotAllowed,
+    RouteNotFound,
+    UnsupportedMediaType,
+)
+from duetime.api.http import Reply
+from duetime.domain.errors import (
+    DuetimeError,
+    InvalidInput,
+    NamespaceConflict,
+    NamespaceNotFound,
+    PayloadTooLarge,
+    RevisionMismatch,
+    StoreNotReady,
+    StoreUnavailable,
+    TimerConflict,
+    TimerFinished,
+    TimerNotFound,
+)
+
+PROBLEM_JSON = "application/problem+json"
+MAX_FIELD_ERRORS = 50
+"""A body of nothing but mistakes does not deserve an answer as long as itself."""
+
+# The first class that fits counts, so special ones come first.
+_KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
+    (PayloadTooLarge, 413, "Content too large"),
+    (InvalidInput, 400, "Invalid request"),
+    (RouteNotFound, 404, "Not found"),
+    (NamespaceNotFound, 404, "Namespace not found"),
+    (TimerNotFound, 404, "Timer not found"),
+    (MethodNotAllowed, 405, "Method not allowed"),
+    (NamespaceConflict, 409, "Namespace conflict"),
+    (TimerConflict, 409, "Timer conflict"),
+    (TimerFinished, 409, "Timer finished"),
+    (DuplicateId, 409, "Duplicate id"),
+    (RevisionMismatch, 412, "Revision mismatch"),
+    (UnsupportedMediaType, 415, "Unsupported media type"),
+    (StoreNotReady, 503, "Store not ready"),
+    (StoreUnavailable, 503, "Store unavailable"),
+)
+_INTERNAL = (500, "Internal error")
+_NOT_READY_RETRY_SECONDS = 5
+
+
+def status_of(error: Exception) -> int:
+    return _kind(error)[0]
+
+
+def problem(error: Exception) -> dict[str, Any]:
+    """The problem object. An error that is not ours to explain tells nothing of the inside."""
+    status, title = _kind(error)
+    is_known = status != _INTERNAL[0] and isinstance(error, DuetimeError)
+    code = error.code if isinstance(error, DuetimeError) else DuetimeError.code
+    body: dict[str, Any] = {
+        "type": f"urn:duetime:problem:{code}",
+        "title": title,
+        "status": status,
+        "detail": _detail(error) if is_known else "the request could not be served; it is not the caller's fault",
+        "code": code,
+    }
+    if isinstance(error, InvalidInput):
+        body["errors"] = [{"field": each.field, "message": each.message} for each in _field_errors(error)]
+    return body
+
+
+def problem_reply(error: Exception, *, request_id: str) -> Reply:
+    body = problem(error) | {"requestId": request_id}
+    headers = {}
+    if isinstance(error, MethodNotAllowed):
+        headers["allow"] = ", ".join(error.allowed)
+    elif isinstance(error, StoreUnavailable):
+        headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))
+    elif isinstance(error, StoreNotReady):
+        headers["retry-after"] = str(_NOT_READY_RETRY_SECONDS)
+    # ASCII: a field name may hold anything, even what has no UTF-8 form.
+    return Reply(status=body["status"], body=json.dumps(body), content_type=PROBLEM_JSON, headers=headers)
+
+
+def _kind(error: Exception) -> tuple[int, str]:
+    for kind, status, title in _KINDS:
+        if isinstance(error, kind):
+            return status, title
+    return _INTERNAL
+
+
+def _detail(error: Exception) -> str:
+    if not isinstance(error, InvalidInput):
+        return str(error)
+    first = _field_errors(error)[0]
+    return f"{first.field}: {first.message}" if first.field else first.message
+
+
+def _field_errors(error: InvalidInput) -> list[FieldError]:
+    if isinstance(error, InvalidFields):
+        return list(error.errors[:MAX_FIELD_ERRORS])
+    return [FieldError(error.field, error.message)]

@@ -1,0 +1,88 @@
+"""Reading a request: body and query string into the models of ``schemas``, with every fault named."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from duetime.api.errors import FieldError, InvalidFields
+from duetime.api.http import Request
+from duetime.api.raw_json import RawObject, Shape, read_object
+from duetime.api.schemas import Body
+from duetime.domain.errors import InvalidInput
+
+_MAX_QUERY_PARAMETERS = 50
+
+ModelT = TypeVar("ModelT", bound=Body)
+
+
+def read_body(request: Request, shape: Shape, *, limit_bytes: int, is_optional: bool = False) -> RawObject:
+    """The JSON object in the body. Raises ``InvalidInput`` when there is none or it is not JSON."""
+    text = request.json_text(limit_bytes=limit_bytes)
+    if not text and is_optional:
+        return RawObject({}, [])
+    if not text:
+        raise InvalidInput("", "a JSON body is required")
+    try:
+        return read_object(text, shape)
+    except ValueError as error:
+        raise InvalidInput("", f"the body cannot be read as a JSON object: {error}") from None
+
+
+def read_items(request: Request, shape: Shape, *, max_items: int, limit_bytes: int) -> list[Any]:
+    """The items of a batch: the array that ``shape`` names, and nothing beside it."""
+    found = read_body(request, shape, limit_bytes=limit_bytes)
+    name = shape.items or ""
+    faults = [FieldError(*fault) for fault in found.faults]
+    faults += [FieldError(other, "is not a known field") for other in found.members if other != name]
+    items = found.members.get(name)
+    if not isinstance(items, list):
+        faults.append(FieldError(name, "must be an array of objects"))
+    elif len(items) > max_items:
+        faults.append(FieldError(name, f"must have at most {max_items} items"))
+    if faults:
+        raise InvalidFields(faults)
+    return list(items or [])
+
+
+def read_query(model: type[ModelT], request: Request) -> ModelT:
+    """The query string as ``model``. Raises ``InvalidFields`` for unknown, repeated and malformed parameters."""
+    faults: list[tuple[str, str]] = []
+    parameters: dict[str, Any] = {}
+    try:
+        pairs = parse_qsl(request.query, keep_blank_values=True, max_num_fields=_MAX_QUERY_PARAMETERS)
+    except ValueError:
+        raise InvalidInput("", f"there are more than {_MAX_QUERY_PARAMETERS} query parameters") from None
+    for name, value in pairs:
+        if name in parameters:
+            faults.append((name, "is given twice"))
+        # The '+' of an offset, which clients forget to encode, reads as a space; a time never has one.
+        parameters[name] = value.replace(" ", "+") if name in ("dueFrom", "dueTo") else value
+    return validate(model, RawObject(parameters, faults))
+
+
+def validate(model: type[ModelT], found: RawObject) -> ModelT:
+    """``found`` as ``model``. Raises ``InvalidFields`` with everything that is wrong."""
+    if found.faults:
+        raise InvalidFields([FieldError(name, message) for name, message in found.faults])
+    try:
+        return model.model_validate(found.members)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        raise InvalidFields([_field_error(detail) for detail in details]) from None
+
+
+def _field_error(detail: ErrorDetails) -> FieldError:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"]).lstrip(".")
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "missing":
+        return FieldError(path, "is required")
+    if kind == "extra_forbidden":
+        return FieldError(path, "is not a known field")
+    if kind == "duetime":
+        return FieldError(path + context["path"], context["message"])
+    message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
+    return FieldError(path, message)

@@ -1,0 +1,168 @@
+"""What a request may hold. The OpenAPI document is generated from these same models."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PlainValidator,
+    WithJsonSchema,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, core_schema
+
+from duetime.api import fields
+from duetime.api.raw_json import RawJson, Shape
+from duetime.domain.ids import MAX_TIMER_ID_CHARACTERS
+from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
+from duetime.domain.timers import DEFAULT_CALLBACK_TIMEOUT_SECONDS, MAX_CALLBACK_TIMEOUT_SECONDS, TimerState
+
+MAX_BATCH_ITEMS = 500
+MAX_PAGE_ITEMS = 500
+DEFAULT_PAGE_ITEMS = 50
+MAX_CURSOR_CHARACTERS = 8192
+
+
+class _RawSchema:
+    """Tells pydantic to take a RawJson as it is."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.is_instance_schema(RawJson)
+
+
+_INSTANT_SCHEMA = {"type": "string", "format": "date-time", "examples": ["2026-12-20T15:30:00Z"]}
+_DURATION_SCHEMA = {
+    "anyOf": [{"type": "string"}, {"type": "number", "minimum": 0}],
+    "examples": ["1h30m", "PT5M", 90],
+}
+_RETRY_POLICY_SCHEMA = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "maxAttempts": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10},
+        "maxAttemptsDuration": _DURATION_SCHEMA | {"default": "24h"},
+        "initialInterval": _DURATION_SCHEMA | {"default": "2s"},
+        "backoffMultiplier": {"type": "number", "minimum": 1, "maximum": 100, "default": 2},
+        "maxInterval": _DURATION_SCHEMA | {"default": "1h"},
+    },
+}
+_HEADERS_SCHEMA = {
+    "type": "object",
+    "maxProperties": fields.MAX_HEADERS,
+    "additionalProperties": {"type": "string"},
+    "description": "sent with every callback; framing, connection and webhook- headers are refused",
+}
+_TAGS_SCHEMA = {
+    "type": "array",
+    "maxItems": fields.MAX_TAGS,
+    "uniqueItems": True,
+    "items": {"type": "string", "minLength": 1, "maxLength": fields.MAX_TAG_CHARACTERS},
+}
+_PAYLOAD_SCHEMA = {"description": "any JSON, at most 256 KiB; delivered as the exact text that was sent"}
+
+Instant = Annotated[datetime, PlainValidator(fields.instant), WithJsonSchema(_INSTANT_SCHEMA)]
+Duration = Annotated[float, PlainValidator(fields.duration_seconds), WithJsonSchema(_DURATION_SCHEMA)]
+CallbackUrl = Annotated[
+    str,
+    AfterValidator(fields.callback_url),
+    WithJsonSchema({"type": "string", "format": "uri", "maxLength": fields.MAX_URL_CHARACTERS}),
+]
+Payload = Annotated[RawJson, _RawSchema, WithJsonSchema(_PAYLOAD_SCHEMA)]
+Headers = Annotated[RawJson, _RawSchema, AfterValidator(fields.headers), WithJsonSchema(_HEADERS_SCHEMA)]
+RetryPolicy = Annotated[
+    RawJson, _RawSchema, AfterValidator(fields.retry_policy), WithJsonSchema(_RETRY_POLICY_SCHEMA)
+]
+CallbackTimeout = Annotated[int, Field(ge=1, le=MAX_CALLBACK_TIMEOUT_SECONDS)]
+CorrelationId = Annotated[
+    str,
+    AfterValidator(fields.correlation_id),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": fields.MAX_CORRELATION_ID_CHARACTERS}),
+]
+Tags = Annotated[list[str], AfterValidator(fields.tags), WithJsonSchema(_TAGS_SCHEMA)]
+TimerId = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_TIMER_ID_CHARACTERS})]
+
+
+class Body(BaseModel):
+    """Strict: no value is coerced, no unknown member is passed over. Built when first used (cold start)."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        defer_build=True,
+        hide_input_in_errors=True,
+    )
+
+
+class TimerBody(Body):
+    """A timer to create. Exactly one of ``executeAt`` and ``delay`` is required."""
+
+    id: TimerId | None = Field(default=None, description="a UUIDv7 is made when it is omitted")
+    execute_at: Instant | None = Field(default=None, description="a past time is due at once")
+    delay: Duration | None = Field(default=None, description="the due time, counted from now")
+    callback_url: CallbackUrl
+    payload: Payload | None = None
+    headers: Headers | None = None
+    retry_policy: RetryPolicy | None = None
+    callback_timeout_seconds: CallbackTimeout | None = Field(
+        default=None, description=f"{DEFAULT_CALLBACK_TIMEOUT_SECONDS} when it is omitted"
+    )
+    correlation_id: CorrelationId | None = None
+    tags: Tags | None = None
+
+
+class TimerPatch(Body):
+    """A JSON merge patch: what is omitted stays, null clears. ``executeAt`` and ``callbackUrl`` cannot be cleared."""
+
+    execute_at: Instant = Field(default=None)  # type: ignore[assignment]  # omitted; null is refused
+    delay: Duration = Field(default=None)  # type: ignore[assignment]
+    callback_url: CallbackUrl = Field(default=None)  # type: ignore[assignment]
+    payload: Payload | None = None
+    headers: Headers | None = None
+    retry_policy: RetryPolicy | None = None
+    callback_timeout_seconds: CallbackTimeout | None = None
+    correlation_id: CorrelationId | None = None
+    tags: Tags | None = None
+
+
+class NamespaceBody(Body):
+    """What is omitted is as it is, or has its default when the namespace is new."""
+
+    num_shards: Annotated[int, Field(ge=1, le=MAX_NUM_SHARDS)] | None = Field(
+        default=None, description=f"{DEFAULT_NUM_SHARDS} when the namespace is new and it is omitted"
+    )
+    dedicated: bool | None = Field(default=None, description="a range of shards of its own")
+
+
+class CancelItem(Body):
+    """One timer to cancel, in whatever revision it is or in this one only."""
+
+    id: str
+    revision: Annotated[int, Field(ge=1)] | None = None
+
+
+class PageQuery(Body):
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_ITEMS, strict=False)] = DEFAULT_PAGE_ITEMS
+    cursor: Annotated[str, Field(min_length=1, max_length=MAX_CURSOR_CHARACTERS)] | None = None
+
+
+class TimerQuery(PageQuery):
+    state: Annotated[TimerState, Field(strict=False)] | None = None
+    tag: Annotated[str, AfterValidator(fields.tag)] | None = None
+    due_from: Instant | None = Field(default=None, description="inclusive")
+    due_to: Instant | None = Field(default=None, description="exclusive")
+    correlation_id: CorrelationId | None = None
+
+
+TIMER_SHAPE = Shape(opaque=frozenset({"payload"}), exact=frozenset({"headers", "retryPolicy"}))
+TIMERS_SHAPE = Shape(opaque=TIMER_SHAPE.opaque, exact=TIMER_SHAPE.exact, items="timers")
+PLAIN_SHAPE = Shape()
+PLAIN_ITEMS_SHAPE = Shape(items="timers")
