@@ -7,15 +7,17 @@ held at once (further requests wait, unread, and the sockets push back); a body 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from duetime.api.http import Reply
+from duetime.api.problems import problem_reply
 from duetime.domain.clock import Clock
-from duetime.local.gateway import BadRequest, HttpAnswer, HttpRequest, from_result, to_event
+from duetime.domain.errors import InvalidInput, PayloadTooLarge
+from duetime.local.gateway import HttpAnswer, HttpRequest, from_result, to_event
 
 MAX_BODY_BYTES = 6 * 1024 * 1024
 """What Lambda takes in one synchronous invocation."""
@@ -27,16 +29,13 @@ Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 logger = logging.getLogger(__name__)
 
 
-class _BodyTooLarge(Exception):
-    pass
-
-
-class _ClientGone(Exception):
-    pass
+class ClientGone(Exception):
+    """The client has closed the connection; nobody waits for an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,30 +92,28 @@ class LambdaAsgiApp:
         async with self._places:
             try:
                 answer = await self._answer(scope, receive)
-            except _ClientGone:
+            except ClientGone:
                 return
-        await _send_answer(answer, send)
+        await send_answer(answer, send)
 
     async def _answer(self, scope: Scope, receive: Receive) -> HttpAnswer:
         request_id = self._new_id()
         try:
             async with asyncio.timeout(self._body_timeout_seconds):
-                body = await _read_body(scope, receive, self._max_body_bytes)
+                body = await read_body(scope, receive, self._max_body_bytes)
             event = to_event(self._request(scope, body, request_id))
         except TimeoutError:
-            return _problem(408, "request_timeout", "the body did not arrive in time", close=True)
-        except _BodyTooLarge:
-            return _problem(413, "payload_too_large", f"the body is larger than {self._max_body_bytes} bytes")
-        except BadRequest as error:
-            return _problem(400, "invalid_input", str(error))
+            return HttpAnswer(408, (("connection", "close"),), b"")
+        except InvalidInput as error:
+            return _from_reply(problem_reply(error, request_id=request_id))
         try:
             loop = asyncio.get_running_loop()
             return from_result(
                 await loop.run_in_executor(self._threads, self._handler, event, LocalContext(request_id))
             )
-        except Exception:
+        except Exception as error:
             logger.exception("a request failed", extra={"action": "http.failed", "request_id": request_id})
-            return _problem(500, "internal", f"request {request_id} failed")
+            return _from_reply(problem_reply(error, request_id=request_id))
 
     def _request(self, scope: Scope, body: bytes, request_id: str) -> HttpRequest:
         client = scope.get("client")
@@ -133,27 +130,27 @@ class LambdaAsgiApp:
         )
 
 
-async def _read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body, or ``_BodyTooLarge`` as soon as it is known to have more than ``limit`` bytes."""
+async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
+    """The whole body, or ``PayloadTooLarge`` as soon as it is known to have more than ``limit`` bytes."""
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if int(declared) > limit:  # the server has checked that it is a number
-        raise _BodyTooLarge
+        raise PayloadTooLarge("", f"the body is over {limit} bytes")
     chunks: list[bytes] = []
     size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _ClientGone
+            raise ClientGone
         chunk = message.get("body", b"")
         size += len(chunk)
         if size > limit:
-            raise _BodyTooLarge
+            raise PayloadTooLarge("", f"the body is over {limit} bytes")
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)
 
 
-async def _send_answer(answer: HttpAnswer, send: Send) -> None:
+async def send_answer(answer: HttpAnswer, send: Send) -> None:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
     if answer.status not in (204, 304):
         headers.append((b"content-length", str(len(answer.body)).encode()))
@@ -161,8 +158,6 @@ async def _send_answer(answer: HttpAnswer, send: Send) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-def _problem(status: int, code: str, detail: str, *, close: bool = False) -> HttpAnswer:
-    """An RFC 9457 problem for what goes wrong before or around the handler."""
-    headers = [("content-type", "application/problem+json"), *([("connection", "close")] if close else [])]
-    body = {"type": "about:blank", "status": status, "code": code, "detail": detail}
-    return HttpAnswer(status=status, headers=tuple(headers), body=json.dumps(body).encode())
+def _from_reply(reply: Reply) -> HttpAnswer:
+    headers = (("content-type", reply.content_type), *reply.headers.items())
+    return HttpAnswer(reply.status, headers, reply.body.encode())

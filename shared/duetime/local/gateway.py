@@ -14,13 +14,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
+from duetime.domain.errors import InvalidInput
 from duetime.domain.times import to_milliseconds
 
 MAX_QUERY_FIELDS = 1000
-
-
-class BadRequest(Exception):
-    """The request line cannot be shown to a handler. The message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +43,7 @@ class HttpAnswer:
 
 
 def to_event(request: HttpRequest) -> dict[str, Any]:
-    """The event that the gateway would invoke the function with. Raises ``BadRequest``."""
+    """The event that the gateway would invoke the function with. Raises ``InvalidInput``."""
     path = _decode_path(request.raw_path)
     headers, cookies = _join_headers(request.headers)
     body, is_base64 = _encode_body(request.body, headers.get("content-type", ""))
@@ -100,11 +97,11 @@ def from_result(result: Mapping[str, Any]) -> HttpAnswer:
 
 
 def _decode_path(raw_path: str) -> str:
-    """Decoded once, except ``%25``, which stays: a handler that decodes once more gets exactly what was meant."""
+    """Decoded, all but ``%25``, as the gateway does: a handler that decodes once more gets what was meant."""
     try:
         return unquote(raw_path.replace("%25", "%2525"), errors="strict")
     except UnicodeDecodeError:
-        raise BadRequest("the path is not percent-encoded UTF-8") from None
+        raise InvalidInput("", "the path is not percent-encoded UTF-8") from None
 
 
 def _query_parameters(raw_query: str) -> dict[str, str]:
@@ -112,9 +109,9 @@ def _query_parameters(raw_query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(raw_query, keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS, errors="strict")
     except UnicodeDecodeError:
-        raise BadRequest("the query is not percent-encoded UTF-8") from None
+        raise InvalidInput("", "the query is not percent-encoded UTF-8") from None
     except ValueError:
-        raise BadRequest(f"the query has more than {MAX_QUERY_FIELDS} fields") from None
+        raise InvalidInput("", f"the query has more than {MAX_QUERY_FIELDS} fields") from None
     return _join(pairs, ",")
 
 

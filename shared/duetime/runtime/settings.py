@@ -49,12 +49,17 @@ class StoreSettings(Settings):
     )
 
 
-class TimersApiSettings(StoreSettings):
-    """The timers API on Lambda."""
+class LambdaSettings(StoreSettings):
+    """What every Lambda function has. There is no store that it could have by default."""
 
     log_format: Annotated[LogFormat, _AnyCase] = Field(
         LogFormat.JSON, description="One JSON object per line, or text for people."
     )
+    store: str = Field(repr=False, min_length=1, description="URL of the store: dynamodb://table, in the own region.")
+
+
+class TimersApiSettings(LambdaSettings):
+    """The timers API on Lambda."""
 
 
 class EngineTuning(StoreSettings):
@@ -91,12 +96,9 @@ class EngineTuning(StoreSettings):
             raise InvalidSettings(str(error)) from error
 
 
-class PollerSettings(EngineTuning):
+class PollerSettings(LambdaSettings, EngineTuning):
     """The poller on Lambda."""
 
-    log_format: Annotated[LogFormat, _AnyCase] = Field(
-        LogFormat.JSON, description="One JSON object per line, or text for people."
-    )
     shards_per_poller: int = Field(
         64, ge=1, le=MAX_SHARDS_PER_POLLER, description="Shards of one invocation; for the others it invokes itself."
     )

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime.local.gateway import BadRequest, HttpRequest, from_result, to_event
+from duetime.domain.errors import InvalidInput
+from duetime.local.gateway import HttpRequest, from_result, to_event
 
 RECEIVED_AT = datetime(2026, 12, 20, 15, 30, 0, 123000, tzinfo=UTC)
 
@@ -93,6 +94,7 @@ def test_what_a_request_lacks_is_left_out() -> None:
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=20))
 def test_decoding_the_path_once_more_gives_exactly_what_was_meant(timer_id: str) -> None:
     event = to_event(request(raw_path="/timers/" + quote(timer_id, safe="")))
+    assert event["rawPath"] == event["requestContext"]["http"]["path"]
     assert unquote(event["rawPath"]) == "/timers/" + timer_id
 
 
@@ -101,14 +103,13 @@ def test_decoding_the_path_once_more_gives_exactly_what_was_meant(timer_id: str)
     [
         ("/a%20b", "/a b"),
         ("/%F0%9F%98%80", "/\U0001f600"),
-        ("/100%25", "/100%25"),
         ("/%252F", "/%252F"),
+        ("/a%2Fb", "/a/b"),
         ("/a+b", "/a+b"),
     ],
 )
 def test_the_path_is_decoded_but_for_the_percent_sign(raw: str, decoded: str) -> None:
-    event = to_event(request(raw_path=raw))
-    assert event["rawPath"] == event["requestContext"]["http"]["path"] == decoded
+    assert to_event(request(raw_path=raw))["rawPath"] == decoded
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_the_path_is_decoded_but_for_the_percent_sign(raw: str, decoded: str) ->
     ],
 )
 def test_what_has_no_meaning_is_refused(fields: dict[str, str]) -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(InvalidInput):
         to_event(request(**fields))
 
 

@@ -88,7 +88,7 @@ def make_function(
         poller,
         FakeStore(answers),  # type: ignore[arg-type]  # the part of a store that is used
         clock=clock,
-        settings=PollerSettings(**settings),
+        settings=PollerSettings(store="dynamodb://timers", **settings),
         invoke=invocations,
         shard_map_interval_seconds=0.001,
     )

@@ -8,6 +8,7 @@ from duetime.engine.settings import EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
 from duetime.runtime.settings import (
     ENTRY_POINTS,
+    LambdaSettings,
     LocalSettings,
     PollerSettings,
     Settings,
@@ -19,11 +20,20 @@ from duetime.runtime.settings import (
     unknown_variables,
 )
 
+ON_LAMBDA = {"DUETIME_STORE": "dynamodb://timers"}
+
 
 @pytest.mark.parametrize("model", ENTRY_POINTS)
-def test_every_setting_has_a_default_and_a_description(model: type[Settings]) -> None:
-    assert load_settings(model, environ={}) == model()
+def test_every_setting_has_a_description_and_only_a_lambdas_store_has_no_default(model: type[Settings]) -> None:
     assert all(field.description for field in model.model_fields.values())
+    required = [name for name, field in model.model_fields.items() if field.is_required()]
+    assert required == (["store"] if issubclass(model, LambdaSettings) else [])
+
+
+@pytest.mark.parametrize("model", [TimersApiSettings, PollerSettings])
+def test_a_lambda_without_a_store_says_so(model: type[Settings]) -> None:
+    with pytest.raises(InvalidSettings, match=r"^DUETIME_STORE: field required$"):
+        load_settings(model, environ={})
 
 
 def test_an_option_wins_over_the_environment_over_the_default() -> None:
@@ -39,7 +49,7 @@ def test_an_empty_variable_counts_as_absent() -> None:
 
 def test_lambda_logs_json_and_people_read_text() -> None:
     for model in (TimersApiSettings, PollerSettings):
-        assert load_settings(model, environ={}).log_format is LogFormat.JSON
+        assert load_settings(model, environ=ON_LAMBDA).log_format is LogFormat.JSON
     for other in (LocalSettings, WorkerSettings, StoreSettings):
         assert load_settings(other, environ={}).log_format is LogFormat.TEXT
 

@@ -1,0 +1,61 @@
+"""Writes docs/configuration.md from the settings models: ``python -m scripts.write_configuration``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from duetime.cli.options import shown_default
+from duetime.runtime.settings import (
+    LocalSettings,
+    PollerSettings,
+    Settings,
+    StoreSettings,
+    TimersApiSettings,
+    WorkerSettings,
+    variable,
+)
+
+TARGET = Path(__file__).parent.parent / "docs" / "configuration.md"
+
+HEAD = """\
+# Configuration
+
+Made from the settings models by `python -m scripts.write_configuration`; a test compares it with them.
+
+Every setting is an environment variable, and for the `duetime` command an option as well: `DUETIME_LEASE_SECONDS`
+is `--lease-seconds`. An option wins over the variable, the variable over the default. An empty variable counts as
+absent. A value that cannot be used ends the command with exit code 2 and one line that names the variable or
+option, never the value. A variable that begins with `DUETIME_` and that nothing reads is warned of. Durations are
+numbers of seconds.
+
+Store URLs:
+
+- `sqlite:///data/duetime.db` (relative to the working directory), `sqlite:////var/lib/duetime.db` (absolute),
+  `sqlite://` (in memory: gone when the process ends, and for one process only)
+- `dynamodb://<table>`, with `?region=...` and, for an emulator, `endpoint_url=http://...`. Credentials come from
+  where AWS's SDK looks for them.
+"""
+
+SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
+    ("`duetime serve`", LocalSettings),
+    ("`duetime worker`", WorkerSettings),
+    ("`duetime init`", StoreSettings),
+    ("Timers API on Lambda", TimersApiSettings),
+    ("Poller on Lambda", PollerSettings),
+)
+
+
+def render() -> str:
+    return HEAD + "".join(_section(title, model) for title, model in SECTIONS)
+
+
+def _section(title: str, model: type[Settings]) -> str:
+    rows = [
+        f"| `{variable(name)}` | `{shown_default(field)}` | {field.description} |"
+        for name, field in model.model_fields.items()
+    ]
+    return "\n".join([f"\n## {title}\n", "| variable | default | meaning |", "| --- | --- | --- |", *rows, ""])
+
+
+if __name__ == "__main__":
+    TARGET.write_text(render(), encoding="utf-8")

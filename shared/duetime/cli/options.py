@@ -1,0 +1,50 @@
+"""Command-line options that are settings: name, help, default and variable come from the settings model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import click
+from pydantic.fields import FieldInfo
+
+from duetime.runtime.settings import Settings, option, variable
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def settings_options(model: type[Settings], *names: str) -> Callable[[F], F]:
+    """Options for the fields ``names`` of ``model``, in this order. Values stay text: the model validates them."""
+
+    def decorate(command: F) -> F:
+        for name in reversed(names):
+            field = model.model_fields[name]
+            command = click.option(option(name), name, metavar=_metavar(name, field), help=_help(name, field))(
+                command
+            )
+        return command
+
+    return decorate
+
+
+def _metavar(name: str, field: FieldInfo) -> str:
+    if isinstance(field.default, StrEnum):
+        return "|".join(type(field.default))
+    if name == "store":
+        return "URL"
+    if name.endswith("_seconds"):
+        return "SECONDS"
+    return "N" if isinstance(field.default, int) else name.upper()
+
+
+def _help(name: str, field: FieldInfo) -> str:
+    return f"{field.description}  [default: {shown_default(field)}; env: {variable(name)}]"
+
+
+def shown_default(field: FieldInfo) -> str:
+    """The default as a person would write it: ``10`` rather than ``10.0``. A field without one is required."""
+    default = field.default
+    if field.is_required():
+        return "required"
+    return str(int(default)) if isinstance(default, float) and default.is_integer() else str(default)

@@ -1,0 +1,167 @@
+"""The one wiring: what the Lambda functions, the local server and the command line are put together from.
+
+Imports are local to the functions that need them: the timers API on Lambda must load neither the HTTP client nor
+the SQL store, since what is imported is cold start.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from duetime.domain.clock import Clock
+from duetime.domain.timers import Timer
+from duetime.runtime.clock import SystemClock
+from duetime.runtime.ids import new_id, new_worker_id
+from duetime.runtime.logs import configure_logging, log_context
+from duetime.runtime.settings import EngineTuning, PollerSettings, Settings, TimersApiSettings, load_settings
+from duetime.stores.port import Store
+
+if TYPE_CHECKING:
+    from duetime.delivery.port import Sender
+    from duetime.engine.poller import Poller
+    from duetime.runtime.poller_function import Invoke, PollerFunction
+
+Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
+
+SQLITE = "sqlite:"
+# boto3 answers in milliseconds what SQLite answers in microseconds: several calls have to be under way at once.
+_DYNAMODB_ENGINE = {"poll_concurrency": 4, "record_concurrency": 4}
+
+
+# -- stores ------------------------------------------------------------------------------------------------------
+
+
+def is_in_memory(url: str) -> bool:
+    return url in ("sqlite:", "sqlite://", "sqlite:///:memory:")
+
+
+@contextmanager
+def opened_store(url: str) -> Iterator[Store]:
+    """The store of ``url``, closed at the end. Raises ``InvalidSettings`` for a URL that names none."""
+    from duetime.stores.open import open_store
+
+    store = open_store(url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def make_ready(store: Store, url: str) -> None:
+    """An SQLite file is this process's own to create and migrate. Any other store must have been initialised.
+
+    Raises ``StoreError``.
+    """
+    if url.startswith(SQLITE):
+        store.initialise()
+    else:
+        store.check()
+
+
+# -- the poller --------------------------------------------------------------------------------------------------
+
+
+def make_poller(store: Store, settings: EngineTuning, clock: Clock) -> tuple[Poller, Sender]:
+    """A poller and the sender that it uses; both are the caller's to close, the sender first."""
+    from duetime.delivery.curl import CurlSender
+    from duetime.delivery.settings import SenderSettings
+    from duetime.delivery.trust import find_ca_file
+    from duetime.engine.poller import Poller
+
+    more = {} if settings.store.startswith(SQLITE) else _DYNAMODB_ENGINE
+    sender = CurlSender(SenderSettings(max_connections=settings.max_in_flight, ca_file=find_ca_file()))
+    poller = Poller(
+        store,
+        sender,
+        clock=clock,
+        settings=settings.engine_settings(**more),
+        worker_id=new_worker_id(),
+        new_id=new_id,
+        random=random.random,
+    )
+    return poller, sender
+
+
+@contextmanager
+def opened_poller(store: Store, settings: EngineTuning, clock: Clock) -> Iterator[Poller]:
+    """A poller, closed at the end together with its sender. ``Poller.run`` has drained it by then."""
+    poller, sender = make_poller(store, settings, clock)
+    try:
+        yield poller
+    finally:
+        sender.close(grace_seconds=0)
+        poller.close()
+
+
+# -- the API -----------------------------------------------------------------------------------------------------
+
+
+def timers_api(store: Store, clock: Clock, *, on_stored: Callable[[Sequence[Timer]], None] | None = None) -> Handler:
+    """The Lambda handler of the timers API; safe to call from several threads."""
+    from duetime.api.app import build_handler
+    from duetime.api.context import ApiContext
+
+    hooks = {} if on_stored is None else {"on_stored": on_stored}
+    context = ApiContext(
+        store=store,
+        clock=clock,
+        new_id=new_id,
+        log_context=lambda request_id: log_context(request_id=request_id),
+        **hooks,
+    )
+    return build_handler(context)
+
+
+# -- Lambda functions --------------------------------------------------------------------------------------------
+
+
+def timers_api_function() -> Handler:
+    """The timers API on Lambda, settings from the environment."""
+    from duetime.stores.open import open_store
+
+    settings = load_settings(TimersApiSettings)
+    _log_to_lambda(settings)
+    return timers_api(open_store(settings.store), SystemClock())
+
+
+def poller_function() -> PollerFunction:
+    """The poller on Lambda, settings from the environment."""
+    from duetime.runtime.poller_function import PollerFunction
+    from duetime.stores.open import open_store
+
+    settings = load_settings(PollerSettings)
+    _log_to_lambda(settings)
+    clock = SystemClock()
+    store = open_store(settings.store)
+    poller, _ = make_poller(store, settings, clock)
+    return PollerFunction(poller, store, clock=clock, settings=settings, invoke=_lambda_invoke())
+
+
+def _log_to_lambda(settings: Settings) -> None:
+    """Lambda takes a line on standard output for an event."""
+    configure_logging(settings.log_format, settings.log_level, sys.stdout)
+
+
+def _lambda_invoke() -> Invoke:
+    """Asynchronous invocation through AWS's API; the client is made when it is first used."""
+    from duetime.runtime.poller_function import FanOutFailed
+
+    client: Any = None
+
+    def invoke(function_arn: str, event: dict[str, Any]) -> None:
+        nonlocal client
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        client = client or boto3.client("lambda")
+        try:
+            client.invoke(FunctionName=function_arn, InvocationType="Event", Payload=json.dumps(event))
+        except (BotoCoreError, ClientError) as error:
+            raise FanOutFailed(str(error)) from error
+
+    return invoke
