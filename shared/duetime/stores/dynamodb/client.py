@@ -1,0 +1,47 @@
+"""The low-level boto3 client: short timeouts, few retries, connections enough for the threads of a process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+CONNECT_TIMEOUT_SECONDS = 2.0
+READ_TIMEOUT_SECONDS = 5.0
+MAX_TRIES = 3
+"""One request and its retries, by the driver's standard mode: jittered back-off, at most 1 s and then 2 s."""
+MAX_CONNECTIONS = 32
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def make_client(
+    *, endpoint_url: str | None = None, region: str | None = None, max_tries: int = MAX_TRIES
+) -> DynamoDBClient:
+    """A client of the configured AWS account, or of the emulator at ``endpoint_url``.
+
+    An emulator on this machine needs no AWS configuration: fixed credentials and a default region stand in.
+    """
+    arguments: dict[str, Any] = {"endpoint_url": endpoint_url, "region_name": region}
+    if endpoint_url is not None and urlsplit(endpoint_url).hostname in _LOOPBACK:
+        arguments |= {
+            "region_name": region or "us-east-1",
+            "aws_access_key_id": "test",
+            "aws_secret_access_key": "test",
+        }
+    config = Config(
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        read_timeout=READ_TIMEOUT_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": max_tries},
+        max_pool_connections=MAX_CONNECTIONS,
+        tcp_keepalive=True,
+        # Every parameter is built by this package; checking each of them again costs a fifth of a request's CPU.
+        parameter_validation=False,
+    )
+    client: DynamoDBClient = boto3.session.Session().client("dynamodb", config=config, **arguments)
+    return client

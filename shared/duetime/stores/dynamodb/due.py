@@ -1,0 +1,185 @@
+"""What the engine does: read what is due, record what came of it, put aside what cannot be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.shards import Lease
+from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
+from duetime.domain.times import format_instant, read_instant
+from duetime.stores.dynamodb.changes import Change, Item, difference, text, whole
+from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
+from duetime.stores.dynamodb.items import DUE_INDEX, Unreadable, decode, encode, failure_text, item_key, key_of
+from duetime.stores.dynamodb.payloads import Payloads, is_large, payload_key_of, within_budget
+from duetime.stores.dynamodb.table import Table, Written
+from duetime.stores.port import DuePage, UnreadableRow
+
+_VERSION_ATTRIBUTES = ("timer_revision", "timer_firing_id", "timer_execute_at", "timer_updated_at")
+
+
+class Due:
+    _table: Table
+    _payloads: Payloads
+
+    def due_timers(
+        self,
+        shard_id: int,
+        *,
+        until: datetime,
+        limit: int,
+        cursor: str | None = None,
+        known_next: datetime | None = None,
+    ) -> DuePage:
+        # Knowing the next time, one request answers both questions: it rarely finds anything after ``until``,
+        # and never reads the (maybe large) timer at ``known_next`` again.
+        is_next_known = known_next is not None and known_next > until
+        comparison = "timer_execute_at < :bound" if is_next_known else "timer_execute_at <= :bound"
+        bound = known_next if is_next_known and known_next is not None else until
+        parameters: dict[str, Any] = {"Limit": limit}
+        if cursor is not None:
+            at, key = read_cursor(cursor, str, str)
+            parameters["ExclusiveStartKey"] = {**item_key(shard_id, key), "timer_execute_at": text(at)}
+        page = self._query_due(shard_id, comparison, bound, **parameters)
+        until_text = format_instant(until)
+        due = [item for item in page.items if item["timer_execute_at"]["S"] <= until_text]
+        later = page.items[len(due) :]
+        taken = within_budget(due)
+        timers, unreadable = self._decode_due(taken, until_text)
+        if len(taken) < len(due) or (page.last_key is not None and not later):
+            last = taken[-1] if len(taken) < len(due) else page.last_key
+            return DuePage(timers, cursor=_position(last), unreadable=tuple(unreadable))
+        if not later and not is_next_known:
+            later = self._query_due(shard_id, "timer_execute_at > :bound", until, Limit=1).items
+        next_attempt_at = known_next if is_next_known else None
+        if later:
+            try:
+                next_attempt_at = read_instant(later[0]["timer_execute_at"]["S"])
+            except ValueError as error:
+                unreadable.append(_unreadable_row(later[0], str(error)))
+        return DuePage(timers, next_attempt_at=next_attempt_at, unreadable=tuple(unreadable))
+
+    def record(
+        self, outcomes: Sequence[Outcome], *, leases: Mapping[int, Lease], now: datetime
+    ) -> list[RecordStatus]:
+        del leases  # no transaction spans shards here: revision and firing are the fence (port.py)
+        changes = [_change(outcome, now) for outcome in outcomes]
+        alone = [at for at, outcome in enumerate(outcomes) if _ends_large(outcome)]
+        together = [at for at in range(len(outcomes)) if at not in alone]
+        written = dict(zip(together, self._table.apply([changes[at] for at in together]), strict=True))
+        for at in alone:
+            written[at] = self._record_end_of_large(outcomes[at], changes[at])
+        return [_status(changes[at], written[at]) for at in range(len(outcomes))]
+
+    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime) -> None:
+        for row in rows:
+            seen: dict[str, Any] = json.loads(row.key)
+            key = seen.pop("sortKey")
+            revision = seen.get("timer_revision")
+            failure = Failure(FailureReason.UNREADABLE, row.reason, now)
+            self._table.apply_one(
+                Change(
+                    key={**item_key(row.shard_id, ""), "sortKey": key},
+                    sets={
+                        "timer_state": text(TimerState.FAILED.value),
+                        "timer_failure": text(failure_text(failure)),
+                        "timer_updated_at": text(format_instant(now)),
+                        "timer_revision": whole(_next_revision(revision)),
+                    },
+                    removes=("timer_execute_at",),
+                    unchanged=seen,
+                )
+            )
+
+    def prune_expired(self, *, now: datetime, limit: int) -> int:
+        del now, limit  # the table's TTL does it
+        return 0
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def _query_due(self, shard_id: int, comparison: str, bound: datetime, **parameters: Any) -> Any:
+        return self._table.query(
+            f"shard_id = :shard AND {comparison}",
+            {":shard": whole(shard_id), ":bound": text(format_instant(bound))},
+            IndexName=DUE_INDEX,
+            ConsistentRead=True,
+            **parameters,
+        )
+
+    def _decode_due(self, items: Sequence[Item], until: str) -> tuple[list[Timer], list[UnreadableRow]]:
+        timers = []
+        unreadable = []
+        for item in self._payloads.attach(items):
+            # A timer that was read again for its payload may have been moved or have ended since.
+            if item is None or item.get("timer_execute_at", {}).get("S", "~") > until:
+                continue
+            try:
+                timers.append(decode(item))
+            except Unreadable as error:
+                unreadable.append(_unreadable_row(item, str(error)))
+        return timers, unreadable
+
+    # -- recording -------------------------------------------------------------------------------------------
+
+    def _record_end_of_large(self, outcome: Outcome, change: Change) -> Written:
+        """A finished timer's payload item must end with it, so its key is asked for."""
+        written = self._table.apply_one(change, return_old=True)
+        payload_key = payload_key_of(written.item)
+        if written.is_applied and payload_key is not None and outcome.expires_at is not None:
+            self._payloads.expire(outcome.timer.shard_id, payload_key, outcome.expires_at)
+        return written
+
+
+def _change(outcome: Outcome, now: datetime) -> Change:
+    timer = outcome.timer
+    new = replace(
+        timer,
+        content=replace(timer.content, execute_at=outcome.execute_at),
+        state=outcome.state,
+        attempts=outcome.attempts,
+        revision=timer.revision + 1,
+        next_attempt_at=outcome.next_attempt_at,
+        firing_id=outcome.firing_id,
+        fired_at=outcome.fired_at,
+        failure=outcome.failure,
+        expires_at=outcome.expires_at,
+        updated_at=now,
+    )
+    # Both are encoded with the payload inside, wherever it is stored: it does not change, so it is not written.
+    old_item = encode(timer)
+    sets, removes = difference(old_item, encode(new))
+    return Change(
+        key=key_of(old_item),
+        sets=sets,
+        removes=removes,
+        unchanged={name: old_item[name] for name in ("timer_revision", "timer_firing_id")},
+    )
+
+
+def _ends_large(outcome: Outcome) -> bool:
+    return outcome.state.is_finished and is_large(outcome.timer.content.payload_json)
+
+
+def _status(change: Change, written: Written) -> RecordStatus:
+    if written.is_applied:
+        return RecordStatus.APPLIED
+    return RecordStatus.APPLIED if written.is_own_work(change) else RecordStatus.SUPERSEDED
+
+
+def _unreadable_row(item: Item, reason: str) -> UnreadableRow:
+    # What cannot be JSON (a binary value in a broken row) cannot be compared later: the others must do.
+    seen = {name: item.get(name) for name in _VERSION_ATTRIBUTES if "B" not in item.get(name, {})}
+    return UnreadableRow(int(item["shard_id"]["N"]), json.dumps({"sortKey": item["sortKey"], **seen}), reason)
+
+
+def _next_revision(revision: dict[str, str] | None) -> int:
+    number = (revision or {}).get("N", "0")
+    return int(number) + 1 if number.isdigit() else 1
+
+
+def _position(key: Item) -> str:
+    return write_cursor(key["timer_execute_at"]["S"], key["sortKey"]["S"])

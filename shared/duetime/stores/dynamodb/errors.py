@@ -1,0 +1,89 @@
+"""The one place where errors of the driver become ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as BotoConnectionError
+from botocore.parsers import ResponseParserError
+
+from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
+
+RETRY_AFTER_SECONDS = 1.0
+
+_TRANSIENT_CODES = frozenset(
+    {
+        "InternalFailure",
+        "InternalServerError",
+        "ProvisionedThroughputExceededException",
+        "ReplicatedWriteConflictException",
+        "RequestLimitExceeded",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    }
+)
+TRANSIENT_STATEMENT_CODES = frozenset(
+    {
+        "InternalServerError",
+        "ProvisionedThroughputExceeded",
+        "RequestLimitExceeded",
+        "ThrottlingError",
+        "TransactionConflict",
+    }
+)
+"""Codes of a single statement in a batch (BatchStatementError) after which the same statement may succeed."""
+
+
+class ConditionFailed(Exception):
+    """A conditional write was refused; never leaves this package.
+
+    ``item`` is the stored item, None when there is none. ``is_repeated``: the driver sent the request more than
+    once, so the item may be the work of this very write, whose first answer was lost.
+    """
+
+    def __init__(self, item: dict[str, Any] | None, *, is_repeated: bool) -> None:
+        super().__init__("condition failed")
+        self.item = item
+        self.is_repeated = is_repeated
+
+
+def translate(error: ClientError | BotoCoreError | ResponseParserError) -> Exception:
+    """``ConditionFailed`` or the ``StoreError`` that stands for ``error``."""
+    if isinstance(error, ClientError):
+        return _translate_answer(error)
+    if isinstance(error, (BotoConnectionError, HTTPClientError, ResponseParserError)):
+        return StoreUnavailable(
+            f"DynamoDB cannot be reached: {type(error).__name__}", retry_after_seconds=RETRY_AFTER_SECONDS
+        )
+    return StoreError(f"DynamoDB client: {error}")
+
+
+def _translate_answer(error: ClientError) -> Exception:
+    answer: dict[str, Any] = dict(error.response)
+    code = answer.get("Error", {}).get("Code", "")
+    metadata = answer.get("ResponseMetadata", {})
+    if code == "ConditionalCheckFailedException":
+        return ConditionFailed(answer.get("Item"), is_repeated=metadata.get("RetryAttempts", 0) > 0)
+    if code == "TransactionCanceledException":
+        return _translate_cancellation(answer)
+    if code == "ResourceNotFoundException":
+        return StoreNotReady("the DynamoDB table does not exist; `duetime init` creates it")
+    status = metadata.get("HTTPStatusCode", 0)
+    if code in _TRANSIENT_CODES or status >= 500 or status == 429:
+        return StoreUnavailable(f"DynamoDB answered {code}", retry_after_seconds=RETRY_AFTER_SECONDS)
+    return StoreError(f"DynamoDB answered {code}: {answer.get('Error', {}).get('Message', '')}")
+
+
+def _translate_cancellation(answer: dict[str, Any]) -> Exception:
+    codes = {reason.get("Code", "None") for reason in answer.get("CancellationReasons", [])} - {"None", None}
+    if codes and codes <= {"ConditionalCheckFailed", "TransactionConflict"}:
+        return ConditionFailed(None, is_repeated=False)
+    if codes & TRANSIENT_STATEMENT_CODES:
+        return StoreUnavailable("DynamoDB cancelled a transaction", retry_after_seconds=RETRY_AFTER_SECONDS)
+    return StoreError(f"DynamoDB cancelled a transaction: {', '.join(sorted(codes))}")

@@ -1,0 +1,130 @@
+"""The table: created by ``duetime init``, or on AWS by template.yaml, which must say the same."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError, WaiterError
+
+from duetime.domain.errors import StoreNotReady, StoreUnavailable
+from duetime.stores.dynamodb.errors import translate
+from duetime.stores.dynamodb.items import CORRELATION_INDEX, DUE_INDEX
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_log = logging.getLogger(__name__)
+
+TIME_TO_LIVE_ATTRIBUTE = "expires_at"
+_WAIT_SECONDS = 1
+_MAX_WAITS = 60
+
+
+def table_definition(name: str) -> dict[str, Any]:
+    """Parameters of CreateTable."""
+    return {
+        "TableName": name,
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [
+            {"AttributeName": "shard_id", "AttributeType": "N"},
+            {"AttributeName": "sortKey", "AttributeType": "S"},
+            {"AttributeName": "timer_execute_at", "AttributeType": "S"},
+            {"AttributeName": "timer_correlation_id", "AttributeType": "S"},
+        ],
+        "KeySchema": _keys("shard_id", "sortKey"),
+        "LocalSecondaryIndexes": [
+            {
+                "IndexName": DUE_INDEX,
+                "KeySchema": _keys("shard_id", "timer_execute_at"),
+                "Projection": {"ProjectionType": "ALL"},
+            }
+        ],
+        "GlobalSecondaryIndexes": [
+            {
+                "IndexName": CORRELATION_INDEX,
+                "KeySchema": _keys("timer_correlation_id", "sortKey"),
+                "Projection": {"ProjectionType": "KEYS_ONLY"},
+            }
+        ],
+    }
+
+
+def _keys(hash_name: str, range_name: str) -> list[dict[str, str]]:
+    return [
+        {"AttributeName": hash_name, "KeyType": "HASH"},
+        {"AttributeName": range_name, "KeyType": "RANGE"},
+    ]
+
+
+def create_table(client: DynamoDBClient, name: str) -> None:
+    """Make the table unless it exists, with TTL and point-in-time recovery. Idempotent.
+
+    Raises ``StoreNotReady`` when a table of this name has other keys or lacks an index.
+    """
+    try:
+        _create(client, name)
+        _check_shape(client, name)
+        _enable_time_to_live(client, name)
+        _enable_recovery(client, name)
+    except WaiterError as error:
+        raise StoreUnavailable("the DynamoDB table did not become active in time") from error
+    except (ClientError, BotoCoreError) as error:
+        raise translate(error) from error
+
+
+def _create(client: DynamoDBClient, name: str) -> None:
+    try:
+        client.create_table(**table_definition(name))
+        _log.info("table created", extra={"action": "store.table_created", "table": name})
+    except client.exceptions.ResourceInUseException:
+        pass  # made before, or by another process just now
+    client.get_waiter("table_exists").wait(
+        TableName=name, WaiterConfig={"Delay": _WAIT_SECONDS, "MaxAttempts": _MAX_WAITS}
+    )
+
+
+def _check_shape(client: DynamoDBClient, name: str) -> None:
+    found: Any = client.describe_table(TableName=name)["Table"]
+    wanted = table_definition(name)
+    same_keys = _as_pairs(found["KeySchema"]) == _as_pairs(wanted["KeySchema"])
+    missing = _indexes(wanted) - _indexes(found)
+    if not same_keys or missing:
+        raise StoreNotReady(
+            f"table {name!r} exists with another shape; missing indexes: {', '.join(sorted(i[0] for i in missing))}"
+        )
+
+
+def _indexes(table: dict[str, Any]) -> set[tuple[str, frozenset[tuple[str, str]], str]]:
+    return {
+        (index["IndexName"], _as_pairs(index["KeySchema"]), index["Projection"]["ProjectionType"])
+        for kind in ("LocalSecondaryIndexes", "GlobalSecondaryIndexes")
+        for index in table.get(kind, [])
+    }
+
+
+def _as_pairs(key_schema: list[dict[str, str]]) -> frozenset[tuple[str, str]]:
+    return frozenset((key["AttributeName"], key["KeyType"]) for key in key_schema)
+
+
+def _enable_time_to_live(client: DynamoDBClient, name: str) -> None:
+    found = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    if found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"):
+        return
+    client.update_time_to_live(
+        TableName=name,
+        TimeToLiveSpecification={"Enabled": True, "AttributeName": TIME_TO_LIVE_ATTRIBUTE},
+    )
+
+
+def _enable_recovery(client: DynamoDBClient, name: str) -> None:
+    try:
+        client.update_continuous_backups(
+            TableName=name, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
+        )
+    except ClientError as error:
+        # Emulators may not know it, and a table just made is not ready for it at once (it can be switched on later).
+        _log.warning(
+            "point-in-time recovery is off",
+            extra={"action": "store.recovery_unavailable", "table": name, "code": error.response["Error"]["Code"]},
+        )

@@ -1,0 +1,35 @@
+"""The DynamoDB store (docs/stores.md, decision 0020)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from duetime.stores.dynamodb.catalogue import CATALOGUE_SHARD, Catalogue
+from duetime.stores.dynamodb.due import Due
+from duetime.stores.dynamodb.items import item_key
+from duetime.stores.dynamodb.leases import Leases
+from duetime.stores.dynamodb.listing import Listing
+from duetime.stores.dynamodb.payloads import Payloads
+from duetime.stores.dynamodb.schema import create_table
+from duetime.stores.dynamodb.table import Table
+from duetime.stores.dynamodb.timers import Timers
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+class DynamoDbStore(Catalogue, Timers, Listing, Leases, Due):
+    """``stores.port.Store`` over one table. Thread-safe; ``batch_statements`` as in ``Table``."""
+
+    def __init__(self, client: DynamoDBClient, table_name: str, *, batch_statements: bool = True) -> None:
+        self._table = Table(client, table_name, batch_statements=batch_statements)
+        self._payloads = Payloads(self._table)
+
+    def initialise(self) -> None:
+        create_table(self._table.client, self._table.name)
+
+    def check(self) -> None:
+        self._table.get(item_key(CATALOGUE_SHARD, "COUNTER#SHARDS"), consistent=False)
+
+    def close(self) -> None:
+        self._table.client.close()

@@ -1,0 +1,246 @@
+"""What clients do to single timers: create, replace, read, change and delete."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from duetime.domain.errors import StoreUnavailable
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Timer, TimerChange, changed, replaced
+from duetime.domain.times import format_instant
+from duetime.stores.dynamodb.changes import Change, Item, difference, text, whole
+from duetime.stores.dynamodb.items import (
+    OPTIONAL_ATTRIBUTES,
+    decode_leniently,
+    encode,
+    key_of,
+    timer_key,
+)
+from duetime.stores.dynamodb.payloads import Payloads, payload_key_of
+from duetime.stores.dynamodb.table import Table, back_offs
+from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+
+_RACE_TRIES = 10
+_IS_ABSENT = "attribute_not_exists(sortKey) OR timer_expires_at <= :now"
+_HAS_NO_REVISION = "NOT attribute_type(timer_revision, :number)"
+_IS_NOT_EXPIRED = "(attribute_not_exists(timer_expires_at) OR timer_expires_at > :now)"
+_CAN_COUNT_ON = "(attribute_not_exists(timer_revision) OR attribute_type(timer_revision, :number))"
+_GENERATED = {
+    "timer_revision": "if_not_exists(timer_revision, :zero) + :one",
+    "timer_created_at": "if_not_exists(timer_created_at, :timer_created_at)",
+}
+
+
+class Timers:
+    _table: Table
+    _payloads: Payloads
+
+    def put_timers(
+        self,
+        timers: Sequence[Timer],
+        *,
+        mode: PutMode,
+        now: datetime,
+        if_revision: int | None = None,
+    ) -> list[PutResult]:
+        if mode is PutMode.REPLACE:
+            return [self._replace(timer, now, if_revision) for timer in timers]
+        return self._create(timers, now)
+
+    def get_timer(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
+        key = timer_key(namespace.shard_of(timer_id), namespace.name, timer_id)
+        return self._read(self._table.get(key, consistent=True), now)
+
+    def update_timer(
+        self,
+        namespace: Namespace,
+        timer_id: str,
+        change: TimerChange,
+        *,
+        firing_id: str,
+        now: datetime,
+        if_revision: int | None = None,
+    ) -> ChangeResult:
+        key = timer_key(namespace.shard_of(timer_id), namespace.name, timer_id)
+        for back_off in back_offs(_RACE_TRIES):
+            item = self._table.get(key, consistent=True)
+            timer = self._read(item, now)
+            if item is None or timer is None:
+                return ChangeResult(ChangeStatus.NOT_FOUND)
+            if if_revision is not None and timer.revision != if_revision:
+                return ChangeResult(ChangeStatus.REVISION_MISMATCH, timer)
+            if timer.state.is_finished:
+                return ChangeResult(ChangeStatus.FINISHED, timer)
+            new = changed(timer, change, firing_id=firing_id, now=now)
+            if self._write_change(item, new, has_new_payload="payload_json" in change.given()):
+                return ChangeResult(ChangeStatus.APPLIED, new)
+            time.sleep(back_off)
+        raise StoreUnavailable("the timer is being changed too often")
+
+    def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
+        # One request each: only DeleteItem says exactly what it removed (PartiQL's DELETE succeeds on nothing).
+        return [self._delete(namespace, ref, now) for ref in refs]
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def _read(self, item: Item | None, now: datetime) -> Timer | None:
+        if item is None:
+            return None
+        (whole_item,) = self._payloads.attach([item])
+        timer = None if whole_item is None else decode_leniently(whole_item)
+        return None if timer is None or timer.is_expired(now) else timer
+
+    # -- creating --------------------------------------------------------------------------------------------
+
+    def _create(self, timers: Sequence[Timer], now: datetime) -> list[PutResult]:
+        items = [encode(timer, payload_key=self._payloads.store(timer)) for timer in timers]
+        results = [PutResult(PutStatus.CREATED, timer) for timer in timers]
+        written = self._table.insert(items)
+        refused = [at for at, write in enumerate(written) if not write.is_applied]
+        unseen = [at for at in refused if written[at].item is None]
+        stored = {at: written[at].item for at in refused}
+        found = self._table.get_many([key_of(items[at]) for at in unseen], consistent=True)
+        stored.update(zip(unseen, found, strict=True))
+        for at in refused:
+            if written[at].is_repeated and _firing_id(stored[at]) == timers[at].firing_id:
+                continue  # the item in the way is ours: the driver repeated an insert whose answer was lost
+            results[at] = self._create_beside(timers[at], items[at], stored[at], now)
+            if results[at].status is not PutStatus.CREATED:
+                self._payloads.remove(timers[at].shard_id, payload_key_of(items[at]))
+        return results
+
+    def _create_beside(self, timer: Timer, item: Item, stored: Item | None, now: datetime) -> PutResult:
+        """The result of creating ``timer`` when ``stored`` was met under its key."""
+        for _ in range(_RACE_TRIES):
+            existing = self._read(stored, now)
+            if existing is not None:
+                is_same = existing.digest == timer.digest
+                return PutResult(PutStatus.UNCHANGED if is_same else PutStatus.CONFLICT, existing)
+            written = self._table.put(
+                item, ConditionExpression=_IS_ABSENT, ExpressionAttributeValues={":now": text(format_instant(now))}
+            )
+            if written.is_applied:
+                return PutResult(PutStatus.CREATED, timer)
+            stored = written.item
+        raise StoreUnavailable("the timer is being changed too often")
+
+    # -- replacing -------------------------------------------------------------------------------------------
+
+    def _replace(self, timer: Timer, now: datetime, if_revision: int | None) -> PutResult:
+        payload_key = self._payloads.store(timer)
+        item = encode(timer, payload_key=payload_key)
+        for _ in range(_RACE_TRIES):
+            written = self._table.update(**_replacement(item, now, if_revision))
+            if written.is_applied:
+                return self._replaced(timer, written.item, payload_key)
+            if if_revision is not None:
+                if written.is_repeated and _firing_id(written.item) == timer.firing_id:
+                    return PutResult(PutStatus.REPLACED, self._read(written.item, now))
+                self._payloads.remove(timer.shard_id, payload_key)
+                return PutResult(PutStatus.REVISION_MISMATCH, self._read(written.item, now))
+            # In the way is an expired timer, which counts as absent, or one with no number to count on from.
+            written = self._table.put(item, **_overwriting(now), ReturnValues="ALL_OLD")
+            if written.is_applied:
+                is_new = written.item is None or decode_leniently(written.item).is_expired(now)
+                return PutResult(PutStatus.CREATED if is_new else PutStatus.REPLACED, timer)
+        raise StoreUnavailable("the timer is being changed too often")
+
+    def _replaced(self, timer: Timer, old: Item | None, payload_key: str | None) -> PutResult:
+        if old is None:
+            return PutResult(PutStatus.CREATED, timer)
+        old_payload_key = payload_key_of(old)
+        if old_payload_key != payload_key:
+            self._payloads.remove(timer.shard_id, old_payload_key)
+        former = decode_leniently(old)
+        new = replaced(former, timer)
+        if _counts(old) != _counts(encode(former)):
+            # The replaced item was broken just where the new one builds on it.
+            new = replace(new, created_at=timer.created_at)
+            self._table.apply_one(
+                Change(
+                    key=key_of(old),
+                    sets=_counts(encode(new)),
+                    unchanged={"timer_firing_id": text(new.firing_id)},
+                )
+            )
+        return PutResult(PutStatus.REPLACED, new)
+
+    # -- changing and deleting -------------------------------------------------------------------------------
+
+    def _write_change(self, item: Item, new: Timer, *, has_new_payload: bool) -> bool:
+        """Make the stored ``item`` into ``new`` unless it was changed since it was read."""
+        old_key = payload_key_of(item)
+        payload_key = self._payloads.store(new) if has_new_payload else old_key
+        sets, removes = difference(item, encode(new, payload_key=payload_key))
+        change = Change(
+            key=key_of(item),
+            sets=sets,
+            # Attributes that this version does not know stay.
+            removes=tuple(name for name in removes if name in OPTIONAL_ATTRIBUTES),
+            unchanged={name: item[name] for name in ("timer_revision", "timer_firing_id")},
+        )
+        written = self._table.apply_one(change)
+        is_applied = written.is_applied or written.is_own_work(change)
+        if payload_key != old_key:
+            self._payloads.remove(new.shard_id, old_key if is_applied else payload_key)
+        return is_applied
+
+    def _delete(self, namespace: Namespace, ref: TimerRef, now: datetime) -> ChangeResult:
+        key = timer_key(namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id)
+        parameters: dict[str, Any] = {}
+        if ref.if_revision is not None:
+            parameters["ConditionExpression"] = "timer_revision = :revision"
+            parameters["ExpressionAttributeValues"] = {":revision": whole(ref.if_revision)}
+        written = self._table.delete(key, **parameters)
+        if not written.is_applied:
+            stored = self._read(written.item, now)
+            status = ChangeStatus.NOT_FOUND if stored is None else ChangeStatus.REVISION_MISMATCH
+            return ChangeResult(status, stored)
+        if written.item is None:
+            return ChangeResult(ChangeStatus.NOT_FOUND)
+        item = written.item
+        payload = self._payloads.remove(int(item["shard_id"]["N"]), payload_key_of(item))
+        timer = decode_leniently(item if payload is None else {**item, "timer_payload": text(payload)})
+        if timer.is_expired(now):
+            return ChangeResult(ChangeStatus.NOT_FOUND)
+        return ChangeResult(ChangeStatus.APPLIED, timer)
+
+
+def _replacement(item: Item, now: datetime, if_revision: int | None) -> dict[str, Any]:
+    """Parameters of the UpdateItem that puts ``item`` in the place of whatever is stored and not expired."""
+    sets = [f"{name} = {_GENERATED.get(name, f':{name}')}" for name in item if name not in ("shard_id", "sortKey")]
+    removes = [name for name in OPTIONAL_ATTRIBUTES if name not in item]
+    values = {f":{name}": item[name] for name in item if name not in ("shard_id", "sortKey", "timer_revision")}
+    values |= {":zero": whole(0), ":one": whole(1), ":now": text(format_instant(now)), ":number": text("N")}
+    condition = f"{_IS_NOT_EXPIRED} AND {_CAN_COUNT_ON}"
+    if if_revision is not None:
+        condition += " AND timer_revision = :if_revision"
+        values[":if_revision"] = whole(if_revision)
+    return {
+        "Key": key_of(item),
+        "UpdateExpression": f"SET {', '.join(sets)} REMOVE {', '.join(removes)}",
+        "ConditionExpression": condition,
+        "ExpressionAttributeValues": values,
+        "ReturnValues": "ALL_OLD",
+    }
+
+
+def _overwriting(now: datetime) -> dict[str, Any]:
+    """The condition under which a whole item may be put over what is stored."""
+    return {
+        "ConditionExpression": f"{_IS_ABSENT} OR {_HAS_NO_REVISION}",
+        "ExpressionAttributeValues": {":now": text(format_instant(now)), ":number": text("N")},
+    }
+
+
+def _counts(item: Item) -> Item:
+    """What a replaced timer hands on."""
+    return {name: item[name] for name in _GENERATED if name in item}
+
+
+def _firing_id(item: Item | None) -> str | None:
+    return None if item is None else item.get("timer_firing_id", {}).get("S")
