@@ -29,6 +29,15 @@ $(VENV)/.dev-installed: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.run-installed
 
+# The emulator pins botocore: it lives apart.
+.venv-ministack/.installed: requirements/ministack.txt
+	$(PYTHON) -m venv .venv-ministack
+	.venv-ministack/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+.PHONY: ministack
+ministack: .venv-ministack/.installed ## Install the AWS emulator that tests use
+
 .PHONY: install
 install: $(VENV)/.dev-installed ## Install everything that developing needs
 
@@ -41,7 +50,7 @@ run: $(VENV)/.run-installed ## Serve API, console and poller on http://127.0.0.1
 # -- checks ---------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: $(VENV)/.dev-installed ## Run the test suite (under 5 minutes)
+test: $(VENV)/.dev-installed .venv-ministack/.installed ## Run the test suite (under 5 minutes)
 	$(BIN)/python -m pytest -m "not slow"
 
 .PHONY: lint
@@ -59,4 +68,6 @@ lock: ## Resolve the requirements files again (needs uv)
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
 	done
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command "make lock" requirements/ministack.in -o requirements/ministack.txt
 	cp requirements/lambda.txt shared/requirements.txt

@@ -14,11 +14,15 @@ from duetime.domain.namespaces import Namespace
 from duetime.stores.port import Store
 from tests.contract.subject import Subject
 from tests.support.clock import NOW
+from tests.support.dynamodb import ministack_subject, moto_subject
 
 Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
 """Makes an initialised, empty store and closes it. The request gives access to other fixtures."""
 
-STORES: dict[str, Factory] = {}
+STORES: dict[str, Factory] = {
+    "ministack": lambda request: ministack_subject(request.getfixturevalue("ministack_client")),
+    "moto": lambda request: moto_subject(),
+}
 
 
 @pytest.fixture(params=sorted(STORES))

@@ -1,0 +1,26 @@
+"""What tests of several directories share. Nothing is started until a test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from duetime.stores.dynamodb.client import make_client
+from tests.support.ministack import running_ministack
+
+
+@pytest.fixture(scope="session")
+def ministack_url() -> Iterator[str]:
+    """The endpoint of an AWS emulator that serves the whole session."""
+    with running_ministack() as endpoint_url:
+        yield endpoint_url
+
+
+@pytest.fixture(scope="session")
+def ministack_client(ministack_url: str) -> Iterator[Any]:
+    """A DynamoDB client of the session's emulator. Tests use tables of their own."""
+    client = make_client(endpoint_url=ministack_url)
+    yield client
+    client.close()

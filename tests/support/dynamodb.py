@@ -1,0 +1,75 @@
+"""DynamoDB stores on emulators.
+
+- ministack: over HTTP, in a process of its own, with a table for each test. Conditional writes race as they do on
+  AWS, and PartiQL batches work: races and batch recording are proved here.
+- moto: in this process. It locks nothing (under threads two conditional writes can win) and its PartiQL knows
+  neither several SETs nor parameters in INSERT: single-threaded, with single conditional writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+from uuid import uuid4
+
+from moto import mock_aws
+
+from duetime.domain.timers import Timer
+from duetime.stores.dynamodb.client import make_client
+from duetime.stores.dynamodb.items import timer_key
+from duetime.stores.dynamodb.store import DynamoDbStore
+from tests.contract.subject import Subject
+
+REGION = "us-east-1"
+
+
+def unique_table_name() -> str:
+    return f"timers-{uuid4().hex}"
+
+
+@lru_cache
+def _moto_client() -> Any:
+    # Made once: building a client takes longer than most tests. Every mock_aws() begins with an empty account.
+    return make_client(region=REGION)
+
+
+@contextmanager
+def moto_subject() -> Iterator[Subject]:
+    with mock_aws():
+        yield _subject(_moto_client(), "timers", batch_statements=False, is_thread_safe=False)
+
+
+@contextmanager
+def ministack_subject(client: Any) -> Iterator[Subject]:
+    """A store on a table of its own, removed at the end. The client serves the whole session."""
+    name = unique_table_name()
+    try:
+        yield _subject(client, name, batch_statements=True, is_thread_safe=True)
+    finally:
+        client.delete_table(TableName=name)
+
+
+def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: bool) -> Subject:
+    def open_again() -> DynamoDbStore:
+        return DynamoDbStore(client, name, batch_statements=batch_statements)
+
+    def corrupt(timer: Timer) -> None:
+        client.update_item(
+            TableName=name,
+            Key=timer_key(timer.shard_id, timer.namespace, timer.timer_id),
+            UpdateExpression="SET timer_state = :state REMOVE timer_callback_url",
+            ExpressionAttributeValues={":state": {"S": "nonsense"}},
+        )
+
+    store = open_again()
+    store.initialise()
+    return Subject(
+        store=store,
+        corrupt=corrupt,
+        reopen=open_again,
+        is_thread_safe=is_thread_safe,
+        checks_leases=False,
+        expires_by_itself=True,
+    )
