@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from duetime.stores.dynamodb.client import make_client
+from duetime.stores.dynamodb.schema import create_table
+from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack
 
 
@@ -24,3 +26,12 @@ def ministack_client(ministack_url: str) -> Iterator[Any]:
     client = make_client(endpoint_url=ministack_url)
     yield client
     client.close()
+
+
+@pytest.fixture
+def timers_table(ministack_client: Any) -> Iterator[str]:
+    """The name of a new, empty timers table on the emulator."""
+    name = unique_table_name()
+    create_table(ministack_client, name)
+    yield name
+    ministack_client.delete_table(TableName=name)

@@ -11,8 +11,8 @@ from botocore.config import Config
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-CONNECT_TIMEOUT_SECONDS = 2.0
-READ_TIMEOUT_SECONDS = 5.0
+CONNECT_TIMEOUT_SECONDS = 1.0
+READ_TIMEOUT_SECONDS = 3.0
 MAX_TRIES = 3
 """One request and its retries, by the driver's standard mode: jittered back-off, at most 1 s and then 2 s."""
 MAX_CONNECTIONS = 32

@@ -69,7 +69,7 @@ class Due:
         del leases  # no transaction spans shards here: revision and firing are the fence (port.py)
         changes = [_change(outcome, now) for outcome in outcomes]
         alone = [at for at, outcome in enumerate(outcomes) if _ends_large(outcome)]
-        together = [at for at in range(len(outcomes)) if at not in alone]
+        together = [at for at, outcome in enumerate(outcomes) if not _ends_large(outcome)]
         written = dict(zip(together, self._table.apply([changes[at] for at in together]), strict=True))
         for at in alone:
             written[at] = self._record_end_of_large(outcomes[at], changes[at])

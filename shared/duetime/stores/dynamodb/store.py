@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from botocore.exceptions import BotoCoreError
+
+from duetime.domain.errors import InvalidSettings
 from duetime.stores.dynamodb.catalogue import CATALOGUE_SHARD, Catalogue
+from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.due import Due
 from duetime.stores.dynamodb.items import item_key
 from duetime.stores.dynamodb.leases import Leases
@@ -13,6 +17,7 @@ from duetime.stores.dynamodb.payloads import Payloads
 from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.table import Table
 from duetime.stores.dynamodb.timers import Timers
+from duetime.stores.dynamodb.url import parse_dynamodb_url
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -33,3 +38,13 @@ class DynamoDbStore(Catalogue, Timers, Listing, Leases, Due):
 
     def close(self) -> None:
         self._table.client.close()
+
+
+def open_dynamodb_store(url: str) -> DynamoDbStore:
+    """The store at ``dynamodb://<table>?...`` (url.py). Contacts nothing yet; raises ``InvalidSettings``."""
+    parsed = parse_dynamodb_url(url)
+    try:
+        client = make_client(endpoint_url=parsed.endpoint_url, region=parsed.region)
+    except (BotoCoreError, ValueError) as error:  # no region, a malformed endpoint, an unknown profile
+        raise InvalidSettings(f"the DynamoDB store cannot be used: {error}") from error
+    return DynamoDbStore(client, parsed.table_name, batch_statements=parsed.batch_statements)

@@ -1,0 +1,181 @@
+"""What a timer's life costs, counted from real answers (tests/support/capacity.py says where ministack deviates)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import TimerChange
+from duetime.stores.dynamodb.client import make_client
+from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.port import PutMode, TimerRef
+from tests.contract.steps import create, record
+from tests.support.builders import fired, make_timer, make_timers, parked, rescheduled, retried, seconds
+from tests.support.capacity import CapacityMeter
+from tests.support.clock import NOW
+
+LATER = NOW + seconds(60)
+
+
+@pytest.fixture
+def client(ministack_url: str) -> Iterator[Any]:
+    client = make_client(endpoint_url=ministack_url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def meter(client: Any, single: Namespace) -> CapacityMeter:
+    """Begins to count when there is a namespace."""
+    return CapacityMeter(client)
+
+
+@pytest.fixture
+def singly(client: Any, timers_table: str) -> DynamoDbStore:
+    """Single writes: their units are counted right."""
+    return DynamoDbStore(client, timers_table, batch_statements=False)
+
+
+@pytest.fixture
+def batched(client: Any, timers_table: str) -> DynamoDbStore:
+    """As in production: the number of requests is right."""
+    return DynamoDbStore(client, timers_table)
+
+
+FIELDS: dict[str, Any] = {
+    "callback_url": "https://api.example.com/v1/orders/reminders",
+    "payload_json": '{"orderId": "0191e5a2-6c3f-7c5e-9d1b-2f6c1f0a7b11", "kind": "reminder"}',
+    "headers_json": '{"X-Source": "orders"}',
+    "retry_policy_json": '{"maxAttempts": 5, "initialInterval": "10s"}',
+}
+"""A usual timer: below 1 KB, the size of a write unit."""
+
+
+def test_a_timers_life_costs_four_write_units(singly: DynamoDbStore, single: Namespace, meter: CapacityMeter) -> None:
+    timers = create(singly, *make_timers(single, 10, **FIELDS))
+    assert meter.write_units == 10 * 2
+
+    record(singly, [fired(timer) for timer in timers])
+
+    assert meter.write_units == 10 * 4
+
+
+def test_the_firing_side_takes_few_requests_in_batches(
+    batched: DynamoDbStore, single: Namespace, meter: CapacityMeter
+) -> None:
+    number = 500
+    timers = make_timers(single, number, **FIELDS)
+    batched.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+    assert dict(meter.requests) == {"BatchExecuteStatement": number / 25}
+
+    meter.reset()
+    page = batched.due_timers(0, until=NOW, limit=500)
+    while page.cursor is not None:
+        record(batched, [fired(timer) for timer in page.timers])
+        page = batched.due_timers(0, until=NOW, limit=500, cursor=page.cursor)
+
+    assert meter.total_requests / number < 0.15
+    assert dict(meter.requests) == {"Query": 3, "BatchExecuteStatement": number / 25}
+
+
+@pytest.mark.parametrize("has_next", [True, False])
+def test_an_idle_poll_is_one_request_that_reads_nothing(
+    batched: DynamoDbStore, single: Namespace, meter: CapacityMeter, has_next: bool
+) -> None:
+    if has_next:
+        create(batched, make_timer(single, execute_at=LATER, payload_json="x" * 30_000))
+    meter.reset()
+
+    page = batched.due_timers(0, until=NOW, limit=500, known_next=LATER)
+
+    assert page.next_attempt_at == LATER
+    assert dict(meter.requests) == {"Query": 1}
+    assert meter.read_units <= 1
+
+
+def test_a_first_poll_reads_no_more_than_the_next_timer(
+    batched: DynamoDbStore, single: Namespace, meter: CapacityMeter
+) -> None:
+    create(batched, *make_timers(single, 30, execute_at=LATER, payload_json="x" * 3000))
+    meter.reset()
+
+    page = batched.due_timers(0, until=NOW, limit=500)
+
+    assert page.next_attempt_at == LATER
+    assert dict(meter.requests) == {"Query": 2}
+    assert meter.read_units <= 2
+
+
+Costs = Callable[[DynamoDbStore, Namespace], object]
+
+
+OPERATIONS: dict[str, tuple[dict[str, Any], Costs, float]] = {
+    "retry": ({}, lambda store, ns: _record(store, ns, lambda t: retried(t, next_attempt_at=LATER)), 3),
+    "park": ({}, lambda store, ns: _record(store, ns, lambda t: parked(t, until=LATER)), 3),
+    "reschedule": ({}, lambda store, ns: _record(store, ns, lambda t: rescheduled(t, execute_at=LATER)), 3),
+    "fire": ({}, lambda store, ns: _record(store, ns, fired), 2),
+    "fire with a correlation id": ({"correlation_id": "c"}, lambda store, ns: _record(store, ns, fired), 2),
+    "change of the tags": ({}, lambda store, ns: _update(store, ns, TimerChange(tags=("x",))), 2),
+    "change of the due time": ({}, lambda store, ns: _update(store, ns, TimerChange(execute_at=LATER)), 3),
+    "delete": ({}, lambda store, ns: store.delete_timers(ns, [TimerRef("t1")], now=NOW), 2),
+    "delete with a correlation id": (
+        {"correlation_id": "c"},
+        lambda store, ns: store.delete_timers(ns, [TimerRef("t1")], now=NOW),
+        3,
+    ),
+}
+
+
+def _record(store: DynamoDbStore, namespace: Namespace, outcome: Callable[..., Any]) -> None:
+    timer = store.get_timer(namespace, "t1", now=NOW)
+    record(store, [outcome(timer)])
+
+
+def _update(store: DynamoDbStore, namespace: Namespace, change: TimerChange) -> None:
+    store.update_timer(namespace, "t1", change, firing_id="f", now=NOW)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_write_units_of_an_operation(
+    singly: DynamoDbStore, single: Namespace, meter: CapacityMeter, operation: str
+) -> None:
+    fields, act, units = OPERATIONS[operation]
+    create(singly, make_timer(single, **FIELDS, **fields))
+    created = meter.write_units
+    assert created == (3 if fields else 2)  # a correlation id costs one unit, in its index
+
+    act(singly, single)
+
+    assert meter.write_units - created == units
+
+
+def test_a_large_payload_is_written_once_and_closed_once(
+    singly: DynamoDbStore, single: Namespace, meter: CapacityMeter
+) -> None:
+    kilobytes = 100
+    (timer,) = create(singly, make_timer(single, payload_json="x" * (kilobytes * 1024 - 200)))
+    assert meter.write_units == kilobytes + 2
+
+    record(singly, [retried(timer, next_attempt_at=LATER)])
+    assert meter.write_units == kilobytes + 2 + 3
+
+    waiting = singly.get_timer(single, "t1", now=NOW)
+    assert waiting is not None
+    record(singly, [fired(waiting)])
+    assert meter.write_units == 2 * kilobytes + 2 + 3 + 2
+
+
+def test_a_renewal_of_many_leases_is_one_request(
+    batched: DynamoDbStore, single: Namespace, meter: CapacityMeter
+) -> None:
+    leases = [batched.claim_shard(shard_id, "w1", lease_seconds=10, now=NOW) for shard_id in range(16)]
+    meter.reset()
+
+    batched.renew_leases([lease for lease in leases if lease], lease_seconds=10, now=NOW)
+    batched.shard_statuses(range(100))
+    batched.shard_map()
+
+    assert dict(meter.requests) == {"BatchExecuteStatement": 1, "BatchGetItem": 1, "GetItem": 1}

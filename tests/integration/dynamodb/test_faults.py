@@ -1,0 +1,318 @@
+"""Throttling, lost answers and unreachable services."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.namespaces import Namespace
+from duetime.domain.outcomes import RecordStatus
+from duetime.domain.timers import TimerChange
+from duetime.stores.dynamodb.client import MAX_TRIES, make_client
+from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
+from tests.contract.steps import claim, create, record, stored
+from tests.support.builders import fired, make_namespace, make_timer, make_timers, retried, seconds
+from tests.support.clock import NOW
+from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward, always, lose_first_answer
+
+CALLS: dict[str, Callable[[DynamoDbStore, Namespace], object]] = {
+    "check": lambda store, ns: store.check(),
+    "initialise": lambda store, ns: store.initialise(),
+    "shard_map": lambda store, ns: store.shard_map(),
+    "create_namespace": lambda store, ns: store.create_namespace("n", num_shards=1, dedicated=False, now=NOW),
+    "put one": lambda store, ns: store.put_timers([make_timer(ns)], mode=PutMode.CREATE, now=NOW),
+    "put many": lambda store, ns: store.put_timers(make_timers(ns, 3), mode=PutMode.CREATE, now=NOW),
+    "replace": lambda store, ns: store.put_timers([make_timer(ns)], mode=PutMode.REPLACE, now=NOW),
+    "get": lambda store, ns: store.get_timer(ns, "t1", now=NOW),
+    "update": lambda store, ns: store.update_timer(ns, "t1", TimerChange(), firing_id="f", now=NOW),
+    "delete": lambda store, ns: store.delete_timers(ns, [TimerRef("t1")], now=NOW),
+    "list": lambda store, ns: store.list_timers(ns, TimerFilter(), cursor=None, limit=1, now=NOW),
+    "find": lambda store, ns: store.find_by_correlation(ns, "c", cursor=None, limit=1, now=NOW),
+    "statuses": lambda store, ns: store.shard_statuses([0]),
+    "claim": lambda store, ns: store.claim_shard(0, "w", lease_seconds=1, now=NOW),
+    "announce": lambda store, ns: store.announce_worker("w", ttl_seconds=1, now=NOW),
+    "due": lambda store, ns: store.due_timers(0, until=NOW, limit=1),
+    "record": lambda store, ns: store.record([fired(t) for t in make_timers(ns, 2)], leases={}, now=NOW),
+}
+
+
+@pytest.fixture
+def refused(proxy: DynamoDbProxy, undelayed: None) -> Iterator[DynamoDbStore]:
+    """A store whose service is up to the test: there is no table."""
+    client = make_client(endpoint_url=proxy.url)
+    yield DynamoDbStore(client, "timers")
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, "ThrottlingException"),
+        (400, "ProvisionedThroughputExceededException"),
+        (400, "RequestLimitExceeded"),
+        (500, "InternalServerError"),
+        (503, "ServiceUnavailable"),
+    ],
+)
+def test_throttling_and_server_errors_make_the_store_unavailable(
+    proxy: DynamoDbProxy, refused: DynamoDbStore, status: int, code: str
+) -> None:
+    proxy.intercept = always(Fault(status, code))
+    namespace = make_namespace()
+
+    for name, call in CALLS.items():
+        proxy.operations.clear()
+        with pytest.raises(StoreUnavailable) as caught:
+            call(refused, namespace)
+        assert caught.value.retry_after_seconds > 0, name
+        assert len(proxy.operations) == MAX_TRIES, name
+
+
+def test_a_refused_connection_makes_the_store_unavailable() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        client = make_client(endpoint_url=f"http://127.0.0.1:{probe.getsockname()[1]}", max_tries=1)
+        with pytest.raises(StoreUnavailable):
+            DynamoDbStore(client, "timers").check()
+        client.close()
+
+
+def test_a_hang_up_makes_the_store_unavailable(proxy: DynamoDbProxy, refused: DynamoDbStore) -> None:
+    proxy.intercept = lambda operation, body, forward: None
+
+    with pytest.raises(StoreUnavailable):
+        refused.shard_map()
+
+
+def test_a_passing_fault_is_ridden_out(proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:
+    def refuse_once(operation: str, body: Body, forward: Forward) -> Body:
+        if len(proxy.operations) == 1:
+            raise Fault(400, "ThrottlingException")
+        return forward(body)
+
+    proxy.intercept = refuse_once
+
+    proxied.check()
+
+    assert proxy.operations == ["GetItem", "GetItem"]
+
+
+def test_a_missing_table_is_not_ready(ministack_client: object) -> None:
+    store = DynamoDbStore(ministack_client, "no-such-table")  # type: ignore[arg-type]
+
+    with pytest.raises(StoreNotReady):
+        store.check()
+    with pytest.raises(StoreNotReady):
+        store.due_timers(0, until=NOW, limit=1)
+
+
+def test_a_refusal_that_is_our_fault_is_a_store_error(proxy: DynamoDbProxy, refused: DynamoDbStore) -> None:
+    proxy.intercept = always(Fault(400, "ValidationException"))
+
+    with pytest.raises(StoreError) as caught:
+        refused.shard_map()
+    assert not isinstance(caught.value, (StoreUnavailable, StoreNotReady))
+    assert proxy.operations == ["GetItem"]
+
+
+# -- answers that are lost: the write was carried out, and the driver sends it again ---------------------------
+
+
+def test_a_claim_whose_answer_was_lost_is_a_lease(proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:
+    proxy.intercept = lose_first_answer("UpdateItem")
+
+    lease = proxied.claim_shard(3, "w1", lease_seconds=10, now=NOW)
+
+    assert proxy.operations == ["UpdateItem", "UpdateItem"]
+    assert lease is not None
+    assert lease.version == 1
+    assert proxied.renew_leases([lease], lease_seconds=10, now=NOW) == [lease]
+
+
+@pytest.mark.parametrize(("number", "operation"), [(1, "PutItem"), (30, "BatchExecuteStatement")])
+def test_a_create_whose_answer_was_lost_is_created(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace, number: int, operation: str
+) -> None:
+    proxy.intercept = lose_first_answer(operation)
+    timers = make_timers(single, number)
+
+    results = proxied.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+
+    assert proxy.operations[:2] == [operation] * 2
+    assert [result.status for result in results] == [PutStatus.CREATED] * number
+    assert [result.timer for result in results] == timers
+
+
+def test_a_create_of_an_existing_timer_is_unchanged_even_when_sent_twice(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
+) -> None:
+    (first,) = create(proxied, make_timer(single))
+    proxy.intercept = lose_first_answer("PutItem")
+
+    (result,) = proxied.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+
+    assert (result.status, result.timer) == (PutStatus.UNCHANGED, first)
+
+
+@pytest.mark.parametrize(("number", "operation"), [(1, "UpdateItem"), (30, "BatchExecuteStatement")])
+def test_an_outcome_whose_answer_was_lost_is_applied(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace, number: int, operation: str
+) -> None:
+    timers = create(proxied, *make_timers(single, number, tags=("a", "b")))
+    lease = claim(proxied)
+    proxy.intercept = lose_first_answer(operation)
+
+    statuses = record(proxied, [fired(timer) for timer in timers], lease)
+
+    assert statuses == [RecordStatus.APPLIED] * number
+    assert {stored(proxied, single, timer.timer_id).revision for timer in timers} == {2}
+
+
+def test_a_superseded_outcome_stays_superseded_when_sent_twice(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
+) -> None:
+    timers = create(proxied, *make_timers(single, 2))
+    proxied.update_timer(single, "t0001", TimerChange(tags=("x",)), firing_id="f", now=NOW)
+    proxy.intercept = lose_first_answer("BatchExecuteStatement")
+
+    statuses = record(proxied, [retried(timer, next_attempt_at=NOW + seconds(9)) for timer in timers])
+
+    assert statuses == [RecordStatus.APPLIED, RecordStatus.SUPERSEDED]
+
+
+def test_a_change_whose_answer_was_lost_is_applied_once(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
+) -> None:
+    create(proxied, make_timer(single))
+    proxy.intercept = lose_first_answer("UpdateItem")
+
+    result = proxied.update_timer(single, "t1", TimerChange(tags=("x", "y")), firing_id="f", now=NOW, if_revision=1)
+
+    assert result.status is ChangeStatus.APPLIED
+    assert stored(proxied, single) == result.timer
+    assert result.timer is not None
+    assert result.timer.revision == 2
+
+
+def test_a_conditional_replace_whose_answer_was_lost_is_applied(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
+) -> None:
+    create(proxied, make_timer(single))
+    proxy.intercept = lose_first_answer("UpdateItem")
+
+    (result,) = proxied.put_timers([make_timer(single)], mode=PutMode.REPLACE, now=NOW, if_revision=1)
+
+    assert result.status is PutStatus.REPLACED
+    assert result.timer == stored(proxied, single)
+
+
+def test_a_namespace_whose_answer_was_lost_is_made_once(proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:
+    # The driver repeats a transaction with the same ClientRequestToken, which makes it idempotent.
+    proxy.intercept = lose_first_answer("TransactWriteItems")
+
+    first, _ = proxied.create_namespace("vip", num_shards=3, dedicated=True, now=NOW)
+    second, is_new = proxied.create_namespace("vop", num_shards=3, dedicated=True, now=NOW)
+
+    assert proxied.get_namespace("vip") == first
+    assert is_new
+    assert second.first_shard == first.first_shard + 3
+
+
+# -- partial answers ------------------------------------------------------------------------------------------
+
+
+def _throttle_statements(positions: set[int]) -> Callable[[str, Body, Forward], Body]:
+    """In each batch, the statements at ``positions`` are throttled and not carried out."""
+
+    def intercept(operation: str, body: Body, forward: Forward) -> Body:
+        if operation != "BatchExecuteStatement":
+            return forward(body)
+        statements = body["Statements"]
+        passed = [statement for at, statement in enumerate(statements) if at not in positions]
+        answers = iter(forward({**body, "Statements": passed})["Responses"])
+        throttled = {"Error": {"Code": "ThrottlingError", "Message": "slow down"}, "TableName": "timers"}
+        return {"Responses": [throttled if at in positions else next(answers) for at in range(len(statements))]}
+
+    return intercept
+
+
+def test_throttled_statements_are_written_one_by_one(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
+) -> None:
+    proxy.intercept = _throttle_statements({0, 3})
+    timers = make_timers(single, 30)
+
+    results = proxied.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+    statuses = record(proxied, [fired(timer) for timer in timers])
+
+    assert [result.status for result in results] == [PutStatus.CREATED] * 30
+    assert statuses == [RecordStatus.APPLIED] * 30
+    assert Counter(proxy.operations) == {"BatchExecuteStatement": 4, "PutItem": 4, "UpdateItem": 4}
+
+
+def test_statements_that_stay_throttled_make_the_store_unavailable(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
+) -> None:
+    throttle = _throttle_statements({1})
+
+    def intercept(operation: str, body: Body, forward: Forward) -> Body:
+        if operation == "UpdateItem":
+            raise Fault(400, "ThrottlingException")
+        return throttle(operation, body, forward)
+
+    timers = create(proxied, *make_timers(single, 3))
+    proxy.intercept = intercept
+
+    with pytest.raises(StoreUnavailable):
+        record(proxied, [fired(timer) for timer in timers])
+
+    # The others were recorded; the one that was not is still due.
+    assert [timer.timer_id for timer in proxied.due_timers(0, until=NOW, limit=9).timers] == ["t0001"]
+
+
+def test_a_refused_statement_is_a_store_error(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
+) -> None:
+    def refuse(operation: str, body: Body, forward: Forward) -> Body:
+        error = {"Error": {"Code": "ItemCollectionSizeLimitExceeded", "Message": "full"}}
+        return {"Responses": [error for _ in body["Statements"]]}
+
+    proxy.intercept = refuse
+
+    with pytest.raises(StoreError, match="ItemCollectionSizeLimitExceeded"):
+        proxied.put_timers(make_timers(single, 2), mode=PutMode.CREATE, now=NOW)
+
+
+def test_unprocessed_keys_are_asked_for_again(proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:
+    for shard_id in range(5):
+        claim(proxied, shard_id)
+
+    def half(operation: str, body: Body, forward: Forward) -> Body:
+        ((name, request),) = body["RequestItems"].items()
+        keys = request["Keys"]
+        answer = forward({**body, "RequestItems": {name: {**request, "Keys": keys[:2]}}})
+        rest = {name: {**request, "Keys": keys[2:]}} if keys[2:] else {}
+        return {**answer, "UnprocessedKeys": rest}
+
+    proxy.operations.clear()
+    proxy.intercept = half
+
+    statuses = proxied.shard_statuses(range(7))
+
+    assert [status.version for status in statuses] == [1, 1, 1, 1, 1, 0, 0]
+    assert proxy.operations == ["BatchGetItem"] * 4
+
+
+def test_keys_that_stay_unprocessed_make_the_store_unavailable(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duetime.stores.dynamodb.table._BACK_OFF_SECONDS", 0.0)
+    proxy.intercept = lambda operation, body, forward: {"Responses": {}, "UnprocessedKeys": body["RequestItems"]}
+
+    with pytest.raises(StoreUnavailable):
+        proxied.shard_statuses([1])

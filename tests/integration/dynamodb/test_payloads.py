@@ -1,0 +1,250 @@
+"""Large payloads: beside their timers, and never in the way of 400 KB for an item with its index entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.outcomes import RecordStatus
+from duetime.domain.timers import MAX_PAYLOAD_BYTES, FailureReason, TimerChange
+from duetime.stores.dynamodb.payloads import INLINE_PAYLOAD_BYTES, MAX_PAYLOADS_PER_PAGE
+from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
+from tests.contract.steps import create, read_all, record, stored
+from tests.support.builders import failed, fired, make_timer, make_timers, retried, seconds
+from tests.support.clock import NOW
+from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Forward
+
+LARGE = '"' + "x" * (MAX_PAYLOAD_BYTES - 2) + '"'
+OTHER = '"' + "y" * INLINE_PAYLOAD_BYTES + '"'
+
+
+@pytest.fixture
+def payload_items(ministack_client: Any, timers_table: str) -> Any:
+    """The payload items on shard 0."""
+
+    def read() -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = ministack_client.query(
+            TableName=timers_table,
+            KeyConditionExpression="shard_id = :shard AND begins_with(sortKey, :prefix)",
+            ExpressionAttributeValues={":shard": {"N": "0"}, ":prefix": {"S": "PAYLOAD#"}},
+            ConsistentRead=True,
+        )["Items"]
+        return items
+
+    return read
+
+
+def test_the_payload_is_whole_in_every_read(store: DynamoDbStore, single: Namespace, payload_items: Any) -> None:
+    (timer,) = create(store, make_timer(single, payload_json=LARGE, correlation_id="c"))
+
+    assert stored(store, single) == timer
+    assert store.due_timers(0, until=NOW, limit=9).timers == [timer]
+    assert store.list_timers(single, TimerFilter(), cursor=None, limit=9, now=NOW).items == [timer]
+    assert store.find_by_correlation(single, "c", cursor=None, limit=9, now=NOW).items == [timer]
+    assert [item["timer_payload"]["S"] for item in payload_items()] == [LARGE]
+
+
+def test_the_limit_counts_bytes(store: DynamoDbStore, single: Namespace, payload_items: Any) -> None:
+    fits = '"' + "é" * (INLINE_PAYLOAD_BYTES // 2 - 1) + '"'
+    create(store, make_timer(single, "fits", payload_json=fits))
+    assert payload_items() == []
+
+    create(store, make_timer(single, "over", payload_json=fits[:-1] + ' "'))
+    assert len(payload_items()) == 1
+
+
+def test_no_timer_item_exceeds_what_the_service_takes(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
+) -> None:
+    # ministack and moto do not count an item's index entry towards the 400 KB; the service's documentation does.
+    sizes = []
+
+    def measure(operation: str, body: Body, forward: Forward) -> Body:
+        if operation == "PutItem":
+            item = body["Item"]
+            size = sum(len(name) + len(str(value).encode()) for name, value in item.items())
+            sizes.append(size * (2 if "timer_execute_at" in item else 1))
+        return forward(body)
+
+    proxy.intercept = measure
+    create(proxied, make_timer(single, payload_json=LARGE, headers_json=OTHER, retry_policy_json=OTHER))
+    create(proxied, make_timer(single, "inline", payload_json="x" * INLINE_PAYLOAD_BYTES, headers_json=OTHER))
+
+    assert len(sizes) == 3
+    assert max(sizes) < 400 * 1024
+
+
+def test_a_batch_of_large_and_small_payloads(store: DynamoDbStore, single: Namespace, payload_items: Any) -> None:
+    timers = [make_timer(single, f"t{at}", payload_json=LARGE if at % 2 else "1") for at in range(5)]
+
+    results = store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+    again = store.put_timers(
+        [make_timer(single, timer.timer_id, payload_json=timer.content.payload_json) for timer in timers],
+        mode=PutMode.CREATE,
+        now=NOW,
+    )
+
+    assert [result.status for result in results] == [PutStatus.CREATED] * 5
+    assert [(result.status, result.timer) for result in again] == [(PutStatus.UNCHANGED, timer) for timer in timers]
+    assert len(payload_items()) == 2
+
+
+def test_a_replaced_or_changed_payload_takes_its_item_along(
+    store: DynamoDbStore, single: Namespace, payload_items: Any
+) -> None:
+    create(store, make_timer(single, payload_json=LARGE))
+
+    store.put_timers([make_timer(single, payload_json=OTHER)], mode=PutMode.REPLACE, now=NOW)
+    assert [item["timer_payload"]["S"] for item in payload_items()] == [OTHER]
+
+    store.update_timer(single, "t1", TimerChange(payload_json=LARGE), firing_id="f", now=NOW)
+    assert [item["timer_payload"]["S"] for item in payload_items()] == [LARGE]
+    assert stored(store, single).content.payload_json == LARGE
+
+    store.update_timer(single, "t1", TimerChange(tags=("x",)), firing_id="f", now=NOW)
+    assert stored(store, single).content.payload_json == LARGE
+
+    store.update_timer(single, "t1", TimerChange(payload_json="1"), firing_id="f", now=NOW)
+    assert stored(store, single).content.payload_json == "1"
+    assert payload_items() == []
+
+
+def test_writes_that_lose_leave_no_payload_behind(
+    store: DynamoDbStore, single: Namespace, payload_items: Any
+) -> None:
+    create(store, make_timer(single, payload_json="1"))
+
+    conflict, mismatch = (
+        store.put_timers([make_timer(single, payload_json=LARGE)], mode=mode, now=NOW, if_revision=if_revision)[0]
+        for mode, if_revision in ((PutMode.CREATE, None), (PutMode.REPLACE, 7))
+    )
+
+    assert (conflict.status, mismatch.status) == (PutStatus.CONFLICT, PutStatus.REVISION_MISMATCH)
+    assert payload_items() == []
+
+
+def test_a_delete_answers_the_payload_and_removes_it(
+    store: DynamoDbStore, single: Namespace, payload_items: Any
+) -> None:
+    (timer,) = create(store, make_timer(single, payload_json=LARGE))
+
+    (result,) = store.delete_timers(single, [TimerRef("t1")], now=NOW)
+
+    assert (result.status, result.timer) == (ChangeStatus.APPLIED, timer)
+    assert payload_items() == []
+
+
+@pytest.mark.parametrize("end", [fired, failed])
+def test_a_finished_timer_keeps_its_payload_for_as_long_as_itself(
+    store: DynamoDbStore, single: Namespace, payload_items: Any, end: Any
+) -> None:
+    large, small = create(
+        store, make_timer(single, "large", payload_json=LARGE), make_timer(single, "small", payload_json="1")
+    )
+    assert "expires_at" not in payload_items()[0]
+    outcome = end(large)
+
+    assert record(store, [outcome, end(small)]) == [RecordStatus.APPLIED] * 2
+
+    assert stored(store, single, "large").content.payload_json == LARGE
+    assert payload_items()[0]["expires_at"] == {"N": str(int(outcome.expires_at.timestamp()))}
+    assert record(store, [end(large)]) == [RecordStatus.SUPERSEDED]
+
+
+def test_a_retry_does_not_touch_the_payload(proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace) -> None:
+    timers = create(proxied, *make_timers(single, 2, payload_json=LARGE))
+    sent: list[int] = []
+
+    def measure(operation: str, body: Body, forward: Forward) -> Body:
+        sent.append(len(str(body)))
+        return forward(body)
+
+    proxy.intercept = measure
+    proxy.operations.clear()
+    statuses = record(proxied, [retried(timer, next_attempt_at=NOW + seconds(9)) for timer in timers])
+
+    assert statuses == [RecordStatus.APPLIED] * 2
+    assert proxy.operations == ["BatchExecuteStatement"]
+    assert max(sent) < 5000
+
+
+def test_pages_bound_the_payloads_that_they_fetch(store: DynamoDbStore, single: Namespace) -> None:
+    number = MAX_PAYLOADS_PER_PAGE + 8
+    timers = create(store, *make_timers(single, number, payload_json=OTHER, correlation_id="c"))
+
+    first = store.due_timers(0, until=NOW, limit=100)
+    second = store.due_timers(0, until=NOW, limit=100, cursor=first.cursor)
+    assert (len(first.timers), len(second.timers), second.cursor) == (MAX_PAYLOADS_PER_PAGE, 8, None)
+    assert [*first.timers, *second.timers] == timers
+
+    listed = read_all(lambda cursor: store.list_timers(single, TimerFilter(), cursor=cursor, limit=100, now=NOW))
+    found = read_all(lambda cursor: store.find_by_correlation(single, "c", cursor=cursor, limit=100, now=NOW))
+    assert listed == timers
+    assert found == timers
+
+
+def _instead_of_first_batch_get(action: Any) -> Any:
+    """Run ``action`` just before the first BatchGetItem: what a reader meets between timer and payload."""
+    pending = [action]
+
+    def intercept(operation: str, body: Body, forward: Forward) -> Body:
+        if operation == "BatchGetItem" and pending:
+            pending.pop()()
+        return forward(body)
+
+    return intercept
+
+
+def test_a_timer_that_is_replaced_while_it_is_read_is_read_again(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, store: DynamoDbStore, single: Namespace
+) -> None:
+    create(store, make_timer(single, payload_json=LARGE))
+    new = make_timer(single, payload_json=OTHER)
+    proxy.intercept = _instead_of_first_batch_get(lambda: store.put_timers([new], mode=PutMode.REPLACE, now=NOW))
+
+    page = proxied.due_timers(0, until=NOW, limit=9)
+
+    assert page.timers == [stored(store, single)]
+    assert page.timers[0].content.payload_json == OTHER
+
+
+@pytest.mark.parametrize("move", ["deleted", "moved", "replaced"])
+def test_a_timer_that_is_no_longer_due_when_its_payload_is_read_is_left_out(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, store: DynamoDbStore, single: Namespace, move: str
+) -> None:
+    create(store, make_timer(single, payload_json=LARGE))
+    change = TimerChange(execute_at=NOW + seconds(9), payload_json=OTHER)
+    actions = {
+        "deleted": lambda: store.delete_timers(single, [TimerRef("t1")], now=NOW),
+        "moved": lambda: store.update_timer(single, "t1", change, firing_id="f", now=NOW),
+        "replaced": lambda: store.put_timers(
+            [make_timer(single, execute_at=NOW + seconds(1), payload_json="1")], mode=PutMode.REPLACE, now=NOW
+        ),
+    }
+    proxy.intercept = _instead_of_first_batch_get(actions[move])
+
+    page = proxied.due_timers(0, until=NOW, limit=9)
+
+    assert page.timers == []
+    assert page.unreadable == ()
+
+
+def test_a_payload_that_is_lost_makes_its_timer_unreadable(
+    store: DynamoDbStore, single: Namespace, payload_items: Any, ministack_client: Any, timers_table: str
+) -> None:
+    create(store, make_timer(single, payload_json=LARGE))
+    (item,) = payload_items()
+    ministack_client.delete_item(
+        TableName=timers_table, Key={"shard_id": item["shard_id"], "sortKey": item["sortKey"]}
+    )
+
+    page = store.due_timers(0, until=NOW, limit=9)
+    store.quarantine(page.unreadable, now=NOW)
+
+    assert len(page.unreadable) == 1
+    failure = stored(store, single).failure
+    assert failure is not None
+    assert failure.reason is FailureReason.UNREADABLE

@@ -1,0 +1,262 @@
+"""What is really in the table, read with a plain client."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from duetime.domain.errors import InvalidCursor, StoreNotReady
+from duetime.domain.namespaces import Namespace
+from duetime.domain.shards import MAX_SHARED_SHARDS
+from duetime.domain.timers import FailureReason, Timer, TimerChange
+from duetime.stores.dynamodb.items import encode, item_key, timer_key
+from duetime.stores.dynamodb.schema import create_table, table_definition
+from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.port import PutMode, PutStatus, TimerFilter
+from tests.contract.steps import claim, create, due, record, stored
+from tests.support.builders import fired, make_timer, make_timers, retried, seconds
+from tests.support.clock import NOW
+
+
+@pytest.fixture
+def raw(ministack_client: Any, timers_table: str) -> Any:
+    """Reads an item by its shard and sort key."""
+
+    def read(shard_id: int, sort_key: str) -> dict[str, Any] | None:
+        answer = ministack_client.get_item(
+            TableName=timers_table, Key=item_key(shard_id, sort_key), ConsistentRead=True
+        )
+        item: dict[str, Any] | None = answer.get("Item")
+        return item
+
+    return read
+
+
+def test_the_table_is_that_of_the_design(ministack_client: Any, timers_table: str) -> None:
+    table = ministack_client.describe_table(TableName=timers_table)["Table"]
+
+    assert table["KeySchema"] == [
+        {"AttributeName": "shard_id", "KeyType": "HASH"},
+        {"AttributeName": "sortKey", "KeyType": "RANGE"},
+    ]
+    (due_index,) = table["LocalSecondaryIndexes"]
+    assert due_index["IndexName"] == "timer_execute_at-index"
+    assert due_index["KeySchema"] == [
+        {"AttributeName": "shard_id", "KeyType": "HASH"},
+        {"AttributeName": "timer_execute_at", "KeyType": "RANGE"},
+    ]
+    assert due_index["Projection"] == {"ProjectionType": "ALL"}
+    assert table["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
+    time_to_live = ministack_client.describe_time_to_live(TableName=timers_table)["TimeToLiveDescription"]
+    assert time_to_live == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires_at"}
+    backups = ministack_client.describe_continuous_backups(TableName=timers_table)["ContinuousBackupsDescription"]
+    assert backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] == "ENABLED"
+
+
+def test_a_table_of_another_shape_is_not_ready(ministack_client: Any) -> None:
+    definition = table_definition("another-shape")
+    del definition["LocalSecondaryIndexes"]
+    definition["AttributeDefinitions"] = [
+        each for each in definition["AttributeDefinitions"] if each["AttributeName"] != "timer_execute_at"
+    ]
+    ministack_client.create_table(**definition)
+
+    with pytest.raises(StoreNotReady, match="timer_execute_at-index"):
+        create_table(ministack_client, "another-shape")
+
+    ministack_client.delete_table(TableName="another-shape")
+
+
+def test_timers_are_stored_in_the_encoded_shape_by_single_and_by_batch_writes(
+    store: DynamoDbStore, single: Namespace, raw: Any
+) -> None:
+    fields: dict[str, Any] = {"payload_json": "1.10", "headers_json": "{}", "tags": ("b", "a"), "correlation_id": "c"}
+    (alone,) = create(store, make_timer(single, "alone", **fields))
+    together = create(store, *make_timers(single, 2, **fields))
+
+    for timer in (alone, *together):
+        assert raw(0, f"TIMER#single#{timer.timer_id}") == encode(timer)
+
+
+def test_an_end_is_written_by_a_batch_as_by_a_single_write(store: DynamoDbStore, single: Namespace, raw: Any) -> None:
+    alone, *together = create(store, *make_timers(single, 3))
+    record(store, [fired(alone)])
+    record(store, [fired(timer) for timer in together])
+
+    for timer in (alone, *together):
+        item = raw(0, f"TIMER#single#{timer.timer_id}")
+        assert item == encode(stored(store, single, timer.timer_id))
+        assert "timer_execute_at" not in item
+        assert item["expires_at"]["N"].isdigit()
+
+
+def test_a_retry_keeps_its_due_time_apart_and_a_change_back_drops_it(
+    store: DynamoDbStore, single: Namespace, raw: Any
+) -> None:
+    (timer,) = create(store, make_timer(single))
+    record(store, [retried(timer, next_attempt_at=NOW + seconds(5))])
+    assert raw(0, "TIMER#single#t1")["timer_due_at"] == {"S": "2026-12-20T15:30:00.000Z"}
+
+    store.update_timer(single, "t1", TimerChange(execute_at=NOW + seconds(9)), firing_id="f", now=NOW)
+
+    item = raw(0, "TIMER#single#t1")
+    assert item["timer_execute_at"] == {"S": "2026-12-20T15:30:09.000Z"}
+    assert "timer_due_at" not in item
+    assert "timer_failure" not in item
+
+
+def test_a_replacement_leaves_nothing_of_the_former_timer(store: DynamoDbStore, single: Namespace, raw: Any) -> None:
+    (timer,) = create(store, make_timer(single, payload_json="1", headers_json="{}", tags=("x",), correlation_id="c"))
+    record(store, [fired(timer)])
+
+    (result,) = store.put_timers([make_timer(single)], mode=PutMode.REPLACE, now=NOW)
+
+    assert result.timer is not None
+    assert raw(0, "TIMER#single#t1") == encode(result.timer)
+
+
+def test_a_change_keeps_attributes_of_a_later_version(
+    store: DynamoDbStore, single: Namespace, raw: Any, ministack_client: Any, timers_table: str
+) -> None:
+    create(store, make_timer(single))
+    ministack_client.update_item(
+        TableName=timers_table,
+        Key=timer_key(0, "single", "t1"),
+        UpdateExpression="SET timer_of_the_future = :x",
+        ExpressionAttributeValues={":x": {"S": "x"}},
+    )
+
+    store.update_timer(single, "t1", TimerChange(tags=("y",)), firing_id="f", now=NOW)
+
+    assert raw(0, "TIMER#single#t1")["timer_of_the_future"] == {"S": "x"}
+
+
+def test_the_ownership_row_is_that_of_the_design(store: DynamoDbStore, raw: Any) -> None:
+    claim(store, 286, "instance-1")
+    lease = claim(store, 286, "instance-2", now=NOW + seconds(10))
+
+    item = raw(286, "SHARD#OWNERSHIP")
+    assert json.loads(item.pop("shard_metadata")["S"]).keys() == {"claimId"}
+    assert item == {
+        "shard_id": {"N": "286"},
+        "sortKey": {"S": "SHARD#OWNERSHIP"},
+        "row_type": {"S": "SHARD"},
+        "shard_version": {"N": "2"},
+        "shard_owner_id": {"S": "instance-2"},
+        "shard_claimed_at": {"S": "2026-12-20T15:30:10.000Z"},
+        "shard_lease_expires_at": {"S": "2026-12-20T15:30:20.000Z"},
+    }
+
+    store.release_leases([lease], now=NOW)
+
+    released = raw(286, "SHARD#OWNERSHIP")
+    assert released["shard_version"] == {"N": "2"}
+    assert "shard_owner_id" not in released
+    assert "shard_lease_expires_at" not in released
+
+
+def test_the_catalogue_has_a_partition_of_its_own(store: DynamoDbStore, single: Namespace, raw: Any) -> None:
+    store.create_namespace("vip", num_shards=3, dedicated=True, now=NOW)
+    store.announce_worker("w1", ttl_seconds=10, now=NOW)
+
+    assert raw(-1, "NAMESPACE#vip") == {
+        "shard_id": {"N": "-1"},
+        "sortKey": {"S": "NAMESPACE#vip"},
+        "row_type": {"S": "NAMESPACE"},
+        "namespace_name": {"S": "vip"},
+        "namespace_num_shards": {"N": "3"},
+        "namespace_first_shard": {"N": str(MAX_SHARED_SHARDS)},
+        "namespace_dedicated": {"BOOL": True},
+        "namespace_created_at": {"S": "2026-12-20T15:30:00.000Z"},
+    }
+    counter = raw(-1, "COUNTER#SHARDS")
+    assert (counter["shared_shards"], counter["dedicated_end"]) == ({"N": "1"}, {"N": str(MAX_SHARED_SHARDS + 3)})
+    assert raw(-1, "WORKER#w1")["expires_at"] == {"N": str(int(NOW.timestamp()) + 10)}
+
+
+# -- broken items ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def breaks(ministack_client: Any, timers_table: str) -> Any:
+    """Writes an attribute behind the store's back."""
+
+    def write(timer: Timer, name: str, value: dict[str, Any]) -> None:
+        ministack_client.update_item(
+            TableName=timers_table,
+            Key=timer_key(timer.shard_id, timer.namespace, timer.timer_id),
+            UpdateExpression=f"SET {name} = :value",
+            ExpressionAttributeValues={":value": value},
+        )
+
+    return write
+
+
+BROKEN = [
+    ("timer_revision", {"S": "1"}),
+    ("timer_revision", {"N": "1.5"}),
+    ("timer_created_at", {"S": "yesterday"}),
+    ("timer_firing_id", {"B": b"\xff"}),
+    ("timer_tags", {"S": "x"}),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BROKEN)
+def test_any_broken_item_is_put_aside_and_can_be_replaced(
+    store: DynamoDbStore, single: Namespace, breaks: Any, name: str, value: dict[str, Any]
+) -> None:
+    bad, good = create(store, make_timer(single, "bad"), make_timer(single, "good"))
+    breaks(bad, name, value)
+
+    page = store.due_timers(0, until=NOW, limit=9)
+    store.quarantine(page.unreadable, now=NOW)
+
+    assert page.timers == [good]
+    assert store.due_timers(0, until=NOW, limit=9).unreadable == ()
+    failure = stored(store, single, "bad").failure
+    assert failure is not None
+    assert failure.reason is FailureReason.UNREADABLE
+    replace_and_read(store, single)
+
+
+@pytest.mark.parametrize(("name", "value"), BROKEN)
+def test_a_broken_item_can_be_replaced_before_it_is_found(
+    store: DynamoDbStore, single: Namespace, breaks: Any, name: str, value: dict[str, Any]
+) -> None:
+    (bad,) = create(store, make_timer(single, "bad"))
+    breaks(bad, name, value)
+
+    replace_and_read(store, single)
+
+
+def replace_and_read(store: DynamoDbStore, namespace: Namespace) -> None:
+    (result,) = store.put_timers([make_timer(namespace, "bad")], mode=PutMode.REPLACE, now=NOW)
+    assert result.status is PutStatus.REPLACED
+    assert result.timer is not None
+    assert stored(store, namespace, "bad") == result.timer
+    assert result.timer in due(store, namespace)
+
+
+def test_an_index_key_that_is_no_time_is_put_aside_and_hides_no_later_one(
+    store: DynamoDbStore, single: Namespace, breaks: Any
+) -> None:
+    (bad,) = create(store, make_timer(single, "bad"))
+    breaks(bad, "timer_execute_at", {"S": "someday"})  # sorts after every time
+
+    page = store.due_timers(0, until=NOW, limit=9)
+    assert (page.timers, page.next_attempt_at) == ([], None)
+    store.quarantine(page.unreadable, now=NOW)
+
+    assert store.due_timers(0, until=NOW, limit=9).unreadable == ()
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "[]", "[1]", '["a"]', "[true,false]", '[9,"TIMER#single#t"]', '[0,"SHARD#"]']
+)
+def test_a_cursor_of_something_else_is_refused(store: DynamoDbStore, single: Namespace, cursor: str) -> None:
+    with pytest.raises(InvalidCursor):
+        store.list_timers(single, TimerFilter(), cursor=cursor, limit=3, now=NOW)
+    with pytest.raises(InvalidCursor):
+        store.find_by_correlation(single, "c", cursor=cursor, limit=3, now=NOW)

@@ -1,0 +1,48 @@
+"""Counts what a DynamoDB client really sends and what each answer says it consumed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+_READS = frozenset({"GetItem", "BatchGetItem", "Query"})
+
+
+class CapacityMeter:
+    """Counts from its creation until ``stop``. Asks for ReturnConsumedCapacity=INDEXES with every request.
+
+    ministack reports none for BatchGetItem and a flat unit for each PartiQL statement, where the service charges a
+    statement like the single write that it stands for. So count requests with PartiQL, and units without.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.requests: Counter[str] = Counter()
+        self.write_units = 0.0
+        self.read_units = 0.0
+        self._events = client.meta.events
+        self._events.register("before-parameter-build.dynamodb", self._ask)
+        self._events.register("after-call.dynamodb", self._count)
+
+    def stop(self) -> None:
+        self._events.unregister("before-parameter-build.dynamodb", self._ask)
+        self._events.unregister("after-call.dynamodb", self._count)
+
+    @property
+    def total_requests(self) -> int:
+        return self.requests.total()
+
+    def reset(self) -> None:
+        self.requests.clear()
+        self.write_units = self.read_units = 0.0
+
+    def _ask(self, params: dict[str, Any], **_: Any) -> None:
+        params["ReturnConsumedCapacity"] = "INDEXES"
+
+    def _count(self, model: Any, parsed: dict[str, Any], **_: Any) -> None:
+        self.requests[model.name] += 1
+        consumed = parsed.get("ConsumedCapacity", [])
+        units = sum(each["CapacityUnits"] for each in (consumed if isinstance(consumed, list) else [consumed]))
+        if model.name in _READS:
+            self.read_units += units
+        else:
+            self.write_units += units
