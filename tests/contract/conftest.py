@@ -1,17 +1,22 @@
 """The stores that the contract suite runs against.
 
-A store joins by adding a factory to ``STORES``.
+A store joins by adding a factory to ``STORES``. A SQL database that is already running joins by its URL:
+``DUETIME_TEST_POSTGRES_URL=postgresql://... pytest tests/contract`` (its tables are dropped before each test).
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 
 import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.stores.port import Store
+from tests.contract.sql_stores import any_sql, sqlite_file, sqlite_memory
 from tests.contract.subject import Subject
 from tests.support.clock import NOW
 from tests.support.dynamodb import ministack_subject, moto_subject
@@ -22,7 +27,18 @@ Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
 STORES: dict[str, Factory] = {
     "ministack": lambda request: ministack_subject(request.getfixturevalue("ministack_client")),
     "moto": lambda request: moto_subject(),
+    "sqlite-file": sqlite_file,
+    "sqlite-memory": sqlite_memory,
 }
+
+
+def _given_by_environment() -> dict[str, Factory]:
+    pattern = re.compile(r"DUETIME_TEST_([A-Z0-9]+)_URL")
+    found = ((pattern.fullmatch(name), value) for name, value in os.environ.items())
+    return {match[1].lower(): partial(any_sql, url) for match, url in found if match}
+
+
+STORES |= _given_by_environment()
 
 
 @pytest.fixture(params=sorted(STORES))

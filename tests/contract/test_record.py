@@ -254,6 +254,18 @@ def test_a_lost_shard_does_not_hold_up_the_others(subject: Subject, orders: Name
     assert {timer.shard_id for timer in due(store, orders)} == {1}
 
 
+def test_the_outcome_of_a_parked_timer_needs_no_lease(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single))
+    lease = claim(store, 0, "w1")
+    record(store, [parked(timer, until=LATER)], lease)
+    parked_timer = stored(store, single)
+    claim(store, 0, "w2", now=lease.expires_at)
+
+    assert record(store, [fired(parked_timer)], lease) == [RecordStatus.APPLIED]
+    assert record(store, [fired(parked_timer)]) == [RecordStatus.SUPERSEDED]
+    assert stored(store, single).state is TimerState.FIRED
+
+
 def test_a_lease_that_has_expired_but_was_not_taken_still_records(store: Store, single: Namespace) -> None:
     (timer,) = create(store, make_timer(single))
     lease = claim(store)

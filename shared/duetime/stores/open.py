@@ -1,0 +1,63 @@
+"""From a store URL to a store. A store's driver is imported only when a URL asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from duetime.domain.errors import InvalidSettings
+from duetime.stores.port import Store
+from duetime.stores.time_source import TimeSource
+
+_Opener = Callable[[str, TimeSource], Store]
+
+
+def _open_sql(url: str, time_source: TimeSource) -> Store:
+    from duetime.stores.sql.dialects import open_dialect
+    from duetime.stores.sql.store import SqlStore
+
+    return SqlStore(open_dialect(url), time_source=time_source)
+
+
+def _open_dynamodb(url: str, time_source: TimeSource) -> Store:  # noqa: ARG001  # it has no clock to ask
+    from duetime.stores.dynamodb.client import make_client
+    from duetime.stores.dynamodb.store import DynamoDbStore
+    from duetime.stores.dynamodb.url import parse_dynamodb_url
+
+    parsed = parse_dynamodb_url(url)
+    client = make_client(endpoint_url=parsed.endpoint_url, region=parsed.region)
+    return DynamoDbStore(client, parsed.table_name, batch_statements=parsed.batch_statements)
+
+
+_SCHEMES: dict[str, tuple[str, _Opener]] = {
+    "dynamodb": ("dynamodb", _open_dynamodb),
+    "sqlite": ("sql", _open_sql),
+}
+"""By scheme: the extra of the package that brings the driver, and what opens the URL."""
+
+
+def open_store(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> Store:
+    """The store at ``url``: ``sqlite:///path.db``, ``sqlite://`` (memory), ``dynamodb://<table>?region=...``.
+
+    Nothing is created or contacted yet; ``initialise`` and ``check`` do. ``time_source`` matters to stores whose
+    database has a clock. Raises ``InvalidSettings`` with one clear line for an unknown scheme, a URL that cannot
+    be understood, and a driver that is not installed.
+    """
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise InvalidSettings(f"a store URL begins with a scheme ({_known()}), like sqlite:///data/duetime.db")
+    if scheme not in _SCHEMES:
+        raise InvalidSettings(f"unknown store scheme {scheme!r}; known are {_known()}")
+    extra, opener = _SCHEMES[scheme]
+    try:
+        return opener(url, time_source)
+    except ModuleNotFoundError as error:
+        # A missing module of our own is a defect, not a setting.
+        if (error.name or "").partition(".")[0] == "duetime":
+            raise
+        raise InvalidSettings(
+            f"the store {scheme}:// needs {error.name!r}, which is not installed: pip install 'duetime[{extra}]'"
+        ) from error
+
+
+def _known() -> str:
+    return ", ".join(f"{scheme}://" for scheme in sorted(_SCHEMES))

@@ -1,0 +1,133 @@
+"""Namespaces, the shard map, and the secrets that all processes share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from duetime.domain.errors import InvalidInput, NamespaceConflict
+from duetime.domain.namespaces import Namespace
+from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardMap
+from duetime.domain.times import from_milliseconds
+from duetime.stores.port import Page
+from duetime.stores.sql.database import Database, Mutation
+from duetime.stores.sql.tables import counters, given, given_count, namespaces, secrets
+
+_SHARED_SHARDS = "shared_shards"
+_DEDICATED_END = "dedicated_end"
+
+
+class Catalogue:
+    """Both ends of the shard map are counters, so that pollers need not look through the namespaces."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        columns = namespaces.c
+        select = sa.select(
+            columns.namespace_name, columns.num_shards, columns.first_shard, columns.is_dedicated, columns.created_at
+        )
+        prepare = database.prepare
+        name, value = given("name"), given("value")
+        self._get = prepare(select.where(columns.namespace_name == name), "name")
+        self._list = prepare(
+            select.where(columns.namespace_name > given("after"))
+            .order_by(columns.namespace_name)
+            .limit(given_count("limit")),
+            "after",
+            "limit",
+        )
+        self._insert = prepare(
+            sa.insert(namespaces).values(
+                namespace_name=name,
+                num_shards=given("shards"),
+                first_shard=given("first"),
+                is_dedicated=given("dedicated"),
+                created_at=database.db_now.epoch_ms(),
+            ),
+            "name",
+            "shards",
+            "first",
+            "dedicated",
+        )
+        counter = counters.c.counter_name == name
+        self._counters = prepare(sa.select(counters.c.counter_name, counters.c.counter_value))
+        self._counter = prepare(sa.select(counters.c.counter_value).where(counter).with_for_update(), "name")
+        self._set_counter = prepare(sa.update(counters).where(counter).values(counter_value=value), "value", "name")
+        self._make_counter = prepare(
+            database.insert_if_absent(counters).values(counter_name=name, counter_value=value), "name", "value"
+        )
+        self._secret = prepare(sa.select(secrets.c.secret_value).where(secrets.c.secret_name == name), "name")
+        self._keep_secret = prepare(
+            database.insert_if_absent(secrets).values(secret_name=name, secret_value=value), "name", "value"
+        )
+
+    def create_namespace(
+        self, name: str, *, num_shards: int, dedicated: bool, now: datetime
+    ) -> tuple[Namespace, bool]:
+        with self._database.write(now) as mutation:
+            stored = self._get.one(mutation.connection, name).first()
+            if stored is not None:
+                return _agreed(_namespace(stored), num_shards=num_shards, dedicated=dedicated), False
+            first = self._take_range(mutation, num_shards) if dedicated else 0
+            if not dedicated:
+                self._grow_shared(mutation, num_shards)
+            self._insert.one(mutation.connection, name, num_shards, first, int(dedicated))
+            return Namespace(name, num_shards, first, dedicated, mutation.now), True
+
+    def get_namespace(self, name: str) -> Namespace | None:
+        with self._database.read() as connection:
+            row = self._get.one(connection, name).first()
+        return None if row is None else _namespace(row)
+
+    def list_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
+        with self._database.read() as connection:
+            rows = self._list.one(connection, cursor or "", limit + 1).all()
+        items = [_namespace(row) for row in rows[:limit]]
+        return Page(items, items[-1].name if len(rows) > limit else None)
+
+    def shard_map(self) -> ShardMap:
+        with self._database.read() as connection:
+            values: dict[str, int] = dict(self._counters.one(connection).fetchall())  # type: ignore[arg-type]
+        return ShardMap(values.get(_SHARED_SHARDS, 0), values.get(_DEDICATED_END, MAX_SHARED_SHARDS))
+
+    def catalogue_secret(self, name: str, candidate: bytes) -> bytes:
+        with self._database.read() as connection:
+            kept: bytes | None = self._secret.one(connection, name).scalar()
+        if kept is None:
+            with self._database.write() as mutation:
+                self._keep_secret.one(mutation.connection, name, candidate)
+                kept = self._secret.one(mutation.connection, name).scalar_one()
+        return kept
+
+    def _take_range(self, mutation: Mutation, num_shards: int) -> int:
+        """The first shard of a fresh dedicated range, which ends where the next one will begin."""
+        first = self._lock_counter(mutation, _DEDICATED_END, MAX_SHARED_SHARDS)
+        end = first + num_shards
+        if end - 1 > MAX_DEDICATED_SHARD:
+            raise InvalidInput("dedicated", f"only {MAX_DEDICATED_SHARD + 1 - first} dedicated shards are left")
+        self._set_counter.one(mutation.connection, end, _DEDICATED_END)
+        return first
+
+    def _grow_shared(self, mutation: Mutation, num_shards: int) -> None:
+        if num_shards > self._lock_counter(mutation, _SHARED_SHARDS, 0):
+            self._set_counter.one(mutation.connection, num_shards, _SHARED_SHARDS)
+
+    def _lock_counter(self, mutation: Mutation, name: str, start: int) -> int:
+        """The value of a counter, which nobody else changes before the transaction ends."""
+        self._make_counter.one(mutation.connection, name, start)
+        value: int = self._counter.one(mutation.connection, name).scalar_one()
+        return value
+
+
+def _namespace(row: Any) -> Namespace:
+    name, num_shards, first_shard, is_dedicated, created_at = row
+    return Namespace(name, num_shards, first_shard, bool(is_dedicated), from_milliseconds(created_at))
+
+
+def _agreed(stored: Namespace, *, num_shards: int, dedicated: bool) -> Namespace:
+    if (stored.num_shards, stored.dedicated) != (num_shards, dedicated):
+        kind = "dedicated" if stored.dedicated else "shared"
+        raise NamespaceConflict(f"namespace {stored.name!r} exists with {stored.num_shards} {kind} shards")
+    return stored

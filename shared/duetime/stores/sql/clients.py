@@ -1,0 +1,130 @@
+"""What clients do to single timers: put, get, update, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Timer, TimerChange, changed, replaced
+from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.sql.database import Database, Mutation
+from duetime.stores.sql.rows import encode_key
+from duetime.stores.sql.timer_rows import TimerRows
+
+
+class Clients:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rows = TimerRows(database)
+
+    def put_timers(
+        self,
+        timers: Sequence[Timer],
+        *,
+        mode: PutMode,
+        now: datetime,
+        if_revision: int | None = None,
+    ) -> list[PutResult]:
+        if not timers:
+            return []
+        if if_revision is None:
+            results = self._create_all(timers, now)
+            if results is not None:
+                return results
+        with self._database.write(now) as mutation:
+            return self._put_each(mutation, timers, mode=mode, now=now, if_revision=if_revision)
+
+    def _create_all(self, timers: Sequence[Timer], now: datetime) -> list[PutResult] | None:
+        """The fast path of both modes: no id is taken. None, and nothing written, when one is."""
+        with self._database.write(now) as mutation:
+            if self._rows.insert(mutation, list(timers)) != len(timers):
+                mutation.connection.rollback()
+                return None
+            return [PutResult(PutStatus.CREATED, _created(timer, mutation.now)) for timer in timers]
+
+    def _put_each(
+        self, mutation: Mutation, timers: Sequence[Timer], *, mode: PutMode, now: datetime, if_revision: int | None
+    ) -> list[PutResult]:
+        results: list[PutResult] = []
+        created: list[Timer] = []
+        overwritten: list[Timer] = []
+        for timer in timers:
+            stored = self._rows.lock(mutation, *encode_key(timer), now=now)
+            result = _put_result(stored, timer, mode=mode, if_revision=if_revision, now=mutation.now)
+            results.append(result)
+            if result.status is PutStatus.CREATED:
+                created.append(timer)
+            elif result.status is PutStatus.REPLACED and result.timer is not None:
+                overwritten.append(result.timer)
+        # An expired timer reads as absent, but its row may still be there.
+        self._rows.delete(mutation, [encode_key(timer) for timer in created])
+        self._rows.insert(mutation, created)
+        self._rows.update(mutation, overwritten)
+        return results
+
+    def get_timer(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
+        with self._database.read() as connection:
+            return self._rows.find(connection, namespace.shard_of(timer_id), namespace.name, timer_id, now=now)
+
+    def update_timer(
+        self,
+        namespace: Namespace,
+        timer_id: str,
+        change: TimerChange,
+        *,
+        firing_id: str,
+        now: datetime,
+        if_revision: int | None = None,
+    ) -> ChangeResult:
+        shard_id = namespace.shard_of(timer_id)
+        with self._database.write(now) as mutation:
+            stored = self._rows.lock(mutation, shard_id, namespace.name, timer_id, now=now)
+            if stored is None:
+                return ChangeResult(ChangeStatus.NOT_FOUND)
+            if if_revision not in (None, stored.revision):
+                return ChangeResult(ChangeStatus.REVISION_MISMATCH, stored)
+            if stored.state.is_finished:
+                return ChangeResult(ChangeStatus.FINISHED, stored)
+            timer = changed(stored, change, firing_id=firing_id, now=mutation.now)
+            self._rows.update(mutation, [timer])
+            return ChangeResult(ChangeStatus.APPLIED, timer)
+
+    def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
+        if not refs:
+            return []
+        results: list[ChangeResult] = []
+        doomed: list[tuple[int, str, str]] = []
+        with self._database.write(now) as mutation:
+            for ref in refs:
+                key = (namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id)
+                stored = self._rows.lock(mutation, *key, now=now)
+                if stored is None:
+                    results.append(ChangeResult(ChangeStatus.NOT_FOUND))
+                elif ref.if_revision not in (None, stored.revision):
+                    results.append(ChangeResult(ChangeStatus.REVISION_MISMATCH, stored))
+                else:
+                    results.append(ChangeResult(ChangeStatus.APPLIED, stored))
+                    doomed.append(key)
+            self._rows.delete(mutation, doomed)
+        return results
+
+
+def _created(timer: Timer, now: datetime) -> Timer:
+    """``timer`` as it is stored: with the time of its unit of work."""
+    return timer if timer.created_at == timer.updated_at == now else replace(timer, created_at=now, updated_at=now)
+
+
+def _put_result(
+    stored: Timer | None, timer: Timer, *, mode: PutMode, if_revision: int | None, now: datetime
+) -> PutResult:
+    """What becomes of ``timer``; ``stored`` is the one in its place."""
+    if if_revision is not None and (stored is None or stored.revision != if_revision):
+        return PutResult(PutStatus.REVISION_MISMATCH, stored)
+    if stored is None:
+        return PutResult(PutStatus.CREATED, _created(timer, now))
+    if mode is PutMode.REPLACE:
+        return PutResult(PutStatus.REPLACED, replace(replaced(stored, timer), updated_at=now))
+    is_same = stored.digest == timer.digest
+    return PutResult(PutStatus.UNCHANGED if is_same else PutStatus.CONFLICT, stored)

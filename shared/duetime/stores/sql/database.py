@@ -1,0 +1,82 @@
+"""Connections and units of work: what every part of the store runs its statements in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from duetime.domain.errors import StoreNotReady
+from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.sql.db_now import db_now_strategy
+from duetime.stores.sql.dialects import SqlDialect
+from duetime.stores.sql.errors import translated
+from duetime.stores.sql.migrations import check_not_newer, current_version, migrate
+from duetime.stores.sql.prepared import Prepared
+from duetime.stores.time_source import TimeSource
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """An open write transaction and its one instant, which is also what DbNow gives in its statements."""
+
+    connection: sa.Connection
+    now: datetime
+
+
+class Database:
+    def __init__(self, dialect: SqlDialect, *, time_source: TimeSource) -> None:
+        self._dialect = dialect
+        self._uses_caller_time = time_source is TimeSource.CALLER
+        self.engine = dialect.engine
+        self.db_now = db_now_strategy(dialect.name)
+
+    def prepare(self, statement: sa.Executable, *names: str) -> Prepared:
+        """A statement whose values will be given in the order of ``names``."""
+        return Prepared(statement, self.engine.dialect, names)
+
+    def insert_if_absent(self, table: sa.Table) -> sa.Insert:
+        return self._dialect.insert_if_absent(table)
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A connection for reading. Each statement sees the latest committed state."""
+        with translated(self._dialect.classify), self.engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self, now: datetime | None = None) -> Iterator[Mutation]:
+        """A write transaction, committed at the end and rolled back by any exception.
+
+        ``now`` is the caller's; None where a test's clock does not matter.
+        """
+        given = to_milliseconds(now) if now is not None and self._uses_caller_time else None
+        dialect = self._dialect
+        with translated(dialect.classify), dialect.write_turn(), self.engine.connect() as connection:
+            dialect.begin_write(connection)
+            seeded = self.db_now.seed(connection, given)
+            yield Mutation(connection, from_milliseconds(seeded))
+            connection.commit()
+
+    def initialise(self) -> None:
+        """Create the database and bring its schema up to date."""
+        self._dialect.create_database()
+        with self.write() as mutation:
+            migrate(mutation.connection, self._dialect.migrations, self.db_now, self._dialect.tracking_table)
+
+    def check(self) -> None:
+        """Raises ``StoreUnavailable`` or ``StoreNotReady``."""
+        migrations = self._dialect.migrations
+        with self.read() as connection:
+            current = current_version(connection)
+        check_not_newer(current, migrations)
+        if current < migrations[-1].version:
+            raise StoreNotReady(
+                f"the database has schema version {current}; this program needs {migrations[-1].version}"
+            )
+
+    def close(self) -> None:
+        self.engine.dispose()

@@ -1,0 +1,57 @@
+"""What differs between SQL databases, one object per dialect. Everything else is written once.
+
+A dialect joins by implementing ``SqlDialect``, adding itself to ``_MODULES`` and a strategy to ``db_now.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from duetime.domain.errors import InvalidSettings, StoreError
+from duetime.stores.sql.migrations import Migration
+
+_MODULES = {"sqlite": "duetime.stores.sql.sqlite"}
+"""By URL scheme: the module whose ``open_dialect(url)`` gives the dialect."""
+
+
+class SqlDialect(Protocol):
+    name: str
+    """SQLAlchemy's name of the dialect; also the key of its DbNow strategy."""
+    migrations: Sequence[Migration]
+    tracking_table: str
+    """Creates ``schema_migrations`` if it is absent."""
+    engine: sa.Engine
+
+    def create_database(self) -> None:
+        """Make what must exist before the first connection. Idempotent, safe in several processes at once."""
+        ...
+
+    def begin_write(self, connection: sa.Connection) -> None:
+        """Begin a transaction that will write. It never fails later for having begun as a reader."""
+        ...
+
+    def write_turn(self) -> AbstractContextManager[None]:
+        """Held around a write transaction, connection and all: writers of this process queue up here."""
+        ...
+
+    def insert_if_absent(self, table: sa.Table) -> sa.Insert:
+        """An insert that does nothing when a unique key is taken, and returns no columns (``inline``)."""
+        ...
+
+    def classify(self, error: BaseException) -> StoreError | None:
+        """What a driver's exception means; None when nothing in particular."""
+        ...
+
+
+def open_dialect(url: str) -> SqlDialect:
+    """The dialect for a store URL, ready to connect. Raises ``InvalidSettings``."""
+    scheme = url.partition(":")[0]
+    if scheme not in _MODULES:
+        raise InvalidSettings(f"{scheme!r} is not a SQL database that Duetime knows")
+    dialect: SqlDialect = import_module(_MODULES[scheme]).open_dialect(url)
+    return dialect

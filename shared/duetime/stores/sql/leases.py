@@ -1,0 +1,164 @@
+"""Ownership of shards, and the workers that share them. All times are DbNow's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from duetime.domain.shards import Lease, ShardStatus
+from duetime.domain.times import from_milliseconds
+from duetime.stores.sql.database import Database
+from duetime.stores.sql.tables import NIL_UUID, RowType, constant, given, given_count, timers, workers
+
+_ROW_TYPE = constant(RowType.SHARD)
+
+
+class Leases:
+    """A lease is live up to, and not including, ``shard_lease_expires_at``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._prepare_shards()
+        self._prepare_workers()
+
+    def _prepare_shards(self) -> None:
+        prepare, db_now = self._database.prepare, self._database.db_now
+        row = timers.c
+        shard = sa.and_(row.shard_id == given("shard"), row.row_type == _ROW_TYPE)
+        held = sa.and_(
+            shard,
+            row.shard_version == given("version"),
+            row.shard_owner_id == given("owner"),
+        )
+        lease_end = db_now.epoch_ms(given_count("lease_ms"))
+        self._status = prepare(
+            sa.select(row.shard_version, row.shard_owner_id, row.shard_claimed_at, row.shard_lease_expires_at).where(
+                shard
+            ),
+            "shard",
+        )
+        self._make = prepare(
+            self._database.insert_if_absent(timers).values(
+                shard_id=given("shard"),
+                row_type=_ROW_TYPE,
+                timer_execute_at=constant(0),
+                timer_uuid=given("nil"),
+                shard_version=constant(0),
+            ),
+            "shard",
+            "nil",
+        )
+        is_free = sa.or_(row.shard_lease_expires_at.is_(None), row.shard_lease_expires_at <= db_now.epoch_ms())
+        self._claim = prepare(
+            sa.update(timers)
+            .where(shard, is_free)
+            .values(
+                shard_version=row.shard_version + constant(1),
+                shard_owner_id=given("owner"),
+                shard_claimed_at=db_now.epoch_ms(),
+                shard_lease_expires_at=lease_end,
+            ),
+            "shard",
+            "owner",
+            "lease_ms",
+        )
+        self._renew = prepare(
+            sa.update(timers).where(held).values(shard_lease_expires_at=lease_end),
+            "lease_ms",
+            "shard",
+            "version",
+            "owner",
+        )
+        self._release = prepare(
+            sa.update(timers).where(held).values(shard_owner_id=sa.null(), shard_lease_expires_at=sa.null()),
+            "shard",
+            "version",
+            "owner",
+        )
+
+    def _prepare_workers(self) -> None:
+        prepare, db_now = self._database.prepare, self._database.db_now
+        worker = workers.c.worker_id == given("worker")
+        until = db_now.epoch_ms(given_count("ttl_ms"))
+        self._extend = prepare(sa.update(workers).where(worker).values(worker_expires_at=until), "worker", "ttl_ms")
+        self._add = prepare(
+            self._database.insert_if_absent(workers).values(worker_id=given("worker"), worker_expires_at=until),
+            "worker",
+            "ttl_ms",
+        )
+        self._forget = prepare(sa.delete(workers).where(workers.c.worker_expires_at <= db_now.epoch_ms()))
+        self._living = prepare(sa.select(workers.c.worker_id).order_by(workers.c.worker_id))
+        self._remove = prepare(sa.delete(workers).where(worker), "worker")
+
+    def shard_statuses(self, shard_ids: Sequence[int]) -> list[ShardStatus]:
+        with self._database.read() as connection:
+            rows = [self._status.one(connection, shard_id).first() for shard_id in shard_ids]
+        return [
+            ShardStatus(shard_id) if row is None else _status(shard_id, row)
+            for shard_id, row in zip(shard_ids, rows, strict=True)
+        ]
+
+    def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
+        lease_ms = _milliseconds(lease_seconds)
+        with self._database.write(now) as mutation:
+            connection = mutation.connection
+            is_mine = self._claim.count(connection, shard_id, owner_id, lease_ms)
+            if not is_mine and self._make.count(connection, shard_id, NIL_UUID):
+                is_mine = self._claim.count(connection, shard_id, owner_id, lease_ms)
+            if not is_mine:
+                return None
+            version: int = self._status.one(connection, shard_id).one()[0]
+            return Lease(shard_id, version, owner_id, mutation.now + timedelta(milliseconds=lease_ms))
+
+    def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
+        if not leases:
+            return []
+        lease_ms = _milliseconds(lease_seconds)
+        with self._database.write(now) as mutation:
+            until = mutation.now + timedelta(milliseconds=lease_ms)
+            return [
+                replace(lease, expires_at=until)
+                if self._renew.count(mutation.connection, lease_ms, lease.shard_id, lease.version, lease.owner_id)
+                else None
+                for lease in leases
+            ]
+
+    def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None:
+        if not leases:
+            return
+        with self._database.write(now) as mutation:
+            self._release.many(
+                mutation.connection, [(lease.shard_id, lease.version, lease.owner_id) for lease in leases]
+            )
+
+    def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:
+        ttl_ms = _milliseconds(ttl_seconds)
+        with self._database.write(now) as mutation:
+            connection = mutation.connection
+            if not self._extend.count(connection, worker_id, ttl_ms):
+                self._add.one(connection, worker_id, ttl_ms)
+            self._forget.one(connection)
+            return list(self._living.one(connection).scalars())
+
+    def withdraw_worker(self, worker_id: str) -> None:
+        with self._database.write() as mutation:
+            self._remove.one(mutation.connection, worker_id)
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _status(shard_id: int, row: Any) -> ShardStatus:
+    version, owner_id, claimed_at, lease_expires_at = row
+    return ShardStatus(
+        shard_id,
+        version=version,
+        owner_id=owner_id,
+        claimed_at=None if claimed_at is None else from_milliseconds(claimed_at),
+        lease_expires_at=None if lease_expires_at is None else from_milliseconds(lease_expires_at),
+    )

@@ -1,0 +1,56 @@
+"""Statements that are built by SQLAlchemy once and then run as text.
+
+Compiling and parameter processing cost several times what SQLite needs for a small statement, even with
+SQLAlchemy's cache. All values are integers, texts and bytes (tables.py), so there is nothing to process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+
+Values = tuple[Any, ...]
+
+
+class Prepared:
+    """A statement for one dialect. Values are given by position, in the order of ``names``."""
+
+    def __init__(self, statement: sa.Executable, dialect: Dialect, names: Sequence[str]) -> None:
+        compiled = statement.compile(dialect=dialect)  # type: ignore[attr-defined]
+        # What SQLAlchemy binds by itself, such as the OFFSET 0 that some dialects want.
+        constants = {name: value for name, value in compiled.params.items() if name not in names}
+        if None in constants.values() or not set(names) <= compiled.params.keys():
+            raise AssertionError(f"{sorted(compiled.params)} are bound, {sorted(names)} are given")
+        self.sql = str(compiled)
+        self._arrange = _arrangement(list(names), constants, compiled.positiontup)
+
+    def one(self, connection: sa.Connection, *values: Any) -> sa.CursorResult[Any]:
+        """Run with one set of values."""
+        return connection.exec_driver_sql(self.sql, self._arrange(values))
+
+    def count(self, connection: sa.Connection, *values: Any) -> int:
+        """Run a mutation with one set of values; the number of rows that it changed."""
+        return self.one(connection, *values).rowcount
+
+    def many(self, connection: sa.Connection, rows: list[Values]) -> int:
+        """Run a mutation with each set of values; the number of rows changed in all."""
+        if not rows:
+            return 0
+        return connection.exec_driver_sql(self.sql, list(map(self._arrange, rows))).rowcount
+
+
+def _arrangement(names: list[str], constants: dict[str, Any], positions: list[str] | None) -> Callable[[Values], Any]:
+    """From values in the order of ``names`` to what the driver takes."""
+    if positions is None:
+        return lambda values: constants | dict(zip(names, values, strict=True))
+    if positions == names:
+        return tuple
+    extra = tuple(constants.values())
+    places = [[*names, *constants].index(name) for name in positions]
+    if extra or len(places) == 1:
+        return lambda values: tuple([(*values, *extra)[place] for place in places])
+    return itemgetter(*places)

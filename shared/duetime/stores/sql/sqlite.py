@@ -1,0 +1,158 @@
+"""SQLite: a file shared by threads and processes (WAL), or one database in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy.dialects import sqlite as sqlite_sql
+from sqlalchemy.pool import QueuePool
+
+from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.sql.db_now import SqliteDbNow
+from duetime.stores.sql.sqlite_migrations import MIGRATIONS, TRACKING_TABLE
+
+BUSY_TIMEOUT_SECONDS = 5.0
+"""How long a statement waits for other processes, a thread for its turn to write, and for a connection."""
+MAX_CONNECTIONS = 32
+_WAL_SWITCH_TRIES = 100
+_WAL_SWITCH_PAUSE_SECONDS = 0.05
+
+# A larger log than the default of 1000 pages: recording touches pages all over the table, and each one is
+# copied back once per checkpoint instead of once per thousand. 16 MiB of cache per connection.
+_PRAGMAS = (
+    "PRAGMA foreign_keys=ON",
+    "PRAGMA synchronous=NORMAL",
+    "PRAGMA temp_store=MEMORY",
+    "PRAGMA wal_autocheckpoint=4000",
+    "PRAGMA cache_size=-16384",
+)
+_UNAVAILABLE = {
+    sqlite3.SQLITE_BUSY: "the database is locked",
+    sqlite3.SQLITE_LOCKED: "the database is locked",
+    sqlite3.SQLITE_IOERR: "the database file cannot be read or written",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_NOMEM: "memory ran out",
+    sqlite3.SQLITE_INTERRUPT: "the statement was interrupted",
+}
+
+
+class SqliteDialect:
+    """``path`` None is a database in memory: one connection that the threads take turns on.
+
+    The driver commits by itself (``isolation_level=None``) and transactions are begun explicitly: reads outside
+    of any, writes with BEGIN IMMEDIATE, which waits for the write lock at once instead of failing in the middle.
+    """
+
+    name = "sqlite"
+    migrations = MIGRATIONS
+    tracking_table = TRACKING_TABLE
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._turn = threading.Lock()
+        connections = 1 if path is None else MAX_CONNECTIONS
+        self.engine = sa.create_engine(
+            "sqlite://",
+            creator=self._connect,
+            poolclass=QueuePool,
+            pool_size=connections,
+            max_overflow=0,
+            pool_timeout=BUSY_TIMEOUT_SECONDS,
+            pool_use_lifo=True,
+            pool_reset_on_return=None,
+        )
+
+    def _connect(self, mode: str = "rw") -> sqlite3.Connection:
+        # Only create_database makes the file: a mistyped path is an error, not an empty database.
+        target = ":memory:" if self._path is None else f"file:{quote(str(self._path))}?mode={mode}"
+        connection = sqlite3.connect(
+            target,
+            uri=True,
+            timeout=BUSY_TIMEOUT_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        try:
+            for statement in (*_PRAGMAS, *SqliteDbNow.connect_statements):
+                connection.execute(statement)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def create_database(self) -> None:
+        if self._path is None:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(self._connect(mode="rwc")) as connection:
+                _switch_to_wal(connection)
+        except OSError as error:
+            raise InvalidSettings(f"cannot make the directory of {self._path}: {error.strerror}") from error
+        except sqlite3.Error as error:
+            raise self.classify(error) or StoreError(f"cannot make {self._path}: {error}") from error
+
+    def begin_write(self, connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    @contextmanager
+    def write_turn(self) -> Iterator[None]:
+        # SQLite's own waiting polls with growing pauses and is not fair; within a process a lock is both.
+        if not self._turn.acquire(timeout=BUSY_TIMEOUT_SECONDS):
+            raise StoreUnavailable("the database is busy with other writes")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def insert_if_absent(self, table: sa.Table) -> sa.Insert:
+        return sqlite_sql.insert(table).on_conflict_do_nothing().inline()
+
+    def classify(self, error: BaseException) -> StoreError | None:
+        # The low byte is the primary code; the rest details it.
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _UNAVAILABLE:
+            return StoreUnavailable(_UNAVAILABLE[code])
+        if code == sqlite3.SQLITE_CANTOPEN:
+            return StoreNotReady(f"{self._path} does not exist or cannot be opened")
+        if code == sqlite3.SQLITE_NOTADB:
+            return StoreNotReady(f"{self._path} is not an SQLite database")
+        if code == sqlite3.SQLITE_ERROR and str(error).startswith(("no such table", "no such column")):
+            return StoreNotReady(f"the database has no Duetime schema of this version: {error}")
+        return None
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Set the journal mode, which the file keeps. Processes that do it together may find it locked at once."""
+    for _ in range(_WAL_SWITCH_TRIES):
+        try:
+            mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+        else:
+            if mode == "wal":
+                return
+        time.sleep(_WAL_SWITCH_PAUSE_SECONDS)
+    raise StoreUnavailable("the database is locked and cannot be switched to WAL")
+
+
+def open_dialect(url: str) -> SqliteDialect:
+    """``sqlite:///relative.db``, ``sqlite:////absolute.db``, or ``sqlite://`` for memory."""
+    try:
+        parsed = sa.make_url(url)
+    except exc.ArgumentError:
+        raise InvalidSettings("an SQLite URL is like sqlite:///path/to/file.db, or sqlite:// for memory") from None
+    if parsed.host or parsed.username or parsed.port or parsed.query:
+        raise InvalidSettings("an SQLite URL has a path alone: sqlite:///path/to/file.db (three slashes)")
+    database = parsed.database
+    return SqliteDialect(None if database in (None, "", ":memory:") else Path(database))

@@ -1,0 +1,53 @@
+"""The store on SQL databases: its parts, put together."""
+
+from __future__ import annotations
+
+from duetime.stores.sql.catalogue import Catalogue
+from duetime.stores.sql.clients import Clients
+from duetime.stores.sql.database import Database
+from duetime.stores.sql.dialects import SqlDialect
+from duetime.stores.sql.firing import Firing
+from duetime.stores.sql.leases import Leases
+from duetime.stores.sql.lists import Lists
+from duetime.stores.time_source import TimeSource
+
+
+class SqlStore:
+    """Implements ``duetime.stores.port.Store``; each part has the operations of one side of it."""
+
+    def __init__(self, dialect: SqlDialect, *, time_source: TimeSource = TimeSource.DATABASE) -> None:
+        self.database = Database(dialect, time_source=time_source)
+        self.initialise = self.database.initialise
+        self.check = self.database.check
+        self.close = self.database.close
+
+        catalogue = Catalogue(self.database)
+        self.create_namespace = catalogue.create_namespace
+        self.get_namespace = catalogue.get_namespace
+        self.list_namespaces = catalogue.list_namespaces
+        self.shard_map = catalogue.shard_map
+        self.catalogue_secret = catalogue.catalogue_secret
+
+        clients = Clients(self.database)
+        self.put_timers = clients.put_timers
+        self.get_timer = clients.get_timer
+        self.update_timer = clients.update_timer
+        self.delete_timers = clients.delete_timers
+
+        lists = Lists(self.database)
+        self.list_timers = lists.list_timers
+        self.find_by_correlation = lists.find_by_correlation
+
+        leases = Leases(self.database)
+        self.shard_statuses = leases.shard_statuses
+        self.claim_shard = leases.claim_shard
+        self.renew_leases = leases.renew_leases
+        self.release_leases = leases.release_leases
+        self.announce_worker = leases.announce_worker
+        self.withdraw_worker = leases.withdraw_worker
+
+        firing = Firing(self.database)
+        self.due_timers = firing.due_timers
+        self.record = firing.record
+        self.quarantine = firing.quarantine
+        self.prune_expired = firing.prune_expired

@@ -1,0 +1,157 @@
+"""The schema as SQLAlchemy sees it. What exists in a database is the sum of its dialect's migrations; a test
+holds the two together. Why the keys and indexes are as they are: docs/decisions/0010-sql-rows-keys-indexes.md.
+
+Every value is an integer, a text or bytes, so that no driver converts anything. Instants are whole
+milliseconds since 1970 (``*_at``), ids and JSON are exact texts.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import CheckConstraint, Column, Index, MetaData, Table
+
+
+class RowType(IntEnum):
+    """What a row of ``timers`` is. Pollers read the range of TIMER alone."""
+
+    SHARD = 1
+    TIMER = 2
+    FINISHED = 3
+    """A timer that has fired or failed: the same row, moved out of the pollers' range."""
+
+
+NIL_UUID = bytes(16)
+"""``timer_uuid`` of a shard's row, with ``timer_execute_at`` 0: parts of a primary key cannot be NULL."""
+
+metadata = MetaData()
+
+
+def constant(value: int | str) -> sa.ColumnElement[Any]:
+    """A constant of our own written into the statement, where the planner sees it."""
+    return sa.literal_column(repr(int(value)) if isinstance(value, int) else f"'{value}'")
+
+
+def given(name: str) -> sa.BindParameter[Any]:
+    """A value that comes with each execution."""
+    return sa.bindparam(name)
+
+
+def given_count(name: str) -> sa.BindParameter[int]:
+    """The same for a number that SQLAlchemy must know to be one (LIMIT, sums)."""
+    return sa.bindparam(name, type_=sa.Integer)
+
+
+# STRICT tables know INTEGER, TEXT and BLOB only; other dialects want widths.
+_Big = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+_Small = sa.SmallInteger().with_variant(sa.Integer, "sqlite")
+_Bytes16 = sa.LargeBinary(16)
+
+
+def _text(length: int) -> sa.types.TypeEngine[str]:
+    return sa.String(length).with_variant(sa.Text(), "sqlite")
+
+
+timers = Table(
+    "timers",
+    metadata,
+    Column("shard_id", sa.Integer, primary_key=True, autoincrement=False),
+    Column("row_type", _Small, primary_key=True, autoincrement=False),
+    Column("timer_execute_at", _Big, primary_key=True, autoincrement=False),
+    Column("timer_uuid", _Bytes16, primary_key=True),
+    Column("timer_namespace", _text(63)),
+    Column("timer_id", _text(255)),
+    Column("timer_state", _text(16)),
+    Column("timer_due_at", _Big),
+    Column("timer_expires_at", _Big),
+    Column("timer_tags", sa.Text),
+    Column("timer_correlation_id", _text(255)),
+    Column("timer_revision", _Big),
+    Column("timer_firing_id", _text(64)),
+    Column("timer_attempts", sa.Integer),
+    Column("timer_created_at", _Big),
+    Column("timer_updated_at", _Big),
+    Column("timer_fired_at", _Big),
+    Column("timer_failure", sa.Text),
+    Column("timer_digest", _text(64)),
+    Column("timer_callback_timeout_seconds", sa.Integer),
+    Column("timer_callback_url", _text(2048)),
+    Column("timer_retry_policy", sa.Text),
+    Column("timer_headers", sa.Text),
+    Column("timer_payload", sa.Text),
+    Column("shard_version", _Big),
+    Column("shard_owner_id", _text(255)),
+    Column("shard_claimed_at", _Big),
+    Column("shard_lease_expires_at", _Big),
+    Column("shard_metadata", sa.Text),
+    CheckConstraint(
+        "(row_type = 1 AND shard_version IS NOT NULL)"
+        " OR (row_type = 2 AND timer_state IN ('scheduled', 'firing') AND timer_id IS NOT NULL)"
+        " OR (row_type = 3 AND timer_state IN ('fired', 'failed') AND timer_id IS NOT NULL)",
+        name="timers_row_type",
+    ),
+    CheckConstraint(
+        "timer_id IS NULL OR (timer_namespace IS NOT NULL AND timer_due_at IS NOT NULL"
+        " AND timer_revision IS NOT NULL AND timer_firing_id IS NOT NULL AND timer_attempts IS NOT NULL"
+        " AND timer_created_at IS NOT NULL AND timer_updated_at IS NOT NULL AND timer_digest IS NOT NULL"
+        " AND timer_callback_timeout_seconds IS NOT NULL AND timer_callback_url IS NOT NULL)",
+        name="timers_complete",
+    ),
+    sqlite_strict=True,
+)
+
+Index("idx_timer_lookup", timers.c.timer_namespace, timers.c.shard_id, timers.c.timer_id, unique=True)
+Index(
+    "idx_timer_correlation",
+    timers.c.timer_namespace,
+    timers.c.timer_correlation_id,
+    timers.c.timer_id,
+    sqlite_where=timers.c.timer_correlation_id.is_not(None),
+)
+Index("idx_timer_expiry", timers.c.timer_expires_at, sqlite_where=timers.c.timer_expires_at.is_not(None))
+
+namespaces = Table(
+    "namespaces",
+    metadata,
+    Column("namespace_name", _text(63), primary_key=True, nullable=False),
+    Column("num_shards", sa.Integer, nullable=False),
+    Column("first_shard", sa.Integer, nullable=False),
+    Column("is_dedicated", _Small, nullable=False),
+    Column("created_at", _Big, nullable=False),
+    sqlite_strict=True,
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("counter_name", _text(63), primary_key=True, nullable=False),
+    Column("counter_value", _Big, nullable=False),
+    sqlite_strict=True,
+)
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("secret_name", _text(63), primary_key=True, nullable=False),
+    Column("secret_value", sa.LargeBinary, nullable=False),
+    sqlite_strict=True,
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("worker_id", _text(255), primary_key=True, nullable=False),
+    Column("worker_expires_at", _Big, nullable=False),
+    sqlite_strict=True,
+)
+
+schema_migrations = Table(
+    "schema_migrations",
+    metadata,
+    Column("migration_version", sa.Integer, primary_key=True, autoincrement=False),
+    Column("migration_name", _text(63), nullable=False),
+    Column("applied_at", _text(24), nullable=False),
+    sqlite_strict=True,
+)

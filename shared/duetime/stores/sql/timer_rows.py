@@ -1,0 +1,96 @@
+"""The statements on single timer rows that the clients' operations share. They run inside a caller's transaction."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from duetime.domain.timers import Timer
+from duetime.domain.times import to_milliseconds
+from duetime.stores.sql.database import Database, Mutation
+from duetime.stores.sql.prepared import Prepared
+from duetime.stores.sql.rows import (
+    COLUMNS,
+    KEY_NAMES,
+    VALUE_NAMES,
+    decode_or_salvage,
+    encode_key,
+    encode_values,
+    uuid_bytes,
+)
+from duetime.stores.sql.tables import RowType, constant, given, timers
+
+_TIMER = constant(RowType.TIMER)
+
+
+class TimerRows:
+    """Point access through ``idx_timer_lookup``."""
+
+    def __init__(self, database: Database) -> None:
+        prepare, now = database.prepare, database.db_now.epoch_ms()
+        row = timers.c
+        key = sa.and_(
+            row.timer_namespace == given("key_namespace"),
+            row.shard_id == given("key_shard_id"),
+            row.timer_id == given("key_timer_id"),
+        )
+        key_names = ("key_shard_id", "key_namespace", "key_timer_id")
+        select = sa.select(*COLUMNS).where(key)
+        self._select = prepare(select, *key_names)
+        self._select_locked = prepare(select.with_for_update(), *key_names)
+        values = {name: given(name) for name in (*KEY_NAMES, "timer_uuid", *VALUE_NAMES)}
+        insert = {"row_type": _TIMER, "timer_created_at": now, "timer_updated_at": now, **values}
+        self._insert = prepare(database.insert_if_absent(timers).values(insert), *values)
+        change = {
+            "row_type": _TIMER,
+            "timer_created_at": given("timer_created_at"),
+            "timer_updated_at": now,
+            "timer_expires_at": sa.null(),
+            **{name: given(name) for name in VALUE_NAMES},
+        }
+        self._update = prepare(
+            sa.update(timers).where(key).values(change), *key_names, "timer_created_at", *VALUE_NAMES
+        )
+        self._delete = prepare(sa.delete(timers).where(key), *key_names)
+
+    def find(
+        self, connection: sa.Connection, shard_id: int, namespace: str, timer_id: str, *, now: datetime
+    ) -> Timer | None:
+        """The timer; None when there is none or it has expired."""
+        return self._found(self._select, connection, (shard_id, namespace, timer_id), now)
+
+    def lock(
+        self, mutation: Mutation, shard_id: int, namespace: str, timer_id: str, *, now: datetime
+    ) -> Timer | None:
+        """``find``, and nobody else changes the row before the transaction ends."""
+        return self._found(self._select_locked, mutation.connection, (shard_id, namespace, timer_id), now)
+
+    @staticmethod
+    def _found(
+        statement: Prepared, connection: sa.Connection, key: tuple[int, str, str], now: datetime
+    ) -> Timer | None:
+        row = statement.one(connection, *key).first()
+        timer = None if row is None else decode_or_salvage(row)
+        return None if timer is None or timer.is_expired(now) else timer
+
+    def insert(self, mutation: Mutation, timers: list[Timer]) -> int:
+        """Insert first revisions whose ids are not taken; how many were inserted. Created and updated now."""
+        return self._insert.many(
+            mutation.connection,
+            [
+                (*encode_key(timer), uuid_bytes(timer.namespace, timer.timer_id), *encode_values(timer))
+                for timer in timers
+            ],
+        )
+
+    def update(self, mutation: Mutation, timers: list[Timer]) -> None:
+        """Overwrite rows with timers that wait for an attempt. Updated now."""
+        self._update.many(
+            mutation.connection,
+            [(*encode_key(timer), to_milliseconds(timer.created_at), *encode_values(timer)) for timer in timers],
+        )
+
+    def delete(self, mutation: Mutation, keys: list[tuple[int, str, str]]) -> None:
+        """``keys`` of (shard id, namespace, timer id)."""
+        self._delete.many(mutation.connection, list(keys))

@@ -1,0 +1,75 @@
+"""SQL stores for the contract suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from duetime.domain.timers import Timer
+from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.store import SqlStore
+from duetime.stores.sql.tables import metadata, timers
+from duetime.stores.time_source import TimeSource
+from tests.contract.subject import Subject
+
+
+def open_sql(url: str) -> SqlStore:
+    return SqlStore(open_dialect(url), time_source=TimeSource.CALLER)
+
+
+def corrupt(store: SqlStore, timer: Timer) -> None:
+    """Break the tags, which are JSON."""
+    with store.database.engine.connect() as connection:
+        changed = connection.execute(
+            sa.update(timers)
+            .where(timers.c.timer_namespace == timer.namespace, timers.c.timer_id == timer.timer_id)
+            .values(timer_tags="{broken")
+        )
+        connection.commit()
+    assert changed.rowcount == 1
+
+
+@contextmanager
+def subject_at(url: str, *, is_shared: bool) -> Iterator[Subject]:
+    stores = [open_sql(url)]
+
+    def reopen() -> SqlStore:
+        stores.append(open_sql(url))
+        return stores[-1]
+
+    try:
+        stores[0].initialise()
+        yield Subject(
+            store=stores[0],
+            corrupt=lambda timer: corrupt(stores[0], timer),
+            reopen=reopen if is_shared else None,
+        )
+    finally:
+        for store in stores:
+            store.close()
+
+
+@contextmanager
+def sqlite_file(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    directory: Path = request.getfixturevalue("tmp_path")
+    with subject_at(f"sqlite:///{directory}/duetime.db", is_shared=True) as subject:
+        yield subject
+
+
+@contextmanager
+def sqlite_memory(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    with subject_at("sqlite://", is_shared=False) as subject:
+        yield subject
+
+
+@contextmanager
+def any_sql(url: str, request: pytest.FixtureRequest) -> Iterator[Subject]:
+    store = open_sql(url)
+    metadata.drop_all(store.database.engine)
+    store.close()
+    with subject_at(url, is_shared=True) as subject:
+        yield subject
