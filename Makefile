@@ -6,6 +6,22 @@ PORT ?= 8080
 STORE ?= sqlite:///data/duetime.db
 VENV := .venv
 BIN := $(VENV)/bin
+SAM ?= $(CURDIR)/.venv-sam/bin/sam
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+
+# What `make build` builds for: the template's defaults. The layer must be of the architecture and the runtime that
+# are deployed, so `make deploy` passes both on. BUILD_FOR=this-machine makes a layer for local emulators.
+template_default = $(shell awk '$$1 == "$(1):" {found = 1} found && $$1 == "Default:" {print $$2; exit}' template.yaml)
+RUNTIME ?= $(call template_default,Runtime)
+ARCH ?= $(call template_default,Architecture)
+BUILD_FOR ?= lambda
+STAGE ?= dev
+# An interpreter of the runtime's minor version, when `pythonX.Y` on the PATH is none.
+RUNTIME_PYTHON ?=
+# The pip of the build: any Python with pip will do.
+BUILD_PYTHON ?= $(firstword $(wildcard $(CURDIR)/.venv-sam/bin/python $(CURDIR)/$(BIN)/python) $(PYTHON))
+export RUNTIME ARCH BUILD_FOR RUNTIME_PYTHON BUILD_PYTHON
+export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
 
@@ -20,26 +36,28 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run-installed: requirements/run.txt pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/run.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python $(PIP_INSTALL) --require-hashes -r requirements/run.txt
+	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev-installed: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python $(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.run-installed
 
-# The emulator pins botocore: it lives apart.
-.venv-ministack/.installed: requirements/ministack.txt
-	$(PYTHON) -m venv .venv-ministack
-	.venv-ministack/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+# Tools that pin what we pin too, each in an environment of its own: requirements/<name>.txt makes .venv-<name>.
+.venv-%/.installed: requirements/%.txt
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python $(PIP_INSTALL) --require-hashes --no-deps -r $<
 	@touch $@
 
 .PHONY: ministack
 ministack: .venv-ministack/.installed ## Install the AWS emulator that tests use
 
+TOOLS := .venv-sam/.installed .venv-ministack/.installed .venv-lambda-runtime/.installed
+
 .PHONY: install
-install: $(VENV)/.dev-installed ## Install everything that developing needs
+install: $(VENV)/.dev-installed $(TOOLS) ## Install everything that developing needs
 
 # -- use ------------------------------------------------------------------------------------------------------
 
@@ -47,11 +65,49 @@ install: $(VENV)/.dev-installed ## Install everything that developing needs
 run: $(VENV)/.run-installed ## Serve API, console and poller on http://127.0.0.1:8080 (PORT=, STORE=)
 	$(BIN)/duetime serve --port $(PORT) --store "$(STORE)"
 
+# -- AWS ------------------------------------------------------------------------------------------------------
+
+.PHONY: build
+build: .venv-sam/.installed ## sam build (RUNTIME=, ARCH=)
+	$(SAM) build --parameter-overrides Runtime=$(RUNTIME) Architecture=$(ARCH)
+
+.PHONY: deploy
+deploy: build ## Build and deploy to your AWS account (STAGE=, PARAMETERS="LogRetentionDays=90 ...")
+	$(SAM) deploy --stack-name duetime-$(STAGE) \
+	  --parameter-overrides Stage=$(STAGE) Runtime=$(RUNTIME) Architecture=$(ARCH) $(PARAMETERS)
+
+.PHONY: aws-local
+aws-local: $(VENV)/.dev-installed $(TOOLS) ## Deploy to an emulator on this machine and keep it running
+	$(BIN)/python -m scripts.aws_local
+
+# `sam build` makes build-<logical id> for each function and layer, in the root of the repository.
+.PHONY: build-SharedLayer build-TimersApi build-Poller
+build-SharedLayer:
+	$(BUILD_PYTHON) scripts/build_layer.py --out "$(ARTIFACTS_DIR)" --runtime $(RUNTIME) --architecture $(ARCH) \
+	  --build-for $(BUILD_FOR) $(if $(RUNTIME_PYTHON),--runtime-python $(RUNTIME_PYTHON))
+build-TimersApi:
+	cp functions/timers_api/handler.py "$(ARTIFACTS_DIR)/"
+build-Poller:
+	cp functions/poller/handler.py "$(ARTIFACTS_DIR)/"
+
 # -- checks ---------------------------------------------------------------------------------------------------
 
+.PHONY: check
+check: lint validate test ## The gate
+
 .PHONY: test
-test: $(VENV)/.dev-installed .venv-ministack/.installed ## Run the test suite (under 5 minutes)
+test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite (under 5 minutes)
 	$(BIN)/python -m pytest -m "not slow"
+
+.PHONY: test-all
+test-all: $(VENV)/.dev-installed $(TOOLS) ## Run all tests, those of minutes too
+	$(BIN)/python -m pytest
+
+.PHONY: validate
+validate: $(VENV)/.dev-installed .venv-sam/.installed ## The SAM template, as it is and as CloudFormation will see it
+	AWS_DEFAULT_REGION=$${AWS_DEFAULT_REGION:-us-east-1} $(SAM) validate
+	AWS_DEFAULT_REGION=$${AWS_DEFAULT_REGION:-us-east-1} $(SAM) validate --lint
+	.venv-sam/bin/python scripts/translate_template.py | $(BIN)/cfn-lint
 
 .PHONY: lint
 lint: $(VENV)/.dev-installed ## ruff, mypy, import-linter
@@ -68,6 +124,8 @@ lock: ## Resolve the requirements files again (needs uv)
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
 	done
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-	  --custom-compile-command "make lock" requirements/ministack.in -o requirements/ministack.txt
+	for tool in sam ministack lambda-runtime; do \
+	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --custom-compile-command "make lock" requirements/$$tool.in -o requirements/$$tool.txt || exit 1; \
+	done
 	cp requirements/lambda.txt shared/requirements.txt
