@@ -42,6 +42,7 @@ class RawObject:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Which members are not plain: ``opaque`` become RawJson without a value, ``exact`` RawJson with one.
+    A null is None in any case.
 
     ``items`` names a member that holds an array whose objects are read by the same shape, as RawObject.
     """
@@ -129,6 +130,8 @@ def _read_members(text: str, start: int, shape: Shape, has_surrogates: bool) -> 
 def _read_value(text: str, index: int, name: str, shape: Shape, has_surrogates: bool) -> tuple[Any, int]:
     """The value at ``index`` as ``shape`` wants it, and the index after it; a ``ValueError`` in place of a value
     that is JSON and yet no good."""
+    if text.startswith("null", index):
+        return None, index + 4
     if name in shape.opaque:
         end = _scan(text, index)[1]
         return RawJson(text[index:end]), end

@@ -61,7 +61,7 @@ def read_timer(
     content = TimerContent(
         execute_at=execute_at,
         callback_url=body.callback_url,
-        payload_json=_payload_text(body.payload),
+        payload_json=_text(body.payload),
         headers_json=_text(body.headers),
         retry_policy_json=_text(body.retry_policy),
         callback_timeout_seconds=body.callback_timeout_seconds or DEFAULT_CALLBACK_TIMEOUT_SECONDS,
@@ -87,7 +87,7 @@ def read_change(found: RawObject, *, now: datetime) -> TimerChange:
     values: dict[str, Any] = {
         "execute_at": execute_at,
         "callback_url": patch.callback_url,
-        "payload_json": _payload_text(patch.payload),
+        "payload_json": _text(patch.payload),
         "headers_json": _text(patch.headers),
         "retry_policy_json": _text(patch.retry_policy),
         "callback_timeout_seconds": patch.callback_timeout_seconds or DEFAULT_CALLBACK_TIMEOUT_SECONDS,
@@ -114,8 +114,3 @@ def _check_payload_size(found: RawObject) -> None:
 
 def _text(value: RawJson | None) -> str | None:
     return None if value is None else value.text
-
-
-def _payload_text(value: RawJson | None) -> str | None:
-    """A payload of null and none at all are the same: null is sent."""
-    return None if value is None or value.text == "null" else value.text

@@ -1,0 +1,53 @@
+"""An API over an empty store in memory, and what tests want to see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+from duetime.api.app import build_handler
+from duetime.api.context import ApiContext
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Timer
+from duetime.stores.port import Store
+from tests.support.clock import FakeClock
+from tests.support.http import Api
+from tests.support.stores import memory_store
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """``stored`` collects what the handler told of; new ids are ``id-1``, ``id-2`` ..."""
+
+    store: Store
+    clock: FakeClock
+    namespace: Namespace
+    api: Api
+    stored: list[Timer] = field(default_factory=list)
+
+    def timer(self, timer_id: str) -> Timer:
+        timer = self.store.get_timer(self.namespace, timer_id, now=self.clock.now())
+        assert timer is not None
+        return timer
+
+
+@contextmanager
+def api_world() -> Iterator[World]:
+    """A namespace ``default`` with four shards exists."""
+    with memory_store() as store:
+        clock = FakeClock()
+        namespace, _ = store.create_namespace("default", num_shards=4, dedicated=False, now=clock.now())
+        stored: list[Timer] = []
+        yield World(store, clock, namespace, Api(build_handler(context_for(store, clock, stored))), stored)
+
+
+def context_for(store: Store, clock: FakeClock, stored: list[Timer] | None = None) -> ApiContext:
+    numbers = count(1)
+
+    def on_stored(timers: Sequence[Timer]) -> None:
+        if stored is not None:
+            stored.extend(timers)
+
+    return ApiContext(store=store, clock=clock, new_id=lambda: f"id-{next(numbers)}", on_stored=on_stored)

@@ -1,0 +1,140 @@
+"""Calls the API's handler as a gateway would, and holds every answer against the OpenAPI models."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote, urlencode
+
+from duetime.api.answers import Problem
+from duetime.api.app import Handler
+from duetime.api.openapi import OPERATIONS
+from duetime.api.routes import ROUTES
+from duetime.local.gateway import HttpRequest, from_result, to_event
+from tests.support.clock import NOW
+
+JSON_TYPE = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+    @property
+    def code(self) -> str:
+        """The code of a problem."""
+        assert self.headers["content-type"] == "application/problem+json", self
+        code: str = self.json()["code"]
+        return code
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """The faulty fields of a problem, with what is wrong."""
+        return {fault["field"]: fault["message"] for fault in self.json()["errors"]}
+
+
+class Api:
+    """A client of one handler. ``namespace`` is where the timer shortcuts go."""
+
+    def __init__(self, handler: Handler, *, namespace: str = "default") -> None:
+        self._handler = handler
+        self.timers = f"/v1/namespaces/{namespace}/timers"
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: str | bytes | Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """``path`` is percent-encoded, as a client writes it."""
+        raw = json.dumps(body) if isinstance(body, Mapping) else body or ""
+        sent = {"content-type": JSON_TYPE} | dict(headers or {})
+        event = to_event(
+            HttpRequest(
+                method=method,
+                raw_path=path,
+                raw_query=urlencode(query or {}),
+                headers=tuple(sent.items()),
+                body=raw.encode() if isinstance(raw, str) else raw,
+                http_version="1.1",
+                client_host="127.0.0.1",
+                request_id="gateway-request",
+                received_at=NOW,
+            )
+        )
+        return self.invoke(event)
+
+    def invoke(self, event: Mapping[str, Any]) -> Answer:
+        result = from_result(self._handler(json.loads(json.dumps(event)), None))
+        answer = Answer(result.status, dict(result.headers), result.body.decode())
+        http = event["requestContext"]["http"]
+        _check(http["method"], quote(unquote(event["rawPath"])), answer)
+        return answer
+
+    def get(self, path: str, **more: Any) -> Answer:
+        return self.call("GET", path, **more)
+
+    def create(self, body: str | bytes | Mapping[str, Any], **more: Any) -> Answer:
+        return self.call("POST", self.timers, body, **more)
+
+    def put(self, timer_id: str, body: str | bytes | Mapping[str, Any], **more: Any) -> Answer:
+        return self.call("PUT", self.timer(timer_id), body, **more)
+
+    def patch(self, timer_id: str, body: str | bytes | Mapping[str, Any], **more: Any) -> Answer:
+        return self.call("PATCH", self.timer(timer_id), body, **more)
+
+    def delete(self, timer_id: str, **more: Any) -> Answer:
+        return self.call("DELETE", self.timer(timer_id), **more)
+
+    def read(self, timer_id: str, **more: Any) -> Answer:
+        return self.get(self.timer(timer_id), **more)
+
+    def list(self, path: str | None = None, **query: str) -> Answer:
+        return self.get(path or self.timers, query=query)
+
+    def timer(self, timer_id: str) -> str:
+        return f"{self.timers}/{quote(timer_id, safe='')}"
+
+    def all_pages(self, path: str | None = None, **query: str) -> list[Any]:
+        """The items of every page of a list."""
+        return _all_items(lambda more: self.list(path, **query, **more))
+
+
+def _all_items(fetch: Callable[[dict[str, str]], Answer]) -> list[Any]:
+    items: list[Any] = []
+    more: dict[str, str] = {}
+    for _ in range(1000):
+        page = fetch(more)
+        assert page.status == 200, page
+        items += page.json()["items"]
+        if page.json()["nextCursor"] is None:
+            return items
+        more = {"cursor": page.json()["nextCursor"]}
+    raise AssertionError("the list has no end")
+
+
+def _check(method: str, path: str, answer: Answer) -> None:
+    """Fails when the OpenAPI document does not describe ``answer``."""
+    if method in ("HEAD", "OPTIONS") or not answer.text:
+        return
+    if answer.headers["content-type"] == "application/problem+json":
+        Problem.model_validate_json(answer.text)
+    for route in ROUTES:
+        if route.method == method and re.fullmatch(re.sub(r"<\w+>", "[^/]+", route.rule), path):
+            about = OPERATIONS[route.operation_id]
+            assert answer.status in (*about.answers, *about.problems) or answer.status >= 500, (route, answer)
+            model = about.answers.get(answer.status)
+            if model is not None:
+                model.model_validate_json(answer.text)
+            return

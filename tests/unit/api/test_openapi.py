@@ -1,0 +1,78 @@
+"""The document is made of the models that requests are read with; these tests are about what it says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from duetime.api.docs_page import render
+from duetime.api.openapi import OPERATIONS, openapi_document
+from duetime.api.routes import ROUTES
+from duetime.api.schemas import Body, NamespaceBody, TimerBody, TimerPatch, TimerQuery
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return openapi_document()
+
+
+def references(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        own = [value["$ref"]] if "$ref" in value else []
+        return own + [found for each in value.values() for found in references(each)]
+    return [found for each in value for found in references(each)] if isinstance(value, list) else []
+
+
+def test_every_route_is_described_once() -> None:
+    assert sorted(route.operation_id for route in ROUTES) == sorted(OPERATIONS)
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    found = references(document)
+    assert found
+    for reference in found:
+        assert reference.removeprefix("#/components/schemas/") in document["components"]["schemas"]
+
+
+def test_path_parameters_are_those_of_the_path(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            named = [one["name"] for one in operation["parameters"] if one["in"] == "path"]
+            assert path.count("{") == len(named)
+            assert all(f"{{{name}}}" in path for name in named)
+
+
+@pytest.mark.parametrize("model", [TimerBody, TimerPatch, NamespaceBody])
+def test_a_body_has_the_fields_of_its_model(document: dict[str, Any], model: type[Body]) -> None:
+    schema = document["components"]["schemas"][model.__name__]
+    assert list(schema["properties"]) == [field.alias for field in model.model_fields.values()]
+    assert schema["additionalProperties"] is False
+    assert schema.get("required", []) == (["callbackUrl"] if model is TimerBody else [])
+
+
+def test_a_list_has_the_parameters_of_its_model(document: dict[str, Any]) -> None:
+    parameters = document["paths"]["/v1/namespaces/{namespace}/timers"]["get"]["parameters"]
+    by_name = {one["name"]: one["schema"] for one in parameters if one["in"] == "query"}
+    assert set(by_name) == {field.alias for field in TimerQuery.model_fields.values()}
+    assert by_name["state"]["enum"] == ["scheduled", "firing", "fired", "failed"]
+    assert by_name["limit"]["maximum"] == 500
+    assert by_name["dueFrom"]["format"] == "date-time"
+
+
+def test_it_is_plain_json(document: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(document)) == document
+    assert document["openapi"] == "3.1.0"
+
+
+def test_the_page_shows_every_operation_and_fetches_nothing(document: dict[str, Any]) -> None:
+    page = render(document)
+    assert all(f'id="{operation_id}"' in page for operation_id in OPERATIONS)
+    assert all(f'id="schema-{name}"' in page for name in document["components"]["schemas"])
+    assert not any(word in page for word in ("<script", "src=", "@import", "url(", "<link"))
+
+
+def test_the_page_escapes_what_it_shows(document: dict[str, Any]) -> None:
+    page = render(document | {"info": document["info"] | {"description": "<img onerror=x>"}})
+    assert "<img" not in page
