@@ -41,6 +41,8 @@ def build_handler(context: ApiContext) -> Handler:
     services = Services.of(context)
     # A resolver keeps the request that it is working on, so every thread has its own.
     local = threading.local()
+    # On Lambda this thread serves all requests, and building is best done while the function initialises.
+    local.dispatcher = _Dispatcher(services)
 
     def handle(event: Mapping[str, Any], lambda_context: Any) -> dict[str, Any]:
         dispatcher = getattr(local, "dispatcher", None)
