@@ -1,0 +1,211 @@
+"""Lists of timers, namespaces and shards: filters, pages, cursors."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from duetime.api.timer_lists import MAX_ANSWER_CHARACTERS
+from duetime.domain.times import format_instant
+from duetime.stores.port import PutMode
+from tests.support.api import World
+from tests.support.builders import make_timer, make_timers
+from tests.support.clock import NOW
+from tests.support.http import Api
+
+
+def ids(items: list[Any]) -> list[str]:
+    return sorted(item["id"] for item in items)
+
+
+def put(world: World, *timer_ids: str, **fields: Any) -> None:
+    timers = [make_timer(world.namespace, timer_id, **fields) for timer_id in timer_ids]
+    world.store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+
+
+class TestTimers:
+    def test_an_empty_list(self, api: Api) -> None:
+        assert api.list().json() == {"items": [], "nextCursor": None}
+
+    @pytest.mark.parametrize("limit", ["1", "3", "500"])
+    def test_pages_hold_every_timer_once(self, world: World, limit: str) -> None:
+        timers = make_timers(world.namespace, 17)
+        world.store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+        items = world.api.all_pages(limit=limit)
+        assert ids(items) == [timer.timer_id for timer in timers]
+        assert len(world.api.list(limit="3").json()["items"]) == 3
+
+    def test_an_item_is_what_a_single_read_gives(self, world: World) -> None:
+        put(world, "t1", payload_json='{"a":1.0}', headers_json='{"x":"y"}')
+        read = world.api.read("t1").text
+        assert world.api.list().text == f'{{"items":[{read}],"nextCursor":null}}'
+
+    def test_filters(self, world: World) -> None:
+        put(world, "early", execute_at=NOW, tags=("red",))
+        put(world, "late", execute_at=NOW + timedelta(hours=1), tags=("red", "blue"), correlation_id="c1")
+        put(world, "latest", execute_at=NOW + timedelta(hours=2), correlation_id="c1")
+        one_hour = format_instant(NOW + timedelta(hours=1))
+        expected: dict[tuple[tuple[str, str], ...], list[str]] = {
+            (("tag", "red"),): ["early", "late"],
+            (("tag", "green"),): [],
+            (("state", "scheduled"),): ["early", "late", "latest"],
+            (("state", "fired"),): [],
+            (("dueFrom", one_hour),): ["late", "latest"],
+            (("dueTo", one_hour),): ["early"],
+            (("dueFrom", one_hour), ("dueTo", one_hour)): [],
+            (("correlationId", "c1"),): ["late", "latest"],
+            (("correlationId", "c2"),): [],
+            (("correlationId", "c1"), ("tag", "blue")): ["late"],
+            (("correlationId", "c1"), ("state", "failed")): [],
+            (("correlationId", "c1"), ("dueFrom", one_hour), ("dueTo", one_hour)): [],
+            (("correlationId", "c1"), ("dueTo", format_instant(NOW + timedelta(hours=2)))): ["late"],
+        }
+        for query, found in expected.items():
+            assert ids(world.api.all_pages(**dict(query))) == found, query
+
+    @pytest.mark.parametrize("query", [{}, {"correlationId": "c1"}, {"tag": "red"}])
+    def test_a_page_that_is_too_big_is_cut_and_nothing_is_lost(self, world: World, query: dict[str, str]) -> None:
+        payload = f'"{"x" * 250_000}"'
+        timer_ids = [f"t{number:02}" for number in range(25)]
+        put(world, *timer_ids, payload_json=payload, correlation_id="c1", tags=("red",))
+        first = world.api.list(limit="500", **query)
+        assert 1 <= len(first.json()["items"]) < 25
+        assert len(first.text) <= MAX_ANSWER_CHARACTERS + 1000
+        assert ids(world.api.all_pages(limit="500", **query)) == timer_ids
+
+    @pytest.mark.parametrize(
+        ("query", "field"),
+        [
+            ({"state": "gone"}, "state"),
+            ({"colour": "red"}, "colour"),
+            ({"limit": "501"}, "limit"),
+            ({"dueTo": "x"}, "dueTo"),
+        ],
+    )
+    def test_a_faulty_query_is_named(self, api: Api, query: dict[str, str], field: str) -> None:
+        answer = api.list(**query)
+        assert answer.status == 400
+        assert answer.faults.keys() == {field}
+
+    def test_the_namespace_must_exist(self, api: Api) -> None:
+        assert api.list("/v1/namespaces/other/timers").code == "namespace_not_found"
+
+
+class TestCursors:
+    @pytest.fixture
+    def cursor(self, world: World) -> str:
+        put(world, *(f"t{number}" for number in range(9)), tags=("red",), correlation_id="c1")
+        cursor: str = world.api.list(limit="2", tag="red").json()["nextCursor"]
+        return cursor
+
+    def test_the_limit_may_change(self, api: Api, cursor: str) -> None:
+        rest = api.list(cursor=cursor, limit="500", tag="red").json()
+        assert (len(rest["items"]), rest["nextCursor"]) == (7, None)
+
+    @pytest.mark.parametrize(
+        "query", [{}, {"tag": "blue"}, {"tag": "red", "state": "fired"}, {"tag": "red", "correlationId": "c1"}]
+    )
+    def test_another_query_is_refused(self, api: Api, cursor: str, query: dict[str, str]) -> None:
+        answer = api.list(cursor=cursor, **query)
+        assert (answer.status, answer.code) == (400, "invalid_cursor")
+
+    def test_another_namespace_is_refused(self, world: World, cursor: str) -> None:
+        world.store.create_namespace("other", num_shards=4, dedicated=False, now=NOW)
+        assert world.api.list("/v1/namespaces/other/timers", cursor=cursor, tag="red").code == "invalid_cursor"
+
+    def test_another_list_is_refused(self, api: Api, cursor: str) -> None:
+        for path in ("/v1/namespaces", "/v1/shards"):
+            assert api.list(path, cursor=cursor).code == "invalid_cursor"
+
+    def test_tampering_is_refused(self, api: Api, cursor: str) -> None:
+        for changed in (cursor[:-2] + "AA", "A" + cursor[1:], cursor + "A", cursor[:10], "☃", "x"):
+            answer = api.list(cursor=changed, tag="red")
+            assert (answer.status, answer.code) == (400, "invalid_cursor"), changed
+
+
+class TestNamespaces:
+    def test_one_is_created_once(self, api: Api) -> None:
+        body = {"numShards": 4, "dedicated": False}
+        answer = api.call("PUT", "/v1/namespaces/orders", body)
+        assert (answer.status, answer.headers["location"]) == (201, "/v1/namespaces/orders")
+        expected = {
+            "name": "orders",
+            "numShards": 4,
+            "dedicated": False,
+            "firstShard": 0,
+            "createdAt": format_instant(NOW),
+        }
+        assert answer.json() == expected
+        again = api.call("PUT", "/v1/namespaces/orders", body)
+        assert (again.status, again.json()) == (200, expected)
+        assert api.get("/v1/namespaces/orders").json() == expected
+
+    @pytest.mark.parametrize("body", [{"numShards": 5}, {"dedicated": True}, {"numShards": 4, "dedicated": True}])
+    def test_it_never_changes(self, api: Api, body: dict[str, Any]) -> None:
+        answer = api.call("PUT", "/v1/namespaces/default", body)
+        assert (answer.status, answer.code) == (409, "namespace_conflict")
+
+    @pytest.mark.parametrize("body", [None, {}, {"numShards": None}, {"dedicated": False}, {"numShards": 4}])
+    def test_what_is_omitted_is_as_it_is(self, api: Api, body: dict[str, Any] | None) -> None:
+        answer = api.call("PUT", "/v1/namespaces/default", body)
+        assert (answer.status, answer.json()["numShards"]) == (200, 4)
+
+    def test_a_new_one_has_defaults(self, api: Api) -> None:
+        made = api.call("PUT", "/v1/namespaces/orders").json()
+        assert (made["numShards"], made["dedicated"]) == (16, False)
+
+    def test_a_dedicated_one_has_shards_of_its_own(self, api: Api) -> None:
+        made = [api.call("PUT", f"/v1/namespaces/d{n}", {"numShards": 8, "dedicated": True}).json() for n in range(2)]
+        assert made[0]["firstShard"] >= 4096
+        assert made[1]["firstShard"] >= made[0]["firstShard"] + 8
+
+    @pytest.mark.parametrize("name", ["UPPER", "-x", "a%20b", "x" * 64, "%C3%A9"])
+    def test_a_bad_name_is_refused(self, api: Api, name: str) -> None:
+        assert api.call("PUT", f"/v1/namespaces/{name}", {}).faults.keys() == {"namespace"}
+        assert api.get(f"/v1/namespaces/{name}").code == "namespace_not_found"
+
+    @pytest.mark.parametrize("body", [{"numShards": 0}, {"numShards": 4097}, {"shards": 4}, '{"numShards": 4'])
+    def test_a_bad_body_is_refused(self, api: Api, body: Any) -> None:
+        assert api.call("PUT", "/v1/namespaces/orders", body).status == 400
+        assert api.get("/v1/namespaces/orders").status == 404
+
+    def test_they_are_listed_by_name(self, api: Api) -> None:
+        for number in range(5):
+            api.call("PUT", f"/v1/namespaces/n{number}")
+        names = [item["name"] for item in api.all_pages("/v1/namespaces", limit="2")]
+        assert names == ["default", "n0", "n1", "n2", "n3", "n4"]
+
+    def test_one_that_was_absent_is_found_once_it_exists(self, api: Api) -> None:
+        assert api.get("/v1/namespaces/orders").status == 404
+        api.call("PUT", "/v1/namespaces/orders")
+        assert api.list("/v1/namespaces/orders/timers").status == 200
+
+
+class TestShards:
+    def test_they_are_listed_with_their_owners(self, world: World) -> None:
+        world.store.claim_shard(1, "worker-1", lease_seconds=10, now=NOW)
+        items = world.api.all_pages("/v1/shards", limit="3")
+        assert [item["shardId"] for item in items] == [0, 1, 2, 3]
+        free = {"version": 0, "ownerId": None, "claimedAt": None, "leaseExpiresAt": None, "live": False}
+        assert items[0] == free | {"shardId": 0}
+        assert items[1] == {
+            "shardId": 1,
+            "version": 1,
+            "ownerId": "worker-1",
+            "claimedAt": format_instant(NOW),
+            "leaseExpiresAt": format_instant(NOW + timedelta(seconds=10)),
+            "live": True,
+        }
+
+    def test_a_lease_that_has_run_out_is_not_live(self, world: World) -> None:
+        world.store.claim_shard(0, "worker-1", lease_seconds=10, now=NOW)
+        world.clock.advance(10)
+        shard = world.api.list("/v1/shards").json()["items"][0]
+        assert (shard["live"], shard["ownerId"]) == (False, "worker-1")
+
+    def test_dedicated_shards_come_after_the_shared_ones(self, api: Api) -> None:
+        first = api.call("PUT", "/v1/namespaces/own", {"numShards": 2, "dedicated": True}).json()["firstShard"]
+        items = api.all_pages("/v1/shards", limit="1")
+        assert [item["shardId"] for item in items] == [0, 1, 2, 3, first, first + 1]
