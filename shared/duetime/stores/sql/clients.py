@@ -15,9 +15,9 @@ from duetime.stores.sql.timer_rows import TimerRows
 
 
 class Clients:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, rows: TimerRows) -> None:
         self._database = database
-        self._rows = TimerRows(database)
+        self._rows = rows
 
     def put_timers(
         self,

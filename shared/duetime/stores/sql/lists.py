@@ -35,9 +35,9 @@ class Lists:
     A filtered list looks at a bounded number of rows, without their payloads, and then reads those that match.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, rows: TimerRows) -> None:
         self._database = database
-        self._rows = TimerRows(database)
+        self._rows = rows
         self._whole = self._prepare_walk(*COLUMNS)
         self._scan = self._prepare_walk(*_SCANNED)
         self._correlated = database.prepare(

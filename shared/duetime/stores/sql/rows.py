@@ -37,6 +37,7 @@ COLUMNS = (
     timers.c.timer_retry_policy,
     timers.c.timer_headers,
     timers.c.timer_payload,
+    timers.c.timer_uuid,
 )
 """What ``decode`` reads."""
 
@@ -180,6 +181,7 @@ def decode(row: Row) -> Timer:
         retry_policy,
         headers,
         payload,
+        _uuid,
     ) = row
     try:
         return Timer(

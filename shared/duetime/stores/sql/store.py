@@ -6,9 +6,11 @@ from duetime.stores.sql.catalogue import Catalogue
 from duetime.stores.sql.clients import Clients
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.dialects import SqlDialect
-from duetime.stores.sql.firing import Firing
+from duetime.stores.sql.due import Due
 from duetime.stores.sql.leases import Leases
 from duetime.stores.sql.lists import Lists
+from duetime.stores.sql.recording import Recording
+from duetime.stores.sql.timer_rows import TimerRows
 from duetime.stores.time_source import TimeSource
 
 
@@ -28,13 +30,14 @@ class SqlStore:
         self.shard_map = catalogue.shard_map
         self.catalogue_secret = catalogue.catalogue_secret
 
-        clients = Clients(self.database)
+        rows = TimerRows(self.database)
+        clients = Clients(self.database, rows)
         self.put_timers = clients.put_timers
         self.get_timer = clients.get_timer
         self.update_timer = clients.update_timer
         self.delete_timers = clients.delete_timers
 
-        lists = Lists(self.database)
+        lists = Lists(self.database, rows)
         self.list_timers = lists.list_timers
         self.find_by_correlation = lists.find_by_correlation
 
@@ -46,8 +49,10 @@ class SqlStore:
         self.announce_worker = leases.announce_worker
         self.withdraw_worker = leases.withdraw_worker
 
-        firing = Firing(self.database)
-        self.due_timers = firing.due_timers
-        self.record = firing.record
-        self.quarantine = firing.quarantine
-        self.prune_expired = firing.prune_expired
+        due = Due(self.database)
+        self.due_timers = due.due_timers
+        self.quarantine = due.quarantine
+
+        recording = Recording(self.database)
+        self.record = recording.record
+        self.prune_expired = recording.prune_expired

@@ -1,0 +1,141 @@
+"""The end of attempts: outcomes are recorded, and finished timers whose time is up are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.shards import Lease
+from duetime.domain.timers import TimerState
+from duetime.domain.times import to_milliseconds
+from duetime.stores.sql.database import Database, Mutation
+from duetime.stores.sql.rows import OUTCOME_NAMES, encode_outcome
+from duetime.stores.sql.tables import RowType, constant, given, given_count, timers
+
+_ROW = timers.c
+
+
+class Recording:
+    """One transaction per batch: the leases are checked in it, and every row is fenced by revision and firing."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._prepare_record()
+        self._prepare_prune()
+
+    def _prepare_record(self) -> None:
+        prepare, now = self._database.prepare, self._database.db_now.epoch_ms()
+        self._owner = prepare(
+            sa.select(_ROW.shard_version, _ROW.shard_owner_id)
+            .where(_ROW.shard_id == given("shard"), _ROW.row_type == constant(RowType.SHARD))
+            .with_for_update(),
+            "shard",
+        )
+        self._record = prepare(
+            sa.update(timers)
+            .where(
+                _ROW.shard_id == given("old_shard_id"),
+                _ROW.row_type == constant(RowType.TIMER),
+                _ROW.timer_execute_at == given("old_execute_at"),
+                _ROW.timer_uuid == given("old_uuid"),
+                _ROW.timer_revision == given("old_revision"),
+                _ROW.timer_firing_id == given("old_firing_id"),
+            )
+            .values(
+                row_type=given("new_row_type"),
+                timer_execute_at=given("new_execute_at"),
+                timer_state=given("new_state"),
+                timer_due_at=given("new_due_at"),
+                timer_revision=_ROW.timer_revision + constant(1),
+                timer_firing_id=given("new_firing_id"),
+                timer_attempts=given("new_attempts"),
+                timer_updated_at=now,
+                timer_fired_at=given("new_fired_at"),
+                timer_failure=given("new_failure"),
+                timer_expires_at=given("new_expires_at"),
+            ),
+            *OUTCOME_NAMES,
+        )
+
+    def _prepare_prune(self) -> None:
+        prepare = self._database.prepare
+        self._expired = prepare(
+            sa.select(_ROW.shard_id, _ROW.timer_execute_at, _ROW.timer_uuid)
+            .where(_ROW.timer_expires_at <= given("now"))
+            .order_by(_ROW.timer_expires_at)
+            .limit(given_count("limit")),
+            "now",
+            "limit",
+        )
+        self._prune = prepare(
+            sa.delete(timers).where(
+                _ROW.shard_id == given("shard"),
+                _ROW.row_type == constant(RowType.FINISHED),
+                _ROW.timer_execute_at == given("at"),
+                _ROW.timer_uuid == given("uuid"),
+            ),
+            "shard",
+            "at",
+            "uuid",
+        )
+
+    def record(
+        self, outcomes: Sequence[Outcome], *, leases: Mapping[int, Lease], now: datetime
+    ) -> list[RecordStatus]:
+        if not outcomes:
+            return []
+        with self._database.write(now) as mutation:
+            lost = self._lost_shards(mutation, outcomes, leases)
+            kept = [outcome for outcome in outcomes if not _is_lost(outcome, lost)] if lost else outcomes
+            rows = [encode_outcome(outcome) for outcome in kept]
+            if self._record.many(mutation.connection, rows) == len(outcomes):
+                return [RecordStatus.APPLIED] * len(outcomes)
+            mutation.connection.rollback()
+        return self._record_each(outcomes, leases, now)
+
+    def _record_each(
+        self, outcomes: Sequence[Outcome], leases: Mapping[int, Lease], now: datetime
+    ) -> list[RecordStatus]:
+        """One statement per outcome, when a batch as a whole does not say which of them were superseded."""
+        statuses: list[RecordStatus] = []
+        with self._database.write(now) as mutation:
+            lost = self._lost_shards(mutation, outcomes, leases)
+            for outcome in outcomes:
+                if _is_lost(outcome, lost):
+                    statuses.append(RecordStatus.LEASE_LOST)
+                elif self._record.count(mutation.connection, *encode_outcome(outcome)):
+                    statuses.append(RecordStatus.APPLIED)
+                else:
+                    statuses.append(RecordStatus.SUPERSEDED)
+        return statuses
+
+    def _lost_shards(self, mutation: Mutation, outcomes: Sequence[Outcome], leases: Mapping[int, Lease]) -> set[int]:
+        """The shards whose lease is not the stored one. The others' ownership rows stay locked until the end."""
+        shard_ids = {outcome.timer.shard_id for outcome in outcomes if not _is_parked(outcome)}
+        return {shard_id for shard_id in shard_ids if not self._is_held(mutation, shard_id, leases)}
+
+    def _is_held(self, mutation: Mutation, shard_id: int, leases: Mapping[int, Lease]) -> bool:
+        lease = leases.get(shard_id)
+        row = self._owner.one(mutation.connection, shard_id).first()
+        return lease is not None and row is not None and tuple(row) == (lease.version, lease.owner_id)
+
+    def prune_expired(self, *, now: datetime, limit: int) -> int:
+        now_ms = to_milliseconds(now)
+        with self._database.read() as connection:
+            if self._expired.one(connection, now_ms, 1).first() is None:
+                return 0
+        with self._database.write(now) as mutation:
+            keys = [tuple(row) for row in self._expired.one(mutation.connection, now_ms, limit)]
+            return self._prune.many(mutation.connection, keys)
+
+
+def _is_parked(outcome: Outcome) -> bool:
+    """Fenced by its revision alone: the row belongs to the attempt that parked it."""
+    return outcome.timer.state is TimerState.FIRING
+
+
+def _is_lost(outcome: Outcome, lost_shards: set[int]) -> bool:
+    return outcome.timer.shard_id in lost_shards and not _is_parked(outcome)
