@@ -43,8 +43,8 @@ class SqlDialect(Protocol):
         """An insert that does nothing when a unique key is taken, and returns no columns (``inline``)."""
         ...
 
-    def classify(self, error: BaseException) -> StoreError | None:
-        """What a driver's exception means; None when nothing in particular."""
+    def classify(self, error: BaseException) -> StoreError:
+        """What a driver's exception means: ``StoreUnavailable``, ``StoreNotReady`` or plainly ``StoreError``."""
         ...
 
 

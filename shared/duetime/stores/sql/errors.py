@@ -12,32 +12,24 @@ from duetime.domain.errors import StoreError, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
-Classifier = Callable[[BaseException], StoreError | None]
-"""A dialect's reading of its driver's exception; None when it says nothing in particular."""
+Classifier = Callable[[BaseException], StoreError]
+"""A dialect's reading of its driver's exceptions."""
 
 
 @contextmanager
 def translated(classify: Classifier) -> Iterator[None]:
     """Turn whatever SQLAlchemy or the driver raises into ``StoreError`` or one of its kinds.
 
-    Messages name the kind of failure and never the statement's values, which belong to the callers.
+    Messages name the kind of failure and never a statement's values, which belong to the callers.
     """
     try:
         yield
     except exc.TimeoutError as error:
         raise StoreUnavailable("no database connection became free in time") from error
     except exc.DBAPIError as error:
-        raise _from_driver(error, classify) from error
+        translation = classify(error.orig if error.orig is not None else error)
+        if type(translation) is StoreError:
+            logger.error("%s", translation.message, extra={"action": "store.failed"})
+        raise translation from error
     except exc.SQLAlchemyError as error:
         raise StoreError(f"the database layer failed: {type(error).__name__}") from error
-
-
-def _from_driver(error: exc.DBAPIError, classify: Classifier) -> StoreError:
-    cause = error.orig if error.orig is not None else error
-    known = classify(cause)
-    if known is not None:
-        return known
-    if error.connection_invalidated or isinstance(error, exc.OperationalError | exc.InterfaceError):
-        return StoreUnavailable(f"the database failed: {cause}")
-    logger.error("unexpected database error", extra={"action": "store.error", "error": type(cause).__name__})
-    return StoreError(f"the database refused a statement: {type(cause).__name__}")

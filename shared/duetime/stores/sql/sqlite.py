@@ -68,6 +68,8 @@ class SqliteDialect:
             pool_timeout=BUSY_TIMEOUT_SECONDS,
             pool_use_lifo=True,
             pool_reset_on_return=None,
+            # Values are payloads and headers; an error that is logged must not show them.
+            hide_parameters=True,
         )
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
@@ -99,7 +101,7 @@ class SqliteDialect:
         except OSError as error:
             raise InvalidSettings(f"cannot make the directory of {self._path}: {error.strerror}") from error
         except sqlite3.Error as error:
-            raise self.classify(error) or StoreError(f"cannot make {self._path}: {error}") from error
+            raise self.classify(error) from error
 
     def begin_write(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -117,7 +119,7 @@ class SqliteDialect:
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
         return sqlite_sql.insert(table).on_conflict_do_nothing().inline()
 
-    def classify(self, error: BaseException) -> StoreError | None:
+    def classify(self, error: BaseException) -> StoreError:
         # The low byte is the primary code; the rest details it.
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _UNAVAILABLE:
@@ -128,7 +130,7 @@ class SqliteDialect:
             return StoreNotReady(f"{self._path} is not an SQLite database")
         if code == sqlite3.SQLITE_ERROR and str(error).startswith(("no such table", "no such column")):
             return StoreNotReady(f"the database has no Duetime schema of this version: {error}")
-        return None
+        return StoreError(f"SQLite refused a statement: {getattr(error, 'sqlite_errorname', type(error).__name__)}")
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:

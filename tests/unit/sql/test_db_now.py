@@ -1,0 +1,185 @@
+"""DbNow on SQLite: the generated SQL, and one instant for all statements of a transaction."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from duetime.domain.errors import InvalidSettings
+from duetime.domain.namespaces import Namespace
+from duetime.domain.times import format_instant, read_instant
+from duetime.stores.port import PutMode
+from duetime.stores.sql.database import Database
+from duetime.stores.sql.db_now import SqliteDbNow, db_now_strategy
+from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.store import SqlStore
+from duetime.stores.sql.tables import given_count, timers
+from duetime.stores.time_source import TimeSource
+from tests.support.builders import make_timer, seconds
+from tests.support.clock import NOW
+from tests.unit.sql.statements import recorded_statements
+
+BASE_MS = '(SELECT "temp".duetime_now.ts_epoch_ms FROM "temp".duetime_now)'
+BASE_TEXT = '(SELECT "temp".duetime_now.ts_text FROM "temp".duetime_now)'
+db_now = SqliteDbNow()
+
+
+def sql(expression: sa.ColumnElement[object]) -> str:
+    compiled = expression.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True})
+    return " ".join(str(compiled).split())
+
+
+def test_epoch_milliseconds() -> None:
+    assert sql(db_now.epoch_ms()) == BASE_MS
+
+
+@pytest.mark.parametrize(("offset_ms", "expected"), [(1500, f"{BASE_MS} + 1500"), (-1, f"{BASE_MS} + -1")])
+def test_epoch_milliseconds_with_an_offset(offset_ms: int, expected: str) -> None:
+    assert sql(db_now.epoch_ms(offset_ms)) == expected
+
+
+def test_epoch_milliseconds_with_an_offset_that_comes_later() -> None:
+    expression = db_now.epoch_ms(given_count("lease_ms"))
+
+    assert " ".join(str(expression.compile(dialect=sqlite.dialect())).split()) == f"{BASE_MS} + ?"
+
+
+def test_iso_text() -> None:
+    assert sql(db_now.iso_text()) == BASE_TEXT
+
+
+def test_iso_text_with_an_offset() -> None:
+    expected = f"strftime('%Y-%m-%dT%H:%M:%fZ', {BASE_TEXT}, printf('%+.3f seconds', 1.5))"
+
+    assert sql(db_now.iso_text(1.5)) == expected
+
+
+@pytest.mark.parametrize("offset_seconds", [0.001, 1.5, -0.25, -86_400, 31_536_000])
+def test_both_storage_modes_hold_the_same_instant(store: SqlStore, offset_seconds: float) -> None:
+    instant = NOW + seconds(0.123)
+    with store.database.write(instant) as mutation:
+        milliseconds, text = mutation.connection.execute(
+            sa.select(db_now.epoch_ms(round(offset_seconds * 1000)), db_now.iso_text(offset_seconds))
+        ).one()
+
+    expected = instant + seconds(offset_seconds)
+    assert text == format_instant(expected)
+    assert milliseconds == round(expected.timestamp() * 1000)
+
+
+@pytest.mark.parametrize("year", [1970, 2026, 9999])
+def test_the_callers_instant_is_kept_to_the_millisecond(store: SqlStore, year: int) -> None:
+    instant = NOW.replace(year=year, microsecond=987_000)
+    with store.database.write(instant) as mutation:
+        assert mutation.now == instant
+        text = mutation.connection.execute(sa.select(db_now.iso_text())).scalar_one()
+    assert text == format_instant(instant)
+
+
+def open_with_database_time() -> SqlStore:
+    store = SqlStore(open_dialect("sqlite://"))
+    store.initialise()
+    return store
+
+
+def test_the_database_gives_the_time_in_production() -> None:
+    store = open_with_database_time()
+    before = datetime.now(UTC)
+    with store.database.write(NOW) as mutation:
+        text = mutation.connection.execute(sa.select(db_now.iso_text())).scalar_one()
+    after = datetime.now(UTC)
+    store.close()
+
+    assert read_instant(text) == mutation.now
+    assert before - timedelta(milliseconds=1) <= mutation.now <= after + timedelta(milliseconds=1)
+
+
+def test_all_statements_of_a_transaction_see_one_instant() -> None:
+    store = open_with_database_time()
+    with store.database.write(NOW) as mutation:
+        first = mutation.connection.execute(sa.select(db_now.epoch_ms())).scalar_one()
+        # Time passes for SQLite itself between the statements.
+        native = sa.text("SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)")
+        while mutation.connection.execute(native).scalar_one() == first:
+            pass
+        second = mutation.connection.execute(sa.select(db_now.epoch_ms())).scalar_one()
+    store.close()
+
+    assert second == first
+
+
+def test_each_transaction_has_an_instant_of_its_own(store: SqlStore) -> None:
+    for offset in (0, 5, 3):
+        with store.database.write(NOW + seconds(offset)) as mutation:
+            rows = mutation.connection.execute(
+                sa.select(sa.column("ts_text")).select_from(sa.table("duetime_now"))
+            ).all()
+        assert rows == [(format_instant(NOW + seconds(offset)),)]
+
+
+def test_what_is_returned_has_the_time_that_is_stored() -> None:
+    store = open_with_database_time()
+    namespace, _ = store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+    assert store.get_namespace("n") == namespace
+    assert namespace.created_at != NOW
+
+    results = store.put_timers([make_timer(namespace)], mode=PutMode.CREATE, now=NOW)
+    stored = store.get_timer(namespace, "t1", now=NOW)
+    assert stored == results[0].timer
+    assert stored is not None
+    assert stored.created_at == stored.updated_at != NOW
+
+    lease = store.claim_shard(0, "w", lease_seconds=10, now=NOW)
+    assert lease is not None
+    (status,) = store.shard_statuses([0])
+    assert status.claimed_at is not None
+    assert status.lease_expires_at == lease.expires_at == status.claimed_at + seconds(10)
+    store.close()
+
+
+def test_a_callers_wrong_clock_wins_no_lease() -> None:
+    store = open_with_database_time()
+    assert store.claim_shard(0, "w1", lease_seconds=60, now=NOW) is not None
+
+    assert store.claim_shard(0, "w2", lease_seconds=60, now=datetime(9999, 1, 1, tzinfo=UTC)) is None
+    store.close()
+
+
+def test_every_mutation_takes_its_times_from_the_temporary_table(store: SqlStore, single: Namespace) -> None:
+    timer = make_timer(single)
+    with recorded_statements(store) as statements:
+        store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+        store.claim_shard(0, "w", lease_seconds=10, now=NOW)
+        store.announce_worker("w", ttl_seconds=10, now=NOW)
+        store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+
+    texts = [" ".join(statement.sql.split()) for statement in statements]
+    dated = [
+        text for text in texts if text.startswith(("INSERT INTO timers", "UPDATE timers", "INSERT INTO workers"))
+    ]
+    assert [text for text in dated if "ts_epoch_ms" not in text] == [
+        # Only the empty ownership row has no time.
+        text
+        for text in dated
+        if text.startswith("INSERT INTO timers (shard_id, row_type, timer_execute_at, timer_uuid, shard_version)")
+    ]
+    assert any("ts_epoch_ms" in text for text in dated)
+
+
+def test_an_unknown_dialect_has_no_strategy() -> None:
+    with pytest.raises(InvalidSettings, match="nosuchdb"):
+        db_now_strategy("nosuchdb")
+
+
+def test_conditions_and_values_may_use_it_alike(store: SqlStore) -> None:
+    statement = (
+        sa.update(timers)
+        .where(timers.c.timer_expires_at <= db_now.epoch_ms())
+        .values(timer_updated_at=db_now.epoch_ms(given_count("more")))
+    )
+    prepared = Database(open_dialect("sqlite://"), time_source=TimeSource.CALLER).prepare(statement, "more")
+
+    assert prepared.sql.count("ts_epoch_ms") == 2

@@ -1,0 +1,124 @@
+"""The schema is the sum of its migrations, whoever applies them and however often."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.times import format_instant
+from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.sqlite_migrations import MIGRATIONS
+from duetime.stores.sql.store import SqlStore
+from duetime.stores.sql.tables import metadata
+from tests.support.clock import NOW
+
+
+def described(connection: sa.Connection) -> dict[str, Any]:
+    """Tables with their columns, keys, options and checks, and indexes with their columns and conditions."""
+    inspector = sa.inspect(connection)
+    return {
+        table: {
+            "columns": [
+                {name: str(value) for name, value in column.items()} for column in inspector.get_columns(table)
+            ],
+            "primary key": inspector.get_pk_constraint(table)["constrained_columns"],
+            "checks": sorted(
+                (check["name"] or "", " ".join(check["sqltext"].split()))
+                for check in inspector.get_check_constraints(table)
+            ),
+            "indexes": [
+                (
+                    index["name"],
+                    index["column_names"],
+                    index["unique"],
+                    str(index["dialect_options"].get("sqlite_where")),
+                )
+                for index in sorted(inspector.get_indexes(table), key=lambda index: str(index["name"]))
+            ],
+            "strict": connection.exec_driver_sql(f"PRAGMA table_list('{table}')").one()[5],
+        }
+        for table in inspector.get_table_names()
+    }
+
+
+def test_the_schema_is_the_sum_of_the_migrations(store: SqlStore) -> None:
+    expected = sa.create_engine("sqlite://")
+    metadata.create_all(expected)
+
+    with store.database.read() as migrated, expected.connect() as created:
+        assert described(migrated) == described(created)
+        assert described(migrated)["timers"]["strict"] == 1
+    expected.dispose()
+
+
+def test_versions_count_from_one_without_gaps() -> None:
+    assert [migration.version for migration in MIGRATIONS] == list(range(1, len(MIGRATIONS) + 1))
+
+
+def test_what_was_applied_is_noted(store: SqlStore) -> None:
+    with store.database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM schema_migrations ORDER BY 1").all()
+
+    assert [(version, name) for version, name, _ in rows] == [(each.version, each.name) for each in MIGRATIONS]
+    assert all(len(applied_at) == len(format_instant(NOW)) for _, _, applied_at in rows)
+
+
+def test_initialising_again_applies_nothing(store: SqlStore) -> None:
+    with store.database.read() as connection:
+        before = connection.exec_driver_sql("SELECT * FROM schema_migrations").all()
+
+    store.initialise()
+
+    with store.database.read() as connection:
+        assert connection.exec_driver_sql("SELECT * FROM schema_migrations").all() == before
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        # A foreign table of the last migration's name: its statement fails after others have run.
+        connection.execute("CREATE TABLE workers (x)")
+        connection.commit()
+    store = SqlStore(open_dialect(f"sqlite:///{path}"))
+
+    with pytest.raises(StoreError) as raised:
+        store.initialise()
+    assert not isinstance(raised.value, StoreUnavailable | StoreNotReady)
+
+    store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall() == [("workers",)]
+
+
+def test_a_file_without_schema_is_not_ready(path: Path) -> None:
+    sqlite3.connect(path).close()
+    store = SqlStore(open_dialect(f"sqlite:///{path}"))
+
+    with pytest.raises(StoreNotReady, match="schema"):
+        store.check()
+    with pytest.raises(StoreNotReady):
+        store.shard_map()
+    store.close()
+
+
+def test_an_older_schema_is_not_ready(store: SqlStore) -> None:
+    with store.database.write() as mutation:
+        mutation.connection.exec_driver_sql("DELETE FROM schema_migrations")
+
+    with pytest.raises(StoreNotReady, match=f"needs {MIGRATIONS[-1].version}"):
+        store.check()
+
+
+def test_a_newer_schema_is_not_touched(store: SqlStore) -> None:
+    with store.database.write() as mutation:
+        mutation.connection.exec_driver_sql("INSERT INTO schema_migrations VALUES (99, 'later', '')")
+
+    with pytest.raises(StoreNotReady, match="version 99"):
+        store.check()
+    with pytest.raises(StoreNotReady, match="version 99"):
+        store.initialise()

@@ -1,0 +1,147 @@
+"""How SQLite runs the statements: by index, no sort, no scan. So a million pending timers change no cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import TimerChange, TimerState
+from duetime.stores.port import PutMode, TimerFilter, TimerRef
+from duetime.stores.sql.store import SqlStore
+from tests.support.builders import RETENTION, failed, fired, make_timer, make_timers, seconds
+from tests.support.clock import NOW
+from tests.unit.sql.statements import query_plan, recorded_statements
+
+PRIMARY_KEY = "sqlite_autoindex_timers_1"
+LOOKUP = "idx_timer_lookup"
+
+Action = Callable[[SqlStore, Namespace], object]
+
+
+@pytest.fixture
+def filled(store: SqlStore, single: Namespace) -> SqlStore:
+    """Due timers with correlation ids, an unreadable one, finished and future ones, and a lease."""
+    store.put_timers(make_timers(single, 40, correlation_id="c"), mode=PutMode.CREATE, now=NOW)
+    store.put_timers(
+        make_timers(single, 40, prefix="later", execute_at=NOW + seconds(60)), mode=PutMode.CREATE, now=NOW
+    )
+    lease = store.claim_shard(0, "w", lease_seconds=10, now=NOW)
+    assert lease is not None
+    due = store.due_timers(0, until=NOW, limit=10).timers
+    store.record([fired(timer) for timer in due], leases={0: lease}, now=NOW)
+    with store.database.engine.connect() as connection:
+        connection.exec_driver_sql("ANALYZE")
+        connection.commit()
+    return store
+
+
+def plans(store: SqlStore, single: Namespace, action: Action) -> list[list[str]]:
+    """The plan of every statement that the action runs on the table ``timers``."""
+    with recorded_statements(store) as statements:
+        action(store, single)
+    return [query_plan(store, each) for each in statements if "timers" in each.sql]
+
+
+def record_a_due_timer(store: SqlStore, single: Namespace) -> None:
+    lease = store.renew_leases(
+        [store.claim_shard(1, "w", lease_seconds=10, now=NOW)],  # type: ignore[list-item]
+        lease_seconds=10,
+        now=NOW,
+    )[0]
+    assert lease is not None
+    outcomes = [failed(store.due_timers(0, until=NOW, limit=1).timers[0])]
+    store.record(outcomes, leases={0: lease}, now=NOW)
+    store.record(outcomes, leases={}, now=NOW)
+    store.release_leases([lease], now=NOW)
+
+
+ACTIONS: dict[str, Action] = {
+    "nothing due": lambda store, _: store.due_timers(0, until=NOW - seconds(1), limit=10),
+    "due": lambda store, _: store.due_timers(0, until=NOW, limit=100),
+    "due, next page": lambda store, _: store.due_timers(
+        0, until=NOW, limit=100, cursor=store.due_timers(0, until=NOW, limit=10).cursor
+    ),
+    "leases and recording": record_a_due_timer,
+    "statuses": lambda store, _: store.shard_statuses([0, 1]),
+    "create": lambda store, single: store.put_timers(
+        make_timers(single, 3, prefix="new"), mode=PutMode.CREATE, now=NOW
+    ),
+    "create again": lambda store, single: store.put_timers(
+        [make_timer(single, "t0001")], mode=PutMode.CREATE, now=NOW
+    ),
+    "replace": lambda store, single: store.put_timers(make_timers(single, 3), mode=PutMode.REPLACE, now=NOW),
+    "get": lambda store, single: store.get_timer(single, "t0001", now=NOW),
+    "update": lambda store, single: store.update_timer(
+        single, "t0039", TimerChange(execute_at=NOW), firing_id="f", now=NOW
+    ),
+    "delete": lambda store, single: store.delete_timers(single, [TimerRef("t0039")], now=NOW),
+    "list": lambda store, single: store.list_timers(single, TimerFilter(), cursor=None, limit=10, now=NOW),
+    "list, next page": lambda store, single: store.list_timers(
+        single, TimerFilter(), cursor="0:t0003", limit=10, now=NOW
+    ),
+    "list with a filter": lambda store, single: store.list_timers(
+        single, TimerFilter(state=TimerState.FIRED, tag="x"), cursor=None, limit=10, now=NOW
+    ),
+    "correlation": lambda store, single: store.find_by_correlation(single, "c", cursor=None, limit=10, now=NOW),
+    "prune": lambda store, _: store.prune_expired(now=NOW + RETENTION, limit=5),
+}
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_every_statement_searches_by_index(filled: SqlStore, single: Namespace, name: str) -> None:
+    found = plans(filled, single, ACTIONS[name])
+
+    assert found
+    for steps in found:
+        assert not [step for step in steps if step.startswith("SCAN") or "TEMP B-TREE" in step], steps
+
+
+def test_looking_for_the_next_timer_reads_the_index_alone(filled: SqlStore, single: Namespace) -> None:
+    (steps,) = plans(filled, single, ACTIONS["nothing due"])
+
+    assert steps == [
+        f"SEARCH timers USING COVERING INDEX {PRIMARY_KEY} (shard_id=? AND row_type=? AND timer_execute_at>?)"
+    ]
+
+
+def test_due_timers_are_a_range_of_the_primary_key(filled: SqlStore, single: Namespace) -> None:
+    found = plans(filled, single, ACTIONS["due, next page"])
+
+    wanted = f"SEARCH timers USING INDEX {PRIMARY_KEY} (shard_id=? AND row_type=? AND timer_execute_at"
+    assert [f"{wanted}=? AND timer_uuid>?)"] in found
+    assert [f"{wanted}>? AND timer_execute_at<?)"] in found
+
+
+def test_recording_finds_each_row_by_the_whole_primary_key(filled: SqlStore, single: Namespace) -> None:
+    found = plans(filled, single, ACTIONS["leases and recording"])
+
+    wanted = "(shard_id=? AND row_type=? AND timer_execute_at=? AND timer_uuid=?)"
+    assert [f"SEARCH timers USING INDEX {PRIMARY_KEY} {wanted}"] in found
+
+
+@pytest.mark.parametrize("name", ["get", "update", "delete", "create again", "replace"])
+def test_clients_find_a_timer_by_its_id(filled: SqlStore, single: Namespace, name: str) -> None:
+    found = [steps for steps in plans(filled, single, ACTIONS[name]) if steps]
+
+    wanted = "(timer_namespace=? AND shard_id=? AND timer_id=?)"
+    assert found
+    assert all(steps == [f"SEARCH timers USING INDEX {LOOKUP} {wanted}"] for steps in found)
+
+
+def test_a_list_walks_the_lookup_index(filled: SqlStore, single: Namespace) -> None:
+    found = plans(filled, single, ACTIONS["list, next page"])
+
+    assert found == [
+        [f"SEARCH timers USING INDEX {LOOKUP} (timer_namespace=? AND shard_id=? AND timer_id>?)"],
+    ]
+
+
+def test_correlation_and_expiry_have_indexes_of_their_own(filled: SqlStore, single: Namespace) -> None:
+    correlation = plans(filled, single, ACTIONS["correlation"])
+    prune = plans(filled, single, ACTIONS["prune"])
+
+    wanted = "(timer_namespace=? AND timer_correlation_id=? AND timer_id>?)"
+    assert correlation == [[f"SEARCH timers USING INDEX idx_timer_correlation {wanted}"]]
+    assert ["SEARCH timers USING INDEX idx_timer_expiry (timer_expires_at<?)"] in prune

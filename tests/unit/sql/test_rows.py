@@ -1,0 +1,122 @@
+"""Timers as rows and back, and what is left of rows that do not decode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from duetime.domain import ids
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
+from duetime.domain.times import MIN_INSTANT
+from duetime.stores.port import PutMode
+from duetime.stores.sql import rows
+from duetime.stores.sql.store import SqlStore
+from duetime.stores.sql.tables import timers
+from tests.support.builders import make_namespace, make_timer
+from tests.support.clock import NOW
+
+
+@pytest.mark.parametrize("timer_id", ["a", "ü😀", "a:b", "x" * 255])
+def test_the_uuid_is_the_domains(timer_id: str) -> None:
+    assert rows.uuid_bytes("orders", timer_id) == ids.timer_uuid("orders", timer_id).bytes
+    assert make_timer(make_namespace(), timer_id).timer_uuid.bytes == rows.uuid_bytes("orders", timer_id)
+
+
+@pytest.mark.parametrize("tags", [(), ("a",), ("a", "b,c", '"', "ü", "")])
+def test_tags_round_trip(tags: tuple[str, ...]) -> None:
+    text = rows.encode_tags(tags)
+
+    assert (() if text is None else rows.decode_tags(text)) == tags
+
+
+@pytest.mark.parametrize("text", ["{broken", "{}", "[1]", '"a"', "null", ""])
+def test_other_texts_are_no_tags(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        rows.decode_tags(text)
+    assert rows.readable_tags(text) == ()
+
+
+@pytest.mark.parametrize("status", [None, 503])
+def test_failures_round_trip(status: int | None) -> None:
+    failure = Failure(FailureReason.TIMEOUT, 'after 30 s: "ü"', NOW, status)
+
+    text = rows.encode_failure(failure)
+
+    assert text is not None
+    assert rows.decode_failure(text) == failure
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("timer_tags", "{broken"),
+        ("timer_tags", "[1]"),
+        ("timer_failure", "[]"),
+        ("timer_failure", '["nonsense", "m", "2026-12-20T15:30:00.000Z", null]'),
+        ("timer_due_at", 2**62),
+        ("timer_created_at", -(2**62)),
+        ("timer_updated_at", 2**62),
+        ("timer_fired_at", 2**62),
+    ],
+)
+def test_what_can_be_read_of_an_unreadable_row_is_shown(
+    store: SqlStore, single: Namespace, column: str, value: Any
+) -> None:
+    timer = make_timer(single, payload_json="[1]", correlation_id="c", tags=("x",))
+    store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+    with store.database.write() as mutation:
+        mutation.connection.execute(sa.update(timers).values({column: value}))
+
+    shown = store.get_timer(single, "t1", now=NOW)
+
+    assert shown is not None
+    assert shown.failure is not None
+    assert shown.failure.reason is FailureReason.UNREADABLE
+    assert "the stored timer cannot be read" in shown.failure.message
+    empty: dict[str, Any] = {
+        "timer_tags": {"content": replace(timer.content, tags=())},
+        "timer_due_at": {"content": replace(timer.content, execute_at=MIN_INSTANT)},
+        "timer_created_at": {"created_at": MIN_INSTANT},
+        "timer_updated_at": {"updated_at": MIN_INSTANT},
+    }
+    unreadable = replace(timer, state=TimerState.FAILED, next_attempt_at=None, failure=shown.failure)
+    assert shown == replace(unreadable, **empty.get(column, {}))
+
+
+@pytest.mark.parametrize("column", ["timer_created_at", "timer_due_at", "timer_tags", "timer_failure"])
+def test_a_replacement_heals_every_column(store: SqlStore, single: Namespace, column: str) -> None:
+    store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+    with store.database.write() as mutation:
+        value: Any = "{broken" if column in ("timer_tags", "timer_failure") else 2**62
+        mutation.connection.execute(sa.update(timers).values({column: value}))
+
+    (result,) = store.put_timers([make_timer(single)], mode=PutMode.REPLACE, now=NOW)
+
+    stored: Timer | None = store.get_timer(single, "t1", now=NOW)
+    assert stored == result.timer
+    assert stored is not None
+    assert stored.state is TimerState.SCHEDULED
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE timers SET timer_state = 'nonsense'",
+        "UPDATE timers SET row_type = 3",
+        "UPDATE timers SET row_type = 4",
+        "UPDATE timers SET timer_state = 'fired'",
+        "UPDATE timers SET timer_id = NULL",
+        "UPDATE timers SET timer_revision = NULL",
+        "UPDATE timers SET timer_attempts = 'many'",
+        "UPDATE timers SET timer_execute_at = NULL",
+    ],
+)
+def test_the_schema_refuses_what_would_be_nonsense(store: SqlStore, single: Namespace, statement: str) -> None:
+    store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+
+    with store.database.engine.connect() as connection, pytest.raises(sa.exc.IntegrityError):
+        connection.exec_driver_sql(statement)

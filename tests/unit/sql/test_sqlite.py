@@ -1,0 +1,219 @@
+"""SQLite as a store: settings, waiting, errors, threads."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.namespaces import Namespace
+from duetime.stores.port import PutMode
+from duetime.stores.sql import sqlite
+from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.store import SqlStore
+from tests.support.builders import make_timer, make_timers
+from tests.support.clock import NOW
+
+
+@pytest.fixture
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_SECONDS", 0.05)
+
+
+@contextmanager
+def locked_by_another_process(path: Path) -> Iterator[None]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize(
+    ("pragma", "expected"),
+    [
+        ("journal_mode", "wal"),
+        ("foreign_keys", 1),
+        ("synchronous", 1),
+        ("busy_timeout", 5000),
+    ],
+)
+def test_every_connection_is_set_up(store: SqlStore, pragma: str, expected: object) -> None:
+    with store.database.read() as one, store.database.read() as two:
+        for connection in (one, two):
+            assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar_one() == expected
+
+
+def test_reads_do_not_wait_for_a_writer(store: SqlStore, single: Namespace) -> None:
+    timer = make_timer(single)
+    store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+
+    with store.database.write(NOW) as mutation:
+        mutation.connection.exec_driver_sql("UPDATE timers SET timer_revision = 9")
+        assert store.get_timer(single, "t1", now=NOW) == timer
+        assert store.due_timers(0, until=NOW, limit=9).timers == [timer]
+
+    assert store.due_timers(0, until=NOW, limit=9).timers[0].revision == 9
+
+
+def test_an_exception_rolls_the_transaction_back(store: SqlStore, single: Namespace) -> None:
+    timer = make_timer(single)
+    store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+
+    def fail_halfway() -> None:
+        with store.database.write(NOW) as mutation:
+            mutation.connection.exec_driver_sql("DELETE FROM timers")
+            raise RuntimeError("halfway")
+
+    with pytest.raises(RuntimeError, match="halfway"):
+        fail_halfway()
+
+    assert store.get_timer(single, "t1", now=NOW) == timer
+    store.put_timers(make_timers(single, 2), mode=PutMode.CREATE, now=NOW)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_database_that_stays_locked_is_unavailable(path: Path, store: SqlStore, single: Namespace) -> None:
+    store.close()  # connections made from here on are impatient
+    with locked_by_another_process(path):
+        with pytest.raises(StoreUnavailable, match="locked") as raised:
+            store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+        assert raised.value.retry_after_seconds > 0
+        assert store.get_timer(single, "t1", now=NOW) is None
+
+    store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_writer_that_gets_no_turn_finds_the_store_unavailable(store: SqlStore, single: Namespace) -> None:
+    with store.database.write(NOW), pytest.raises(StoreUnavailable, match="busy"):
+        store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_running_out_of_connections_is_unavailable() -> None:
+    store = SqlStore(open_dialect("sqlite://"))
+    store.initialise()
+
+    with store.database.read(), pytest.raises(StoreUnavailable, match="connection"):
+        store.shard_map()
+
+    assert store.shard_map().shared_shards == 0
+    store.close()
+
+
+def test_a_missing_file_is_not_ready_and_not_made(path: Path) -> None:
+    store = SqlStore(open_dialect(f"sqlite:///{path}"))
+
+    with pytest.raises(StoreNotReady, match="does not exist"):
+        store.check()
+
+    assert not path.exists()
+    store.close()
+
+
+def test_a_file_that_is_no_database_is_not_ready(path: Path) -> None:
+    path.write_text("no database at all, but long enough to have a header" * 10)
+    store = SqlStore(open_dialect(f"sqlite:///{path}"))
+
+    with pytest.raises(StoreNotReady, match="not an SQLite database"):
+        store.check()
+    with pytest.raises(StoreError):
+        store.initialise()
+    store.close()
+
+
+def test_initialise_makes_the_directory(tmp_path: Path) -> None:
+    store = SqlStore(open_dialect(f"sqlite:///{tmp_path}/a/b/duetime.db"))
+
+    store.initialise()
+
+    assert (tmp_path / "a/b/duetime.db").exists()
+    store.close()
+
+
+def test_a_directory_that_cannot_be_made_is_a_setting_to_correct(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    store = SqlStore(open_dialect(f"sqlite:///{tmp_path}/file/duetime.db"))
+
+    with pytest.raises(InvalidSettings, match="cannot make the directory"):
+        store.initialise()
+    store.close()
+
+
+@pytest.mark.parametrize("name", ["with space.db", "per%20cent.db", "quest?ion#.db", "ü😀.db"])
+def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
+    dialect = sqlite.SqliteDialect(tmp_path / name)
+    store = SqlStore(dialect)
+
+    store.initialise()
+
+    assert (tmp_path / name).exists()
+    store.check()
+    store.close()
+
+
+def test_a_relative_path_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = SqlStore(open_dialect("sqlite:///data/duetime.db"))
+
+    store.initialise()
+
+    assert (tmp_path / "data/duetime.db").exists()
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_database_in_memory_is_one_for_all_threads(url: str) -> None:
+    store = SqlStore(open_dialect(url))
+    store.initialise()
+    namespace, _ = store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+    barrier = threading.Barrier(4, timeout=30)
+
+    def create(index: int) -> None:
+        barrier.wait()
+        for turn in range(10):
+            store.put_timers([make_timer(namespace, f"{index}-{turn}")], mode=PutMode.CREATE, now=NOW)
+            assert store.get_timer(namespace, f"{index}-{turn}", now=NOW) is not None
+
+    with ThreadPoolExecutor(4) as executor:
+        list(executor.map(create, range(4)))
+
+    assert len(store.due_timers(0, until=NOW, limit=100).timers) == 40
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite://host/path.db", "sqlite://user@/x.db", "sqlite:///x.db?mode=ro", "sqlite://data/duetime.db"],
+)
+def test_a_url_has_a_path_alone(url: str) -> None:
+    with pytest.raises(InvalidSettings, match="three slashes"):
+        open_dialect(url)
+
+
+def test_an_unexpected_driver_error_is_a_store_error_without_values(store: SqlStore) -> None:
+    with pytest.raises(StoreError) as raised, store.database.write(NOW) as mutation:
+        mutation.connection.exec_driver_sql(
+            "INSERT INTO namespaces VALUES ('secret', NULL, 0, 0, 0)",
+        )
+
+    assert type(raised.value) is StoreError
+    assert "secret" not in raised.value.message
+
+
+def test_no_value_shows_in_the_error_behind_an_error(store: SqlStore, single: Namespace) -> None:
+    timer = make_timer(single, headers_json='{"Authorization": "hunter2"}')
+
+    with store.database.write() as mutation:
+        mutation.connection.exec_driver_sql("DROP TABLE timers")
+    with pytest.raises(StoreNotReady) as raised:
+        store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+
+    assert raised.value.__cause__ is not None
+    assert "hunter2" not in str(raised.value.__cause__)
