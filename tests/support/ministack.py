@@ -1,7 +1,6 @@
 """The AWS emulator ministack: one process, on a free port, from an environment of its own.
 
-It pins botocore, so it cannot live in ours: ``make ministack`` makes ``.venv-ministack`` from
-requirements/ministack.txt.
+It pins botocore, so it cannot live in ours: ``.venv-ministack`` is made from requirements/ministack.txt.
 """
 
 from __future__ import annotations
@@ -17,21 +16,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[2]
+from tests.support.tools import tool_program
+
 _READY_SECONDS = 30.0
 
 
-def ministack_program() -> Path:
-    """The program, installed if it is not yet."""
-    program = _ROOT / ".venv-ministack" / "bin" / "ministack"
-    if not program.exists():
-        subprocess.run(["make", "--silent", "ministack"], cwd=_ROOT, check=True)
-    return program
-
-
 @contextmanager
-def running_ministack(*, lambda_executor: str = "local") -> Iterator[str]:
-    """Start the emulator, wait until it answers, and stop it at the end. Yields its endpoint URL."""
+def running_ministack(*, checks_permissions: bool = False) -> Iterator[str]:
+    """Start the emulator, wait until it answers, and stop it at the end. Yields its endpoint URL.
+
+    ``checks_permissions``: signatures and IAM policies count; the key ``test`` with the secret ``test`` is root.
+    """
     directory = Path(tempfile.mkdtemp(prefix="ministack-"))
     port = _free_port()
     environment = {
@@ -39,7 +34,8 @@ def running_ministack(*, lambda_executor: str = "local") -> Iterator[str]:
         "GATEWAY_PORT": str(port),
         "BIND_HOST": "127.0.0.1",
         "MINISTACK_HOST": "localhost",
-        "LAMBDA_EXECUTOR": lambda_executor,
+        "LAMBDA_EXECUTOR": "local",
+        "AUTH": "true" if checks_permissions else "false",
         "IOT_MTLS_ENABLED": "0",  # else it takes a fixed port
         "PERSIST_STATE": "0",
         "STATE_DIR": str(directory / "state"),
@@ -49,7 +45,9 @@ def running_ministack(*, lambda_executor: str = "local") -> Iterator[str]:
     }
     log = directory / "log"
     with log.open("wb") as output:
-        process = subprocess.Popen([ministack_program()], env=environment, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            [tool_program("ministack", "ministack")], env=environment, stdout=output, stderr=output
+        )
     try:
         endpoint_url = f"http://127.0.0.1:{port}"
         _wait_until_ready(endpoint_url, process, log)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from duetime.api.routes import ROUTES
 from tests.support.api import World
 from tests.support.http import Api
 
@@ -72,25 +69,6 @@ def test_the_function_loads_nothing_that_a_request_does_not_need() -> None:
     unwanted = {"sqlalchemy", "pycurl", "duetime.engine.poller", "duetime.api.openapi", "duetime.api.answers"}
     assert not unwanted & set(loaded)
     assert not any(name.startswith(("duetime.local", "duetime.stores.sql")) for name in loaded)
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads a template without knowing what !Ref and the like mean."""
-
-
-_Loader.add_multi_constructor("!", lambda loader, suffix, node: None)
-
-
-def test_the_template_has_every_route() -> None:
-    template = yaml.load((ROOT / "template.yaml").read_text(), _Loader)
-    functions = [one for one in template["Resources"].values() if one["Type"] == "AWS::Serverless::Function"]
-    events = [event for one in functions for event in one["Properties"].get("Events", {}).values()]
-    declared = {
-        (event["Properties"]["Method"], re.sub(r"\{\w+\}", "{}", event["Properties"]["Path"]))
-        for event in events
-        if event["Type"] == "HttpApi"
-    }
-    assert {(route.method, re.sub(r"<\w+>", "{}", route.rule)) for route in ROUTES} <= declared
 
 
 def gateway_event(raw_path: str, *, stage: str = "$default") -> dict[str, Any]:

@@ -1,0 +1,165 @@
+"""The whole application on this machine: build, start the AWS emulator, deploy, and keep it running.
+
+``make aws-local`` runs this; the end-to-end test uses its parts. The emulator runs functions by its own Python and
+checks permissions (its ``AUTH=true``), so requests must be signed and the policies of template.yaml are obeyed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from scripts.wire_http_api import wire_http_apis
+from tests.support.ministack import running_ministack
+from tests.support.tools import tool_program
+
+ROOT = Path(__file__).resolve().parent.parent
+REGION = "us-east-1"
+STACK_NAME = "duetime-local"
+
+_CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+_BUILD_INPUTS = ("template.yaml", "Makefile", "scripts/build_layer.py", "functions", "shared", "requirements/sam.txt")
+_BUILDS = ROOT / ".aws-sam"
+_PREFIX = "this-machine-"
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """``host``: the HTTP API's name in Host headers; ``outputs``: those of the stack."""
+
+    endpoint_url: str
+    host: str
+    outputs: dict[str, str]
+
+    @property
+    def api_url(self) -> str:
+        return f"http://{self.host}"
+
+
+# -- build ---------------------------------------------------------------------------------------------------------
+
+
+def build() -> Path:
+    """What `sam build` makes of the repository for this machine's Python. Made again when an input has changed."""
+    directory = _BUILDS / (_PREFIX + _digest_of_inputs())
+    if directory.exists():
+        return directory
+    _BUILDS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=_BUILDS, prefix="building-") as scratch:
+        unfinished = Path(scratch) / "build"
+        _run_sam(["build", "--template", "template.yaml", "--build-dir", str(unfinished)], BUILD_FOR="this-machine")
+        for outdated in _BUILDS.glob(_PREFIX + "*"):
+            shutil.rmtree(outdated, ignore_errors=True)
+        unfinished.rename(directory)
+    return directory
+
+
+def _digest_of_inputs() -> str:
+    digest = hashlib.sha256(sys.version.encode())
+    for name in _BUILD_INPUTS:
+        found = ROOT / name
+        for path in sorted(found.rglob("*")) if found.is_dir() else [found]:
+            if path.is_file() and "__pycache__" not in path.parts:
+                content = path.read_bytes()
+                digest.update(f"{path.relative_to(ROOT)}\0{len(content)}\0".encode())
+                digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+# -- deploy --------------------------------------------------------------------------------------------------------
+
+
+def deploy(build_directory: Path, endpoint_url: str, **parameters: str) -> Deployment:
+    """`sam deploy` to the emulator, then wire its HTTP API. ``parameters`` are those of the template."""
+    command = ["deploy", "--template-file", str(build_directory / "template.yaml"), "--stack-name", STACK_NAME]
+    command += ["--config-file", str(ROOT / "samconfig.toml"), "--no-confirm-changeset", "--no-progressbar"]
+    if parameters:
+        command += ["--parameter-overrides", *(f"{name}={value}" for name, value in parameters.items())]
+    _run_sam(command, AWS_ENDPOINT_URL=endpoint_url)
+    client = partial(emulator_client, endpoint_url)
+    api_ids = wire_http_apis(client, STACK_NAME)
+    _allow_statements(client("iam"))
+    stack = client("cloudformation").describe_stacks(StackName=STACK_NAME)["Stacks"][0]
+    port = endpoint_url.rpartition(":")[2]
+    return Deployment(
+        endpoint_url=endpoint_url,
+        host=f"{api_ids['HttpApi']}.execute-api.localhost:{port}",
+        outputs={output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]},
+    )
+
+
+def emulator_client(endpoint_url: str, service: str) -> Any:
+    return boto3.client(
+        service,  # type: ignore[call-overload]  # any service
+        endpoint_url=endpoint_url,
+        region_name=REGION,
+        aws_access_key_id=_CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=_CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+def _allow_statements(iam: Any) -> None:
+    """AWS checks a PartiQL batch as dynamodb:PartiQLUpdate and the like, the emulator as BatchExecuteStatement."""
+    statement = {"Effect": "Allow", "Action": "dynamodb:BatchExecuteStatement", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    for role in iam.list_roles()["Roles"]:
+        if role["RoleName"].startswith(STACK_NAME):
+            iam.put_role_policy(RoleName=role["RoleName"], PolicyName="emulator", PolicyDocument=policy)
+
+
+def _run_sam(arguments: list[str], **variables: str) -> None:
+    """Away from any AWS account that this user may have configured. Raises ``CalledProcessError``; SAM says why."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment |= {"AWS_CONFIG_FILE": os.devnull, "AWS_SHARED_CREDENTIALS_FILE": os.devnull, **_CREDENTIALS}
+    environment |= {"AWS_DEFAULT_REGION": REGION, "SAM_CLI_TELEMETRY": "0", **variables}
+    command = [tool_program("sam", "sam"), *arguments]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=sys.stderr)
+
+
+# -- the command ---------------------------------------------------------------------------------------------------
+
+_READY = """
+The timers API:  {url}
+DynamoDB and the rest of AWS:  {endpoint}  (key and secret: test, region {region})
+The schedule starts a poller within a minute. `.venv/bin/duetime listen` prints the callbacks that arrive.
+
+  signed() {{ curl -sS --aws-sigv4 aws:amz:{region}:execute-api --user test:test \\
+      -H 'content-type: application/json' "$@"; }}
+  signed -X PUT {url}/v1/namespaces/default -d '{{"numShards": 4}}'
+  signed {url}/v1/namespaces/default/timers \\
+    -d '{{"delay": "5s", "callbackUrl": "http://127.0.0.1:8090/", "payload": {{"hello": "world"}}}}'
+
+Ctrl-C stops it.
+"""
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        built = build()
+        with running_ministack(checks_permissions=True) as endpoint_url:
+            deployment = deploy(built, endpoint_url)
+            print(_READY.format(url=deployment.api_url, endpoint=endpoint_url, region=REGION), flush=True)
+            signal.pause()
+    except KeyboardInterrupt:
+        pass
+    except subprocess.CalledProcessError as error:
+        print(f"aws_local: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

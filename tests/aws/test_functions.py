@@ -1,0 +1,166 @@
+"""The built functions answer real events under Lambda's runtime, and need just the permissions that they have."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from tests.aws.conftest import Event, Template
+from tests.aws.permissions import Permission, permissions_for, permissions_of
+from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Forward, running_proxy
+from tests.support.runtime_api import FunctionError, LambdaFunction
+
+LoadEvent = Callable[[str], Event]
+
+LARGE = "x" * 200_000
+"""A payload that the store keeps in an item of its own."""
+
+
+class Account:
+    """A table on the emulator, and what the functions that use it asked of DynamoDB."""
+
+    def __init__(self, template: Template, built: Path, table_name: str, proxy: DynamoDbProxy) -> None:
+        self.used: set[Permission] = set()
+        self._template = template
+        self._built = built
+        self._table_name = table_name
+        self._proxy = proxy
+        proxy.intercept = self._note
+
+    def _note(self, operation: str, body: Body, forward: Forward) -> Body:
+        self.used |= permissions_for(operation, body)
+        return forward(body)
+
+    def environment(self, function: str) -> dict[str, str]:
+        """The function's variables as the template sets them by default, and where DynamoDB is."""
+        given = self._properties(function)["Environment"]["Variables"]
+        variables = {name: self._resolve(value) for name, value in given.items()}
+        return variables | {"AWS_ENDPOINT_URL_DYNAMODB": self._proxy.url}
+
+    def _properties(self, function: str) -> dict[str, Any]:
+        return self._template.of_type("AWS::Lambda::Function")[function]
+
+    def _resolve(self, value: Any) -> str:
+        if "Ref" in value:
+            return str(self._template.source["Parameters"][value["Ref"]]["Default"])
+        if "Fn::Sub" in value:
+            return str(value["Fn::Sub"]).replace("${Timers}", self._table_name)
+        return str(value)
+
+    @contextmanager
+    def running(self, function: str, **variables: str) -> Iterator[LambdaFunction]:
+        environment = self.environment(function) | variables
+        handler = self._properties(function)["Handler"]
+        code, layer = self._built / function, self._built / "SharedLayer"
+        with LambdaFunction(code, layer=layer, environment=environment, handler=handler) as running:
+            yield running
+
+
+@pytest.fixture
+def account(template: Template, built: Path, ministack_url: str, timers_table: str) -> Iterator[Account]:
+    with running_proxy(ministack_url) as proxy:
+        yield Account(template, built, timers_table, proxy)
+
+
+class Api:
+    """Sends requests to a running timers API by way of events like the real one."""
+
+    def __init__(self, function: LambdaFunction, event: Event) -> None:
+        self._function = function
+        self._event = event
+
+    def call(self, method: str, path: str, body: Any = None, query: str = "") -> tuple[int, str]:
+        event = copy.deepcopy(self._event)
+        event |= {"rawPath": path, "rawQueryString": query, "body": None if body is None else json.dumps(body)}
+        event["requestContext"]["http"] |= {"method": method, "path": path}
+        answer = self._function.invoke(event)
+        return answer["statusCode"], answer["body"]
+
+
+def test_the_timers_api_stores_the_timer_of_a_real_event(account: Account, load_event: LoadEvent) -> None:
+    event = load_event("timers_api")
+    with account.running("TimersApi") as function:
+        api = Api(function, event)
+        assert api.call("PUT", "/v1/namespaces/default", {"numShards": 4})[0] == 201
+
+        created = function.invoke(event)
+
+        assert created["statusCode"] == 201
+        read = api.call("GET", unquote(created["headers"]["location"]))
+    assert read == (200, created["body"])
+    assert json.loads(function.log[-1])["action"] == "request.served"
+
+
+def test_the_timers_api_uses_just_the_permissions_that_it_has(
+    account: Account, template: Template, load_event: LoadEvent
+) -> None:
+    timers = "/v1/namespaces/default/timers"
+    timer = {"id": "a", "delay": "1h", "callbackUrl": "http://receiver.test/", "correlationId": "c"}
+    with account.running("TimersApi") as function:
+        api = Api(function, load_event("timers_api"))
+        statuses = [
+            api.call(*request)[0]
+            for request in (
+                ("PUT", "/v1/namespaces/default", {"numShards": 4}),
+                ("PUT", "/v1/namespaces/own", {"numShards": 2, "dedicated": True}),
+                ("GET", "/v1/namespaces/default"),
+                ("GET", "/v1/namespaces"),
+                ("GET", "/v1/shards"),
+                ("POST", timers, timer),
+                ("POST", timers, timer | {"id": "large", "payload": LARGE}),
+                ("PUT", f"{timers}/large", timer | {"id": "large", "payload": LARGE + "y"}),
+                ("PUT", f"{timers}/a", timer | {"payload": 2}),
+                ("PATCH", f"{timers}/a", {"payload": 3}),
+                ("GET", f"{timers}/a"),
+                ("GET", timers),
+                ("GET", timers, None, "correlationId=c"),
+                ("POST", f"{timers}/batch", {"timers": [timer | {"id": str(number)} for number in range(30)]}),
+                ("POST", f"{timers}/batch", {"timers": [timer | {"id": str(number)} for number in range(2)]}),
+                ("POST", f"{timers}/batch-cancel", {"timers": [{"id": "1"}, {"id": "2"}]}),
+                ("DELETE", f"{timers}/large"),
+                ("DELETE", f"{timers}/a"),
+                ("GET", "/health"),
+                ("GET", "/v1/openapi.json"),
+                ("GET", "/docs"),
+            )
+        ]
+    assert all(200 <= status < 300 for status in statuses), statuses
+    assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["TimersApiRole"])
+
+
+def test_a_package_that_is_missing_from_the_layer_is_missed(
+    account: Account, built: Path, load_event: LoadEvent, tmp_path: Path
+) -> None:
+    """The tests above would not pass with a layer that lacks something."""
+    layer = tmp_path / "layer"
+    (layer / "python").mkdir(parents=True)
+    for entry in (built / "SharedLayer" / "python").iterdir():
+        if entry.name != "uuid6":
+            (layer / "python" / entry.name).symlink_to(entry)
+
+    function = LambdaFunction(built / "TimersApi", layer=layer, environment=account.environment("TimersApi"))
+    with function, pytest.raises(FunctionError) as failure:
+        function.invoke(load_event("timers_api"))
+
+    assert failure.value.stage == "init"
+    assert "No module named 'uuid6'" in failure.value.details["errorMessage"]
+
+
+def test_a_handler_that_is_not_where_the_template_says_is_missed(
+    account: Account, built: Path, tmp_path: Path
+) -> None:
+    shutil.copy(built / "Poller" / "handler.py", tmp_path / "main.py")
+
+    function = LambdaFunction(tmp_path, layer=built / "SharedLayer", environment=account.environment("Poller"))
+    with function, pytest.raises(FunctionError) as failure:
+        function.invoke({})
+
+    assert failure.value.stage == "init"

@@ -1,0 +1,176 @@
+"""template.yaml says what the code needs: the same table, the same routes, exactly the permissions that are used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from duetime.api.openapi import openapi_document
+from duetime.runtime.settings import PollerSettings, Settings, TimersApiSettings, variable
+from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE, table_definition
+from scripts.aws_local import ROOT
+from tests.aws.conftest import Template
+
+FUNCTIONS: dict[str, type[Settings]] = {"TimersApi": TimersApiSettings, "Poller": PollerSettings}
+
+TABLE = {"Fn::GetAtt": ["Timers", "Arn"]}
+OWN_NAME = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:${AWS::StackName}-poller"
+LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
+
+PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
+    "TimersApiRole": [
+        (
+            {
+                "dynamodb:BatchGetItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:GetItem",
+                "dynamodb:PartiQLInsert",
+                "dynamodb:PutItem",
+                "dynamodb:Query",
+                "dynamodb:UpdateItem",
+            },
+            TABLE,
+        ),
+        ({"dynamodb:Query"}, {"Fn::Sub": "${Timers.Arn}/index/timer_correlation_id-index"}),
+        (LOG_ACTIONS, {"Fn::GetAtt": ["TimersApiLogs", "Arn"]}),
+    ],
+    "PollerRole": [
+        (
+            {
+                "dynamodb:BatchGetItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:GetItem",
+                "dynamodb:PartiQLUpdate",
+                "dynamodb:Query",
+                "dynamodb:UpdateItem",
+            },
+            TABLE,
+        ),
+        ({"dynamodb:Query"}, {"Fn::Sub": "${Timers.Arn}/index/timer_execute_at-index"}),
+        ({"lambda:InvokeFunction"}, {"Fn::Sub": OWN_NAME}),
+        ({"sqs:SendMessage"}, {"Fn::GetAtt": ["PollerDeadLetters", "Arn"]}),
+        (LOG_ACTIONS, {"Fn::GetAtt": ["PollerLogs", "Arn"]}),
+    ],
+}
+
+
+def _by_name(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: str(row.get("AttributeName") or row.get("IndexName")))
+
+
+def test_the_table_is_the_one_that_the_store_creates(template: Template) -> None:
+    (table,) = template.of_type("AWS::DynamoDB::Table").values()
+    wanted = table_definition("any")
+
+    assert table["BillingMode"] == wanted["BillingMode"]
+    assert table["KeySchema"] == wanted["KeySchema"]
+    for rows in ("AttributeDefinitions", "LocalSecondaryIndexes", "GlobalSecondaryIndexes"):
+        assert _by_name(table[rows]) == _by_name(wanted[rows])
+    assert table["TimeToLiveSpecification"] == {"AttributeName": TIME_TO_LIVE_ATTRIBUTE, "Enabled": True}
+
+
+def test_the_table_is_kept_recoverable_and_encrypted(template: Template) -> None:
+    resource = template.translated["Resources"]["Timers"]
+
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert resource["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    assert resource["Properties"]["DeletionProtectionEnabled"] == {"Ref": "DeletionProtection"}
+    assert template.source["Parameters"]["DeletionProtection"]["Default"] == "true"
+    assert resource["Properties"]["SSESpecification"] == {"SSEEnabled": True}
+
+
+def test_the_routes_are_those_of_the_api(template: Template) -> None:
+    (api,) = template.of_type("AWS::ApiGatewayV2::Api").values()
+    routed = {(method, path) for path, operations in api["Body"]["paths"].items() for method in operations}
+    documented = {(method, path) for path, operations in openapi_document()["paths"].items() for method in operations}
+
+    assert routed == {route for route in documented if route[0] in ("get", "put", "post", "patch", "delete")}
+
+
+def test_every_route_requires_a_signed_request(template: Template) -> None:
+    (api,) = template.of_type("AWS::ApiGatewayV2::Api").values()
+    operations = [operation for path in api["Body"]["paths"].values() for operation in path.values()]
+
+    assert operations
+    assert all(operation["security"] == [{"AWS_IAM": []}] for operation in operations)
+
+
+@pytest.mark.parametrize("role", PERMISSIONS)
+def test_a_function_may_do_what_it_needs_and_no_more(template: Template, role: str) -> None:
+    properties = template.of_type("AWS::IAM::Role")[role]
+    (policy,) = properties["Policies"]
+    statements = policy["PolicyDocument"]["Statement"]
+
+    assert "ManagedPolicyArns" not in properties
+    assert all(statement["Effect"] == "Allow" for statement in statements)
+    given = [
+        ({action} if isinstance(action := statement["Action"], str) else set(action), statement["Resource"])
+        for statement in statements
+    ]
+    assert given == PERMISSIONS[role]
+
+
+def test_there_are_no_other_roles(template: Template) -> None:
+    assert template.of_type("AWS::IAM::Role").keys() == PERMISSIONS.keys()
+
+
+def test_a_poller_that_fails_is_not_retried_and_leaves_a_dead_letter(template: Template) -> None:
+    (invocation,) = template.of_type("AWS::Lambda::EventInvokeConfig").values()
+    (rule,) = template.of_type("AWS::Events::Rule").values()
+    (target,) = rule["Targets"]
+    queue = {"Fn::GetAtt": ["PollerDeadLetters", "Arn"]}
+
+    assert invocation["FunctionName"] == {"Ref": "Poller"}
+    assert invocation["MaximumRetryAttempts"] == 0
+    assert invocation["DestinationConfig"]["OnFailure"] == {"Destination": queue}
+    assert rule["ScheduleExpression"] == "rate(1 minute)"
+    assert target["RetryPolicy"]["MaximumRetryAttempts"] == 0
+    assert target["DeadLetterConfig"] == {"Arn": queue}
+
+
+def test_the_next_poller_starts_before_this_one_stops_polling(template: Template) -> None:
+    settings = PollerSettings(store="dynamodb://timers")
+    timeout = template.source["Parameters"]["PollerTimeoutSeconds"]
+    # The engine keeps 5 s of its own for the last writes.
+    after_polling = settings.deadline_margin_seconds + settings.drain_seconds + 5
+
+    assert timeout["MinValue"] - after_polling > 60
+    assert timeout["Default"] - after_polling >= 70  # a start may come some seconds late
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_variable_is_a_setting_of_its_function(template: Template, function: str) -> None:
+    known = {variable(name) for name in FUNCTIONS[function].model_fields}
+    variables = template.of_type("AWS::Lambda::Function")[function]["Environment"]["Variables"]
+
+    assert variables.keys() - known == {"PYDANTIC_DISABLE_PLUGINS"}
+
+
+def test_every_function_has_its_directory_and_they_have_no_others(template: Template) -> None:
+    sources = {
+        name: resource["Properties"]["CodeUri"]
+        for name, resource in template.source["Resources"].items()
+        if resource["Type"] == "AWS::Serverless::Function"
+    }
+
+    assert sources.keys() == FUNCTIONS.keys()
+    assert set(sources.values()) == {f"functions/{path.parent.name}/" for path in ROOT.glob("functions/*/handler.py")}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_logs_go_to_a_group_that_forgets(template: Template, function: str) -> None:
+    properties = template.of_type("AWS::Lambda::Function")[function]
+    group = template.of_type("AWS::Logs::LogGroup")[f"{function}Logs"]
+
+    assert properties["LoggingConfig"] == {"LogGroup": {"Ref": f"{function}Logs"}}
+    assert group["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+    assert properties["Architectures"] == [{"Ref": "Architecture"}]
+
+
+def test_the_layer_needs_the_same_packages_whatever_python_builds_it() -> None:
+    """pip judges markers by the interpreter that runs it, which is not the runtime's."""
+    requirements = (ROOT / "shared" / "requirements.txt").read_text()
+
+    assert requirements == (ROOT / "requirements" / "lambda.txt").read_text()
+    assert ";" not in requirements

@@ -1,0 +1,18 @@
+"""Programs of the tools that live in environments of their own, ``.venv-<tool>`` (see the Makefile)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def tool_program(tool: str, program: str) -> str:
+    """The path of a program, with its environment installed if it is not yet, by this interpreter."""
+    path = _ROOT / f".venv-{tool}" / "bin" / program
+    if not path.exists():
+        command = ["make", "--silent", f"PYTHON={sys.executable}", f".venv-{tool}/.installed"]
+        subprocess.run(command, cwd=_ROOT, check=True)
+    return str(path)
