@@ -25,12 +25,12 @@ class TransportError(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """One HTTP POST. ``key`` comes back with the result. ``headers`` are final, without CR and LF."""
+    """One HTTP POST. ``key`` comes back with the result. ``headers`` are final: Latin-1 without CR and LF."""
 
     key: int
     url: str
     headers: tuple[str, ...]
-    """Each one whole: ``Name: value``."""
+    """Each one whole: ``Name: value``, or ``Name;`` for one without a value."""
     body: bytes
     timeout_seconds: float
     """The total deadline: resolving, connecting, sending and reading the answer."""

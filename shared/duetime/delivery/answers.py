@@ -1,0 +1,128 @@
+"""What a receiver's answer means. The table is in docs/delivery.md."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Any
+
+from duetime.delivery.port import CallbackResult, TransportError
+from duetime.domain.retry import MAX_RETRY_AFTER_SECONDS, MIN_RETRY_AFTER_SECONDS
+from duetime.domain.timers import FailureReason
+from duetime.domain.times import parse_instant
+
+_RETRIED_4XX = frozenset({408, 425, 429})
+_MAX_SECONDS_DIGITS = 18
+
+
+class Verdict(StrEnum):
+    FIRED = "fired"
+    RESCHEDULE = "reschedule"
+    """Fire again at ``next_execute_at``, as a new firing."""
+    RETRY = "retry"
+    """Try again as the retry policy says, not before ``retry_after_seconds``."""
+    FAILED = "failed"
+    """Trying again is pointless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``reason`` is set with RETRY and FAILED. ``message`` tells why then; with FIRED it is a warning or empty."""
+
+    verdict: Verdict
+    next_execute_at: datetime | None = None
+    retry_after_seconds: float | None = None
+    reason: FailureReason | None = None
+    message: str = ""
+
+
+_FIRED = Answer(Verdict.FIRED)
+
+
+def read_answer(result: CallbackResult, *, now: datetime) -> Answer:
+    """What to do after an attempt. Never raises, whatever the receiver sent."""
+    status = result.status
+    if status is None:
+        return _read_error(result)
+    if 200 <= status < 300:
+        return _read_success(result, now) if result.body and not result.body_truncated else _FIRED
+    message = f"the receiver answered with status {status}"
+    if 400 <= status < 500 and status not in _RETRIED_4XX:
+        return Answer(Verdict.FAILED, reason=FailureReason.HTTP_STATUS, message=message)
+    return _retry(result, FailureReason.HTTP_STATUS, message, now)
+
+
+def _read_error(result: CallbackResult) -> Answer:
+    """A URL that cannot be called stays so; everything else may be better next time."""
+    match result.error:
+        case TransportError.REFUSED_URL:
+            return Answer(Verdict.FAILED, reason=FailureReason.REFUSED_URL, message=result.message)
+        case TransportError.TIMEOUT:
+            return Answer(Verdict.RETRY, reason=FailureReason.TIMEOUT, message=result.message)
+        case _:
+            return Answer(Verdict.RETRY, reason=FailureReason.NETWORK, message=result.message)
+
+
+def _read_success(result: CallbackResult, now: datetime) -> Answer:
+    """A 2xx means fired unless a JSON object says otherwise: receivers that know nothing of Duetime may say anything.
+
+    A ``nextExecuteAt`` that is no time cannot be followed. If the receiver was satisfied, calling it again would
+    only repeat its work: the timer is fired and the answer carries a warning. If not, the policy decides.
+    """
+    document = _json_object(result.body)
+    is_ok = document.get("ok") is not False
+    wanted = document.get("nextExecuteAt")
+    warning = ""
+    if wanted is not None:
+        try:
+            return Answer(Verdict.RESCHEDULE, next_execute_at=_read_time(wanted))
+        except ValueError as error:
+            warning = f"nextExecuteAt in the answer {error}"
+    if is_ok:
+        return Answer(Verdict.FIRED, message=warning) if warning else _FIRED
+    message = 'the receiver answered "ok": false'
+    return _retry(result, FailureReason.NOT_OK, f"{message}; {warning}" if warning else message, now)
+
+
+def _read_time(value: object) -> datetime:
+    if not isinstance(value, str):
+        raise ValueError("must be a string")  # also a number: its unit would be a guess
+    return parse_instant(value)
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    """The object in ``body``, or an empty one when it holds anything else."""
+    try:
+        # parse_int: a whole number of more than 4,300 digits must not make the rest unreadable.
+        document = json.loads(body, parse_int=float)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _retry(result: CallbackResult, reason: FailureReason, message: str, now: datetime) -> Answer:
+    return Answer(
+        Verdict.RETRY,
+        retry_after_seconds=retry_after_seconds(result.retry_after, now=now),
+        reason=reason,
+        message=message,
+    )
+
+
+def retry_after_seconds(text: str | None, *, now: datetime) -> float | None:
+    """Seconds that a ``Retry-After`` (whole seconds or an HTTP date) asks for, 0 to 24 h; None for nonsense."""
+    if text is None:
+        return None
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        seconds = float(text[:_MAX_SECONDS_DIGITS])
+    else:
+        try:
+            at = parsedate_to_datetime(text)
+            seconds = (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()
+        except (ValueError, TypeError, IndexError, OverflowError):
+            return None
+    return min(max(seconds, MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)

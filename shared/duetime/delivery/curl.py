@@ -1,0 +1,202 @@
+"""The HTTP client: libcurl in one thread of its own.
+
+Why libcurl, and why its socket interface: docs/decisions/0040-libcurl-for-callbacks.md.
+
+New callbacks reach the thread over a lock-protected list and a socket pair. Results leave it in batches, one per
+turn, so that no callback pays for a thread switch of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sequence
+
+import pycurl
+
+from duetime.delivery.multi import Multi
+from duetime.delivery.port import Callback, CallbackResult, TransportError
+from duetime.delivery.settings import SenderSettings
+from duetime.delivery.transfer import Transfer, error_result
+
+_logger = logging.getLogger(__name__)
+
+OnResults = Callable[[list[CallbackResult]], None]
+
+
+class CurlSender:
+    """``delivery.port.Sender`` on libcurl.
+
+    It bounds connections, not callbacks: whoever submits bounds how many are under way. ``close`` must be called:
+    the thread is no daemon, so that the interpreter's end never cuts a callback off.
+
+    A callback's deadline covers waiting for a connection. When a kept-alive connection turns out to be closed
+    before any byte of an answer, libcurl sends the callback once more on a fresh one.
+    """
+
+    def __init__(self, settings: SenderSettings | None = None) -> None:
+        self._settings = settings or SenderSettings()
+        self._inbox = _Inbox()
+        self._start_lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self, on_results: OnResults) -> None:
+        """Begin. Raises ``RuntimeError`` when it has been started or closed before."""
+        with self._start_lock:
+            if self._thread is not None or self._inbox.is_closed:
+                raise RuntimeError("a sender starts once")
+            loop = _Loop(self._settings, self._inbox, on_results)
+            self._thread = threading.Thread(target=loop.run, name="duetime-sender")
+            self._thread.start()
+
+    def submit(self, callbacks: Sequence[Callback]) -> None:
+        """Queue callbacks. Raises ``RuntimeError`` after ``close``, when nobody would send them."""
+        self._inbox.put(callbacks)
+
+    def close(self, *, grace_seconds: float) -> None:
+        """Let what is under way finish for up to ``grace_seconds``, then abort the rest. Blocks; idempotent."""
+        self._inbox.close()
+        with self._start_lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join(grace_seconds)
+            self._inbox.abort()
+            thread.join()
+        self._inbox.discard()
+
+
+class _Inbox:
+    """What other threads have for the loop. ``fd`` is readable from a change until the loop has taken it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._receiver, self._sender = socket.socketpair()
+        self._callbacks: list[Callback] = []
+        self._is_signalled = False
+        self.is_closed = False
+        self.is_aborted = False
+
+    @property
+    def fd(self) -> int:
+        return self._receiver.fileno()
+
+    def put(self, callbacks: Sequence[Callback]) -> None:
+        with self._lock:
+            if self.is_closed:
+                raise RuntimeError("the sender is closed")
+            self._callbacks.extend(callbacks)
+            self._signal()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        with self._lock:
+            self.is_closed = True
+            self._signal()
+
+    def abort(self) -> None:
+        """What is still under way shall be given up."""
+        with self._lock:
+            self.is_aborted = True
+            self._signal()
+
+    def take(self) -> list[Callback]:
+        with self._lock:
+            if self._is_signalled:
+                self._receiver.recv(1)
+                self._is_signalled = False
+            callbacks, self._callbacks = self._callbacks, []
+            return callbacks
+
+    def discard(self) -> None:
+        """Close the sockets; the loop has ended."""
+        with self._lock:
+            self._receiver.close()
+            self._sender.close()
+
+    def _signal(self) -> None:
+        if not self._is_signalled and self._sender.fileno() >= 0:
+            self._is_signalled = True
+            self._sender.send(b"\0")
+
+
+class _Loop:
+    """The thread's side: starts what is submitted, lets libcurl work, reports what ended."""
+
+    def __init__(self, settings: SenderSettings, inbox: _Inbox, on_results: OnResults) -> None:
+        self._settings = settings
+        self._inbox = inbox
+        self._on_results = on_results
+        self._multi = Multi(settings, inbox.fd)
+        self._idle: list[Transfer] = []
+        self._under_way: set[Transfer] = set()
+        self._results: list[CallbackResult] = []
+
+    def run(self) -> None:
+        """Until the inbox is closed and nothing is under way, or it is aborted."""
+        is_running = True
+        while is_running:
+            try:
+                is_running = self._turn()
+            except Exception:  # whatever state libcurl is in: what is under way must get its results
+                _logger.exception("sending broke off; starting afresh", extra={"action": "sender.broken"})
+                self._abort("sending broke off")
+                self._multi.close()
+                self._multi = Multi(self._settings, self._inbox.fd)
+            self._report()
+        for transfer in self._idle:
+            transfer.close()
+        self._multi.close()
+
+    def _turn(self) -> bool:
+        """One wait and what it brings. False when it was the last."""
+        inbox = self._inbox
+        for callback in inbox.take():
+            self._start(callback)
+        if inbox.is_aborted:
+            self._abort("the sender was closed")
+        if inbox.is_closed and not self._under_way:
+            return False
+        if not self._results:  # else something ended before it began: report that first
+            self._multi.turn(len(self._under_way))
+            for transfer, code, message in self._multi.finished():
+                self._results.append(transfer.failed(code, message) if code else transfer.succeeded())
+                self._under_way.discard(transfer)
+                self._release(transfer)
+        return True
+
+    def _start(self, callback: Callback) -> None:
+        transfer = self._idle.pop() if self._idle else Transfer(self._settings)
+        try:
+            transfer.prepare(callback)
+            self._multi.add(transfer)
+        except (TypeError, ValueError, pycurl.error) as error:
+            message = str(error) if type(error) is ValueError else "the URL or a header cannot be sent"
+            self._results.append(error_result(callback.key, TransportError.REFUSED_URL, message))
+            transfer.close()
+        else:
+            self._under_way.add(transfer)
+
+    def _release(self, transfer: Transfer) -> None:
+        if len(self._idle) < self._settings.max_connections:
+            transfer.release()
+            self._idle.append(transfer)
+        else:
+            transfer.close()
+
+    def _abort(self, why: str) -> None:
+        for transfer in self._under_way:
+            self._results.append(error_result(transfer.key, TransportError.ABORTED, why))
+            with contextlib.suppress(pycurl.error):
+                self._multi.remove(transfer)
+            transfer.close()
+        self._under_way.clear()
+
+    def _report(self) -> None:
+        results, self._results = self._results, []
+        if results:
+            try:
+                self._on_results(results)
+            except Exception:  # the receiver's fault must not end the thread that serves all others
+                _logger.exception("taking results failed", extra={"action": "sender.results_lost"})

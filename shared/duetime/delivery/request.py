@@ -1,0 +1,90 @@
+"""What is sent: a timer as one HTTP POST.
+
+Runs once per attempt, so whatever many timers have in common (namespace, custom headers) is made once and
+kept in bounded caches.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from functools import lru_cache
+from urllib.parse import quote
+
+from duetime import __version__
+from duetime.delivery.headers import is_reserved
+from duetime.delivery.port import Callback
+from duetime.domain.timers import Timer
+from duetime.domain.times import format_instant, to_milliseconds
+
+_FIXED_HEADERS = ("Content-Type: application/json", f"User-Agent: Duetime/{__version__}")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110: a token
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+_VISIBLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
+
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def callback_for(timer: Timer, *, key: int, fired_at: datetime) -> Callback:
+    """The POST of the next attempt of ``timer``, which begins at ``fired_at``. ``key`` comes back with the result.
+
+    The payload is spliced in as its stored text, so what the client sent arrives digit for digit.
+    """
+    content = timer.content
+    fired_at_member, webhook_timestamp = _fired_at_parts(fired_at)
+    payload = "null" if content.payload_json is None else content.payload_json
+    body = (
+        f'{_namespace_member(timer.namespace)}"timerId":{_as_json(timer.timer_id)},'
+        f'"executeAt":"{format_instant(content.execute_at)}",{fired_at_member}'
+        f'"attempt":{timer.attempts + 1},"payload":{payload}}}'
+    )
+    headers: tuple[str, ...] = (
+        *_FIXED_HEADERS,
+        f"webhook-id: {timer.firing_id}",
+        webhook_timestamp,
+    )
+    if content.correlation_id is not None:
+        headers += (f"x-correlation-id: {_header_value(content.correlation_id)}",)
+    if content.headers_json is not None:
+        headers += _custom_headers(content.headers_json)
+    return Callback(
+        key=key,
+        url=content.callback_url,
+        headers=headers,
+        body=body.encode(),
+        timeout_seconds=content.callback_timeout_seconds,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _namespace_member(namespace: str) -> str:
+    return f'{{"namespace":{_as_json(namespace)},'
+
+
+@lru_cache(maxsize=16)
+def _fired_at_parts(fired_at: datetime) -> tuple[str, str]:
+    """What ``fired_at`` looks like in the body and in the headers; a batch shares one."""
+    return f'"firedAt":"{format_instant(fired_at)}",', f"webhook-timestamp: {to_milliseconds(fired_at) // 1000}"
+
+
+@lru_cache(maxsize=1024)
+def _custom_headers(headers_json: str) -> tuple[str, ...]:
+    """Header lines of the JSON object of strings ``headers_json``.
+
+    The API refuses what is left out here. It is left out as well, so that a row from another source cannot split
+    the request or speak for Duetime.
+    """
+    lines = []
+    for name, value in json.loads(headers_json).items():
+        if _HEADER_NAME.fullmatch(name) is None or is_reserved(name):
+            continue
+        if isinstance(value, str) and _HEADER_VALUE.fullmatch(value):
+            value = value.strip()
+            lines.append(f"{name}: {value}" if value else f"{name};")
+    return tuple(lines)
+
+
+def _header_value(text: str) -> str:
+    """``text`` where it is visible ASCII, percent-encoded UTF-8 where it is not."""
+    return text if text.isascii() and text.isprintable() else quote(text, safe=_VISIBLE_ASCII)

@@ -1,0 +1,21 @@
+"""What can be set about sending."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderSettings:
+    """``max_connections`` and ``max_connections_per_host`` are the last bound on open sockets.
+
+    The engine bounds how many callbacks are under way. Where it allows more than there may be connections, the
+    rest waits inside libcurl with its deadline running, so these should not be smaller than the engine's bounds.
+    """
+
+    max_connections: int = 512
+    max_connections_per_host: int = 256
+    connect_timeout_seconds: float = 10.0
+    dns_cache_seconds: int = 60
+    ca_file: str | None = None
+    """The certificates to trust, as a PEM file. None leaves it to libcurl; see ``delivery.trust.find_ca_file``."""

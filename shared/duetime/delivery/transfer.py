@@ -1,0 +1,145 @@
+"""One reusable libcurl handle: how a callback becomes a transfer, and a finished transfer a result."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+import pycurl
+
+from duetime.delivery.port import MAX_ANSWER_BYTES, Callback, CallbackResult, TransportError
+from duetime.delivery.settings import SenderSettings
+
+_MAX_KEPT_BODY_BYTES = 16 * 1024
+_MAX_MESSAGE_CHARACTERS = 200
+_SCHEMES = ("http://", "https://")
+_NO_EXPECT = "Expect:"
+"""Without it libcurl asks before it sends a large body, and waits a second for receivers that never answer that."""
+
+_ERRORS: Final = {
+    pycurl.E_URL_MALFORMAT: TransportError.REFUSED_URL,
+    pycurl.E_COULDNT_RESOLVE_HOST: TransportError.RESOLVE,
+    pycurl.E_COULDNT_CONNECT: TransportError.CONNECT,
+    pycurl.E_INTERFACE_FAILED: TransportError.CONNECT,
+    pycurl.E_OPERATION_TIMEDOUT: TransportError.TIMEOUT,
+    pycurl.E_SSL_CONNECT_ERROR: TransportError.TLS,
+    pycurl.E_SSL_ENGINE_NOTFOUND: TransportError.TLS,
+    pycurl.E_SSL_ENGINE_SETFAILED: TransportError.TLS,
+    pycurl.E_SSL_CERTPROBLEM: TransportError.TLS,
+    pycurl.E_SSL_CIPHER: TransportError.TLS,
+    pycurl.E_PEER_FAILED_VERIFICATION: TransportError.TLS,
+    pycurl.E_SSL_ENGINE_INITFAILED: TransportError.TLS,
+    pycurl.E_SSL_CACERT_BADFILE: TransportError.TLS,
+    pycurl.E_SSL_SHUTDOWN_FAILED: TransportError.TLS,
+    pycurl.E_SSL_CRL_BADFILE: TransportError.TLS,
+    pycurl.E_SSL_ISSUER_ERROR: TransportError.TLS,
+    pycurl.E_SSL_PINNEDPUBKEYNOTMATCH: TransportError.TLS,
+    pycurl.E_SSL_INVALIDCERTSTATUS: TransportError.TLS,
+    pycurl.E_ABORTED_BY_CALLBACK: TransportError.ABORTED,
+}
+"""Every other libcurl error means that a connection was made and what went over it was no HTTP exchange."""
+
+
+class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
+    """A handle whose unchanging options are set once; ``prepare`` sets what differs from callback to callback."""
+
+    __slots__ = ("_chunks", "_is_large", "_room", "_timeout_ms", "_truncated", "key")
+
+    def __init__(self, settings: SenderSettings) -> None:
+        self.key = 0
+        self._chunks: list[bytes] = []
+        self._room = MAX_ANSWER_BYTES
+        self._truncated = False
+        self._timeout_ms = 0
+        self._is_large = False
+        # No environment, no files and no state may have a say in where a callback goes and what it carries.
+        self.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+        self.setopt(pycurl.PROXY, "")
+        self.setopt(pycurl.NETRC, pycurl.NETRC_IGNORED)
+        self.setopt(pycurl.FOLLOWLOCATION, 0)
+        self.setopt(pycurl.HTTP_CONTENT_DECODING, 0)
+        self.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+        self.setopt(pycurl.NOSIGNAL, 1)
+        self.setopt(pycurl.POST, 1)
+        self.setopt(pycurl.TCP_KEEPALIVE, 1)
+        self.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, ceil(settings.connect_timeout_seconds * 1000)))
+        self.setopt(pycurl.DNS_CACHE_TIMEOUT, settings.dns_cache_seconds)
+        self.setopt(pycurl.SSL_VERIFYPEER, 1)
+        self.setopt(pycurl.SSL_VERIFYHOST, 2)
+        if settings.ca_file is not None:
+            self.setopt(pycurl.CAINFO, settings.ca_file)
+        self.setopt(pycurl.WRITEFUNCTION, self._receive)
+
+    def prepare(self, callback: Callback) -> None:
+        """Set what this callback needs. Raises ``ValueError`` or ``pycurl.error`` for what libcurl cannot take."""
+        url = callback.url
+        if not url[:8].lower().startswith(_SCHEMES):
+            raise ValueError("the URL must begin with http:// or https://")
+        headers = (*callback.headers, _NO_EXPECT)
+        try:
+            self.setopt(pycurl.URL, url)
+            self.setopt(pycurl.HTTPHEADER, headers)
+        except UnicodeEncodeError:
+            self.setopt(pycurl.URL, url.encode())
+            self.setopt(pycurl.HTTPHEADER, [header.encode("latin-1") for header in headers])
+        self.setopt(pycurl.POSTFIELDS, callback.body)
+        self._is_large = len(callback.body) > _MAX_KEPT_BODY_BYTES
+        timeout_ms = max(1, ceil(callback.timeout_seconds * 1000))  # 0 would mean no deadline
+        if timeout_ms != self._timeout_ms:
+            self.setopt(pycurl.TIMEOUT_MS, timeout_ms)
+            self._timeout_ms = timeout_ms
+        self.key = callback.key
+
+    def succeeded(self) -> CallbackResult:
+        """The result of a transfer that ended well."""
+        return self._answer(self.getinfo(pycurl.RESPONSE_CODE))
+
+    def failed(self, code: int, message: str) -> CallbackResult:
+        """The result of a transfer that libcurl gave up with error ``code``."""
+        if code == pycurl.E_WRITE_ERROR and self._truncated:
+            return self._answer(self.getinfo(pycurl.RESPONSE_CODE))  # it was us who would not read on
+        error = _ERRORS.get(code, TransportError.PROTOCOL)
+        if code == pycurl.E_UNSUPPORTED_PROTOCOL and not self.getinfo(pycurl.REQUEST_SIZE):
+            error = TransportError.REFUSED_URL  # after a request it means an answer that is not HTTP/1
+        return error_result(self.key, error, message, self.getinfo(pycurl.TOTAL_TIME))
+
+    def release(self) -> None:
+        """Forget the answer, and a large body, before the handle waits for its next callback."""
+        if self._chunks:
+            self._chunks.clear()
+            self._room = MAX_ANSWER_BYTES
+            self._truncated = False
+        if self._is_large:
+            self.setopt(pycurl.POSTFIELDS, b"")
+
+    def _answer(self, status: int) -> CallbackResult:
+        chunks = self._chunks
+        retry_after = None
+        if chunks or not 200 <= status < 300:
+            # libcurl has read the header already: seconds, 0 for none, and never more than 6 hours.
+            retry_after = str(self.getinfo(pycurl.RETRY_AFTER) or "") or None
+        return CallbackResult(
+            self.key,
+            status,
+            b"".join(chunks),
+            retry_after,
+            None,
+            "",
+            self.getinfo(pycurl.TOTAL_TIME),
+            self._truncated,
+        )
+
+    def _receive(self, data: bytes) -> int | None:
+        """libcurl's write callback: None takes all; fewer bytes than given abort the transfer."""
+        if len(data) <= self._room:
+            self._chunks.append(data)
+            self._room -= len(data)
+            return None
+        self._chunks.append(data[: self._room])
+        self._room = 0
+        self._truncated = True
+        return 0
+
+
+def error_result(key: int, error: TransportError, message: str, duration_seconds: float = 0.0) -> CallbackResult:
+    return CallbackResult(key, None, b"", None, error, message[:_MAX_MESSAGE_CHARACTERS], duration_seconds)
