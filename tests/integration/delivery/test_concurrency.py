@@ -1,0 +1,221 @@
+"""Many callbacks at a time: connections, deadlines, batches, and how a sender ends."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from duetime.delivery import multi
+from duetime.delivery.curl import CurlSender
+from duetime.delivery.port import CallbackResult, TransportError
+from tests.integration.delivery.conftest import Sending
+from tests.support.receiver import WAIT_SECONDS, Gate, Receiver, drip, held, raw, reply
+
+Start = Callable[..., Sending]
+
+
+def test_five_hundred_are_under_way_at_once(start: Start, receiver: Receiver) -> None:
+    sending = start(max_connections=600, max_connections_per_host=600)
+    gate = Gate()
+    url = receiver.on("/", held(gate))
+    callbacks = [sending.callback(url, body=b"%d" % n) for n in range(500)]
+    sending.sender.submit(callbacks)
+    assert {request.body for request in receiver.wait_for(500)} == {callback.body for callback in callbacks}
+    assert sending.results == []
+    assert receiver.connections == 500
+    gate.open()
+    results = sending.wait_for(500)
+    assert sorted(result.key for result in results) == [callback.key for callback in callbacks]
+    assert {result.status for result in results} == {200}
+    assert len(sending.batches) < 250
+    assert sending.threads == {"duetime-sender"}
+
+
+def test_connections_are_kept_alive_and_reused(sending: Sending, receiver: Receiver) -> None:
+    for _ in range(20):
+        assert sending.post(receiver.url()).status == 200
+    assert {request.connection for request in receiver.requests} == {1}
+
+
+def test_a_connection_that_the_receiver_closed_meanwhile_costs_nothing(sending: Sending, receiver: Receiver) -> None:
+    closing = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", close=True)
+    url = receiver.on("/", closing, reply(201))
+    assert sending.post(url).status == 200
+    assert sending.post(url).status == 201
+    assert receiver.connections == 2
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_connections": 2}, {"max_connections_per_host": 2}], ids=["overall", "per host"]
+)
+def test_connections_are_bounded_and_the_rest_waits_its_turn(
+    start: Start, receiver: Receiver, limits: dict[str, int]
+) -> None:
+    sending = start(**limits)
+    gate = Gate()
+    url = receiver.on("/", held(gate))
+    sending.sender.submit([sending.callback(url) for _ in range(10)])
+    receiver.wait_for(2)
+    gate.open()
+    assert [result.status for result in sending.wait_for(10)] == [200] * 10
+    assert receiver.connections == 2
+
+
+def test_the_deadline_covers_waiting_for_a_connection(start: Start, receiver: Receiver) -> None:
+    sending = start(max_connections_per_host=1)
+    gate = Gate()
+    first = sending.callback(receiver.on("/held", held(gate)))
+    sending.sender.submit([first])
+    receiver.wait_for(1)
+    second = sending.callback(receiver.url("/second"), timeout_seconds=0.1)
+    sending.sender.submit([second])
+    (result,) = sending.wait_for(1)
+    assert (result.key, result.error) == (second.key, TransportError.TIMEOUT)
+    gate.open()
+    assert sending.wait_for(2)[1].key == first.key
+    assert [request.path for request in receiver.requests] == ["/held"]
+
+
+def test_one_that_hangs_holds_up_no_other(sending: Sending, receiver: Receiver) -> None:
+    gate = Gate()
+    hanging = sending.callback(receiver.on("/hanging", held(gate)))
+    dripping = sending.callback(receiver.on("/dripping", drip(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n")))
+    sending.sender.submit([hanging, dripping, *(sending.callback(receiver.url()) for _ in range(50))])
+    assert {result.key for result in sending.wait_for(50)}.isdisjoint({hanging.key, dripping.key})
+    gate.open()
+    assert sending.wait_for(51)[50].key == hanging.key
+
+
+def test_many_threads_may_submit(sending: Sending, receiver: Receiver) -> None:
+    callbacks = [[sending.callback(receiver.url()) for _ in range(25)] for _ in range(8)]
+    threads = [threading.Thread(target=sending.sender.submit, args=(batch,)) for batch in callbacks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    results = sending.wait_for(200)
+    assert {result.key for result in results} == {callback.key for batch in callbacks for callback in batch}
+
+
+def test_results_may_submit_more(receiver: Receiver) -> None:
+    done = threading.Event()
+    statuses: list[int | None] = []
+    sender = CurlSender()
+
+    def take(results: list[CallbackResult]) -> None:
+        statuses.extend(result.status for result in results)
+        if len(statuses) < 30:
+            sender.submit([make.callback(receiver.url())])
+        else:
+            done.set()
+
+    make = Sending()
+    make.sender.close(grace_seconds=0)
+    sender.start(take)
+    sender.submit([make.callback(receiver.url())])
+    assert done.wait(WAIT_SECONDS)
+    sender.close(grace_seconds=0)
+    assert statuses == [200] * 30
+
+
+# -- the end -------------------------------------------------------------------------------------------------------
+
+
+def test_close_lets_what_is_under_way_finish(sending: Sending, receiver: Receiver) -> None:
+    gate = Gate()
+    url = receiver.on("/", held(gate))
+    sending.sender.submit([sending.callback(url) for _ in range(5)])
+    receiver.wait_for(5)
+    closing = threading.Thread(target=sending.sender.close, kwargs={"grace_seconds": WAIT_SECONDS})
+    closing.start()
+    gate.open()
+    closing.join(WAIT_SECONDS)
+    assert not closing.is_alive()
+    assert [result.status for result in sending.results] == [200] * 5
+
+
+def test_close_sends_what_was_submitted_just_before(sending: Sending, receiver: Receiver) -> None:
+    sending.sender.submit([sending.callback(receiver.url()) for _ in range(50)])
+    sending.sender.close(grace_seconds=WAIT_SECONDS)
+    assert [result.status for result in sending.results] == [200] * 50
+
+
+def test_close_aborts_after_the_grace(sending: Sending, receiver: Receiver) -> None:
+    hanging = [sending.callback(receiver.on("/hanging", held(Gate()))) for _ in range(3)]
+    sending.sender.submit(hanging)
+    receiver.wait_for(3)
+    sending.sender.close(grace_seconds=0.05)
+    assert sorted(result.key for result in sending.results) == [callback.key for callback in hanging]
+    assert {(result.status, result.error) for result in sending.results} == {(None, TransportError.ABORTED)}
+    assert "duetime-sender" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_close_may_come_again_and_submit_may_not_come_after(sending: Sending, receiver: Receiver) -> None:
+    sending.sender.close(grace_seconds=1)
+    sending.sender.close(grace_seconds=1)
+    with pytest.raises(RuntimeError, match="closed"):
+        sending.sender.submit([sending.callback(receiver.url())])
+    with pytest.raises(RuntimeError, match="once"):
+        sending.sender.start(sending.take)
+
+
+def test_a_sender_starts_once(sending: Sending) -> None:
+    with pytest.raises(RuntimeError, match="once"):
+        sending.sender.start(sending.take)
+
+
+def test_a_sender_that_never_started_can_be_closed() -> None:
+    sender = CurlSender()
+    sender.close(grace_seconds=1)
+    with pytest.raises(RuntimeError, match="once"):
+        sender.start(lambda results: None)
+
+
+# -- faults --------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_in_the_taker_is_logged_and_survived(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+    sending = Sending()
+    sender = CurlSender()
+    calls = 0
+
+    def take(results: list[CallbackResult]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ValueError("taker")
+        sending.take(results)
+
+    sender.start(take)
+    with caplog.at_level(logging.ERROR):
+        sender.submit([sending.callback(receiver.url())])
+        receiver.wait_for(1)
+        while calls == 0:
+            threading.Event().wait(0.001)
+        sender.submit([sending.callback(receiver.url())])
+        assert [result.status for result in sending.wait_for(1)] == [200]
+    sender.close(grace_seconds=1)
+    sending.sender.close(grace_seconds=0)
+    assert [record.__dict__["action"] for record in caplog.records] == ["sender.results_lost"]
+
+
+def test_when_libcurl_breaks_what_is_under_way_is_aborted_and_the_rest_goes_on(
+    sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = multi.Multi.turn
+    breaks = [True]
+
+    def turn(self: multi.Multi, under_way: int) -> None:
+        if under_way and breaks:
+            breaks.clear()
+            raise RuntimeError("libcurl")
+        whole(self, under_way)
+
+    monkeypatch.setattr(multi.Multi, "turn", turn)
+    with caplog.at_level(logging.ERROR):
+        assert sending.post(receiver.url()).error is TransportError.ABORTED
+    assert sending.post(receiver.url()).status == 200
+    assert [record.__dict__["action"] for record in caplog.records] == ["sender.broken"]
