@@ -132,6 +132,18 @@ def test_a_fired_timer_cannot_be_changed(store: Store, single: Namespace) -> Non
     assert stored(store, single) == finished
 
 
+def test_the_revision_is_judged_before_the_state(store: Store, single: Namespace) -> None:
+    create(store, make_timer(single))
+    record_fired(store, single)
+    finished = stored(store, single)
+    change = TimerChange(tags=("x",))
+
+    mismatch = update(store, single, change, if_revision=1)
+
+    assert mismatch == ChangeResult(ChangeStatus.REVISION_MISMATCH, finished)
+    assert update(store, single, change, if_revision=2) == ChangeResult(ChangeStatus.FINISHED, finished)
+
+
 def test_a_failed_timer_cannot_be_changed(store: Store, single: Namespace) -> None:
     (timer,) = create(store, make_timer(single))
     record(store, [failed(timer)], claim(store))

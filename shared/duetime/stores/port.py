@@ -191,7 +191,10 @@ class Store(Protocol):
         now: datetime,
         if_revision: int | None = None,
     ) -> ChangeResult:
-        """Apply ``domain.timers.changed`` atomically: no concurrent write is lost or half-seen."""
+        """Apply ``domain.timers.changed`` atomically: no concurrent write is lost or half-seen.
+
+        ``if_revision`` is judged first: a finished timer of another revision is a REVISION_MISMATCH.
+        """
         ...
 
     def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
@@ -246,11 +249,11 @@ class Store(Protocol):
         ...
 
     def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None:
-        """End leases so that they can be claimed at once. A stale lease changes nothing."""
+        """End leases so that they can be claimed at once and never renewed. A stale lease changes nothing."""
         ...
 
     def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:
-        """Say that a worker lives until ``now + ttl_seconds``; the sorted ids of all that live at ``now``."""
+        """Say that a worker lives up to, not including, ``now + ttl_seconds``; the sorted ids of all that do."""
         ...
 
     def withdraw_worker(self, worker_id: str) -> None: ...
