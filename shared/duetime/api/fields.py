@@ -13,6 +13,7 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from duetime.api.raw_json import RawJson
+from duetime.delivery.headers import is_reserved
 from duetime.domain.retry import parse_retry_policy
 from duetime.domain.times import parse_duration, parse_instant
 
@@ -32,29 +33,6 @@ _URL = re.compile(
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-# Decided by the sender: framing, connection, the envelope's own type, and what identifies and signs a callback.
-_RESERVED_HEADERS = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "traceparent",
-        "tracestate",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-_RESERVED_PREFIX = "webhook-"
 
 
 def at(path: str, message: str) -> PydanticCustomError:
@@ -110,7 +88,7 @@ def _header_problem(name: str, text: Any, seen: set[str]) -> str | None:
     lower = name.lower()
     if not _TOKEN.fullmatch(name):
         return "is not a header name"
-    if lower in _RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIX):
+    if is_reserved(name):
         return "is set by Duetime and cannot be given"
     if lower in seen:
         return "is given twice"
