@@ -12,7 +12,8 @@ from duetime.domain.times import MAX_INSTANT, parse_duration, round_up
 
 MAX_ATTEMPTS = 1000
 MIN_RETRY_AFTER_SECONDS = 0.0
-MAX_RETRY_AFTER_SECONDS = 86_400.0
+MAX_RETRY_AFTER_SECONDS = 6 * 3600.0
+"""The most that the HTTP client reports (docs/decisions/0040-libcurl-for-callbacks.md)."""
 _JITTER = 0.25
 
 
@@ -47,7 +48,7 @@ class RetryPolicy:
         """When to try again after ``attempts`` failed attempts, or None when the policy is exhausted.
 
         ``random`` in [0, 1) spreads the wait over the interval +/- 25 %. ``retry_after_seconds`` (the receiver's
-        wish, clamped to 0 .. 24 h) only ever lengthens the wait.
+        wish, clamped to 0 .. 6 h) only ever lengthens the wait.
         """
         if attempts >= self.max_attempts:
             return None
