@@ -40,7 +40,7 @@ class Multi:
         self.remove: Callable[[Transfer], None] = self._curl.remove_handle
 
     def turn(self, under_way: int) -> None:
-        """Wait until something can go on, and let it go on. ``under_way``: how many are added and not yet finished."""
+        """Wait until something can go on, and let it. ``under_way``: how many are added and not yet finished."""
         curl = self._curl
         timeout_ms = curl.timeout()
         if timeout_ms == 0:

@@ -52,7 +52,8 @@ def callback_for(timer: Timer, *, key: int, fired_at: datetime) -> Callback:
         key=key,
         url=content.callback_url,
         headers=headers,
-        body=body.encode(),
+        # A lone surrogate has no UTF-8 form; as \\udxxx it is the JSON escape that it came from.
+        body=body.encode(errors="backslashreplace"),
         timeout_seconds=content.callback_timeout_seconds,
     )
 
@@ -73,10 +74,14 @@ def _custom_headers(headers_json: str) -> tuple[str, ...]:
     """Header lines of the JSON object of strings ``headers_json``.
 
     The API refuses what is left out here. It is left out as well, so that a row from another source cannot split
-    the request or speak for Duetime.
+    the request or speak for Duetime; for the same reason text that is no object means no headers.
     """
+    try:
+        headers = json.loads(headers_json)
+    except (ValueError, RecursionError):
+        return ()
     lines = []
-    for name, value in json.loads(headers_json).items():
+    for name, value in headers.items() if isinstance(headers, dict) else ():
         if _HEADER_NAME.fullmatch(name) is None or is_reserved(name):
             continue
         if isinstance(value, str) and _HEADER_VALUE.fullmatch(value):
@@ -87,4 +92,4 @@ def _custom_headers(headers_json: str) -> tuple[str, ...]:
 
 def _header_value(text: str) -> str:
     """``text`` where it is visible ASCII, percent-encoded UTF-8 where it is not."""
-    return text if text.isascii() and text.isprintable() else quote(text, safe=_VISIBLE_ASCII)
+    return text if text.isascii() and text.isprintable() else quote(text, safe=_VISIBLE_ASCII, errors="replace")

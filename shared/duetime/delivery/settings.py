@@ -10,11 +10,12 @@ class SenderSettings:
     """``max_connections`` and ``max_connections_per_host`` are the last bound on open sockets.
 
     The engine bounds how many callbacks are under way. Where it allows more than there may be connections, the
-    rest waits inside libcurl with its deadline running, so these should not be smaller than the engine's bounds.
+    rest waits inside libcurl with its deadline running and may reach it unsent: these should not be smaller than the
+    engine's bounds. Each connection needs a file descriptor.
     """
 
     max_connections: int = 512
-    max_connections_per_host: int = 256
+    max_connections_per_host: int = 512
     connect_timeout_seconds: float = 10.0
     dns_cache_seconds: int = 60
     ca_file: str | None = None

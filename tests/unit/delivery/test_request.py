@@ -157,6 +157,16 @@ def test_what_is_no_header_is_never_sent(name: str, value: object) -> None:
     assert callback(headers_json=json.dumps({name: value, "X-Good": "yes"})).headers[4:] == ("X-Good: yes",)
 
 
+@pytest.mark.parametrize("headers_json", ["", "{", "[]", "null", '"X-A"', "[" * 100_000])
+def test_headers_that_cannot_be_read_are_none(headers_json: str) -> None:
+    assert callback(headers_json=headers_json).headers == callback().headers
+
+
+def test_lone_surrogates_are_sent_as_the_escapes_that_they_came_from() -> None:
+    document = json.loads(callback(payload_json='"\ud800"', correlation_id="\ud800").body)
+    assert document["payload"] == "\ud800"
+
+
 @pytest.mark.parametrize(
     ("correlation_id", "sent"),
     [
