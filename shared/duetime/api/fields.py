@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from duetime.api.raw_json import RawJson
+from duetime.api.raw_json import RawJson, decode_unique
 from duetime.delivery.headers import is_reserved
 from duetime.domain.retry import parse_retry_policy
 from duetime.domain.times import parse_duration, parse_instant
@@ -25,6 +26,7 @@ MAX_TAG_CHARACTERS = 128
 MAX_CORRELATION_ID_CHARACTERS = 255
 MAX_RETRY_POLICY_TEXT = 2 * 1024
 _MAX_HEADERS_TEXT = 4 * MAX_HEADERS_BYTES
+_CACHED_CHECKS = 128
 
 # Printable ASCII without space, '#' (a fragment is never sent) and '\' (which clients read in different ways).
 _URL = re.compile(
@@ -67,30 +69,36 @@ def callback_url(value: str) -> str:
 
 def headers(value: RawJson) -> RawJson:
     """Custom headers of the callback."""
-    if not isinstance(value.value, dict):
+    _check_headers(value)
+    return value
+
+
+# Timers of one kind have the same headers and policy again and again.
+@lru_cache(maxsize=_CACHED_CHECKS)
+def _check_headers(raw: RawJson) -> None:
+    given = decode_unique(raw)
+    if not isinstance(given, dict):
         raise ValueError("must be an object of strings")
-    if len(value.value) > MAX_HEADERS:
+    if len(given) > MAX_HEADERS:
         raise ValueError(f"must have at most {MAX_HEADERS} members")
     seen: set[str] = set()
     size_bytes = 0
-    for name, text in value.value.items():
+    for name, text in given.items():
         problem = _header_problem(name, text, seen)
         if problem:
             raise at(f".{name}", problem)
         seen.add(name.lower())
         size_bytes += len(name) + len(text)
-    if size_bytes > MAX_HEADERS_BYTES or len(value.text) > _MAX_HEADERS_TEXT:
+    if size_bytes > MAX_HEADERS_BYTES or len(raw.text) > _MAX_HEADERS_TEXT:
         raise ValueError(f"must have at most {MAX_HEADERS_BYTES} bytes")
-    return value
 
 
 def _header_problem(name: str, text: Any, seen: set[str]) -> str | None:
-    lower = name.lower()
     if not _TOKEN.fullmatch(name):
         return "is not a header name"
     if is_reserved(name):
         return "is set by Duetime and cannot be given"
-    if lower in seen:
+    if name.lower() in seen:
         return "is given twice"
     if not isinstance(text, str):
         return "must be a string"
@@ -100,16 +108,22 @@ def _header_problem(name: str, text: Any, seen: set[str]) -> str | None:
 
 
 def retry_policy(value: RawJson) -> RawJson:
-    if not isinstance(value.value, dict):
-        raise ValueError("must be an object")
     if len(value.text) > MAX_RETRY_POLICY_TEXT:
         raise ValueError(f"must have at most {MAX_RETRY_POLICY_TEXT} characters")
+    _check_retry_policy(value)
+    return value
+
+
+@lru_cache(maxsize=_CACHED_CHECKS)
+def _check_retry_policy(raw: RawJson) -> None:
+    given = decode_unique(raw)
+    if not isinstance(given, dict):
+        raise ValueError("must be an object")
     try:
-        parse_retry_policy(value.value)
+        parse_retry_policy(given)
     except ValueError as error:
         name, message = error.args[0]
         raise at(f".{name}", message) from None
-    return value
 
 
 def correlation_id(value: str) -> str:

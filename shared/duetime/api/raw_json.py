@@ -3,7 +3,7 @@
 A payload must reach its receiver with the value that was sent: 1.0 is not 1, 1e400 is not infinity, and a big
 integer keeps every digit. So JSON values that Duetime only passes on are never turned into Python numbers and
 back; they are cut out of the body as the text they were. One walk over the members of an object decodes the
-plain ones and slices the exact ones; the C scanner of the standard library does the work.
+plain ones and slices the opaque ones; the C scanner of the standard library does the work.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from json import JSONDecodeError
 from typing import Any, Never
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_NAME = re.compile(r'"((?:[^"\\\x00-\x1f]|\\.)*)"[ \t\n\r]*:[ \t\n\r]*')
-_NEXT = re.compile(r"[ \t\n\r]*(.)[ \t\n\r]*", re.DOTALL)
+_NAME = r'"((?:[^"\\\x00-\x1f]|\\.)*)"[ \t\n\r]*:[ \t\n\r]*'
+# What comes before a member's value: its name, or the end of the object in its place.
+_FIRST = re.compile(rf"[ \t\n\r]*(?:{_NAME}|}})")
+_MORE = re.compile(rf"[ \t\n\r]*(?:,[ \t\n\r]*{_NAME}|}})")
+_NEXT_ITEM = re.compile(r"[ \t\n\r]*([,\]])[ \t\n\r]*")
 # Every escape is consumed, surrogate or not: that tells the text \\ud800 from the surrogate \ud800.
 _ESCAPE = re.compile(r"\\(?:u([dD][89a-fA-F][0-9a-fA-F]{2})|.)")
 _MAX_INTEGER_DIGITS = 400
@@ -25,10 +28,9 @@ _MAX_INTEGER_DIGITS = 400
 
 @dataclass(frozen=True, slots=True)
 class RawJson:
-    """A JSON value as its exact ``text``, and decoded unless only the text counts (then None)."""
+    """A JSON value as its exact text."""
 
     text: str
-    value: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +43,12 @@ class RawObject:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which members are not plain: ``opaque`` become RawJson without a value, ``exact`` RawJson with one.
-    A null is None in any case.
+    """Which members are not plain: ``opaque`` ones become RawJson, but for null, which is None.
 
     ``items`` names a member that holds an array whose objects are read by the same shape, as RawObject.
     """
 
     opaque: AbstractSet[str] = frozenset()
-    exact: AbstractSet[str] = frozenset()
     items: str | None = None
 
 
@@ -68,10 +68,10 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-# ``str`` leaves digits as they are: only the end of the value is of interest.
-_scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant).raw_decode
-_decode_plain = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant).raw_decode
-_decode_exact = json.JSONDecoder(parse_int=_integer, object_pairs_hook=_unique_members).decode
+# Both give (value, index after it). ``str`` leaves digits as they are: of an opaque value only the end counts.
+_scan_opaque = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant).raw_decode
+_scan_plain = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant).raw_decode
+_decode_unique = json.JSONDecoder(parse_int=_integer, object_pairs_hook=_unique_members).decode
 
 
 def read_object(text: str, shape: Shape) -> RawObject:
@@ -80,15 +80,16 @@ def read_object(text: str, shape: Shape) -> RawObject:
     Raises ``ValueError`` when it is not JSON by RFC 8259 (NaN is not), no object, or nested too deeply. What is
     JSON but cannot be taken (a member given twice, half a surrogate pair) is a fault of the object it is in.
     """
-    start = _end(_SPACE, text, 0)
+    found: RawObject | None = None
+    start = _after_space(text, 0)
     try:
-        if text[start : start + 1] == "{":
+        if text.startswith("{", start):
             found, end = _read_members(text, start, shape, "\\ud" in text or "\\uD" in text)
         else:
-            found, end = None, _decode_plain(text, start)[1]
+            _, end = _scan_plain(text, start)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    end = _end(_SPACE, text, end)
+    end = _after_space(text, end)
     if end != len(text):
         raise JSONDecodeError("Extra data", text, end)
     if found is None:
@@ -96,78 +97,65 @@ def read_object(text: str, shape: Shape) -> RawObject:
     return found
 
 
+def decode_unique(raw: RawJson) -> Any:
+    """What ``raw`` says. Raises ``ValueError`` when an object in it has a name twice."""
+    return _decode_unique(raw.text)
+
+
 def _read_members(text: str, start: int, shape: Shape, has_surrogates: bool) -> tuple[RawObject, int]:
     """The object that begins at ``start`` and the index after it."""
     members: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
-    index = _end(_SPACE, text, start + 1)
-    if text[index : index + 1] == "}":
-        return RawObject(members, faults), index + 1
-    while True:
-        match = _NAME.match(text, index)
-        if match is None:
-            raise JSONDecodeError("Expecting a name in double quotes and a colon", text, index)
-        name = match[1] if "\\" not in match[1] else str(json.loads(f'"{match[1]}"'))
-        index = match.end()
-        value, end = _read_value(text, index, name, shape, has_surrogates)
+    opaque, items = shape.opaque, shape.items
+    end = start + 1
+    match = _FIRST.match(text, end)
+    while match is not None:
+        name, index = match[1], match.end()
+        if name is None:
+            return RawObject(members, faults), index
+        if "\\" in name:
+            name = json.loads(f'"{name}"')
+        if name in opaque:
+            value, end = _scan_opaque(text, index)
+            value = None if value is None else RawJson(text[index:end])
+        elif name == items and text.startswith("[", index):
+            value, end = _read_items(text, index, shape, has_surrogates)
+        else:
+            value, end = _scan_plain(text, index)
         if has_surrogates and has_lone_surrogate(match[1]):
             faults.append((match[1], "is not a known field"))
         elif name in members:
             faults.append((name, "is given twice"))
-        elif isinstance(value, ValueError):
-            faults.append((name, str(value)))
-        elif has_surrogates and name != shape.items and has_lone_surrogate(text[index:end]):
+        elif has_surrogates and name != items and has_lone_surrogate(text[index:end]):
             faults.append((name, "has half of a surrogate pair, which is not a character"))
         members[name] = value
-        match = _NEXT.match(text, end)
-        if match is None or match[1] not in ",}":
-            raise JSONDecodeError("Expecting ',' or '}'", text, end)
-        if match[1] == "}":
-            return RawObject(members, faults), match.end(1)
-        index = match.end()
-
-
-def _read_value(text: str, index: int, name: str, shape: Shape, has_surrogates: bool) -> tuple[Any, int]:
-    """The value at ``index`` as ``shape`` wants it, and the index after it; a ``ValueError`` in place of a value
-    that is JSON and yet no good."""
-    if text.startswith("null", index):
-        return None, index + 4
-    if name in shape.opaque:
-        end = _scan(text, index)[1]
-        return RawJson(text[index:end]), end
-    if name in shape.exact:
-        end = _scan(text, index)[1]
-        try:
-            return RawJson(text[index:end], _decode_exact(text[index:end])), end
-        except ValueError as error:
-            return error, end
-    if name == shape.items and text[index : index + 1] == "[":
-        return _read_items(text, index, shape, has_surrogates)
-    return _decode_plain(text, index)
+        match = _MORE.match(text, end)
+    raise JSONDecodeError("Expecting a name in double quotes and a colon, or the end of the object", text, end)
 
 
 def _read_items(text: str, start: int, shape: Shape, has_surrogates: bool) -> tuple[list[Any], int]:
+    """The array that begins at ``start`` and the index after it."""
     items: list[Any] = []
-    index = _end(_SPACE, text, start + 1)
-    if text[index : index + 1] == "]":
+    index = _after_space(text, start + 1)
+    if text.startswith("]", index):
         return items, index + 1
-    item_shape = Shape(opaque=shape.opaque, exact=shape.exact)
+    item_shape = Shape(opaque=shape.opaque)
     while True:
-        if text[index : index + 1] == "{":
+        if text.startswith("{", index):
             item, end = _read_members(text, index, item_shape, has_surrogates)
         else:
-            item, end = _decode_plain(text, index)
+            item, end = _scan_plain(text, index)
         items.append(item)
-        match = _NEXT.match(text, end)
-        if match is None or match[1] not in ",]":
+        match = _NEXT_ITEM.match(text, end)
+        if match is None:
             raise JSONDecodeError("Expecting ',' or ']'", text, end)
         if match[1] == "]":
             return items, match.end(1)
         index = match.end()
 
 
-def _end(pattern: re.Pattern[str], text: str, index: int) -> int:
-    match = pattern.match(text, index)
+def _after_space(text: str, index: int) -> int:
+    match = _SPACE.match(text, index)
     return index if match is None else match.end()
 
 

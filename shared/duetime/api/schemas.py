@@ -162,7 +162,7 @@ class TimerQuery(PageQuery):
     correlation_id: CorrelationId | None = None
 
 
-TIMER_SHAPE = Shape(opaque=frozenset({"payload"}), exact=frozenset({"headers", "retryPolicy"}))
-TIMERS_SHAPE = Shape(opaque=TIMER_SHAPE.opaque, exact=TIMER_SHAPE.exact, items="timers")
+TIMER_SHAPE = Shape(opaque=frozenset({"payload", "headers", "retryPolicy"}))
+TIMERS_SHAPE = Shape(opaque=TIMER_SHAPE.opaque, items="timers")
 PLAIN_SHAPE = Shape()
 PLAIN_ITEMS_SHAPE = Shape(items="timers")

@@ -61,7 +61,7 @@ def test_a_timer_may_have_every_field() -> None:
     assert body.payload is not None
     assert body.payload.text == "[1]"
     assert body.headers is not None
-    assert body.headers.value == {"X-Key": "v"}
+    assert body.headers.text == '{"X-Key": "v"}'
     assert body.tags == ("a", "b")
 
 
@@ -69,6 +69,12 @@ def test_null_is_the_same_as_nothing() -> None:
     names = ["id", "delay", "payload", "headers", "retryPolicy", "callbackTimeoutSeconds", "correlationId", "tags"]
     nulls = dict.fromkeys(names)
     assert timer_body(**nulls).model_dump() == timer_body().model_dump()
+
+
+def test_a_name_twice_is_refused_at_any_depth() -> None:
+    for text in ('"headers":{"X-A":"1","X-A":"2"}', '"retryPolicy":{"maxAttempts":1,"maxAttempts":2}'):
+        with pytest.raises(InvalidFields, match="twice"):
+            validate(TimerBody, read_object(f"{json.dumps(GOOD)[:-1]},{text}}}", TIMER_SHAPE))
 
 
 def test_all_faults_are_named_at_once() -> None:

@@ -1,0 +1,144 @@
+"""Batch create through the handler, in one process and without a server: what the API itself costs.
+
+    python benchmarks/api_batch.py [--batches 40] [--items 500]
+
+Stages, in timers/s: reading the body into timers (scan, validate, digest), the whole handler on a store that
+keeps nothing, and the whole handler on SQLite in memory. Also single creates and reads, in requests/s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+from duetime.api.app import build_handler
+from duetime.api.context import ApiContext
+from duetime.api.raw_json import read_object
+from duetime.api.schemas import TIMERS_SHAPE
+from duetime.api.timer_input import read_timer
+from duetime.domain.timers import Timer
+from duetime.runtime.clock import SystemClock
+from duetime.runtime.ids import new_id
+from duetime.stores.open import open_store
+from duetime.stores.port import PutResult, PutStatus
+
+CLOCK = SystemClock()
+
+
+class ForgetfulStore:
+    """Takes timers and keeps none: what is left is the API. Namespaces come from the store behind it."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def put_timers(self, timers: Sequence[Timer], **_: Any) -> list[PutResult]:
+        return [PutResult(PutStatus.CREATED, timer) for timer in timers]
+
+
+def timer_text(number: int, *, is_rich: bool) -> str:
+    body: dict[str, Any] = {
+        "id": f"timer-{number}",
+        "executeAt": "2030-12-20T15:30:00Z",
+        "callbackUrl": "https://receiver.example/callbacks/orders",
+        "payload": {"orderId": number, "kind": "reminder", "amount": 12.5},
+    }
+    if is_rich:
+        body |= {
+            "headers": {"X-Tenant": "acme"},
+            "retryPolicy": {"maxAttempts": 5, "initialInterval": "2s"},
+            "correlationId": f"order-{number}",
+            "tags": ["orders", "reminders"],
+        }
+    return json.dumps(body)
+
+
+def event(method: str, path: str, body: str | None = None) -> dict[str, Any]:
+    return {
+        "rawPath": path,
+        "rawQueryString": "",
+        "headers": {"content-type": "application/json"},
+        "requestContext": {"http": {"method": method, "path": path}, "stage": "$default", "requestId": "r1"},
+        "body": body,
+        "isBase64Encoded": False,
+    }
+
+
+def per_second(work: Callable[[], None], count: int) -> float:
+    """The best of three runs, each doing ``count`` things."""
+    best = float("inf")
+    for _ in range(3):
+        started = perf_counter()
+        work()
+        best = min(best, perf_counter() - started)
+    return count / best
+
+
+def measure(*, batches: int, items: int, is_rich: bool) -> None:
+    store = open_store("sqlite://")
+    store.initialise()
+    namespace, _ = store.create_namespace("default", num_shards=16, dedicated=False, now=CLOCK.now())
+    bodies = [
+        f'{{"timers":[{",".join(timer_text(batch * items + n, is_rich=is_rich) for n in range(items))}]}}'
+        for batch in range(batches)
+    ]
+    path = "/v1/namespaces/default/timers"
+
+    def read() -> None:
+        now = CLOCK.now()
+        for body in bodies:
+            for found in read_object(body, TIMERS_SHAPE).members["timers"]:
+                read_timer(found, namespace, new_id=new_id, now=now)
+
+    def create(into: Any) -> Callable[[], None]:
+        handler = build_handler(ApiContext(store=into, clock=CLOCK, new_id=new_id))
+
+        def work() -> None:
+            for body in bodies:
+                answer = handler(event("POST", f"{path}/batch", body), None)
+                assert answer["statusCode"] == 200
+
+        return work
+
+    total = batches * items
+    size = len(bodies[0]) // items
+    print(f"timers of {size} bytes, {items} in a batch")
+    print(f"  read and validate       {per_second(read, total):10,.0f} timers/s")
+    print(f"  handler, forgetful      {per_second(create(ForgetfulStore(store)), total):10,.0f} timers/s")
+    print(f"  handler, SQLite memory  {total / _once(create(store)):10,.0f} timers/s")
+
+    handler = build_handler(ApiContext(store=ForgetfulStore(store), clock=CLOCK, new_id=new_id))
+    single = event("POST", path, timer_text(0, is_rich=is_rich))
+    one = event("GET", f"{path}/timer-0")
+    print(f"  single create, forgetful{per_second(lambda: _repeat(handler, single), 5000):10,.0f} requests/s")
+    print(f"  single read, SQLite     {per_second(lambda: _repeat(handler, one), 5000):10,.0f} requests/s")
+    store.close()
+
+
+def _once(work: Callable[[], None]) -> float:
+    started = perf_counter()
+    work()
+    return perf_counter() - started
+
+
+def _repeat(handler: Any, request: dict[str, Any]) -> None:
+    for _ in range(5000):
+        handler(request, None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batches", type=int, default=40)
+    parser.add_argument("--items", type=int, default=500)
+    options = parser.parse_args()
+    for is_rich in (False, True):
+        measure(batches=options.batches, items=options.items, is_rich=is_rich)
+
+
+if __name__ == "__main__":
+    main()
