@@ -27,6 +27,7 @@ MAX_BATCH_ITEMS = 500
 MAX_PAGE_ITEMS = 500
 DEFAULT_PAGE_ITEMS = 50
 MAX_CURSOR_CHARACTERS = 8192
+MAX_REVISION = 2**63 - 1
 
 
 class _RawSchema:
@@ -146,7 +147,7 @@ class CancelItem(Body):
     """One timer to cancel, in whatever revision it is or in this one only."""
 
     id: str
-    revision: Annotated[int, Field(ge=1)] | None = None
+    revision: Annotated[int, Field(ge=1, le=MAX_REVISION)] | None = None
 
 
 class PageQuery(Body):

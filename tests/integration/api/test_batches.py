@@ -120,8 +120,18 @@ class TestCancel:
 
     def test_bad_items_fail_alone(self, api: Api) -> None:
         api.put("a", GOOD)
-        answer = cancel(api, {"id": "a"}, {"id": "a"}, {}, {"id": 1}, {"id": "x/y"}, {"id": "b", "revision": 0}, [])
-        assert [status for _, status, _ in outcomes(answer)] == [200, 409, 400, 400, 400, 400, 400]
+        answer = cancel(
+            api,
+            {"id": "a"},
+            {"id": "a"},
+            {},
+            {"id": 1},
+            {"id": "x/y"},
+            {"id": "b", "revision": 0},
+            [],
+            {"id": "c", "revision": 2**63},
+        )
+        assert [status for _, status, _ in outcomes(answer)] == [200, 409, 400, 400, 400, 400, 400, 400]
 
     def test_none_at_all(self, api: Api) -> None:
         assert cancel(api).json() == {"items": []}

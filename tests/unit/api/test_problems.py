@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,13 @@ def test_every_error_of_the_house_has_its_status() -> None:
 def test_codes_are_unique_to_what_a_client_may_see() -> None:
     codes = [kind.code for kind in subclasses(DuetimeError) if "code" in vars(kind)]
     assert len(codes) == len(set(codes))
+
+
+def test_every_code_is_documented() -> None:
+    document = (Path(__file__).parents[3] / "docs/api.md").read_text()
+    internal = {errors.DuetimeError.code, errors.InvalidSettings.code}
+    for kind in subclasses(DuetimeError):
+        assert kind.code in internal or f"`{kind.code}`" in document, kind
 
 
 def test_a_problem_has_all_its_members() -> None:

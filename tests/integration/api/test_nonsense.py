@@ -1,0 +1,75 @@
+"""Whatever a client sends, it is told what is wrong with it; nothing breaks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from duetime.api.routes import ROUTES
+from duetime.api.schemas import TimerBody, TimerPatch, TimerQuery
+from tests.support.api import World
+from tests.support.json_text import json_texts
+
+ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=12)
+SEGMENTS = st.one_of(st.sampled_from(["default", "t1", "batch", "..", "base64url:dDE"]), ANY_TEXT.filter(bool))
+PATHS = st.one_of(st.sampled_from([route.rule for route in ROUTES]), ANY_TEXT.map(lambda text: f"/{quote(text)}"))
+NAMES = sorted({field.alias or "" for model in (TimerBody, TimerPatch) for field in model.model_fields.values()})
+PARAMETERS = sorted(field.alias or "" for field in TimerQuery.model_fields.values())
+VALUES = st.one_of(
+    json_texts(),
+    st.sampled_from(
+        ['"2026-12-20T15:30:00Z"', '"http://receiver.test/"', "5", '"t1"', "[]", '{"maxAttempts":2}', "[{}]"]
+    ),
+)
+
+
+def as_object(members: dict[str, str]) -> str:
+    return f"{{{','.join(f'{json.dumps(name)}:{value}' for name, value in members.items())}}}"
+
+
+OBJECTS = st.dictionaries(st.one_of(st.sampled_from(NAMES), ANY_TEXT), VALUES, max_size=6).map(as_object)
+BODIES = st.one_of(
+    OBJECTS,
+    st.lists(st.one_of(OBJECTS, VALUES), max_size=4).map(lambda items: f'{{"timers":[{",".join(items)}]}}'),
+    VALUES,
+    st.binary(max_size=20),
+)
+CONDITIONS = st.one_of(st.sampled_from(["*", '"1"', 'W/"1"', '"1","2"']), st.text(alphabet='"W/*,1 ', max_size=8))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    method=st.sampled_from(["GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE"]),
+    path=PATHS,
+    segments=st.tuples(SEGMENTS, SEGMENTS),
+    body=BODIES,
+    query=st.dictionaries(st.one_of(st.sampled_from(PARAMETERS), ANY_TEXT), ANY_TEXT, max_size=3),
+    headers=st.dictionaries(st.sampled_from(["if-match", "if-none-match"]), CONDITIONS, max_size=2),
+)
+def test_no_request_is_the_services_fault(
+    world: World,
+    method: str,
+    path: str,
+    segments: tuple[str, str],
+    body: Any,
+    query: dict[str, str],
+    headers: dict[str, str],
+) -> None:
+    for name, segment in zip(("<namespace>", "<timer_id>"), segments, strict=True):
+        path = path.replace(name, quote(segment, safe=""))
+    answer = world.api.call(method, path, body, query=query, headers=headers)
+    assert answer.status < 500, answer
+    if answer.status >= 400 and method != "HEAD":
+        assert answer.code
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_deep_nesting_is_an_answer_too(world: World, size: int) -> None:
+    payload = "[" * size + "]" * size
+    answer = world.api.create(f'{{"delay":1,"callbackUrl":"http://receiver.test/","payload":{payload}}}')
+    assert answer.status == (201 if size == 10 else 400)
