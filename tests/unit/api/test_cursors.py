@@ -67,12 +67,15 @@ def test_another_store_is_refused() -> None:
         codec().decode(encoded, QUERY)
 
 
-def test_any_change_is_refused() -> None:
-    made, encoded = token()
+@pytest.mark.parametrize("cursor", ["orders|t1", "orders|t12", "orders|t123"])
+def test_any_change_is_refused(cursor: str) -> None:
+    made, encoded = token(cursor)
     for index, character in enumerate(encoded):
         changed = encoded[:index] + ("A" if character != "A" else "B") + encoded[index + 1 :]
         with pytest.raises(InvalidCursor):
             made.decode(changed, QUERY)
+    with pytest.raises(InvalidCursor):
+        made.decode(encoded + "=" * (-len(encoded) % 4 or 4), QUERY)
 
 
 @given(ANY_TEXT)
