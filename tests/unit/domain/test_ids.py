@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duetime.domain.ids import check_namespace, check_timer_id, sort_key, timer_uuid
+from duetime.domain.namespaces import Namespace
+from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap, shard_index
+from tests.support.virtual_time import START
+
+
+@pytest.mark.parametrize("name", ["a", "0", "user-services", "a.b_c-d", "x" * 63])
+def test_namespaces(name: str) -> None:
+    assert check_namespace(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "A", "-a", ".a", "a#b", "a/b", "a b", "é", "x" * 64, "a\n", "a:b"])
+def test_what_is_no_namespace_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"must match"):
+        check_namespace(name)
+
+
+@pytest.mark.parametrize(
+    "timer_id", ["a", "#", "##", "a b", "ünïcödé", "🎉👩‍👩‍👧", "x" * 255, "\u4e2d" * 255, "TIMER#x#y", "%2F", "..", "\u00a0"]
+)
+def test_timer_ids(timer_id: str) -> None:
+    assert check_timer_id("ns", timer_id) == timer_id
+
+
+@pytest.mark.parametrize(
+    "timer_id", ["", "a/b", "/", "a\x00", "a\nb", "\x7f", "\x85", "x" * 256, "\ud800", "🎉" * 255]
+)
+def test_what_is_no_timer_id_is_refused(timer_id: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        check_timer_id("ns", timer_id)
+
+
+def test_the_key_bound_counts_bytes_of_the_whole_key() -> None:
+    room = 1024 - len(sort_key("n" * 63, "").encode())
+    fits = "🎉" * (room // 4)
+    assert check_timer_id("n" * 63, fits) == fits
+    with pytest.raises(ValueError, match="1024 bytes"):
+        check_timer_id("n" * 63, fits + "🎉")
+
+
+@given(st.text(min_size=1, max_size=40), st.integers(1, 4096))
+def test_a_timer_is_on_a_shard_of_its_namespace(timer_id: str, num_shards: int) -> None:
+    assert 0 <= shard_index(timer_id, num_shards) < num_shards
+    dedicated = Namespace("n", num_shards, MAX_SHARED_SHARDS, True, START)
+    assert dedicated.shard_of(timer_id) in dedicated.shard_ids()
+
+
+def test_the_shard_is_the_crc32_of_the_id() -> None:
+    # zlib's CRC-32 of b"user-reminder-123" is 0x91e36eb4; other implementations must agree.
+    assert shard_index("user-reminder-123", 1 << 32) == 0x91E36EB4
+
+
+def test_the_uuid_is_stable_and_of_namespace_and_id() -> None:
+    assert timer_uuid("ns", "t") == timer_uuid("ns", "t") == UUID("ffc7b06c-7d9d-3f43-b37f-8ae6ae4c9a55")
+    assert timer_uuid("ns", "t") != timer_uuid("ns2", "t")
+
+
+def test_the_shard_map_lists_shared_and_dedicated_shards() -> None:
+    assert ShardMap(2, MAX_SHARED_SHARDS + 2).shard_ids() == [0, 1, MAX_SHARED_SHARDS, MAX_SHARED_SHARDS + 1]
+    assert ShardMap().shard_ids() == []

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, parse_retry_policy, read_retry_policy
+from tests.support.virtual_time import START
+
+policies = st.builds(
+    RetryPolicy,
+    max_attempts=st.integers(1, 1000),
+    max_attempts_duration_seconds=st.none() | st.floats(0, 1e9),
+    initial_interval_seconds=st.floats(0, 3e9),
+    backoff_multiplier=st.floats(1, 100),
+    max_interval_seconds=st.floats(0, 3e9),
+)
+
+
+def test_intervals_grow_to_their_bound() -> None:
+    policy = RetryPolicy(initial_interval_seconds=1, backoff_multiplier=3, max_interval_seconds=20)
+    assert [policy.interval_seconds(n) for n in range(1, 6)] == [1, 3, 9, 20, 20]
+
+
+@given(policies, st.integers(1, 2000), st.floats(0, 1, exclude_max=True), st.none() | st.floats(-1e300, 1e300))
+def test_the_next_attempt_never_overflows_nor_lies_in_the_past(
+    policy: RetryPolicy, attempts: int, random: float, retry_after: float | None
+) -> None:
+    at = policy.next_attempt_at(
+        attempts=attempts, execute_at=START, now=START, random=random, retry_after_seconds=retry_after
+    )
+    if attempts >= policy.max_attempts:
+        assert at is None
+    elif at is not None:
+        assert at >= START
+        limit = policy.max_attempts_duration_seconds
+        assert limit is None or (at - START).total_seconds() <= limit
+        longest = max(policy.interval_seconds(attempts) * 1.25, 86_400 if retry_after else 0)
+        assert (at - START).total_seconds() <= longest + 0.001
+
+
+def test_retry_after_only_lengthens_the_wait_and_is_clamped() -> None:
+    def wait(retry_after: float | None) -> float:
+        at = RetryPolicy(initial_interval_seconds=10, max_attempts_duration_seconds=None).next_attempt_at(
+            attempts=1, execute_at=START, now=START, random=0.5, retry_after_seconds=retry_after
+        )
+        assert at is not None
+        return (at - START).total_seconds()
+
+    assert [wait(None), wait(-5), wait(3), wait(60), wait(1e12)] == [10, 10, 10, 60, 86_400]
+
+
+def test_attempts_end_with_the_duration_measured_from_the_due_time() -> None:
+    policy = RetryPolicy(initial_interval_seconds=10, max_attempts_duration_seconds=60)
+    for late, expected in ((40, True), (55, False)):
+        now = START + timedelta(seconds=late)
+        at = policy.next_attempt_at(attempts=1, execute_at=START, now=now, random=0.5)
+        assert (at is not None) is expected
+
+
+def test_a_policy_is_read_from_json() -> None:
+    policy = read_retry_policy(
+        '{"maxAttempts": 3, "maxAttemptsDuration": "1h30m", "initialInterval": "PT2S", "backoffMultiplier": 1.5,'
+        ' "maxInterval": 60}'
+    )
+    assert policy == RetryPolicy(
+        max_attempts=3,
+        max_attempts_duration_seconds=5400,
+        initial_interval_seconds=2,
+        backoff_multiplier=1.5,
+        max_interval_seconds=60,
+    )
+    assert read_retry_policy(None) is DEFAULT_RETRY_POLICY
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ({"maxAttempts": 0}, "maxAttempts"),
+        ({"maxAttempts": 1001}, "maxAttempts"),
+        ({"maxAttempts": True}, "maxAttempts"),
+        ({"maxAttempts": 1.5}, "maxAttempts"),
+        ({"initialInterval": "soon"}, "initialInterval"),
+        ({"maxInterval": -1}, "maxInterval"),
+        ({"backoffMultiplier": 0.5}, "backoffMultiplier"),
+        ({"backoffMultiplier": float("nan")}, "backoffMultiplier"),
+        ({"backoffMultiplier": "2"}, "backoffMultiplier"),
+        ({"maxRetries": 3}, "maxRetries"),
+    ],
+)
+def test_a_bad_policy_is_refused_by_the_name_of_its_field(value: dict[str, object], field: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  # the field is checked below
+        parse_retry_policy(value)
+    assert caught.value.args[0][0] == field

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from duetime.domain.timers import Failure, FailureReason, TimerChange, TimerState, changed, content_digest, replaced
+from tests.support.engine import make_timer
+from tests.support.virtual_time import START
+
+LATER = START + timedelta(hours=1)
+RETRYING = replace(
+    make_timer("t"),
+    attempts=3,
+    next_attempt_at=LATER,
+    failure=Failure(FailureReason.HTTP_STATUS, "status 500", START, 500),
+    revision=4,
+)
+
+
+def test_a_changed_due_time_starts_a_new_firing() -> None:
+    timer = changed(RETRYING, TimerChange(execute_at=LATER), firing_id="new", now=LATER)
+    assert (timer.firing_id, timer.attempts, timer.failure) == ("new", 0, None)
+    assert timer.content.execute_at == timer.next_attempt_at == LATER
+    assert (timer.revision, timer.updated_at, timer.created_at) == (5, LATER, RETRYING.created_at)
+
+
+@pytest.mark.parametrize(
+    "change", [TimerChange(payload_json="1"), TimerChange(callback_url="http://other.test"), TimerChange(headers_json="{}")]
+)
+def test_another_message_is_a_new_firing_but_keeps_its_back_off(change: TimerChange) -> None:
+    timer = changed(RETRYING, change, firing_id="new", now=LATER)
+    assert (timer.firing_id, timer.attempts) == ("new", 0)
+    assert timer.next_attempt_at == LATER
+
+
+@pytest.mark.parametrize(
+    "change", [TimerChange(tags=("a",)), TimerChange(retry_policy_json=None), TimerChange(correlation_id="c")]
+)
+def test_what_does_not_change_the_message_leaves_the_firing_alone(change: TimerChange) -> None:
+    timer = changed(RETRYING, change, firing_id="new", now=LATER)
+    assert (timer.firing_id, timer.attempts, timer.failure) == (RETRYING.firing_id, 3, RETRYING.failure)
+    assert timer.next_attempt_at == RETRYING.next_attempt_at
+    assert timer.revision == 5
+
+
+def test_a_changed_parked_timer_is_due_again_at_its_due_time() -> None:
+    parked = replace(make_timer("t"), state=TimerState.FIRING, next_attempt_at=LATER)
+    timer = changed(parked, TimerChange(tags=("a",)), firing_id="new", now=LATER)
+    assert (timer.state, timer.next_attempt_at) == (TimerState.SCHEDULED, parked.content.execute_at)
+
+
+def test_none_clears_and_unset_keeps() -> None:
+    timer = changed(make_timer("t", payload_json="1"), TimerChange(payload_json=None), firing_id="new", now=START)
+    assert timer.content.payload_json is None
+    assert timer.content.callback_url == make_timer("t").content.callback_url
+
+
+def test_a_replacement_counts_on_and_keeps_its_age() -> None:
+    new = replace(make_timer("t", execute_at=LATER), created_at=LATER)
+    timer = replaced(RETRYING, new)
+    assert (timer.revision, timer.created_at, timer.attempts) == (5, RETRYING.created_at, 0)
+
+
+def test_the_digest_tells_contents_apart() -> None:
+    content = make_timer("t").content
+    other = [
+        replace(content, execute_at=LATER),
+        replace(content, payload_json="null"),
+        replace(content, tags=("a",)),
+        replace(content, callback_timeout_seconds=31),
+    ]
+    digests = {content_digest(each) for each in [content, *other]}
+    assert len(digests) == 5
+
+
+def test_with_a_delay_the_delay_counts_and_not_the_time_it_led_to() -> None:
+    content = make_timer("t").content
+    again = replace(content, execute_at=LATER)
+    assert content_digest(content, delay_seconds=60) == content_digest(again, delay_seconds=60)
+    assert content_digest(content, delay_seconds=60) != content_digest(content, delay_seconds=61)
+
+
+@pytest.mark.parametrize(
+    ("state", "next_attempt_at", "expected"),
+    [
+        (TimerState.SCHEDULED, LATER, False),
+        (TimerState.SCHEDULED, START, True),
+        (TimerState.FIRING, LATER, True),
+        (TimerState.FIRED, None, False),
+    ],
+)
+def test_whether_an_attempt_may_be_under_way(state: TimerState, next_attempt_at: object, expected: bool) -> None:
+    timer = replace(make_timer("t"), state=state, next_attempt_at=next_attempt_at)  # type: ignore[arg-type]
+    assert timer.attempt_may_be_under_way(START) is expected
