@@ -6,49 +6,22 @@ import itertools
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from random import Random
+from typing import Any
 
-from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import Lease
-from duetime.domain.timers import Timer, TimerContent, content_digest, new_timer
+from duetime.domain.timers import Timer
 from duetime.engine.owned import OwnedShard
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import PutMode, Store
+from tests.support import builders
 from tests.support.scripted_sender import ScriptedSender
 from tests.support.virtual_time import START, InlineOffload, VirtualClock
 
-_ids = itertools.count()
 
-
-def make_namespace(name: str = "default", num_shards: int = 4) -> Namespace:
-    return Namespace(name, num_shards, 0, False, START)
-
-
-def make_timer(
-    timer_id: str,
-    *,
-    namespace: str = "default",
-    execute_at: datetime = START,
-    retry_policy_json: str | None = None,
-    payload_json: str | None = None,
-    callback_timeout_seconds: int = 30,
-    num_shards: int = 4,
-) -> Timer:
-    content = TimerContent(
-        execute_at=execute_at,
-        callback_url="http://receiver.test/hook",
-        payload_json=payload_json,
-        retry_policy_json=retry_policy_json,
-        callback_timeout_seconds=callback_timeout_seconds,
-    )
-    return new_timer(
-        make_namespace(namespace, num_shards),
-        timer_id,
-        content,
-        digest=content_digest(content),
-        firing_id=f"firing-{next(_ids)}",
-        now=START,
-    )
+def make_timer(timer_id: str, *, namespace: str = "default", **fields: Any) -> Timer:
+    """A timer of a namespace with 4 shards, due at START unless ``execute_at`` says otherwise."""
+    return builders.make_timer(builders.make_namespace(namespace), timer_id, **fields)
 
 
 def make_shard(shard_id: int = 0, *, trusted_until: float = float("inf")) -> OwnedShard:

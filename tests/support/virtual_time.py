@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
+
+from tests.support.clock import NOW
 
 T = TypeVar("T")
 
-START = datetime(2026, 12, 20, 15, 30, tzinfo=UTC)
+START = NOW
 
 
 class VirtualClock:

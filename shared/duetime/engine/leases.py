@@ -76,6 +76,7 @@ class LeaseKeeper:
         self._workers: list[str] = []
         self._renewed_at = self._announced_at = float("-inf")
         self._is_claiming = True
+        self._wanted: list[int] = []
 
     def begin(self, shard_ids: Sequence[int] | None, deadline: float | None) -> None:
         """Before ``run``: which shards (None: all there are, shared with the other workers) and until when."""
@@ -88,6 +89,7 @@ class LeaseKeeper:
     def stop_claiming(self) -> None:
         """From now on only keep what is owned."""
         self._is_claiming = False
+        self._wanted = []
         self._alarm.ring()
 
     async def run(self) -> None:
@@ -126,14 +128,9 @@ class LeaseKeeper:
         if self._clock.monotonic() - self._renewed_at >= self._settings.lease_seconds / 3:
             await self._renew()
         await self._release_finished()
-        if not self._is_claiming:
-            return
-        survey = await self._survey()
-        if not self._is_claiming:
-            return
-        target = self._target(survey)
-        self._mark_surplus(target)
-        await self._claim(survey.free[: max(0, target - len(self.owned))])
+        if self._is_claiming:
+            self._share(await self._survey())
+            await self._claim()
 
     async def _renew(self) -> None:
         shards = list(self.owned.values())
@@ -186,6 +183,13 @@ class LeaseKeeper:
     def _announce(self, now: datetime) -> list[str]:
         return self._store.announce_worker(self._worker_id, ttl_seconds=self._settings.lease_seconds, now=now)
 
+    def _share(self, survey: _Survey) -> None:
+        """Decide, after a survey, what to give up and what to claim."""
+        target = self._target(survey)
+        if self._is_claiming:
+            self._mark_surplus(target)
+            self._wanted = survey.free[: max(0, target - len(self.owned))]
+
     def _target(self, survey: _Survey) -> int:
         total = len(survey.shard_ids)
         return total if self._fixed is not None else fair_share(total, self._workers, self._worker_id)
@@ -210,13 +214,14 @@ class LeaseKeeper:
         ]
         await self.release(finished)
 
-    async def _claim(self, shard_ids: Sequence[int]) -> None:
+    async def _claim(self) -> None:
+        shard_ids, self._wanted = self._wanted, []
         if not shard_ids:
             return
         lease_seconds = self._settings.lease_seconds
 
         def claim() -> list[tuple[float, Lease]]:
-            claimed = []
+            claimed: list[tuple[float, Lease]] = []
             for shard_id in shard_ids:
                 sent, now = self._clock.monotonic(), self._clock.now()
                 try:

@@ -26,7 +26,8 @@ def outcome_of(
 ) -> Outcome:
     """What ``answer`` to the attempt started at ``fired_at`` makes of ``timer``.
 
-    ``status`` is the HTTP status, None when there was no answer. ``random`` in [0, 1) is the jitter; ``new_firing_id`` is used when the receiver rescheduled the timer.
+    ``status`` is the HTTP status, None when there was no answer. ``random`` in [0, 1) is the jitter.
+    ``new_firing_id`` is used when the receiver rescheduled the timer.
     """
     attempts = timer.attempts + 1
     execute_at = timer.content.execute_at

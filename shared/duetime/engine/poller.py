@@ -146,10 +146,10 @@ class Poller:
                 self._prune_loop(),
             )
         ]
-        stop_wait = self._loop.create_task(stop.wait())
+        stop_wait = self._loop.create_task(_wait_for(stop))
         try:
             await asyncio.wait(
-                [stop_wait, *tasks],
+                {stop_wait, *tasks},
                 timeout=None if deadline is None else self._seconds_to_drain(deadline),
                 return_when=asyncio.FIRST_COMPLETED,
             )
@@ -339,6 +339,10 @@ class Poller:
                         break
             except StoreError as error:
                 log.warning("expired timers were not deleted", extra={"action": "prune.failed", "error": error.code})
+
+
+async def _wait_for(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -10,17 +10,18 @@ from datetime import datetime, timedelta
 import pytest
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.domain.times import parse_instant
 from duetime.domain.timers import Timer, TimerChange, TimerState
+from duetime.domain.times import parse_instant
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import PutMode, Store, TimerRef
-from tests.support.engine import make_namespace, make_poller, make_timer, put
+from tests.support.builders import make_namespace
+from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.virtual_time import START, VirtualClock, run_virtually
 
-NAMESPACE = make_namespace()
+NAMESPACE = make_namespace("default")
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ def test_a_changed_due_time_starts_a_new_firing() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [TimerChange(payload_json="1"), TimerChange(callback_url="http://other.test"), TimerChange(headers_json="{}")]
+    "change",
+    [TimerChange(payload_json="1"), TimerChange(callback_url="http://other.test"), TimerChange(headers_json="{}")],
 )
 def test_another_message_is_a_new_firing_but_keeps_its_back_off(change: TimerChange) -> None:
     timer = changed(RETRYING, change, firing_id="new", now=LATER)
