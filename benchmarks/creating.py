@@ -1,0 +1,77 @@
+"""How fast timers are accepted over HTTP: batches of 500 on a few kept-alive connections, on SQLite.
+
+    python -m benchmarks.creating [--timers 100000] [--connections 2]
+
+Compared with the store alone taking the same batches in the same run: the ratio is the price of HTTP and validation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from benchmarks.firing import store_pending
+from benchmarks.service import Client, Service, running
+
+_BATCH = 500
+
+
+def bodies(number: int) -> list[bytes]:
+    """Request bodies made beforehand, so that the client's own work is small."""
+    due = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="milliseconds")
+    template = {"callbackUrl": "http://127.0.0.1:9/none", "executeAt": due, "payload": {"order": 1, "note": "hello"}}
+    return [
+        json.dumps({"timers": [template | {"id": f"t-{start + n}"} for n in range(_BATCH)]}).encode()
+        for start in range(0, number, _BATCH)
+    ]
+
+
+def over_http(service: Service, number: int, connections: int) -> float:
+    """Timers a second. Raises when a batch is not answered with success."""
+    prepared = bodies(number)
+    errors: list[str] = []
+
+    def post(mine: list[bytes]) -> None:
+        client = Client(service.port)
+        for body in mine:
+            status, answer = client.request("POST", "/v1/namespaces/default/timers/batch", body)
+            if status != 200 or any(item["status"] != 201 for item in answer["items"]):
+                errors.append(str(answer)[:300])
+
+    threads = [threading.Thread(target=post, args=(prepared[n::connections],)) for n in range(connections)]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise RuntimeError(errors[0])
+    return number / (time.perf_counter() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--timers", type=int, default=100_000)
+    parser.add_argument("--connections", type=int, default=2)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        with running(f"sqlite:///{Path(folder) / 'http.db'}") as service:
+            cpu = service.cpu_seconds()
+            http = over_http(service, given.timers, given.connections)
+            cpu = service.cpu_seconds() - cpu
+        began = time.perf_counter()
+        store_pending(f"sqlite:///{Path(folder) / 'store.db'}", given.timers)
+        alone = given.timers / (time.perf_counter() - began)
+    print(
+        f"create: {http:.0f} timers/s over HTTP in batches of {_BATCH},"
+        f" {cpu / given.timers * 1e6:.0f} us of server CPU each; the store alone {alone:.0f}/s, ratio {http / alone:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Drain, precision and idle cost of the whole service, with a loopback receiver; one run, side by side.
+
+    python -m benchmarks.firing [--timers 20000] [--rate 200] [--seconds 20] [--pending 0] [--workers 1]
+
+- idle: CPU when nothing is due.
+- precision: timers spread evenly; how late they are, and what it costs.
+- drain: timers due at one instant; how fast they all fire. Compared with the same HTTP client posting as many
+  callbacks without store, leases and records: the ratio is the price of durability.
+
+``--pending`` stores that many timers of the far future first: none of the numbers should change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from benchmarks.receiver import Receiver
+from benchmarks.service import Client, Service, rfc3339, running
+from duetime.delivery.curl import CurlSender
+from duetime.delivery.port import Callback, CallbackResult
+from duetime.domain.timers import TimerContent, content_digest, new_timer
+from duetime.engine.settings import EngineSettings
+from duetime.runtime.ids import new_id
+from duetime.stores.open import open_store
+from duetime.stores.port import PutMode
+
+_BATCH = 500
+
+
+def store_pending(store_url: str, number: int) -> None:
+    """Timers of the far future, put straight into the store."""
+    store = open_store(store_url)
+    store.initialise()
+    now = datetime.now(UTC).replace(microsecond=0)
+    namespace, _ = store.create_namespace("default", num_shards=16, dedicated=False, now=now)
+    for start in range(0, number, _BATCH):
+        batch = []
+        for index in range(start, min(start + _BATCH, number)):
+            content = TimerContent(
+                execute_at=now + timedelta(days=30, seconds=index % 86_400),
+                callback_url="http://127.0.0.1:9/none",
+                payload_json='{"pending": true}',
+            )
+            digest = content_digest(content)
+            batch.append(
+                new_timer(namespace, f"pending-{index}", content, digest=digest, firing_id=new_id(), now=now)
+            )
+        store.put_timers(batch, mode=PutMode.CREATE, now=now)
+    store.close()
+
+
+def bare_rate(receiver: Receiver, number: int) -> float:
+    """Callbacks a second of the HTTP client alone, with as many under way as the poller allows."""
+    sender = CurlSender()
+    done = threading.Event()
+    body = b'{"namespace":"default","timerId":"x","executeAt":"2026-12-20T15:30:00.000Z","payload":{"n":1}}'
+    in_flight = min(number, EngineSettings().max_in_flight)
+    left_to_send, left_to_answer = number - in_flight, number
+
+    def callbacks(count: int) -> list[Callback]:
+        headers = ("content-type: application/json", "webhook-id: x")
+        return [Callback(key, f"{receiver.url}hook", headers, body, 30) for key in range(count)]
+
+    def on_results(results: list[CallbackResult]) -> None:
+        nonlocal left_to_send, left_to_answer
+        left_to_answer -= len(results)
+        more = min(len(results), left_to_send)
+        left_to_send -= more
+        sender.submit(callbacks(more))
+        if left_to_answer == 0:
+            done.set()
+
+    sender.start(on_results)
+    began = time.perf_counter()
+    sender.submit(callbacks(in_flight))
+    done.wait(120)
+    elapsed = time.perf_counter() - began
+    sender.close(grace_seconds=5)
+    return number / elapsed
+
+
+def wait_for(receiver: Receiver, number: int, timeout_seconds: float) -> dict[str, Any]:
+    """The receiver's statistics once ``number`` timers have arrived, or as they are after the timeout."""
+    end = time.monotonic() + timeout_seconds
+    while True:
+        stats = receiver.stats()
+        if stats["unique"] >= number or time.monotonic() > end:
+            return stats
+        time.sleep(0.2)
+
+
+def timer(receiver: Receiver, index: int, due: float) -> dict[str, Any]:
+    return {"executeAt": rfc3339(due), "callbackUrl": f"{receiver.url}hook", "payload": {"n": index}}
+
+
+def drain(service: Service, receiver: Receiver, number: int) -> None:
+    due = time.time() + max(3.0, number / 4000)
+    service.client().create([timer(receiver, index, due) for index in range(number)])
+    if time.time() > due:
+        print("  note: creating took longer than planned; the first were due before the last was stored")
+    receiver.reset()
+    time.sleep(max(0.0, due - time.time()))
+    cpu = service.cpu_seconds()
+    stats = wait_for(receiver, number, 120)
+    time.sleep(0.5)  # the last outcomes are being recorded
+    cpu = service.cpu_seconds() - cpu
+    elapsed = stats["latenessMs"]["max"] / 1000
+    rate, bare = stats["unique"] / elapsed, bare_rate(receiver, number)
+    print(
+        f"drain: {stats['unique']} of {number} timers in {elapsed:.2f} s = {rate:.0f}/s,"
+        f" {cpu / number * 1e6:.0f} us of server CPU each, duplicates {stats['requests'] - stats['unique']};"
+        f" HTTP client alone {bare:.0f}/s, ratio {rate / bare:.2f}"
+    )
+
+
+def precision(service: Service, receiver: Receiver, rate: int, seconds: int) -> None:
+    number, start = rate * seconds, time.time() + 3.0
+    service.client().create([timer(receiver, index, start + index / rate) for index in range(number)])
+    receiver.reset()
+    time.sleep(max(0.0, start - time.time()))
+    cpu, began = service.cpu_seconds(), time.perf_counter()
+    stats = wait_for(receiver, number, seconds + 30)
+    share = (service.cpu_seconds() - cpu) / (time.perf_counter() - began)
+    late = stats["latenessMs"]
+    print(
+        f"precision: {stats['unique']} of {number} at {rate}/s: lag p50 {late['p50']} ms, p99 {late['p99']} ms,"
+        f" max {late['max']} ms, min {late['min']} ms; {share * 100:.1f} % of one core"
+    )
+
+
+def idle(service: Service, seconds: int) -> None:
+    time.sleep(3)
+    cpu = service.cpu_seconds()
+    time.sleep(seconds)
+    print(f"idle: {(service.cpu_seconds() - cpu) / seconds * 100:.2f} % of one core over {seconds} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--timers", type=int, default=20_000)
+    parser.add_argument("--rate", type=int, default=200)
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--pending", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
+        store_url = f"sqlite:///{Path(folder) / 'bench.db'}"
+        if given.pending:
+            began = time.perf_counter()
+            store_pending(store_url, given.pending)
+            print(f"pending: {given.pending} timers stored in {time.perf_counter() - began:.1f} s")
+        with running(store_url, "--workers", str(given.workers)) as service:
+            idle(service, given.seconds)
+            precision(service, receiver, given.rate, given.seconds)
+            drain(service, receiver, given.timers)
+
+
+if __name__ == "__main__":
+    main()

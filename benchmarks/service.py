@@ -1,0 +1,110 @@
+"""What the benchmarks of the whole service share: a server process, a client, and CPU clocks of processes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def rfc3339(epoch_seconds: float) -> str:
+    return datetime.fromtimestamp(epoch_seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Service:
+    """``duetime serve`` in a process of its own."""
+
+    def __init__(self, store_url: str, *arguments: str) -> None:
+        self.port = free_port()
+        self._arguments = ("serve", "--port", str(self.port), "--store", store_url, *arguments)
+
+    def start(self, *, timeout_seconds: float = 60.0) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "duetime.cli", *self._arguments],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "shared")},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        end = time.monotonic() + timeout_seconds
+        while time.monotonic() < end:
+            if self._process.poll() is not None:
+                raise RuntimeError("the server ended at once; run `duetime serve` to see why")
+            try:
+                if self.client().request("GET", "/health")[0] == 200:
+                    return
+            except OSError:
+                time.sleep(0.05)
+        raise TimeoutError("the server does not answer")
+
+    def client(self) -> Client:
+        return Client(self.port)
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the server process and of its workers."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        return sum(_cpu_seconds(pid) for pid in [str(self._process.pid), *children])
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(timeout=60)
+
+
+@contextmanager
+def running(store_url: str, *arguments: str) -> Iterator[Service]:
+    service = Service(store_url, *arguments)
+    service.start()
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+def _cpu_seconds(pid: str) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+
+class Client:
+    """One kept-alive connection."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and decoded body. ``body`` is JSON text in bytes, or a value."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"content-type": "application/json"} if data is not None else {}
+        self._connection.request(method, path, data, headers)
+        answer = self._connection.getresponse()
+        return answer.status, json.loads(answer.read() or b"null")
+
+    def create(self, timers: list[dict[str, Any]]) -> None:
+        """Create timers in batches of 500; anything but success is an error."""
+        for start in range(0, len(timers), 500):
+            status, answer = self.request(
+                "POST", "/v1/namespaces/default/timers/batch", {"timers": timers[start : start + 500]}
+            )
+            bad = [item for item in answer.get("items", []) if item["status"] != 201]
+            if status != 200 or bad:
+                raise RuntimeError(f"batch create answered {status}: {(bad or [answer])[0]}")
