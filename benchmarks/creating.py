@@ -69,7 +69,8 @@ def main() -> None:
         alone = given.timers / (time.perf_counter() - began)
     print(
         f"create: {http:.0f} timers/s over HTTP in batches of {_BATCH},"
-        f" {cpu / given.timers * 1e6:.0f} us of server CPU each; the store alone {alone:.0f}/s, ratio {http / alone:.2f}"
+        f" {cpu / given.timers * 1e6:.0f} us of server CPU each;"
+        f" the store alone {alone:.0f}/s, ratio {http / alone:.2f}"
     )
 
 

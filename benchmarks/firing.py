@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.receiver import Receiver
-from benchmarks.service import Client, Service, rfc3339, running
+from benchmarks.service import Service, rfc3339, running
 from duetime.delivery.curl import CurlSender
 from duetime.delivery.port import Callback, CallbackResult
 from duetime.domain.timers import TimerContent, content_digest, new_timer
