@@ -34,6 +34,10 @@ class ScriptedSender:
     def start(self, on_results: Callable[[list[CallbackResult]], None]) -> None:
         self.on_results = on_results
 
+    def for_another_poller(self) -> ScriptedSender:
+        """A sender to the same receiver: each poller needs its own."""
+        return ScriptedSender(self.script, self.received, self.webhook_ids)
+
     def submit(self, callbacks: Sequence[Callback]) -> None:
         loop = asyncio.get_running_loop()
         for callback in callbacks:

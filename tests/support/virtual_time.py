@@ -6,6 +6,7 @@ import asyncio
 import selectors
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Any, TypeVar
 
 from tests.support.clock import NOW
@@ -16,20 +17,25 @@ START = NOW
 
 
 class VirtualClock:
-    """A ``Clock`` that stands still unless it is moved."""
+    """A ``Clock`` that stands still unless it is moved. It counts whole microseconds, as ``datetime`` does."""
 
     def __init__(self, start: datetime = START) -> None:
         self._start = start
-        self.elapsed_seconds = 0.0
+        self._elapsed_microseconds = 0
+
+    @property
+    def elapsed_seconds(self) -> float:
+        return self._elapsed_microseconds / 1e6
 
     def now(self) -> datetime:
-        return self._start + timedelta(seconds=self.elapsed_seconds)
+        return self._start + timedelta(microseconds=self._elapsed_microseconds)
 
     def monotonic(self) -> float:
         return self.elapsed_seconds
 
     def advance(self, seconds: float) -> None:
-        self.elapsed_seconds += seconds
+        """Move on, by a microsecond at least: a wait that is too short to count must end too."""
+        self._elapsed_microseconds += max(1, ceil(seconds * 1e6))
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -77,8 +83,5 @@ class InlineOffload:
 
 def run_virtually(clock: VirtualClock, main: Coroutine[Any, Any, T]) -> T:
     """``asyncio.run`` in virtual time."""
-    loop = VirtualTimeLoop(clock)
-    try:
-        return loop.run_until_complete(main)
-    finally:
-        loop.close()
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(clock)) as runner:
+        return runner.run(main)

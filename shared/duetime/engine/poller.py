@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _FINAL_WRITES_SECONDS = 5.0
 """Kept back from a deadline for the last records and the release of the shards."""
 _PRUNE_LIMIT = 500
+_SHORTEST_WAIT_SECONDS = 0.0002
+"""A wait below the clock's resolution would end before it began, over and over."""
 
 
 class Poller:
@@ -233,7 +235,7 @@ class Poller:
             elif shard.poll_at < next_at:
                 next_at = shard.poll_at
         if not ready:
-            return next_at - monotonic
+            return max(next_at - monotonic, _SHORTEST_WAIT_SECONDS)
         limit = max(1, min(self._settings.page_size, self._firing.room // len(ready)))
         chunks = min(slots, len(ready))
         for start in range(chunks):
