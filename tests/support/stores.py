@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from duetime.stores.open import open_store
-
 from duetime.stores.port import Store
 from duetime.stores.time_source import TimeSource
 

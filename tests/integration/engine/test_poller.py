@@ -224,7 +224,8 @@ def test_a_slow_callback_is_parked_and_still_counts_as_one(store: Store, clock: 
 
     run_virtually(clock, running(make_poller(store, sender, clock), script))
     assert states[0].state is TimerState.FIRING
-    assert states[0].next_attempt_at == at(36)
+    assert states[0].next_attempt_at is not None
+    assert at(36) <= states[0].next_attempt_at < at(36.01)
     assert len(sender.received) == 1
     assert stored(store, "t", clock).state is TimerState.FIRED
 
@@ -236,7 +237,9 @@ def test_a_stop_lets_callbacks_finish_and_hands_over_without_a_duplicate(store: 
     async def script() -> None:
         await running(make_poller(store, sender, clock, worker_id="a"), lambda: asyncio.sleep(1.5))
         assert clock.elapsed_seconds < 5
-        await running(make_poller(store, sender.for_another_poller(), clock, worker_id="b"), lambda: asyncio.sleep(40))
+        await running(
+            make_poller(store, sender.for_another_poller(), clock, worker_id="b"), lambda: asyncio.sleep(40)
+        )
 
     run_virtually(clock, script())
     assert Counter(body["timerId"] for body in sender.received) == Counter(f"t{n}" for n in range(50))
@@ -251,7 +254,9 @@ def test_callbacks_beyond_the_drain_are_parked_before_the_shards_are_released(
     poller = make_poller(store, sender, clock, settings=settings)
     run_virtually(clock, running(poller, lambda: asyncio.sleep(1.2)))
     timer = stored(store, "t", clock)
-    assert (timer.state, timer.next_attempt_at) == (TimerState.FIRING, at(36))
+    assert timer.state is TimerState.FIRING
+    assert timer.next_attempt_at is not None
+    assert at(36) <= timer.next_attempt_at < at(36.01)
     assert all(status.is_free(clock.now()) for status in store.shard_statuses(range(4)))
 
 
@@ -358,11 +363,13 @@ def test_an_unwell_lease_stops_the_firing_before_anybody_else_may_claim(store: S
         await asyncio.sleep(5)
         faulty.failing = {"renew_leases"}
         await asyncio.sleep(20)
+        expires.extend(status.lease_expires_at for status in store.shard_statuses(range(4)))
 
+    expires: list[datetime | None] = []
     run_virtually(clock, running(make_poller(faulty, sender, clock), script))  # type: ignore[arg-type]
     last = max(parse_instant(str(body["firedAt"])) for body in sender.received)
-    expires = max(status.lease_expires_at for status in store.shard_statuses(range(4)) if status.lease_expires_at)
-    assert at(5) < last < expires
+    assert at(5) < last
+    assert all(expiry is not None and last < expiry for expiry in expires)
 
 
 def test_a_slow_namespace_does_not_hold_up_another(store: Store, clock: VirtualClock) -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from duetime.delivery.answers import Answer, Verdict
 
+from duetime.delivery.answers import Answer, Verdict
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.engine.outcomes import outcome_of, parked
