@@ -1,0 +1,90 @@
+"""Cold starts: from starting a function's process to its first answer, against a bare function.
+
+    python -m benchmarks.cold_start [--rounds N]
+
+Every round starts each of them once, under Lambda's runtime client, with the layer as it is deployed (its bytecode
+compiled) and a DynamoDB emulator to answer. The bare function makes a boto3 DynamoDB client and returns. Compare the
+ratios of one run: the milliseconds are this machine's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from duetime.stores.dynamodb.client import make_client
+from duetime.stores.dynamodb.schema import create_table
+from scripts.aws_local import ROOT, build
+from tests.support.ministack import running_ministack
+from tests.support.runtime_api import LambdaFunction
+
+TARGET_RATIO = 2.0
+TABLE = "timers"
+
+BARE = """
+import boto3
+
+client = boto3.client("dynamodb")
+
+
+def lambda_handler(event, context):
+    return {"statusCode": 200}
+"""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A function, and the event that starts it. A poller that has no time left answers at once."""
+
+    code: Path
+    layer: Path | None
+    event: dict[str, Any]
+    deadline_seconds: float = 30.0
+
+    def start_seconds(self, environment: Mapping[str, str]) -> float:
+        with LambdaFunction(self.code, layer=self.layer, environment=environment) as function:
+            _, answered_at = function.timed_invoke(self.event, deadline_seconds=self.deadline_seconds)
+            return answered_at - function.started_at
+
+
+def subjects(bare: Path) -> dict[str, Subject]:
+    built = build()
+    layer = built / "SharedLayer"
+    request = json.loads((ROOT / "events" / "timers_api.json").read_text())
+    shards = json.loads((ROOT / "events" / "poller_fanout.json").read_text())
+    (bare / "handler.py").write_text(BARE)
+    return {
+        "bare": Subject(bare, None, request),
+        "timers_api": Subject(built / "TimersApi", layer, request),
+        "poller": Subject(built / "Poller", layer, shards, deadline_seconds=0.0),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure cold starts.")
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as bare, running_ministack() as endpoint_url:
+        create_table(make_client(endpoint_url=endpoint_url), TABLE)
+        environment = {"AWS_ENDPOINT_URL": endpoint_url, "DUETIME_STORE": f"dynamodb://{TABLE}"}
+        functions = subjects(Path(bare))
+        measured: dict[str, list[float]] = {name: [] for name in functions}
+        for _ in range(rounds):
+            for name, subject in functions.items():
+                measured[name].append(subject.start_seconds(environment))
+    medians = {name: statistics.median(seconds) for name, seconds in measured.items()}
+    print(f"{'':12} {'median ms':>9} {'least ms':>9} {'x bare':>7}")
+    for name, median in medians.items():
+        ratio = median / medians["bare"]
+        verdict = "" if ratio <= TARGET_RATIO else f"  over the target of {TARGET_RATIO:g}"
+        print(f"{name:12} {median * 1000:9.0f} {min(measured[name]) * 1000:9.0f} {ratio:7.2f}{verdict}")
+
+
+if __name__ == "__main__":
+    main()
