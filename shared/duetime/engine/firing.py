@@ -160,6 +160,8 @@ class Firing:
             random=self._random(),
             new_firing_id=self._new_id() if answer.verdict is Verdict.RESCHEDULE else "",
         )
+        if answer.verdict is Verdict.FIRED and answer.message:
+            self._log_unfollowed(attempt.timer, answer)
         if answer.verdict is Verdict.FAILED or (answer.verdict is Verdict.RETRY and outcome.next_attempt_at is None):
             self._log_failed(attempt.timer, outcome)
         key = firing_key(attempt.timer)
@@ -254,6 +256,19 @@ class Firing:
                 "firing_id": timer.firing_id,
                 "attempts": outcome.attempts,
                 "reason": outcome.failure.reason,
+                "correlation_id": timer.content.correlation_id,
+            },
+        )
+
+    def _log_unfollowed(self, timer: Timer, answer: Answer) -> None:
+        """The receiver was satisfied, but asked for something that cannot be done."""
+        log.warning(
+            answer.message,
+            extra={
+                "action": "timer.answer_unfollowed",
+                "namespace": timer.namespace,
+                "timer_id": timer.timer_id,
+                "firing_id": timer.firing_id,
                 "correlation_id": timer.content.correlation_id,
             },
         )

@@ -212,6 +212,19 @@ def test_the_receiver_can_reschedule(store: Store, clock: VirtualClock) -> None:
     assert fired_lag_seconds(sender.received[1]) < 0.001
 
 
+def test_a_wish_for_no_time_is_logged_and_the_timer_is_fired(
+    store: Store, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    sender = ScriptedSender(lambda body: Script(body=b'{"nextExecuteAt": "tomorrow"}'))
+    put(store, [make_timer("t", execute_at=at(1))], START)
+    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(5)))
+    assert len(sender.received) == 1
+    assert stored(store, "t", clock).state is TimerState.FIRED
+    (record,) = [record for record in caplog.records if record.__dict__["action"] == "timer.answer_unfollowed"]
+    assert record.__dict__["timer_id"] == "t"
+    assert "nextExecuteAt" in record.message
+
+
 def test_a_slow_callback_is_parked_and_still_counts_as_one(store: Store, clock: VirtualClock) -> None:
     sender = ScriptedSender(lambda body: Script(delay_seconds=20.0))
     put(store, [make_timer("t", execute_at=at(1))], START)
