@@ -16,7 +16,7 @@ from json import JSONDecodeError
 from typing import Any, Never
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_NAME = r'"((?:[^"\\\x00-\x1f]|\\.)*)"[ \t\n\r]*:[ \t\n\r]*'
+_NAME = r'"([^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*)"[ \t\n\r]*:[ \t\n\r]*'
 # What comes before a member's value: its name, or the end of the object in its place.
 _FIRST = re.compile(rf"[ \t\n\r]*(?:{_NAME}|}})")
 _MORE = re.compile(rf"[ \t\n\r]*(?:,[ \t\n\r]*{_NAME}|}})")

@@ -23,6 +23,12 @@ def test_an_opaque_value_is_cut_out_as_it_was(text: str, space: str) -> None:
     assert found.members == {"a": 1, "payload": None if text == "null" else RawJson(text), "z": []}
 
 
+@given(json_texts().filter(lambda text: "9" * 400 not in text))
+def test_a_plain_value_is_decoded(text: str) -> None:
+    found = read(f'{{"a":{text},"b" : {text} }}')
+    assert found.members == {"a": json.loads(text), "b": json.loads(text)}
+
+
 @given(st.lists(json_texts(), max_size=4))
 def test_every_item_of_a_batch_keeps_its_own(texts: list[str]) -> None:
     found = read('{"timers": [' + " , ".join(f'{{"payload":{text}}}' for text in texts) + "]}")
