@@ -96,6 +96,23 @@ def test_concurrent_updates_are_all_kept(store: Store, orders: Namespace) -> Non
     assert timer.content.correlation_id == f"correlation_id-{turns - 1}"
 
 
+def test_updates_by_several_processes_are_all_kept(subject: Subject, orders: Namespace) -> None:
+    if subject.reopen is None:
+        pytest.skip("this store lives in one object only")
+    create(subject.store, make_timer(orders))
+    stores = [subject.reopen() for _ in range(3)]
+    turns = 15
+
+    def update(index: int) -> None:
+        for turn in range(turns):
+            change = TimerChange(tags=(f"{index}-{turn}",))
+            stores[index].update_timer(orders, "t1", change, firing_id="f", now=NOW)
+
+    at_once(update, threads=len(stores))
+
+    assert stored(subject.store, orders).revision == 1 + turns * len(stores)
+
+
 def test_one_conditional_update_of_many_wins(store: Store, orders: Namespace) -> None:
     create(store, make_timer(orders))
 

@@ -266,6 +266,20 @@ def test_the_outcome_of_a_parked_timer_needs_no_lease(store: Store, single: Name
     assert stored(store, single).state is TimerState.FIRED
 
 
+def test_a_parked_timer_does_not_lend_its_freedom_to_others(subject: Subject, single: Namespace) -> None:
+    if not subject.checks_leases:
+        pytest.skip("this store fences by revision alone")
+    store = subject.store
+    slow, other = create(store, make_timer(single, "slow"), make_timer(single, "other"))
+    lease = claim(store)
+    record(store, [parked(slow, until=LATER)], lease)
+    outcomes = [fired(other), fired(stored(store, single, "slow"))]
+    store.release_leases([lease], now=NOW)
+
+    assert record(store, outcomes, lease) == [RecordStatus.LEASE_LOST, RecordStatus.APPLIED]
+    assert due(store, single) == [other]
+
+
 def test_a_lease_that_has_expired_but_was_not_taken_still_records(store: Store, single: Namespace) -> None:
     (timer,) = create(store, make_timer(single))
     lease = claim(store)

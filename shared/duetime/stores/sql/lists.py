@@ -26,7 +26,7 @@ SCANNED_PER_PAGE = 1000
 
 _BEFORE_ALL = (-1, "")
 _ROW = timers.c
-_SCANNED = (_ROW.shard_id, _ROW.timer_id, _ROW.timer_state, _ROW.timer_due_at, _ROW.timer_expires_at, _ROW.timer_tags)
+_SCANNED = (_ROW.shard_id, _ROW.timer_id, _ROW.timer_state, _ROW.timer_due_at, _ROW.timer_tags)
 
 
 class Lists:
@@ -98,7 +98,7 @@ class Lists:
         now: datetime,
     ) -> Page[Timer]:
         after = _BEFORE_ALL if cursor is None else _read_cursor(cursor)
-        matches = None if timer_filter == TimerFilter() else _matcher(timer_filter, to_milliseconds(now))
+        matches = None if timer_filter == TimerFilter() else _matcher(timer_filter)
         with self._database.read() as connection:
             if matches is None:
                 rows = self._walk(self._whole, connection, namespace.name, after, limit + 1)
@@ -130,20 +130,19 @@ class Lists:
         return Page(items, items[-1].timer_id if len(rows) > limit else None)
 
 
-def _matcher(timer_filter: TimerFilter, now_ms: int) -> Callable[[Any], bool]:
-    """Whether a row of ``_SCANNED`` passes the filter and has not expired."""
+def _matcher(timer_filter: TimerFilter) -> Callable[[Any], bool]:
+    """Whether a row of ``_SCANNED`` passes the filter."""
     state = None if timer_filter.state is None else timer_filter.state.value
     due_from = None if timer_filter.due_from is None else to_milliseconds(timer_filter.due_from)
     due_to = None if timer_filter.due_to is None else to_milliseconds(timer_filter.due_to)
     tag = timer_filter.tag
 
     def matches(row: Any) -> bool:
-        _, _, row_state, due_at, expires_at, tags = row
+        _, _, row_state, due_at, tags = row
         return (
             (state is None or row_state == state)
             and (due_from is None or due_at >= due_from)
             and (due_to is None or due_at < due_to)
-            and (expires_at is None or expires_at > now_ms)
             and (tag is None or tag in readable_tags(tags))
         )
 
