@@ -19,9 +19,11 @@ import pycurl
 from duetime.delivery.multi import Multi
 from duetime.delivery.port import Callback, CallbackResult, TransportError
 from duetime.delivery.settings import SenderSettings
-from duetime.delivery.transfer import Transfer, error_result
+from duetime.delivery.transfer import Transfer, Unsendable, error_result
 
 _logger = logging.getLogger(__name__)
+
+_CLOSE_SECONDS = 0.5
 
 OnResults = Callable[[list[CallbackResult]], None]
 
@@ -142,12 +144,12 @@ class _Loop:
             except Exception:  # whatever state libcurl is in: what is under way must get its results
                 _logger.exception("sending broke off; starting afresh", extra={"action": "sender.broken"})
                 self._abort("sending broke off")
-                self._multi.close()
+                self._close_multi()
                 self._multi = Multi(self._settings, self._inbox.fd)
             self._report()
         for transfer in self._idle:
             transfer.close()
-        self._multi.close()
+        self._close_multi()
 
     def _turn(self) -> bool:
         """One wait and what it brings. False when it was the last."""
@@ -167,14 +169,15 @@ class _Loop:
         return True
 
     def _start(self, callback: Callback) -> None:
-        transfer = self._idle.pop() if self._idle else Transfer(self._settings)
         try:
+            transfer = self._idle.pop() if self._idle else Transfer(self._settings)
             transfer.prepare(callback)
             self._multi.add(transfer)
-        except (TypeError, ValueError, pycurl.error) as error:
-            message = str(error) if type(error) is ValueError else "the URL or a header cannot be sent"
-            self._results.append(error_result(callback.key, TransportError.REFUSED_URL, message))
-            transfer.close()
+        except Unsendable as error:
+            self._results.append(error_result(callback.key, TransportError.REFUSED_URL, str(error)))
+        except Exception:  # out of memory, say: none of the callback's fault, and none of the next one's
+            _logger.exception("a callback could not be started", extra={"action": "sender.start_failed"})
+            self._results.append(error_result(callback.key, TransportError.ABORTED, "it could not be started"))
         else:
             self._under_way.add(transfer)
 
@@ -192,6 +195,15 @@ class _Loop:
                 self._multi.remove(transfer)
             transfer.close()
         self._under_way.clear()
+
+    def _close_multi(self) -> None:
+        """Close all connections, in a thread that may be left behind.
+
+        libcurl waits here for name look-ups that it began, and nothing can cancel those.
+        """
+        closer = threading.Thread(target=self._multi.close, name="duetime-sender-closer", daemon=True)
+        closer.start()
+        closer.join(_CLOSE_SECONDS)
 
     def _report(self) -> None:
         results, self._results = self._results, []

@@ -40,6 +40,10 @@ _ERRORS: Final = {
 """Every other libcurl error means that a connection was made and what went over it was no HTTP exchange."""
 
 
+class Unsendable(ValueError):
+    """A callback that libcurl cannot be given, now or later. The message names no part of it."""
+
+
 class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
     """A handle whose unchanging options are set once; ``prepare`` sets what differs from callback to callback."""
 
@@ -71,17 +75,13 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self.setopt(pycurl.WRITEFUNCTION, self._receive)
 
     def prepare(self, callback: Callback) -> None:
-        """Set what this callback needs. Raises ``ValueError`` or ``pycurl.error`` for what libcurl cannot take."""
-        url = callback.url
-        if not url[:8].lower().startswith(_SCHEMES):
-            raise ValueError("the URL must begin with http:// or https://")
-        headers = (*callback.headers, _NO_EXPECT)
+        """Set what this callback needs. Raises ``Unsendable``."""
+        if not callback.url[:8].lower().startswith(_SCHEMES):
+            raise Unsendable("the URL must begin with http:// or https://")
         try:
-            self.setopt(pycurl.URL, url)
-            self.setopt(pycurl.HTTPHEADER, headers)
-        except UnicodeEncodeError:
-            self.setopt(pycurl.URL, url.encode())
-            self.setopt(pycurl.HTTPHEADER, [header.encode("latin-1") for header in headers])
+            self._address(callback)
+        except (TypeError, ValueError):  # NUL, a lone surrogate, or a header that is not Latin-1
+            raise Unsendable("the URL or a header has a character that cannot be sent") from None
         self.setopt(pycurl.POSTFIELDS, callback.body)
         self._is_large = len(callback.body) > _MAX_KEPT_BODY_BYTES
         timeout_ms = max(1, ceil(callback.timeout_seconds * 1000))  # 0 would mean no deadline
@@ -89,6 +89,15 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
             self.setopt(pycurl.TIMEOUT_MS, timeout_ms)
             self._timeout_ms = timeout_ms
         self.key = callback.key
+
+    def _address(self, callback: Callback) -> None:
+        headers = (*callback.headers, _NO_EXPECT)
+        try:
+            self.setopt(pycurl.URL, callback.url)
+            self.setopt(pycurl.HTTPHEADER, headers)
+        except UnicodeEncodeError:  # pycurl takes text in ASCII alone
+            self.setopt(pycurl.URL, callback.url.encode())
+            self.setopt(pycurl.HTTPHEADER, [header.encode("latin-1") for header in headers])
 
     def succeeded(self) -> CallbackResult:
         """The result of a transfer that ended well."""
@@ -142,4 +151,6 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
 
 
 def error_result(key: int, error: TransportError, message: str, duration_seconds: float = 0.0) -> CallbackResult:
-    return CallbackResult(key, None, b"", None, error, message[:_MAX_MESSAGE_CHARACTERS], duration_seconds)
+    """A result without an answer. ``message`` may quote what the other side sent, so it is made harmless."""
+    shown = "".join(character if character.isprintable() else "?" for character in message[:_MAX_MESSAGE_CHARACTERS])
+    return CallbackResult(key, None, b"", None, error, shown, duration_seconds)

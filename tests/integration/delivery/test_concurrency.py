@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from duetime.delivery import multi
+from duetime.delivery import multi, transfer
 from duetime.delivery.curl import CurlSender
-from duetime.delivery.port import CallbackResult, TransportError
+from duetime.delivery.port import Callback, CallbackResult, TransportError
 from tests.integration.delivery.conftest import Sending
 from tests.support.receiver import WAIT_SECONDS, Gate, Receiver, drip, held, raw, reply
 
@@ -174,6 +174,26 @@ def test_a_sender_that_never_started_can_be_closed() -> None:
         sender.start(lambda results: None)
 
 
+def test_close_does_not_wait_for_what_libcurl_cannot_cancel(
+    sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name look-up that hangs keeps libcurl from closing; here anything does."""
+    look_up, whole = threading.Event(), multi.Multi.close
+
+    def close(self: multi.Multi) -> None:
+        look_up.wait(WAIT_SECONDS)
+        whole(self)
+
+    monkeypatch.setattr(multi.Multi, "close", close)
+    assert sending.post(receiver.url()).status == 200
+    sending.sender.close(grace_seconds=0)
+    assert not look_up.is_set()
+    (closer,) = [thread for thread in threading.enumerate() if thread.name == "duetime-sender-closer"]
+    look_up.set()
+    closer.join(WAIT_SECONDS)
+    assert not closer.is_alive()
+
+
 # -- faults --------------------------------------------------------------------------------------------------------
 
 
@@ -219,3 +239,28 @@ def test_when_libcurl_breaks_what_is_under_way_is_aborted_and_the_rest_goes_on(
         assert sending.post(receiver.url()).error is TransportError.ABORTED
     assert sending.post(receiver.url()).status == 200
     assert [record.__dict__["action"] for record in caplog.records] == ["sender.broken"]
+
+
+def test_one_that_cannot_be_started_takes_no_other_with_it(
+    sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = transfer.Transfer.prepare
+
+    def prepare(self: transfer.Transfer, callback: Callback) -> None:
+        if callback.body == b"no":
+            raise MemoryError
+        whole(self, callback)
+
+    monkeypatch.setattr(transfer.Transfer, "prepare", prepare)
+    callbacks = [sending.callback(receiver.url(), body=body) for body in (b"a", b"no", b"b")]
+    sending.sender.submit(callbacks)
+    results = {result.key: result for result in sending.wait_for(3)}
+    assert [results[callback.key].error for callback in callbacks] == [None, TransportError.ABORTED, None]
+    assert [record.__dict__["action"] for record in caplog.records] == ["sender.start_failed"]
+
+
+def test_messages_are_printable_and_short() -> None:
+    """libcurl's may quote what a receiver sent, and end up in a store."""
+    result = transfer.error_result(1, TransportError.TLS, "name \udcff\x00\n żółw " + "x" * 500)
+    assert result.message.startswith("name ??? żółw xxx")
+    assert len(result.message) == 200
