@@ -116,6 +116,13 @@ lint: $(VENV)/.dev-installed ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	PYTHONPATH=shared $(BIN)/lint-imports
 
+# All of benchmarks/ but what the others share.
+BENCHMARKS := $(filter-out receiver service,$(basename $(notdir $(wildcard benchmarks/*.py))))
+
+.PHONY: bench
+bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the other
+	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+
 .PHONY: lock
 lock: ## Resolve the requirements files again (needs uv)
 	for purpose in "run --extra sql --extra dynamodb --extra local --group build" "lambda" \
