@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from tests.aws.conftest import Event, Template
 from tests.aws.permissions import Permission, permissions_for, permissions_of
+from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Forward, running_proxy
 from tests.support.runtime_api import FunctionError, LambdaFunction
 
@@ -22,6 +24,10 @@ LoadEvent = Callable[[str], Event]
 
 LARGE = "x" * 200_000
 """A payload that the store keeps in an item of its own."""
+
+
+SHORT_LIVED = {"DUETIME_DEADLINE_MARGIN_SECONDS": "0.5"}
+"""So that a poller that lives for seconds has some left for polling."""
 
 
 class Account:
@@ -134,6 +140,63 @@ def test_the_timers_api_uses_just_the_permissions_that_it_has(
         ]
     assert all(200 <= status < 300 for status in statuses), statuses
     assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["TimersApiRole"])
+
+
+def test_the_poller_fires_what_is_due_for_a_real_event(account: Account, load_event: LoadEvent) -> None:
+    with CallbackReceiver() as receiver:
+        make_timers(account, load_event, [{"id": "due", "delay": "0s", "callbackUrl": receiver.url}])
+
+        with account.running("Poller", **SHORT_LIVED) as function:
+            answer = function.invoke(load_event("poller_schedule"), deadline_seconds=4)
+
+    assert receiver.counts() == {"due": 1}
+    assert answer["shardRanges"] == [[0, 3]]
+    assert json.loads(function.log[-1])["action"] == "poller.done"
+
+
+def test_the_poller_takes_the_shards_of_another_pollers_event(account: Account, load_event: LoadEvent) -> None:
+    event = load_event("poller_fanout")
+    with account.running("Poller", **SHORT_LIVED) as function:
+        answer = function.invoke(event, deadline_seconds=1)
+
+    assert answer["shardRanges"] == event["shardRanges"]
+
+
+def test_the_poller_uses_just_the_permissions_that_it_has(
+    account: Account, template: Template, load_event: LoadEvent
+) -> None:
+    may_answer = threading.Event()
+
+    def answer(arrival: Arrival) -> tuple[int, bytes]:
+        """Kept waiting, refused, put off, or taken."""
+        if arrival.timer_id == "slow":
+            may_answer.wait(30)
+        if arrival.timer_id == "failing":
+            return 503, b""
+        if arrival.timer_id == "put off":
+            return 200, b'{"ok": false, "nextExecuteAt": "2030-01-01T00:00:00Z"}'
+        return 200, b""
+
+    with CallbackReceiver(answer) as receiver:
+        due = {"delay": "0s", "callbackUrl": receiver.url}
+        ids = ["slow", "failing", "put off", *map(str, range(30))]
+        timers = [due | {"id": timer_id} for timer_id in ids] + [due | {"id": "large", "payload": LARGE}]
+        make_timers(account, load_event, timers)
+        account.used.clear()
+
+        with account.running("Poller", **SHORT_LIVED) as function:
+            function.invoke(load_event("poller_schedule"), deadline_seconds=6)
+        may_answer.set()
+
+    assert set(receiver.counts()) == {*ids, "large"}
+    assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["PollerRole"])
+
+
+def make_timers(account: Account, load_event: LoadEvent, timers: list[dict[str, Any]]) -> None:
+    with account.running("TimersApi") as function:
+        api = Api(function, load_event("timers_api"))
+        assert api.call("PUT", "/v1/namespaces/default", {"numShards": 4})[0] == 201
+        assert api.call("POST", "/v1/namespaces/default/timers/batch", {"timers": timers})[0] == 200
 
 
 def test_a_package_that_is_missing_from_the_layer_is_missed(
