@@ -57,8 +57,10 @@ class Firing:
         new_id: Callable[[], str],
         random: Callable[[], float],
         on_room: Callable[[], None],
+        on_due: Callable[[], None],
     ) -> None:
-        """``on_room`` is called when waiting timers have become few enough to read more."""
+        """``on_room`` is called when waiting timers have become few enough to read more, ``on_due`` when a retry or
+        reschedule was recorded, whose time may be near."""
         self._sender = sender
         self._recorder = recorder
         self._clock = clock
@@ -67,6 +69,7 @@ class Firing:
         self._new_id = new_id
         self._random = random
         self._on_room = on_room
+        self._on_due = on_due
         recorder.on_batch = self.start_attempts
         self._queue = FairQueue()
         self._attempts: dict[int, Attempt] = {}
@@ -174,7 +177,7 @@ class Firing:
         self._count(outcome, status)
         if status is RecordStatus.APPLIED and outcome.next_attempt_at is not None:
             attempt.shard.note_due(outcome.next_attempt_at, now=self._clock.now(), monotonic=self._clock.monotonic())
-            self._on_room()
+            self._on_due()
 
     def _count(self, outcome: Outcome, status: RecordStatus | None) -> None:
         stats = self._stats

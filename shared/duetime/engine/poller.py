@@ -76,7 +76,8 @@ class Poller:
             stats=self._stats,
             new_id=new_id,
             random=random,
-            on_room=self._wake.ring,
+            on_room=self._wake_for_room,
+            on_due=self._wake.ring,
         )
         self._leases = LeaseKeeper(
             store,
@@ -90,6 +91,7 @@ class Poller:
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._polls: set[asyncio.Task[None]] = set()
+        self._waits_for_room = False
         self._is_sender_started = False
 
     # -- for others ------------------------------------------------------------------------------------------
@@ -223,7 +225,8 @@ class Poller:
         """Start reads for the shards that are ready, as far as there is room; the seconds until the next look."""
         monotonic = self._clock.monotonic()
         slots = self._settings.poll_concurrency - len(self._polls)
-        if slots <= 0 or self._firing.room <= self._settings.max_buffered // 2:
+        self._waits_for_room = self._firing.room <= self._settings.max_buffered // 2
+        if slots <= 0 or self._waits_for_room:
             return self._settings.poll_interval_seconds
         ready: list[OwnedShard] = []
         next_at = monotonic + self._settings.poll_interval_seconds
@@ -241,6 +244,10 @@ class Poller:
         for start in range(chunks):
             self._start_poll(ready[start::chunks], limit)
         return self._settings.poll_interval_seconds
+
+    def _wake_for_room(self) -> None:
+        if self._waits_for_room:
+            self._wake.ring()
 
     def _start_poll(self, shards: list[OwnedShard], limit: int) -> None:
         assert self._loop is not None

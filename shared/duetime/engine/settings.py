@@ -29,7 +29,7 @@ class EngineSettings:
     skew_margin_seconds: float = 1.0
     keep_interval_seconds: float = 0.5
     poll_interval_seconds: float = 0.8
-    min_poll_interval_seconds: float = 0.1
+    min_poll_interval_seconds: float = 0.4
     page_size: int = 500
     poll_concurrency: int = 1
     max_in_flight: int = 500
@@ -37,7 +37,7 @@ class EngineSettings:
     park_after_seconds: float = 2.0
     park_margin_seconds: float = 5.0
     record_batch_size: int = 500
-    record_linger_seconds: float = 0.02
+    record_linger_seconds: float = 0.05
     record_concurrency: int = 1
     drain_seconds: float = 30.0
     fired_retention_seconds: float = 7 * 86_400.0
