@@ -11,14 +11,16 @@ _READS = frozenset({"GetItem", "BatchGetItem", "Query"})
 class CapacityMeter:
     """Counts from its creation until ``stop``. Asks for ReturnConsumedCapacity=INDEXES with every request.
 
-    ministack reports none for BatchGetItem and a flat unit for each PartiQL statement, where the service charges a
-    statement like the single write that it stands for. So count requests with PartiQL, and units without.
+    ministack charges a flat unit for each PartiQL statement, where the service charges it like the single write that
+    it stands for, and a flat unit for each query, where the service charges the size of what was read. So count
+    requests with PartiQL, write units without, and the items that were read instead of read units.
     """
 
     def __init__(self, client: Any) -> None:
         self.requests: Counter[str] = Counter()
         self.write_units = 0.0
-        self.read_units = 0.0
+        self.items_read = 0
+        """By queries, whether or not a filter let them through."""
         self._events = client.meta.events
         self._events.register("before-parameter-build.dynamodb", self._ask)
         self._events.register("after-call.dynamodb", self._count)
@@ -33,7 +35,8 @@ class CapacityMeter:
 
     def reset(self) -> None:
         self.requests.clear()
-        self.write_units = self.read_units = 0.0
+        self.write_units = 0.0
+        self.items_read = 0
 
     def _ask(self, params: dict[str, Any], **_: Any) -> None:
         params["ReturnConsumedCapacity"] = "INDEXES"
@@ -42,7 +45,6 @@ class CapacityMeter:
         self.requests[model.name] += 1
         consumed = parsed.get("ConsumedCapacity", [])
         units = sum(each["CapacityUnits"] for each in (consumed if isinstance(consumed, list) else [consumed]))
-        if model.name in _READS:
-            self.read_units += units
-        else:
+        if model.name not in _READS:
             self.write_units += units
+        self.items_read += parsed.get("ScannedCount", 0)

@@ -16,9 +16,11 @@ from duetime.stores.dynamodb.changes import Change, Item, difference, text, whol
 from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
 from duetime.stores.dynamodb.items import DUE_INDEX, Unreadable, decode, encode, failure_text, item_key, key_of
 from duetime.stores.dynamodb.payloads import Payloads, is_large, payload_key_of, within_budget
-from duetime.stores.dynamodb.table import Table, Written
+from duetime.stores.dynamodb.table import QueryPage, Table, Written
 from duetime.stores.port import DuePage, UnreadableRow
 
+_FIRST_READ = 25
+"""Items that a first look at a shard reads, be they due or not."""
 _VERSION_ATTRIBUTES = ("timer_revision", "timer_firing_id", "timer_execute_at", "timer_updated_at")
 
 
@@ -35,27 +37,21 @@ class Due:
         cursor: str | None = None,
         known_next: datetime | None = None,
     ) -> DuePage:
-        # Knowing the next time, one request answers both questions: it rarely finds anything after ``until``,
-        # and never reads the (maybe large) timer at ``known_next`` again.
-        is_next_known = known_next is not None and known_next > until
-        comparison = "timer_execute_at < :bound" if is_next_known else "timer_execute_at <= :bound"
-        bound = known_next if is_next_known and known_next is not None else until
-        parameters: dict[str, Any] = {"Limit": limit}
-        if cursor is not None:
-            at, key = read_cursor(cursor, str, str)
-            parameters["ExclusiveStartKey"] = {**item_key(shard_id, key), "timer_execute_at": text(at)}
-        page = self._query_due(shard_id, comparison, bound, **parameters)
+        if known_next is not None and known_next <= until:
+            known_next = None
         until_text = format_instant(until)
+        page, is_beyond_read = self._read_due(shard_id, until, limit=limit, cursor=cursor, known_next=known_next)
         due = [item for item in page.items if item["timer_execute_at"]["S"] <= until_text]
         later = page.items[len(due) :]
         taken = within_budget(due)
         timers, unreadable = self._decode_due(taken, until_text)
-        if len(taken) < len(due) or (page.last_key is not None and not later):
-            last = taken[-1] if len(taken) < len(due) else page.last_key
-            return DuePage(timers, cursor=_position(last), unreadable=tuple(unreadable))
-        if not later and not is_next_known:
-            later = self._query_due(shard_id, "timer_execute_at > :bound", until, Limit=1).items
-        next_attempt_at = known_next if is_next_known else None
+        if len(taken) < len(due):
+            return DuePage(timers, cursor=_position(taken[-1]), unreadable=tuple(unreadable))
+        if page.last_key is not None and not later:
+            return DuePage(timers, cursor=_position(page.last_key), unreadable=tuple(unreadable))
+        if not is_beyond_read:
+            later = self._query_due(shard_id, "timer_execute_at > :bound", until, limit=1).items
+        next_attempt_at = known_next
         if later:
             try:
                 next_attempt_at = read_instant(later[0]["timer_execute_at"]["S"])
@@ -101,12 +97,38 @@ class Due:
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    def _query_due(self, shard_id: int, comparison: str, bound: datetime, **parameters: Any) -> Any:
+    def _read_due(
+        self, shard_id: int, until: datetime, *, limit: int, cursor: str | None, known_next: datetime | None
+    ) -> tuple[QueryPage, bool]:
+        """What is due, in one query where possible, and whether the query looked beyond ``until`` as well."""
+        if known_next is not None:
+            # Finds little after ``until``, and does not read what is due at ``known_next`` again.
+            page = self._query_due(shard_id, "timer_execute_at < :bound", known_next, limit=limit, cursor=cursor)
+            return page, True
+        first: list[Item] = []
+        if cursor is None:
+            # Nothing is known about what comes next, so it is read too: few items, for all may be much later.
+            page = self._query_due(shard_id, None, None, limit=min(limit, _FIRST_READ))
+            first, last_key = page.items, page.last_key
+            if last_key is None or len(first) == limit or last_key["timer_execute_at"]["S"] > format_instant(until):
+                return page, True
+            cursor = _position(last_key)
+        page = self._query_due(shard_id, "timer_execute_at <= :bound", until, limit=limit - len(first), cursor=cursor)
+        return QueryPage([*first, *page.items], page.last_key), False
+
+    def _query_due(
+        self, shard_id: int, condition: str | None, bound: datetime | None, *, limit: int, cursor: str | None = None
+    ) -> QueryPage:
+        parameters: dict[str, Any] = {}
+        if cursor is not None:
+            at, key = read_cursor(cursor, str, str)
+            parameters["ExclusiveStartKey"] = {**item_key(shard_id, key), "timer_execute_at": text(at)}
         return self._table.query(
-            f"shard_id = :shard AND {comparison}",
-            {":shard": whole(shard_id), ":bound": text(format_instant(bound))},
+            "shard_id = :shard" + ("" if condition is None else f" AND {condition}"),
+            {":shard": whole(shard_id)} | ({} if bound is None else {":bound": text(format_instant(bound))}),
             IndexName=DUE_INDEX,
             ConsistentRead=True,
+            Limit=limit,
             **parameters,
         )
 

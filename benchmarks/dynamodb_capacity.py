@@ -1,0 +1,163 @@
+"""Requests and capacity units of a timer's life on DynamoDB, counted from the emulator's answers.
+
+    python -m benchmarks.dynamodb_capacity [--timers 2000] [--shards 4]
+
+Units come from single writes and requests from PartiQL batches, since ministack charges a PartiQL statement a flat
+unit where the service charges it like the single write (tests/support/capacity.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.outcomes import Outcome
+from duetime.domain.timers import Timer
+from duetime.engine.poller import Poller
+from duetime.engine.settings import EngineSettings
+from duetime.runtime.clock import SystemClock
+from duetime.stores.dynamodb.changes import Item
+from duetime.stores.dynamodb.client import make_client
+from duetime.stores.dynamodb.items import encode
+from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.port import PutMode
+from tests.support.builders import failed, fired, make_timers, parked, rescheduled, retried
+from tests.support.capacity import CapacityMeter
+from tests.support.dynamodb import unique_table_name
+from tests.support.ministack import running_ministack
+from tests.support.scripted_sender import Script, ScriptedSender
+
+FIELDS: dict[str, Any] = {
+    "callback_url": "https://api.example.com/v1/orders/reminders",
+    "payload_json": '{"orderId": "0191e5a2-6c3f-7c5e-9d1b-2f6c1f0a7b11", "kind": "reminder"}',
+    "headers_json": '{"X-Source": "orders"}',
+    "retry_policy_json": '{"maxAttempts": 5, "initialInterval": "10s"}',
+}
+"""A usual timer: below 1 KB with its index entry."""
+
+
+def item_bytes(item: Item) -> int:
+    """The size by DynamoDB's rules: names and text as UTF-8; a number takes about a byte for two digits."""
+    return sum(
+        len(name.encode()) + (len(value["S"].encode()) if "S" in value else len(value["N"]) // 2 + 2)
+        for name, value in item.items()
+    )
+
+
+def new_store(client: Any, *, shards: int, now: datetime, batch_statements: bool) -> tuple[DynamoDbStore, Namespace]:
+    store = DynamoDbStore(client, unique_table_name(), batch_statements=batch_statements)
+    store.initialise()
+    return store, store.create_namespace("bench", num_shards=shards, dedicated=False, now=now)[0]
+
+
+def print_write_units(client: Any, now: datetime) -> None:
+    """Write units of each step, per timer, by single writes."""
+    later = now + timedelta(seconds=60)
+    steps: dict[str, Callable[[Timer], Outcome]] = {
+        "fire and record": lambda timer: fired(timer, at=now),
+        "fail for good": lambda timer: failed(timer, at=now),
+        "retry": lambda timer: retried(timer, next_attempt_at=later, at=now),
+        "park": lambda timer: parked(timer, until=later),
+        "reschedule": lambda timer: rescheduled(timer, execute_at=later, at=now),
+    }
+    number = 20
+    for correlation_id in (None, "correlation-1"):
+        store, namespace = new_store(client, shards=1, now=now, batch_statements=False)
+        meter = CapacityMeter(client)
+        print(f"\nwrite units per timer, correlation id: {'yes' if correlation_id else 'no'}")
+        for step, outcome in steps.items():
+            prefix = step[:6]
+            timers = make_timers(
+                namespace, number, prefix=prefix, execute_at=now, correlation_id=correlation_id, **FIELDS
+            )
+            meter.reset()
+            store.put_timers(timers, mode=PutMode.CREATE, now=now)
+            created = meter.write_units / number
+            meter.reset()
+            store.record([outcome(timer) for timer in timers], leases={}, now=now)
+            print(f"  create {created:.1f} + {step} {meter.write_units / number:.1f}")
+        meter.stop()
+
+
+async def poll(store: DynamoDbStore, clock: SystemClock, *, fired: int, seconds: float) -> float:
+    """Run a real poller until ``fired`` callbacks are recorded or ``seconds`` have passed; how long it ran."""
+    stop = asyncio.Event()
+    poller = Poller(
+        store,
+        ScriptedSender(script=lambda _: Script(delay_seconds=0)),
+        clock=clock,
+        settings=EngineSettings(),
+        worker_id="bench",
+        new_id=lambda: uuid4().hex,
+        random=random.random,
+    )
+    started = time.perf_counter()
+    task = asyncio.create_task(poller.run(stop))
+    while poller.stats()["fired"] < fired and time.perf_counter() - started < seconds and not task.done():
+        await asyncio.sleep(0.01)
+    elapsed = time.perf_counter() - started
+    stop.set()
+    await task
+    poller.close()
+    return elapsed
+
+
+def print_requests(client: Any, clock: SystemClock, *, number: int, shards: int) -> None:
+    """Requests of creating and of firing ``number`` timers that are due at one instant, claims and polls included."""
+    now = clock.now()
+    store, namespace = new_store(client, shards=shards, now=now, batch_statements=True)
+    meter = CapacityMeter(client)
+    timers = make_timers(namespace, number, execute_at=now, now=now, **FIELDS)
+    for start in range(0, number, 500):
+        store.put_timers(timers[start : start + 500], mode=PutMode.CREATE, now=now)
+    print(f"\n{number} timers on {shards} shards, real poller, receiver that answers at once")
+    print(f"  create: {meter.total_requests / number:.3f} requests per timer {dict(meter.requests)}")
+    meter.reset()
+    cpu = time.process_time()
+    seconds = asyncio.run(poll(store, clock, fired=number, seconds=60))
+    cpu = time.process_time() - cpu
+    print(f"  fire:   {meter.total_requests / number:.3f} requests per timer {dict(meter.requests)}")
+    size = item_bytes(encode(timers[0]))
+    print(
+        f"          {meter.items_read / number:.2f} items of {size} bytes read per timer: "
+        f"{meter.items_read / number * size / 4096:.2f} read units (strongly consistent, 4 KB each)"
+    )
+    print(f"          {number / seconds:.0f} timers/s, {cpu / number * 1e6:.0f} us of CPU per timer in the poller")
+    meter.stop()
+
+
+def print_idle(client: Any, clock: SystemClock, *, shards: int, seconds: float) -> None:
+    """What a poller with nothing to do asks for, its claims and its release included."""
+    store, _ = new_store(client, shards=shards, now=clock.now(), batch_statements=True)
+    meter = CapacityMeter(client)
+    cpu = time.process_time()
+    elapsed = asyncio.run(poll(store, clock, fired=1, seconds=seconds))
+    cpu = time.process_time() - cpu
+    print(f"\nidle, {shards} shards, {elapsed:.0f} s: {meter.total_requests / elapsed:.1f} requests/s", end=", ")
+    print(f"{cpu / elapsed:.1%} of a core, {meter.items_read} items read {dict(meter.requests)}")
+    meter.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--timers", type=int, default=2000)
+    parser.add_argument("--shards", type=int, default=4)
+    options = parser.parse_args()
+    clock = SystemClock()
+    with running_ministack() as endpoint_url:
+        client = make_client(endpoint_url=endpoint_url)
+        print_write_units(client, clock.now())
+        print_idle(client, clock, shards=16, seconds=10)
+        print_requests(client, clock, number=options.timers, shards=options.shards)
+        client.close()
+
+
+if __name__ == "__main__":
+    main()
