@@ -19,13 +19,9 @@ def _open_sql(url: str, time_source: TimeSource) -> Store:
 
 
 def _open_dynamodb(url: str, time_source: TimeSource) -> Store:  # noqa: ARG001  # it has no clock to ask
-    from duetime.stores.dynamodb.client import make_client
-    from duetime.stores.dynamodb.store import DynamoDbStore
-    from duetime.stores.dynamodb.url import parse_dynamodb_url
+    from duetime.stores.dynamodb.store import open_dynamodb_store
 
-    parsed = parse_dynamodb_url(url)
-    client = make_client(endpoint_url=parsed.endpoint_url, region=parsed.region)
-    return DynamoDbStore(client, parsed.table_name, batch_statements=parsed.batch_statements)
+    return open_dynamodb_store(url)
 
 
 _SCHEMES: dict[str, tuple[str, _Opener]] = {
