@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import MAX_PAYLOAD_BYTES, FailureReason, TimerChange
@@ -15,7 +16,7 @@ from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerFilter, T
 from tests.contract.steps import create, read_all, record, stored
 from tests.support.builders import failed, fired, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
-from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Forward
+from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward
 
 LARGE = '"' + "x" * (MAX_PAYLOAD_BYTES - 2) + '"'
 OTHER = '"' + "y" * INLINE_PAYLOAD_BYTES + '"'
@@ -123,6 +124,22 @@ def test_writes_that_lose_leave_no_payload_behind(
     )
 
     assert (conflict.status, mismatch.status) == (PutStatus.CONFLICT, PutStatus.REVISION_MISMATCH)
+    assert payload_items() == []
+
+
+def test_a_batch_whose_payloads_cannot_all_be_stored_leaves_none(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace, payload_items: Any
+) -> None:
+    def refuse_the_third(operation: str, body: Body, forward: Forward) -> Body:
+        if operation == "PutItem" and proxy.operations.count("PutItem") > 2:
+            raise Fault(400, "ThrottlingException")
+        return forward(body)
+
+    proxy.intercept = refuse_the_third
+
+    with pytest.raises(StoreUnavailable):
+        proxied.put_timers(make_timers(single, 4, payload_json=LARGE), mode=PutMode.CREATE, now=NOW)
+
     assert payload_items() == []
 
 

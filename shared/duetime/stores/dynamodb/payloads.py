@@ -8,9 +8,11 @@ write, so removing it can never take the payload of another revision.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from uuid import uuid4
 
+from duetime.domain.errors import StoreError
 from duetime.domain.timers import Timer
 from duetime.stores.dynamodb.changes import Change, Item, text
 from duetime.stores.dynamodb.items import item_key, key_of, time_to_live
@@ -36,7 +38,8 @@ class Payloads:
     def store(self, timer: Timer) -> str | None:
         """The key of the payload item just written; None when the payload stays in the timer's item.
 
-        Comes before the write of the timer. A crash between the two leaves an item that nothing refers to.
+        Comes before the write of the timer. A crash or an unavailable store between the two leaves an item that
+        nothing refers to: whether the timer was written is then not known, and a lost payload would be worse.
         """
         payload_json = timer.content.payload_json
         if payload_json is None or not is_large(payload_json):
@@ -51,6 +54,19 @@ class Payloads:
             }
         )
         return key
+
+    def store_all(self, timers: Sequence[Timer]) -> list[str | None]:
+        """``store`` for each; when one cannot be stored, those before it are removed again."""
+        keys: list[str | None] = []
+        try:
+            for timer in timers:
+                keys.append(self.store(timer))  # noqa: PERF401  # the keys so far are needed when it fails
+        except StoreError:
+            with suppress(StoreError):
+                for timer, key in zip(timers, keys, strict=False):
+                    self.remove(timer.shard_id, key)
+            raise
+        return keys
 
     def remove(self, shard_id: int, key: str | None) -> str | None:
         """Delete the payload item ``key``, if any, and return the payload that it held."""

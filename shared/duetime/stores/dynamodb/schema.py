@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, WaiterError
@@ -19,6 +20,7 @@ _log = logging.getLogger(__name__)
 TIME_TO_LIVE_ATTRIBUTE = "expires_at"
 _WAIT_SECONDS = 1
 _MAX_WAITS = 60
+_RECOVERY_TRIES = 10
 
 
 def table_definition(name: str) -> dict[str, Any]:
@@ -108,23 +110,38 @@ def _as_pairs(key_schema: list[dict[str, str]]) -> frozenset[tuple[str, str]]:
 
 
 def _enable_time_to_live(client: DynamoDBClient, name: str) -> None:
-    found = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
-    if found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING"):
+    if _is_time_to_live_on(client, name):
         return
-    client.update_time_to_live(
-        TableName=name,
-        TimeToLiveSpecification={"Enabled": True, "AttributeName": TIME_TO_LIVE_ATTRIBUTE},
-    )
+    try:
+        client.update_time_to_live(
+            TableName=name,
+            TimeToLiveSpecification={"Enabled": True, "AttributeName": TIME_TO_LIVE_ATTRIBUTE},
+        )
+    except ClientError:
+        if not _is_time_to_live_on(client, name):  # by another process just now: then it is refused
+            raise
+
+
+def _is_time_to_live_on(client: DynamoDBClient, name: str) -> bool:
+    found = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    return found.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
 
 
 def _enable_recovery(client: DynamoDBClient, name: str) -> None:
-    try:
-        client.update_continuous_backups(
-            TableName=name, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
-        )
-    except ClientError as error:
-        # Emulators may not know it, and a table just made is not ready for it at once (it can be switched on later).
-        _log.warning(
-            "point-in-time recovery is off",
-            extra={"action": "store.recovery_unavailable", "table": name, "code": error.response["Error"]["Code"]},
-        )
+    """Point-in-time recovery, where there is such a thing. A table that was just made may not take it at once."""
+    code = ""
+    for _ in range(_RECOVERY_TRIES):
+        try:
+            client.update_continuous_backups(
+                TableName=name, PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": True}
+            )
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code != "ContinuousBackupsUnavailableException":
+                break
+            time.sleep(_WAIT_SECONDS)
+        else:
+            return
+    _log.warning(
+        "point-in-time recovery is off", extra={"action": "store.recovery_unavailable", "table": name, "code": code}
+    )

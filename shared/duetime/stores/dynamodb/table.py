@@ -30,6 +30,7 @@ BATCH_STATEMENTS = 25
 BATCH_KEYS = 100
 _UNPROCESSED_TRIES = 6
 _BACK_OFF_SECONDS = 0.025
+_MAX_BACK_OFF_SECONDS = 0.5
 
 T = TypeVar("T")
 
@@ -204,5 +205,6 @@ def chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def back_offs(tries: int) -> Iterable[float]:
-    """Seconds to wait after each try: exponential, with full jitter."""
-    return (random.random() * _BACK_OFF_SECONDS * 2**attempt for attempt in range(tries))
+    """Seconds to wait after each try: exponential up to half a second, with full jitter."""
+    limits = (min(_BACK_OFF_SECONDS * 2**attempt, _MAX_BACK_OFF_SECONDS) for attempt in range(tries))
+    return (random.random() * limit for limit in limits)

@@ -97,7 +97,8 @@ class Timers:
     # -- creating --------------------------------------------------------------------------------------------
 
     def _create(self, timers: Sequence[Timer], now: datetime) -> list[PutResult]:
-        items = [encode(timer, payload_key=self._payloads.store(timer)) for timer in timers]
+        keys = self._payloads.store_all(timers)
+        items = [encode(timer, payload_key=key) for timer, key in zip(timers, keys, strict=True)]
         results = [PutResult(PutStatus.CREATED, timer) for timer in timers]
         written = self._table.insert(items)
         refused = [at for at, write in enumerate(written) if not write.is_applied]
