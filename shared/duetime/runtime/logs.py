@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -51,10 +51,13 @@ def log_context(**fields: object) -> Iterator[None]:
         _context.reset(token)
 
 
-def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO) -> None:
-    """Send every event at or above ``level`` to ``stream``, and only there. The last call counts."""
+def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO, **fields: object) -> None:
+    """Send every event at or above ``level`` to ``stream``, each with ``fields``, and only there.
+
+    The last call counts.
+    """
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter())
+    handler.setFormatter(JsonFormatter(fields) if log_format is LogFormat.JSON else TextFormatter(fields))
     root = logging.getLogger()
     # On Lambda the runtime has put its own handler here already: it would write every event a second time.
     root.handlers[:] = [handler]
@@ -63,13 +66,18 @@ def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO) ->
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
 
 
-def _facts(record: logging.LogRecord) -> dict[str, object]:
-    """The context and the extras of an event, redacted."""
-    extras = {name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES}
-    return {name: redact_field(name, value) for name, value in (_context.get() | extras).items()}
+class _Formatter(logging.Formatter):
+    def __init__(self, fields: Mapping[str, object]) -> None:
+        super().__init__()
+        self._fields = dict(fields)
+
+    def facts(self, record: logging.LogRecord) -> dict[str, object]:
+        """What is known of an event: the process's fields, the context's and its own extras, redacted."""
+        extras = {name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES}
+        return {name: redact_field(name, value) for name, value in (self._fields | _context.get() | extras).items()}
 
 
-class JsonFormatter(logging.Formatter):
+class JsonFormatter(_Formatter):
     """One object: ``time``, ``level``, ``action``, ``message``, ``logger``, then the facts and ``exception``."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -80,19 +88,19 @@ class JsonFormatter(logging.Formatter):
             "message": redact_text(record.getMessage()),
             "logger": record.name,
         }
-        event |= {name: value for name, value in _facts(record).items() if name not in event}
+        event |= {name: value for name, value in self.facts(record).items() if name not in event}
         if record.exc_info:
             event["exception"] = redact_text(self.formatException(record.exc_info))
         return json.dumps(event, default=str, ensure_ascii=False, separators=(",", ":"))
 
 
-class TextFormatter(logging.Formatter):
+class TextFormatter(_Formatter):
     """``2026-12-20T15:30:00.123Z INFO    shard.claimed  message  shard_id=3``, a traceback on lines of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         action = getattr(record, "action", record.name)
         parts = [f"{_time(record)} {record.levelname:<7} {action}", _one_line(redact_text(record.getMessage()))]
-        parts += [f"{name}={_plain(value)}" for name, value in _facts(record).items()]
+        parts += [f"{name}={_plain(value)}" for name, value in self.facts(record).items()]
         line = "  ".join(part for part in parts if part)
         return f"{line}\n{redact_text(self.formatException(record.exc_info))}" if record.exc_info else line
 

@@ -66,6 +66,16 @@ def test_context_is_on_every_event_inside_and_on_none_outside(stream: io.StringI
     assert "request_id" not in three
 
 
+def test_fields_of_the_process_are_on_every_event(stream: io.StringIO) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.INFO, stream, pid=7)
+    logger.info("one", extra={"action": "x.one"})
+    configure_logging(LogFormat.TEXT, LogLevel.INFO, stream, pid=8)
+    logger.info("two", extra={"action": "x.two"})
+    one, two = stream.getvalue().splitlines()
+    assert json.loads(one)["pid"] == 7
+    assert two.endswith("pid=8")
+
+
 def test_exceptions_stay_on_one_line_in_json(stream: io.StringIO) -> None:
     configure_logging(LogFormat.JSON, LogLevel.INFO, stream)
     try:

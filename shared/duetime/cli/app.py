@@ -1,0 +1,120 @@
+"""The ``duetime`` command: what it understands. ``cli.main`` runs it and explains its failures.
+
+Each command imports what it needs when it runs, so that ``--help`` and ``--version`` answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TypeVar
+
+import click
+
+from duetime import __version__
+from duetime.cli.options import settings_options
+from duetime.runtime.settings import LocalSettings, Settings, StoreSettings, WorkerSettings, load_settings
+
+S = TypeVar("S", bound=Settings)
+
+_ENGINE = tuple(name for name in WorkerSettings.model_fields if name not in StoreSettings.model_fields)
+_LOGS = ("log_level", "log_format")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="duetime", message="%(prog)s %(version)s")
+def app() -> None:
+    """Duetime, a durable timer service: call this URL with this payload at this time.
+
+    Every option can also be set by the environment variable that its help names; the option wins.
+    """
+
+
+@app.command()
+@settings_options(LocalSettings, "port", "host", "store", "workers", *_ENGINE, *_LOGS)
+def serve(**given: str | None) -> int:
+    """Serve the API and fire timers, all on this machine.
+
+    An SQLite store is created when it does not exist. The namespace "default" is there from the start. SIGTERM and
+    Ctrl-C let the callbacks under way finish; a second signal ends at once.
+    """
+    settings = _load(LocalSettings, given)
+    from duetime.local.server import serve as run
+
+    return run(settings)
+
+
+@app.command()
+@settings_options(WorkerSettings, "store", *_ENGINE, *_LOGS)
+@click.option("--stop-on-eof", is_flag=True, help="Stop also when standard input ends; for whoever starts workers.")
+def worker(*, stop_on_eof: bool, **given: str | None) -> int:
+    """Fire timers without serving the API.
+
+    Any number of workers, and of servers, share the shards of one store. When one dies, the others take its shards
+    over within the lease time; when one stops, at once.
+    """
+    # Several workers often share one place to log to.
+    settings = _load(WorkerSettings, given, pid=os.getpid())
+    from duetime.local.server import work
+
+    return work(settings, stop_on_eof=stop_on_eof)
+
+
+@app.command()
+@settings_options(StoreSettings, "store", *_LOGS)
+def init(**given: str | None) -> None:
+    """Create the store's tables, or migrate them to this version. Can be run again at any time."""
+    settings = _load(StoreSettings, given)
+    from duetime.runtime.redaction import redact_text
+    from duetime.runtime.wiring import opened_store
+
+    with opened_store(settings.store) as store:
+        store.initialise()
+    click.echo(f"{redact_text(settings.store)} is ready")
+
+
+@app.command()
+@click.option(
+    "--port", default=9000, show_default=True, type=click.IntRange(0, 65_535), help="Port; 0 takes a free one."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--status", default=200, show_default=True, type=click.IntRange(200, 599), help="Status to answer with."
+)
+@click.option("--body", default="", help="""JSON to answer with, like '{"ok": false}'.  [default: none]""")
+@click.option(
+    "--delay-seconds",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(0, 3600),
+    help="Time to take before answering.",
+)
+def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float) -> int:
+    """Receive callbacks and show them: a receiver for trying things out.
+
+    Give http://127.0.0.1:9000/ (any path) as a timer's callbackUrl.
+    """
+    from duetime.local.listener import Reply
+    from duetime.local.listener import listen as run
+    from duetime.runtime.clock import SystemClock
+
+    def show(block: str) -> None:
+        click.echo(block + "\n")
+
+    return run(host, port, Reply(status, body, delay_seconds), clock=SystemClock(), show=show)
+
+
+def _load(model: type[S], given: dict[str, str | None], **log_fields: object) -> S:
+    """The settings, with logging set up as they say; ``log_fields`` are on every event."""
+    import logging
+
+    from duetime.runtime.logs import configure_logging
+    from duetime.runtime.settings import unknown_variables
+
+    settings = load_settings(model, given)
+    configure_logging(settings.log_format, settings.log_level, sys.stderr, **log_fields)
+    for name in unknown_variables():
+        logging.getLogger(__name__).warning(
+            "%s is no setting and has no effect", name, extra={"action": "settings.unknown"}
+        )
+    return settings

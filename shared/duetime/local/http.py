@@ -1,0 +1,80 @@
+"""Accepting HTTP: the socket, and uvicorn on it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from duetime.domain.errors import DuetimeError
+from duetime.local.asgi import Asgi
+from duetime.local.services import ThreadService
+
+MAX_CONNECTIONS = 1000
+REQUEST_GRACE_SECONDS = 10
+"""How long a stop waits for the requests that are under way."""
+
+
+class CannotListen(DuetimeError):
+    """The address is taken, not ours, or not an address."""
+
+    code = "cannot_listen"
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A bound socket; it does not accept yet. Raises ``CannotListen``."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def http_service(app: Asgi, listener: socket.socket, on_started: Callable[[], None]) -> ThreadService:
+    """uvicorn with uvloop and httptools, in a thread of its own, where it leaves signals alone."""
+    config = uvicorn.Config(
+        app,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=REQUEST_GRACE_SECONDS,
+    )
+    server = _Server(config, on_started)
+
+    def request_stop() -> None:
+        server.should_exit = True
+
+    return ThreadService("http", lambda: server.run([listener]), request_stop)
+
+
+class _Server(uvicorn.Server):
+    """Tells when it accepts."""
+
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_started()

@@ -1,0 +1,123 @@
+"""``duetime serve``: API and poller in one process, and further pollers in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from contextlib import ExitStack, suppress
+
+import uvloop
+
+from duetime import __version__
+from duetime.domain.errors import InvalidSettings
+from duetime.domain.namespaces import DEFAULT_NUM_SHARDS
+from duetime.engine.poller import Poller
+from duetime.local.asgi import LambdaAsgiApp
+from duetime.local.http import bind, http_service, url_of
+from duetime.local.services import Service, ThreadService, run_services
+from duetime.local.workers import WorkerService
+from duetime.runtime import wiring
+from duetime.runtime.clock import SystemClock
+from duetime.runtime.ids import new_id
+from duetime.runtime.redaction import redact_text
+from duetime.runtime.settings import EngineTuning, LocalSettings, WorkerSettings, child_environment
+from duetime.stores.port import Store
+
+DEFAULT_NAMESPACE = "default"
+STOP_MARGIN_SECONDS = 10.0
+"""What a stop may take beyond the drain: last records, releases, connections."""
+
+logger = logging.getLogger(__name__)
+
+
+def serve(settings: LocalSettings) -> int:
+    """Serve until a signal; the exit code. Raises ``DuetimeError`` when it cannot start."""
+    if settings.workers > 1 and wiring.is_in_memory(settings.store):
+        raise InvalidSettings("--workers: a store in memory cannot be shared by several processes")
+    clock = SystemClock()
+    with ExitStack() as stack:
+        listener = stack.enter_context(bind(settings.host, settings.port))
+        store = stack.enter_context(wiring.opened_store(settings.store))
+        wiring.make_ready(store, settings.store)
+        _ensure_default_namespace(store, clock)
+        poller = stack.enter_context(wiring.opened_poller(store, settings, clock))
+        handler = wiring.timers_api(store, clock, on_stored=poller.notify)
+        app = LambdaAsgiApp(handler, clock=clock, new_id=new_id)
+        services: list[Service] = [
+            poller_service(poller),
+            http_service(app, listener, lambda: _tell_start(settings, listener)),
+        ]
+        stop_seconds = settings.drain_seconds + STOP_MARGIN_SECONDS
+        services += [
+            WorkerService(number, environ=child_environment(settings), stop_seconds=stop_seconds, clock=clock)
+            for number in range(2, settings.workers + 1)
+        ]
+        code = run_services(services, stop_seconds=stop_seconds + STOP_MARGIN_SECONDS)
+        logger.info("stopped", extra={"action": "server.stopped", **poller.stats()})
+        return code
+
+
+def work(settings: WorkerSettings, *, stop_on_eof: bool) -> int:
+    """``duetime worker``: poll until a signal; the exit code. Raises ``DuetimeError`` when it cannot start."""
+    if wiring.is_in_memory(settings.store):
+        raise InvalidSettings("--store: a store in memory has no timers but those of its own process")
+    clock = SystemClock()
+    with wiring.opened_store(settings.store) as store:
+        store.check()
+        with wiring.opened_poller(store, settings, clock) as poller:
+            logger.info(
+                "Duetime %s polls %s",
+                __version__,
+                redact_text(settings.store),
+                extra={"action": "worker.polling", "lease_seconds": settings.lease_seconds},
+            )
+            code = run_services(
+                [poller_service(poller)],
+                stop_seconds=settings.drain_seconds + STOP_MARGIN_SECONDS,
+                stop_on_eof=stop_on_eof,
+            )
+            logger.info("stopped", extra={"action": "worker.stopped", **poller.stats()})
+            return code
+
+
+def poller_service(poller: Poller) -> ThreadService:
+    """``poller`` in an event loop and a thread of its own."""
+    loop = uvloop.new_event_loop()
+    stop = asyncio.Event()
+
+    def poll() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(poller.run(stop))
+
+    def request_stop() -> None:
+        with suppress(RuntimeError):  # the loop has ended by itself meanwhile
+            loop.call_soon_threadsafe(stop.set)
+
+    return ThreadService("poller", poll, request_stop)
+
+
+def _ensure_default_namespace(store: Store, clock: SystemClock) -> None:
+    if store.get_namespace(DEFAULT_NAMESPACE) is None:
+        store.create_namespace(DEFAULT_NAMESPACE, num_shards=DEFAULT_NUM_SHARDS, dedicated=False, now=clock.now())
+
+
+def _tell_start(settings: EngineTuning, listener: socket.socket) -> None:
+    url = url_of(listener)
+    logger.info(
+        "Duetime %s serves %s (documentation: %s/docs)",
+        __version__,
+        url,
+        url,
+        extra={"action": "server.started", "url": url, "store": settings.store},
+    )
+    logger.info(
+        "callbacks may go to any address, loopback and private ones included; no API key is asked for",
+        extra={"action": "server.open"},
+    )
+    host = listener.getsockname()[0]
+    if host not in ("127.0.0.1", "::1"):
+        logger.warning(
+            "everyone who reaches this address can create timers, and so make this machine send requests",
+            extra={"action": "server.exposed", "host": host},
+        )

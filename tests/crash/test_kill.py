@@ -1,0 +1,71 @@
+"""kill -9 of the server at random moments, again and again: nothing accepted is lost."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.callbacks import CallbackReceiver
+from tests.support.processes import DuetimeServer
+
+MAX_IN_FLIGHT = 64
+# Leases are as short as they can be, since a restart waits for those of the killed server to end.
+OPTIONS = ("--lease-seconds", "2.1", "--max-in-flight", str(MAX_IN_FLIGHT))
+BATCH = 25
+
+
+@pytest.mark.parametrize(
+    ("timers", "kills", "seed"),
+    [
+        pytest.param(600, 3, 1, id="short"),
+        pytest.param(3000, 15, 2, id="long", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
+    ],
+)
+def test_no_timer_is_lost(timers: int, kills: int, seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    accepted: set[str] = set()
+    with CallbackReceiver() as receiver:
+        for number in range(kills):
+            with DuetimeServer(*OPTIONS, cwd=tmp_path) as server:
+                killer = threading.Timer(chance.uniform(0.2, 4.0), server.process.kill)
+                killer.start()
+                wanted = [f"r{number}-{n}" for n in range(timers // kills)]
+                accepted |= create_while_it_lives(server, wanted, receiver.url, chance)
+                killer.join()
+        with DuetimeServer(*OPTIONS, cwd=tmp_path) as server:
+            receiver.wait_for(lambda counts: counts.keys() >= accepted, timeout_seconds=60)
+            assert unfinished(server) == []
+            assert server.terminate() == 0
+            counts = receiver.counts()
+    assert len(accepted) > timers // 3, "too little was accepted for the test to mean anything"
+    assert counts.keys() >= accepted
+
+
+def unfinished(server: DuetimeServer) -> list[str]:
+    """The ids of timers that have not fired once what has arrived is recorded."""
+    deadline = time.monotonic() + 20
+    while True:
+        items = server.ok("GET", "/timers", params={"state": "scheduled", "limit": 100})["items"]
+        if not items or time.monotonic() > deadline:
+            return [item["id"] for item in items]
+
+
+def create_while_it_lives(server: DuetimeServer, wanted: list[str], url: str, chance: random.Random) -> set[str]:
+    """Those of ``wanted`` whose creation was answered before the server was killed."""
+    accepted: set[str] = set()
+    for start in range(0, len(wanted), BATCH):
+        timers = [
+            {"id": timer_id, "delay": f"{chance.randrange(3000)}ms", "callbackUrl": url}
+            for timer_id in wanted[start : start + BATCH]
+        ]
+        try:
+            server.create_many(timers)
+        except httpx.TransportError:
+            break
+        accepted.update(timer["id"] for timer in timers)
+    return accepted

@@ -1,0 +1,102 @@
+"""The commands as processes: what they say and with which code they end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import httpx
+import pytest
+
+from duetime import __version__
+from tests.support.processes import DuetimeServer, command_environment
+
+
+def duetime(*arguments: str, cwd: Path, **variables: str) -> CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "duetime.cli", *arguments],
+        cwd=cwd,
+        env=command_environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_version_without_loading_anything_heavy(tmp_path: Path) -> None:
+    result = duetime("--version", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (0, f"duetime {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (["serve", "--port", "0", "--store", "nonsense"], 2, "a store URL begins with a scheme"),
+        (["serve", "--port", "0", "--store", "gopher://x"], 2, "unknown store scheme 'gopher'"),
+        (["init", "--store", "sqlite:///blocked/x.db"], 2, "blocked"),
+        (["serve", "--port", "0", "--store", "sqlite:///blocked/x.db"], 2, "blocked"),
+        (["worker", "--store", "sqlite:///none.db"], 1, "duetime init"),
+        (["init", "--store", "sqlite:///not-a-database.db"], 1, "not-a-database.db"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(arguments: list[str], code: int, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "blocked").write_text("a file, not a directory", encoding="utf-8")
+    (tmp_path / "not-a-database.db").write_bytes(b"x" * 5000)
+    result = duetime(*arguments, cwd=tmp_path)
+    assert result.returncode == code, result.stderr
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("duetime: error: ")
+    assert reason in line
+
+
+def test_init_can_be_repeated_and_is_all_that_a_worker_needs(tmp_path: Path) -> None:
+    for _ in range(2):
+        result = duetime("init", cwd=tmp_path)
+        assert (result.returncode, result.stdout) == (0, "sqlite:///data/duetime.db is ready\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "duetime.cli", "worker", "--stop-on-eof"],
+        cwd=tmp_path,
+        env=command_environment(),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stderr is not None
+        assert "polls sqlite:///data/duetime.db" in worker.stderr.readline()
+        _, log = worker.communicate()  # closes its standard input
+    assert worker.returncode == 0
+    assert "worker.stopped" in log
+
+
+def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
+    with DuetimeServer(cwd=tmp_path, DUETIME_LEASE_SECS="3") as server:
+        (warning,) = server.of("settings.unknown")
+    assert "DUETIME_LEASE_SECS" in warning["message"]
+
+
+def test_listen_shows_what_serve_sends(server: DuetimeServer, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "duetime.cli", "listen", "--port", "0", "--status", "202"],
+        cwd=tmp_path,
+        env=command_environment(PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as listener:
+        assert listener.stdout is not None
+        try:
+            url = listener.stdout.readline().split()[2]
+            assert listener.stdout.readline() == "\n"
+            server.create("order-42", delay="100ms", callbackUrl=f"{url}/hook", payload={"hello": "world"})
+            block = [listener.stdout.readline().strip() for _ in range(5)]
+            assert block[0].startswith("#1 ")
+            assert block[0].endswith("POST /hook")
+            assert block[1] == "timer    default/order-42"
+            assert block[4] == 'payload  {"hello": "world"}'
+            assert httpx.get(url).status_code == 202
+        finally:
+            listener.terminate()
+        assert listener.wait(20) == 0

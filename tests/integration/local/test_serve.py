@@ -1,0 +1,179 @@
+"""``duetime serve`` as its users know it: a process, HTTP, and callbacks that arrive."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.support.callbacks import Arrival, CallbackReceiver
+from tests.support.processes import DuetimeServer, in_seconds
+
+
+def test_a_fresh_directory_is_enough(server: DuetimeServer, tmp_path: Path) -> None:
+    assert (tmp_path / "data" / "duetime.db").is_file()
+    assert server.client.get("/health").status_code == 200
+    assert server.client.get("/docs").status_code == 200
+    assert server.client.get("/v1/namespaces/default").json()["numShards"] == 16
+    (started,) = server.of("server.started")
+    assert started["store"] == "sqlite:///data/duetime.db"
+    assert server.of("server.exposed") == []
+
+
+def test_a_timer_fires_once_with_what_it_was_given(server: DuetimeServer, receiver: CallbackReceiver) -> None:
+    execute_at = in_seconds(0.7)
+    payload = '{"n": 12345678901234567890, "f": 1.10, "s": "", "u": "é\\ud83d\\ude00"}'
+    body = f'{{"id": "a b/#", "executeAt": "{execute_at}", "callbackUrl": "{receiver.url}", "payload": {payload}}}'
+    answer = server.client.post("/v1/namespaces/default/timers", content=body.replace("a b/#", "a b#"))
+    assert answer.status_code == 201, answer.text
+
+    arrival = receiver.wait_for_timer("a b#")
+    assert 0 <= arrival.lateness_seconds < 1
+    assert arrival.body["payload"] == json.loads(payload)
+    assert (arrival.body["namespace"], arrival.body["attempt"]) == ("default", 1)
+    assert arrival.headers["webhook-id"]
+    server.terminate()
+    assert receiver.counts() == {"a b#": 1}
+
+
+def test_known_timers_fire_on_time(server: DuetimeServer, receiver: CallbackReceiver) -> None:
+    for number in range(20):
+        server.create(f"t{number}", executeAt=in_seconds(1.5 + number / 50), callbackUrl=receiver.url)
+    receiver.wait_for_timers(20)
+    lateness = [arrival.lateness_seconds for arrival in receiver.arrivals]
+    assert min(lateness) >= 0
+    assert statistics.median(lateness) < 0.05
+    assert max(lateness) < 1
+
+
+def test_a_thousand_timers_at_one_instant_fire_once_each(server: DuetimeServer, receiver: CallbackReceiver) -> None:
+    execute_at = in_seconds(1.5)
+    server.create_many(
+        [{"id": f"t{n}", "executeAt": execute_at, "callbackUrl": receiver.url} for n in range(1000)]
+    )
+    receiver.wait_for_timers(1000, timeout_seconds=30)
+    server.terminate()
+    assert receiver.counts() == {f"t{n}": 1 for n in range(1000)}
+
+
+def test_changes_before_the_due_time_are_honoured(server: DuetimeServer, receiver: CallbackReceiver) -> None:
+    due = in_seconds(1.0)
+    for timer_id in ("sooner", "patched", "replaced", "deleted", "last"):
+        server.create(timer_id, executeAt=due, callbackUrl=receiver.url, payload="first")
+    server.ok("PATCH", "/timers/patched", json={"payload": "second"})
+    later = server.ok("PATCH", "/timers/sooner", json={"executeAt": in_seconds(0.2)})
+    server.ok("PUT", "/timers/replaced", json={"executeAt": due, "callbackUrl": receiver.url, "payload": "third"})
+    server.ok("DELETE", "/timers/deleted")
+    assert later["revision"] == 2
+
+    receiver.wait_for_timers(4)
+    server.terminate()
+    assert {arrival.timer_id: arrival.body["payload"] for arrival in receiver.arrivals} == {
+        "sooner": "first",
+        "patched": "second",
+        "replaced": "third",
+        "last": "first",
+    }
+    assert receiver.wait_for_timer("sooner").at < receiver.wait_for_timer("last").at
+    assert set(receiver.counts().values()) == {1}
+
+
+def test_a_replace_while_a_callback_is_under_way_fires_too(server: DuetimeServer, receiver: CallbackReceiver) -> None:
+    release = threading.Event()
+
+    def answer(arrival: Arrival) -> tuple[int, bytes]:
+        if arrival.body["payload"] == "old":
+            assert release.wait(20)
+        return 200, b""
+
+    receiver.answer = answer
+    server.create("t", delay=0, callbackUrl=receiver.url, payload="old")
+    receiver.wait_for_timer("t")
+    server.ok("PUT", "/timers/t", json={"delay": 0, "callbackUrl": receiver.url, "payload": "new"})
+    release.set()
+    receiver.wait_for(lambda counts: counts["t"] == 2)
+    assert [arrival.body["payload"] for arrival in receiver.arrivals] == ["old", "new"]
+
+
+def test_a_callback_under_way_at_sigterm_finishes_and_nothing_fires_twice(
+    tmp_path: Path, receiver: CallbackReceiver
+) -> None:
+    release = threading.Event()
+
+    def answer(arrival: Arrival) -> tuple[int, bytes]:
+        if arrival.timer_id == "slow":
+            assert release.wait(20)
+        return 200, b""
+
+    receiver.answer = answer
+    with DuetimeServer(cwd=tmp_path) as server:
+        server.create("slow", delay=0, callbackUrl=receiver.url)
+        server.create("later", executeAt=in_seconds(3600), callbackUrl=receiver.url)
+        receiver.wait_for_timer("slow")
+        server.process.terminate()
+        server.wait_for("service.stopping")
+        release.set()
+        assert server.wait() == 0
+        assert server.of("shard.released")
+    with DuetimeServer(cwd=tmp_path) as server:
+        slow, later = (server.ok("GET", f"/timers/{timer_id}") for timer_id in ("slow", "later"))
+        assert (slow["state"], slow["attempts"]) == ("fired", 1)
+        assert later["state"] == "scheduled"
+        server.create("after", delay=0, callbackUrl=receiver.url)
+        receiver.wait_for_timer("after")
+    assert receiver.counts() == {"slow": 1, "after": 1}
+
+
+def test_what_became_due_while_nobody_ran_fires_at_the_next_start(tmp_path: Path, receiver: CallbackReceiver) -> None:
+    with DuetimeServer(cwd=tmp_path) as server:
+        server.create("t", executeAt=in_seconds(0.5), callbackUrl=receiver.url)
+        server.kill()
+    assert receiver.counts() == {}
+    # The killed server's leases are still live.
+    with DuetimeServer("--lease-seconds", "3", cwd=tmp_path):
+        receiver.wait_for_timer("t", timeout_seconds=15)
+
+
+def test_a_server_that_stops_hands_over_at_once(tmp_path: Path, receiver: CallbackReceiver) -> None:
+    with DuetimeServer("--lease-seconds", "60", cwd=tmp_path) as server:
+        server.wait_for_shards(16)
+        assert server.terminate() == 0
+    with DuetimeServer("--lease-seconds", "60", cwd=tmp_path) as server:
+        server.wait_for_shards(16)
+
+
+@pytest.mark.parametrize("bytes_sent", [6 * 1024 * 1024 + 1, 20_000_000])
+def test_a_body_over_the_limit_is_a_413(server: DuetimeServer, bytes_sent: int) -> None:
+    answer = server.client.post("/v1/namespaces/default/timers", content=b" " * bytes_sent)
+    assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
+    assert server.client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("timer_id", ["100%", "%41", "a?b=c", "ünïcødé", "\U0001f600", "#", "a+b", "..", "base64url:x"])
+def test_any_id_can_be_used_in_a_path(server: DuetimeServer, timer_id: str) -> None:
+    created = server.create(timer_id, delay="1h", callbackUrl="http://127.0.0.1:1/")
+    assert created["id"] == timer_id
+    listed = server.ok("GET", "/timers")["items"]
+    assert [item["id"] for item in listed] == [timer_id]
+
+
+def test_many_clients_at_once_get_their_own_answers(server: DuetimeServer) -> None:
+    problems: list[str] = []
+
+    def create_and_read(worker: int) -> None:
+        for number in range(20):
+            timer_id = f"w{worker}-{number}"
+            server.create(timer_id, delay="1h", callbackUrl="http://127.0.0.1:1/", payload=timer_id)
+            seen = server.ok("GET", f"/timers/{timer_id}")
+            if (seen["id"], seen["payload"]) != (timer_id, timer_id):
+                problems.append(f"{timer_id}: {seen}")
+
+    threads = [threading.Thread(target=create_and_read, args=(worker,)) for worker in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert problems == []

@@ -1,0 +1,112 @@
+"""Several processes on one store: each timer once, and take-over when one dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.callbacks import CallbackReceiver
+from tests.support.processes import DuetimeProcess, DuetimeServer, in_seconds
+
+LEASE_SECONDS = 4
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_workers_share_the_shards_and_fire_each_timer_once(
+    number: int, tmp_path: Path, receiver: CallbackReceiver
+) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(DuetimeServer(cwd=tmp_path))
+        workers = [stack.enter_context(DuetimeProcess("worker", cwd=tmp_path)) for _ in range(number - 1)]
+        for worker in workers:
+            worker.wait_for_shards(16 // number)
+        execute_at = in_seconds(1.0)
+        server.create_many(
+            [{"id": f"t{n}", "executeAt": execute_at, "callbackUrl": receiver.url} for n in range(400)]
+        )
+        receiver.wait_for_timers(400, timeout_seconds=20)
+        codes = [process.terminate() for process in (*workers, server)]
+        fired = [process.of("worker.stopped")[0]["fired"] for process in workers]
+        fired.append(server.of("server.stopped")[0]["fired"])
+    assert codes == [0] * number
+    assert receiver.counts() == {f"t{n}": 1 for n in range(400)}
+    assert sum(fired) == 400
+    assert min(fired) > 0
+
+
+def test_the_shards_of_a_killed_worker_are_taken_over_within_the_lease_time(
+    tmp_path: Path, receiver: CallbackReceiver
+) -> None:
+    lease = ("--lease-seconds", str(LEASE_SECONDS))
+    with DuetimeServer(*lease, cwd=tmp_path) as server, DuetimeProcess("worker", *lease, cwd=tmp_path) as worker:
+        worker.wait_for_shards(8)
+        server.create_many([{"id": f"t{n}", "delay": "1s", "callbackUrl": receiver.url} for n in range(100)])
+        worker.process.kill()
+        killed_at = time.monotonic()
+        receiver.wait_for_timers(100, timeout_seconds=LEASE_SECONDS + 10)
+        # The lease time, and a look at the leases (every 0.5 s) with some room for a slow machine.
+        assert time.monotonic() - killed_at < LEASE_SECONDS + 3
+        server.wait_for_shards(24)  # the first 16, and the 8 that were the worker's
+
+
+def test_a_worker_that_stops_hands_over_at_once(tmp_path: Path, receiver: CallbackReceiver) -> None:
+    lease = ("--lease-seconds", "60")
+    with DuetimeServer(*lease, cwd=tmp_path) as server, DuetimeProcess("worker", *lease, cwd=tmp_path) as worker:
+        worker.wait_for_shards(8)
+        assert worker.terminate() == 0
+        server.wait_for_shards(24)
+
+
+def test_serve_keeps_its_workers_running(tmp_path: Path, receiver: CallbackReceiver) -> None:
+    with DuetimeServer("--workers", "3", "--lease-seconds", str(LEASE_SECONDS), cwd=tmp_path) as server:
+        server.wait_until(
+            lambda events: len([event for event in events if event.get("action") == "worker.polling"]) == 2, "workers"
+        )
+        first, second = (event["pid"] for event in server.of("worker.started"))
+        os.kill(first, signal.SIGKILL)
+        ended = server.wait_for("worker.ended")
+        assert ended["exit_code"] == -signal.SIGKILL
+        server.wait_until(
+            lambda events: len([event for event in events if event.get("action") == "worker.polling"]) == 3, "restart"
+        )
+        server.create_many([{"id": f"t{n}", "delay": 0, "callbackUrl": receiver.url} for n in range(100)])
+        receiver.wait_for_timers(100, timeout_seconds=LEASE_SECONDS + 10)
+        pids = {event["pid"] for event in server.of("worker.started")}
+        assert server.terminate() == 0
+        assert len(server.of("worker.stopped")) == 2
+    assert not [pid for pid in (*pids, second) if is_running(pid)]
+
+
+def test_workers_do_not_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
+    with DuetimeServer("--workers", "2", cwd=tmp_path) as server:
+        server.wait_for("worker.polling")
+        (started,) = server.of("worker.started")
+        server.process.kill()
+        server.wait()  # to the end of the log, which the worker writes to as well
+        assert server.of("worker.stopped")
+    assert not is_running(started["pid"])
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_workers_once_and_in_good_order(tmp_path: Path) -> None:
+    with DuetimeServer("--workers", "2", cwd=tmp_path) as server:
+        server.wait_for("worker.polling")
+        (started,) = server.of("worker.started")
+        assert os.getpgid(started["pid"]) == started["pid"]  # not in the terminal's foreground group
+        server.process.send_signal(signal.SIGINT)
+        assert server.wait() == 0
+        assert server.of("worker.stopped")
+        assert server.of("service.killed") == []
+
+
+def is_running(pid: int) -> bool:
+    """False also for a zombie that nobody has waited for yet."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"

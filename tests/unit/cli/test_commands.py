@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import builtins
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from duetime import __version__
+from duetime.cli.app import app
+from duetime.cli.main import run
+from duetime.runtime.settings import LocalSettings, StoreSettings, WorkerSettings, option, variable
+
+
+def failure(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line that says why."""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert line.startswith("duetime: error: ")
+    return line.removeprefix("duetime: error: ")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"duetime {__version__}\n"
+
+
+def test_no_command_shows_the_help_and_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 2
+    assert "Usage: duetime" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", sorted(app.commands))
+def test_every_command_explains_every_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for parameter in app.commands[command].params:
+        assert isinstance(parameter, click.Option)
+        assert parameter.opts[0] in text
+        assert parameter.is_flag or "default: " in (parameter.help or "") or parameter.show_default
+
+
+@pytest.mark.parametrize(
+    ("command", "model"), [("serve", LocalSettings), ("worker", WorkerSettings), ("init", StoreSettings)]
+)
+def test_the_options_of_a_setting_name_its_variable_and_default(command: str, model: Any) -> None:
+    options = {parameter.name: parameter for parameter in app.commands[command].params}
+    for name, parameter in options.items():
+        if name in model.model_fields:
+            assert isinstance(parameter, click.Option)
+            assert parameter.opts == [option(name)]
+            assert f"env: {variable(name)}]" in (parameter.help or "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["serve", "--nonsense"], "No such option '--nonsense'"),
+        (["serve", "--port"], "requires an argument"),
+        (["serve", "--port", "http"], "--port: "),
+        (["serve", "--port", "65536"], "--port: "),
+        (["serve", "--workers", "0"], "--workers: "),
+        (["serve", "--workers", "2", "--store", "sqlite://"], "--workers: a store in memory"),
+        (["serve", "--lease-seconds", "nan"], "--lease-seconds: "),
+        (["worker", "--store", "sqlite://"], "--store: a store in memory"),
+        (["listen", "--status", "99"], "'--status'"),
+    ],
+)
+def test_a_usage_error_is_one_line_and_exit_code_2(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert reason in failure(capsys)
+
+
+def test_a_bad_variable_is_one_line_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUETIME_PORT", "eighty")
+    assert run(["serve"]) == 2
+    line = failure(capsys)
+    assert line.startswith("DUETIME_PORT: ")
+    assert "eighty" not in line
+
+
+@pytest.mark.parametrize("command", ["serve", "listen"])
+def test_a_taken_port_is_one_line_and_exit_code_1(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run([command, "--port", str(port)]) == 1
+    assert failure(capsys) == f"cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_host_that_does_not_exist_is_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["listen", "--host", "nowhere.invalid", "--port", "0"]) == 1
+    assert failure(capsys).startswith("cannot listen on nowhere.invalid:0: ")
+
+
+def test_the_missing_local_extra_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_import = builtins.__import__
+
+    def without_click(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "click":
+            raise ImportError(name)
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.delitem(sys.modules, "click")
+    monkeypatch.setattr(builtins, "__import__", without_click)
+    assert run(["--version"]) == 1
+    assert "pip install 'duetime[local]'" in failure(capsys)
