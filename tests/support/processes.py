@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -100,7 +101,7 @@ class DuetimeProcess:
 
     def wait(self, *, timeout_seconds: float = 40) -> int:
         code = self.process.wait(timeout_seconds)
-        self._reader.join(timeout_seconds)
+        self._read_to_the_end(timeout_seconds)
         return code
 
     def kill(self) -> None:
@@ -108,11 +109,30 @@ class DuetimeProcess:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        self._reader.join(START_SECONDS)
+        self._read_to_the_end(START_SECONDS)
+
+    def _read_to_the_end(self, timeout_seconds: float) -> None:
+        """Its workers write to the same log: this ends when the last of them has."""
+        self._reader.join(timeout_seconds)
+        if not self._reader.is_alive():
+            assert self.process.stderr is not None
+            self.process.stderr.close()
 
 
 def claimed(events: Iterable[dict[str, Any]]) -> int:
     return sum(event["shards"] for event in events if event.get("action") == "shard.claimed")
+
+
+def wait_for_exit(pid: int, *, timeout_seconds: float = 10) -> bool:
+    """Whether the process, which need not be a child, ends in time."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], timeout_seconds)[0])
+    finally:
+        os.close(descriptor)
 
 
 class DuetimeServer(DuetimeProcess):

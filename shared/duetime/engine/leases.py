@@ -28,6 +28,8 @@ from duetime.stores.port import Store
 
 log = logging.getLogger(__name__)
 
+_MAX_ANNOUNCE_INTERVAL_SECONDS = 3.0
+
 
 def fair_share(total: int, workers: Sequence[str], worker_id: str) -> int:
     """How many of ``total`` shards ``worker_id`` should own. The shares of all ``workers`` sum to ``total``."""
@@ -77,6 +79,8 @@ class LeaseKeeper:
         self._renewed_at = self._announced_at = float("-inf")
         self._is_claiming = True
         self._wanted: list[int] = []
+        # However long leases are, a newcomer must not wait long for its share.
+        self._announce_interval_seconds = min(settings.lease_seconds / 3, _MAX_ANNOUNCE_INTERVAL_SECONDS)
 
     def begin(self, shard_ids: Sequence[int] | None, deadline: float | None) -> None:
         """Before ``run``: which shards (None: all there are, shared with the other workers) and until when."""
@@ -159,7 +163,7 @@ class LeaseKeeper:
     async def _survey(self) -> _Survey:
         """Ask the store which shards there are and, when there may be a need to claim, which are free."""
         announce = self._fixed is None and (
-            self._clock.monotonic() - self._announced_at >= self._settings.lease_seconds / 3
+            self._clock.monotonic() - self._announced_at >= self._announce_interval_seconds
         )
         fixed, owned, now = self._fixed, set(self.owned), self._clock.now()
 

@@ -397,3 +397,21 @@ def test_a_slow_namespace_does_not_hold_up_another(store: Store, clock: VirtualC
     lags = [fired_lag_seconds(body) for body in sender.received if body["namespace"] == "quiet"]
     assert len(lags) == 4
     assert max(lags) < 0.2
+
+
+def test_a_newcomer_gets_its_share_soon_however_long_the_leases(store: Store, clock: VirtualClock) -> None:
+    sender, settings = ScriptedSender(), EngineSettings(lease_seconds=60.0)
+    pollers = {
+        name: make_poller(store, sender.for_another_poller(), clock, worker_id=name, settings=settings)
+        for name in ("a", "b")
+    }
+
+    async def script() -> None:
+        await asyncio.sleep(5)
+        await running(pollers["b"], share)
+
+    async def share() -> None:
+        await asyncio.sleep(4.5)
+        assert {name: poller.stats()["shards_owned"] for name, poller in pollers.items()} == {"a": 2, "b": 2}
+
+    run_virtually(clock, running(pollers["a"], script))

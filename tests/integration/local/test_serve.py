@@ -51,9 +51,7 @@ def test_known_timers_fire_on_time(server: DuetimeServer, receiver: CallbackRece
 
 def test_a_thousand_timers_at_one_instant_fire_once_each(server: DuetimeServer, receiver: CallbackReceiver) -> None:
     execute_at = in_seconds(1.5)
-    server.create_many(
-        [{"id": f"t{n}", "executeAt": execute_at, "callbackUrl": receiver.url} for n in range(1000)]
-    )
+    server.create_many([{"id": f"t{n}", "executeAt": execute_at, "callbackUrl": receiver.url} for n in range(1000)])
     receiver.wait_for_timers(1000, timeout_seconds=30)
     server.terminate()
     assert receiver.counts() == {f"t{n}": 1 for n in range(1000)}
@@ -152,7 +150,9 @@ def test_a_body_over_the_limit_is_a_413(server: DuetimeServer, bytes_sent: int) 
     assert server.client.get("/health").status_code == 200
 
 
-@pytest.mark.parametrize("timer_id", ["100%", "%41", "a?b=c", "ünïcødé", "\U0001f600", "#", "a+b", "..", "base64url:x"])
+@pytest.mark.parametrize(
+    "timer_id", ["100%", "%41", "a?b=c", "ünïcødé", "\U0001f600", "#", "a+b", "..", "base64url:x"]
+)
 def test_any_id_can_be_used_in_a_path(server: DuetimeServer, timer_id: str) -> None:
     created = server.create(timer_id, delay="1h", callbackUrl="http://127.0.0.1:1/")
     assert created["id"] == timer_id

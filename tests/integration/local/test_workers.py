@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.callbacks import CallbackReceiver
-from tests.support.processes import DuetimeProcess, DuetimeServer, in_seconds
+from tests.support.processes import DuetimeProcess, DuetimeServer, in_seconds, wait_for_exit
 
 LEASE_SECONDS = 4
 
@@ -79,7 +79,7 @@ def test_serve_keeps_its_workers_running(tmp_path: Path, receiver: CallbackRecei
         pids = {event["pid"] for event in server.of("worker.started")}
         assert server.terminate() == 0
         assert len(server.of("worker.stopped")) == 2
-    assert not [pid for pid in (*pids, second) if is_running(pid)]
+    assert all(wait_for_exit(pid) for pid in (*pids, second))
 
 
 def test_workers_do_not_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_workers_do_not_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
         server.process.kill()
         server.wait()  # to the end of the log, which the worker writes to as well
         assert server.of("worker.stopped")
-    assert not is_running(started["pid"])
+    assert wait_for_exit(started["pid"])
 
 
 def test_ctrl_c_in_a_terminal_reaches_the_workers_once_and_in_good_order(tmp_path: Path) -> None:
@@ -101,12 +101,3 @@ def test_ctrl_c_in_a_terminal_reaches_the_workers_once_and_in_good_order(tmp_pat
         assert server.wait() == 0
         assert server.of("worker.stopped")
         assert server.of("service.killed") == []
-
-
-def is_running(pid: int) -> bool:
-    """False also for a zombie that nobody has waited for yet."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"

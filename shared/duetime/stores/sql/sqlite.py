@@ -125,7 +125,7 @@ class SqliteDialect:
         if code in _UNAVAILABLE:
             return StoreUnavailable(_UNAVAILABLE[code])
         if code == sqlite3.SQLITE_CANTOPEN:
-            return StoreNotReady(f"{self._path} does not exist or cannot be opened")
+            return StoreNotReady(f"{self._path} does not exist or cannot be opened; `duetime init` makes it")
         if code == sqlite3.SQLITE_NOTADB:
             return StoreNotReady(f"{self._path} is not an SQLite database")
         if code == sqlite3.SQLITE_ERROR and str(error).startswith(("no such table", "no such column")):
