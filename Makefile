@@ -99,9 +99,12 @@ check: lint validate test ## The gate
 test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite (under 5 minutes)
 	$(BIN)/python -m pytest -m "not slow"
 
+.PHONY: test-slow
+test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack
+	$(BIN)/python -m pytest -m slow
+
 .PHONY: test-all
-test-all: $(VENV)/.dev-installed $(TOOLS) ## Run all tests, those of minutes too
-	$(BIN)/python -m pytest
+test-all: test-slow test ## Run all tests
 
 .PHONY: validate
 validate: $(VENV)/.dev-installed .venv-sam/.installed ## The SAM template, as it is and as CloudFormation will see it
