@@ -181,11 +181,16 @@ class Receiver:
         self.port = server.sockets[0].getsockname()[1]
         started.set()
         await self._stop.wait()
+        # Asked before: in Python 3.11 a closed server does not wait for its connections.
+        closed = asyncio.create_task(server.wait_closed())
+        await asyncio.sleep(0)
         server.close()
+        await asyncio.sleep(0)  # what was just accepted becomes a talk
         for task, writer in list(self._talks.items()):
             task.cancel()
             writer.transport.abort()
         await asyncio.gather(*self._talks, return_exceptions=True)
+        await closed
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

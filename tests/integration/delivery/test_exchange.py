@@ -160,6 +160,13 @@ def test_silence_ends_at_the_deadline(sending: Sending, receiver: Receiver) -> N
     assert "timed out" in result.message
 
 
+def test_each_callback_has_its_own_deadline(sending: Sending, receiver: Receiver) -> None:
+    """Also on a handle that had another one before."""
+    url = receiver.on("/", reply(), held(Gate()))
+    assert sending.post(url, timeout_seconds=900).status == 200
+    assert sending.post(url, timeout_seconds=0.1).error is TransportError.TIMEOUT
+
+
 @pytest.mark.parametrize(
     "beginning", [b"", b"HTTP/1.1 200 OK\r\n", CHUNKED], ids=["before the answer", "in the headers", "in the body"]
 )
@@ -241,6 +248,11 @@ def test_a_url_that_cannot_be_called_is_refused_and_harms_nobody_else(
     assert (refused.error, refused.status) == (TransportError.REFUSED_URL, None)
     assert refused.message
     assert results[callbacks[0].key].status == results[callbacks[2].key].status == 200
+
+
+def test_a_refusal_is_reported_at_once(sending: Sending) -> None:
+    """Nothing else is under way that would wake the sender."""
+    assert sending.post("ftp://localhost/").error is TransportError.REFUSED_URL
 
 
 def test_the_environment_and_home_have_no_say(
