@@ -20,7 +20,7 @@ STAGE ?= dev
 RUNTIME_PYTHON ?=
 # The pip of the build: any Python with pip will do.
 BUILD_PYTHON ?= $(firstword $(wildcard $(CURDIR)/.venv-sam/bin/python $(CURDIR)/$(BIN)/python) $(PYTHON))
-export RUNTIME ARCH BUILD_FOR RUNTIME_PYTHON BUILD_PYTHON
+export RUNTIME ARCH BUILD_FOR RUNTIME_PYTHON
 export SAM_CLI_TELEMETRY := 0
 
 .DEFAULT_GOAL := help
