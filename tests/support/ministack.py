@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.support.tools import tool_program
@@ -46,20 +47,29 @@ def running_ministack(*, checks_permissions: bool = False) -> Iterator[str]:
     log = directory / "log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [tool_program("ministack", "ministack")], env=environment, stdout=output, stderr=output
+            [tool_program("ministack", "ministack")],
+            env=environment,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # a process group of its own, with the functions that it runs
         )
     try:
         endpoint_url = f"http://127.0.0.1:{port}"
         _wait_until_ready(endpoint_url, process, log)
         yield endpoint_url
     finally:
-        process.terminate()
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        _stop(process)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End the emulator, and the functions in the middle of an invocation, which it leaves behind."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=10)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _free_port() -> int:
