@@ -36,27 +36,23 @@ class Listing:
         limit: int,
         now: datetime,
     ) -> Page[Timer]:
-        shard_id, after = _list_position(namespace, cursor)
         condition, values = _filter(timer_filter, now)
-        is_filtered = timer_filter != TimerFilter()
+        least_read = 0 if timer_filter == TimerFilter() else _FILTERED_READ
         found: list[Item] = []
-        position: tuple[int, str] | None = (shard_id, after)
+        position: tuple[int, str] | None = _list_position(namespace, cursor)
         for _ in range(MAX_REQUESTS):
             if position is None or len(found) >= limit:
                 break
-            wanted = limit - len(found)
-            page = self._query_shard(
-                namespace, position, max(wanted, _FILTERED_READ if is_filtered else 0), condition, values
-            )
-            found += page[0]
-            position = page[1]
+            to_read = max(limit - len(found), least_read)
+            items, position = self._query_shard(namespace, position, to_read, condition, values)
+            found += items
         taken = list(within_budget(found[:limit]))
         if len(taken) < len(found):
             position = (int(taken[-1]["shard_id"]["N"]), taken[-1]["sortKey"]["S"])
         return Page(self._readable(taken, now), None if position is None else write_cursor(*position))
 
     def _query_shard(
-        self, namespace: Namespace, position: tuple[int, str], read: int, condition: str, values: Item
+        self, namespace: Namespace, position: tuple[int, str], to_read: int, condition: str, values: Item
     ) -> tuple[list[Item], tuple[int, str] | None]:
         """One query, and the position after it: in the shard, at the start of the next one, or None at the end."""
         shard_id, after = position
@@ -66,7 +62,7 @@ class Listing:
             {":shard": whole(shard_id), ":prefix": text(sort_key(namespace.name, "")), **values},
             FilterExpression=condition,
             ConsistentRead=True,
-            Limit=read,
+            Limit=to_read,
             **parameters,
         )
         if page.last_key is not None:
@@ -87,6 +83,8 @@ class Listing:
         parameters: dict[str, Any] = {}
         if cursor is not None:
             shard_id, after = _list_position(namespace, cursor)
+            if not after:  # the start of a shard, which only the other list knows
+                raise InvalidCursor("cursor", "is not a cursor of this list")
             parameters["ExclusiveStartKey"] = {
                 "timer_correlation_id": text(correlation_id),
                 **item_key(shard_id, after),

@@ -1,0 +1,74 @@
+"""Real pollers over the DynamoDB store: in real time, with threads beside the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from datetime import timedelta
+from itertools import count
+
+from duetime.domain.timers import TimerState
+from duetime.engine.poller import Poller
+from duetime.engine.settings import EngineSettings
+from duetime.runtime.clock import SystemClock
+from duetime.stores.dynamodb.payloads import INLINE_PAYLOAD_BYTES
+from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.port import TimerFilter
+from tests.contract.steps import create, read_all
+from tests.support.builders import make_timer, make_timers
+from tests.support.scripted_sender import Script, ScriptedSender
+
+SECONDS = 30.0
+_ids = count()
+
+
+def make_poller(store: DynamoDbStore, sender: ScriptedSender, name: str) -> Poller:
+    return Poller(
+        store,
+        sender,
+        clock=SystemClock(),
+        settings=EngineSettings(),
+        worker_id=name,
+        new_id=lambda: f"{name}-{next(_ids)}",
+        random=random.random,
+    )
+
+
+def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: DynamoDbStore) -> None:
+    clock = SystemClock()
+    now = clock.now()
+    namespace, _ = store.create_namespace("orders", num_shards=4, dedicated=False, now=now)
+    large = '"' + "x" * INLINE_PAYLOAD_BYTES + '"'
+    timers = [
+        *make_timers(namespace, 600, execute_at=now, now=now),
+        make_timer(namespace, "large", execute_at=now, now=now, payload_json=large),
+        make_timer(namespace, "later", execute_at=now + timedelta(seconds=1.5), now=now),
+    ]
+    create(store, *timers)
+    sender = ScriptedSender(script=lambda _: Script(delay_seconds=0))
+    senders = [sender, ScriptedSender(script=sender.script)]
+
+    async def fire_all() -> None:
+        stop = asyncio.Event()
+        pollers = [make_poller(store, each, f"w{at}") for at, each in enumerate(senders)]
+        tasks = [asyncio.create_task(poller.run(stop)) for poller in pollers]
+        async with asyncio.timeout(SECONDS):
+            while sum(poller.stats()["fired"] for poller in pollers) < len(timers):
+                await asyncio.sleep(0.01)
+        stop.set()
+        await asyncio.gather(*tasks)
+        for poller in pollers:
+            poller.close()
+
+    asyncio.run(fire_all())
+
+    bodies = [body for each in senders for body in each.received]
+    assert Counter(body["timerId"] for body in bodies) == Counter(timer.timer_id for timer in timers)
+    assert next(body["payload"] for body in bodies if body["timerId"] == "large") == large[1:-1]
+    stored = read_all(
+        lambda cursor: store.list_timers(namespace, TimerFilter(), cursor=cursor, limit=200, now=clock.now())
+    )
+    assert {timer.state for timer in stored} == {TimerState.FIRED}
+    assert all(timer.fired_at is not None and timer.fired_at >= timer.content.execute_at for timer in stored)
+    assert all(status.is_free(clock.now()) for status in store.shard_statuses(namespace.shard_ids()))
