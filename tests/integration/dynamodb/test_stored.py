@@ -252,6 +252,11 @@ def test_an_index_key_that_is_no_time_is_put_aside_and_hides_no_later_one(
     assert store.due_timers(0, until=NOW, limit=9).unreadable == ()
 
 
+def test_a_correlation_has_no_place_at_the_start_of_a_shard(store: DynamoDbStore, single: Namespace) -> None:
+    with pytest.raises(InvalidCursor):
+        store.find_by_correlation(single, "c", cursor='[0,""]', limit=3, now=NOW)
+
+
 @pytest.mark.parametrize(
     "cursor", ["", "x", "[]", "[1]", '["a"]', "[true,false]", '[9,"TIMER#single#t"]', '[0,"SHARD#"]']
 )
