@@ -133,13 +133,13 @@ def _run_sam(arguments: list[str], **variables: str) -> None:
 _READY = """
 The timers API:  {url}
 DynamoDB and the rest of AWS:  {endpoint}  (key and secret: test, region {region})
-The schedule starts a poller within a minute. `.venv/bin/duetime listen` prints the callbacks that arrive.
+The schedule starts a poller within a minute. `.venv/bin/duetime listen --port 9999` prints callbacks.
 
   signed() {{ curl -sS --aws-sigv4 aws:amz:{region}:execute-api --user test:test \\
       -H 'content-type: application/json' "$@"; }}
   signed -X PUT {url}/v1/namespaces/default -d '{{"numShards": 4}}'
   signed {url}/v1/namespaces/default/timers \\
-    -d '{{"delay": "5s", "callbackUrl": "http://127.0.0.1:8090/", "payload": {{"hello": "world"}}}}'
+    -d '{{"delay": "5s", "callbackUrl": "http://127.0.0.1:9999/hook", "payload": {{"hello": "world"}}}}'
 
 Ctrl-C stops it.
 """
