@@ -62,7 +62,7 @@ install: $(VENV)/.dev-installed $(TOOLS) ## Install everything that developing n
 # -- use ------------------------------------------------------------------------------------------------------
 
 .PHONY: run
-run: $(VENV)/.run-installed ## Serve API, console and poller on http://127.0.0.1:8080 (PORT=, STORE=)
+run: $(VENV)/.run-installed ## Serve API and poller on http://127.0.0.1:8080 (PORT=, STORE=)
 	$(BIN)/duetime serve --port $(PORT) --store "$(STORE)"
 
 # -- AWS ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from duetime.api.reading import read_body, read_query, validate
 from duetime.api.schemas import PLAIN_SHAPE, NamespaceBody, PageQuery
 from duetime.domain.errors import InvalidCursor, InvalidInput, StoreError, StoreNotReady
 from duetime.domain.ids import check_namespace
-from duetime.domain.namespaces import DEFAULT_NUM_SHARDS
 
 MAX_BODY_BYTES = 64 * 1024
 
@@ -29,7 +28,7 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
     if num_shards is None or dedicated is None:
         known = store.get_namespace(namespace)
         if num_shards is None:
-            num_shards = known.num_shards if known else DEFAULT_NUM_SHARDS
+            num_shards = known.num_shards if known else services.context.default_num_shards
         if dedicated is None:
             dedicated = known.dedicated if known else False
     stored, is_new = store.create_namespace(

@@ -10,7 +10,7 @@ from duetime.api.cursors import CursorCodec
 from duetime.domain.clock import Clock
 from duetime.domain.errors import NamespaceNotFound
 from duetime.domain.ids import check_namespace
-from duetime.domain.namespaces import Namespace
+from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, Namespace
 from duetime.domain.timers import Timer
 from duetime.stores.port import Store
 
@@ -29,7 +29,7 @@ class ApiContext:
     """``on_stored`` is told of timers that were just stored or changed: a hint for a poller in this process.
 
     ``log_context`` makes every event that is logged inside carry the request id. All of them are called from
-    several threads at once.
+    several threads at once. ``default_num_shards`` is for namespaces that are created without a number.
     """
 
     store: Store
@@ -37,6 +37,7 @@ class ApiContext:
     new_id: Callable[[], str]
     on_stored: Callable[[Sequence[Timer]], None] = _ignore
     log_context: Callable[[str], AbstractContextManager[None]] = _no_context
+    default_num_shards: int = DEFAULT_NUM_SHARDS
 
 
 class NamespaceCache:

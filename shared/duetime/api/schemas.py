@@ -138,7 +138,8 @@ class NamespaceBody(Body):
     """What is omitted is as it is, or has its default when the namespace is new."""
 
     num_shards: Annotated[int, Field(ge=1, le=MAX_NUM_SHARDS)] | None = Field(
-        default=None, description=f"{DEFAULT_NUM_SHARDS} when the namespace is new and it is omitted"
+        default=None,
+        description=f"when omitted for a new namespace, what the deployment is set to: {DEFAULT_NUM_SHARDS} by default",
     )
     dedicated: bool | None = Field(default=None, description="a range of shards of its own")
 

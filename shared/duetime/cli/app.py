@@ -31,7 +31,7 @@ def app() -> None:
 
 
 @app.command()
-@settings_options(LocalSettings, "port", "host", "store", "workers", *_ENGINE, *_LOGS)
+@settings_options(LocalSettings, "port", "host", "store", "workers", "default_num_shards", *_ENGINE, *_LOGS)
 def serve(**given: str | None) -> int:
     """Serve the API and fire timers, all on this machine.
 

@@ -11,7 +11,6 @@ import uvloop
 
 from duetime import __version__
 from duetime.domain.errors import InvalidSettings
-from duetime.domain.namespaces import DEFAULT_NUM_SHARDS
 from duetime.engine.poller import Poller
 from duetime.local.asgi import LambdaAsgiApp
 from duetime.local.http import bind, http_service, url_of
@@ -40,9 +39,9 @@ def serve(settings: LocalSettings) -> int:
         listener = stack.enter_context(bind(settings.host, settings.port))
         store = stack.enter_context(wiring.opened_store(settings.store))
         wiring.make_ready(store, settings.store)
-        _ensure_default_namespace(store, clock)
+        _ensure_default_namespace(store, settings, clock)
         poller = stack.enter_context(wiring.opened_poller(store, settings, clock))
-        handler = wiring.timers_api(store, clock, on_stored=poller.notify)
+        handler = wiring.timers_api(store, settings, clock, on_stored=poller.notify)
         app = LambdaAsgiApp(handler, clock=clock, new_id=new_id)
         services: list[Service] = [
             poller_service(poller),
@@ -97,9 +96,11 @@ def poller_service(poller: Poller) -> ThreadService:
     return ThreadService("poller", poll, request_stop)
 
 
-def _ensure_default_namespace(store: Store, clock: SystemClock) -> None:
+def _ensure_default_namespace(store: Store, settings: LocalSettings, clock: SystemClock) -> None:
     if store.get_namespace(DEFAULT_NAMESPACE) is None:
-        store.create_namespace(DEFAULT_NAMESPACE, num_shards=DEFAULT_NUM_SHARDS, dedicated=False, now=clock.now())
+        store.create_namespace(
+            DEFAULT_NAMESPACE, num_shards=settings.default_num_shards, dedicated=False, now=clock.now()
+        )
 
 
 def _tell_start(settings: EngineTuning, listener: socket.socket) -> None:

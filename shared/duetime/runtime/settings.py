@@ -15,6 +15,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from duetime.domain.errors import InvalidSettings
+from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
 
@@ -58,7 +59,18 @@ class LambdaSettings(StoreSettings):
     store: str = Field(repr=False, min_length=1, description="URL of the store: dynamodb://table, in the own region.")
 
 
-class TimersApiSettings(LambdaSettings):
+class ApiTuning(StoreSettings):
+    """What every entry point with the API has."""
+
+    default_num_shards: int = Field(
+        DEFAULT_NUM_SHARDS,
+        ge=1,
+        le=MAX_NUM_SHARDS,
+        description="Shards of a namespace that is created without a number of its own.",
+    )
+
+
+class TimersApiSettings(LambdaSettings, ApiTuning):
     """The timers API on Lambda."""
 
 
@@ -111,7 +123,7 @@ class WorkerSettings(EngineTuning):
     """``duetime worker``."""
 
 
-class LocalSettings(WorkerSettings):
+class LocalSettings(WorkerSettings, ApiTuning):
     """``duetime serve``."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")

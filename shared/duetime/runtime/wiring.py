@@ -18,7 +18,14 @@ from duetime.domain.timers import Timer
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id, new_worker_id
 from duetime.runtime.logs import configure_logging, log_context
-from duetime.runtime.settings import EngineTuning, PollerSettings, Settings, TimersApiSettings, load_settings
+from duetime.runtime.settings import (
+    ApiTuning,
+    EngineTuning,
+    PollerSettings,
+    Settings,
+    TimersApiSettings,
+    load_settings,
+)
 from duetime.stores.port import Store
 
 if TYPE_CHECKING:
@@ -101,7 +108,13 @@ def opened_poller(store: Store, settings: EngineTuning, clock: Clock) -> Iterato
 # -- the API -----------------------------------------------------------------------------------------------------
 
 
-def timers_api(store: Store, clock: Clock, *, on_stored: Callable[[Sequence[Timer]], None] | None = None) -> Handler:
+def timers_api(
+    store: Store,
+    settings: ApiTuning,
+    clock: Clock,
+    *,
+    on_stored: Callable[[Sequence[Timer]], None] | None = None,
+) -> Handler:
     """The Lambda handler of the timers API; safe to call from several threads."""
     from duetime.api.app import build_handler
     from duetime.api.context import ApiContext
@@ -112,6 +125,7 @@ def timers_api(store: Store, clock: Clock, *, on_stored: Callable[[Sequence[Time
         clock=clock,
         new_id=new_id,
         log_context=lambda request_id: log_context(request_id=request_id),
+        default_num_shards=settings.default_num_shards,
         **hooks,
     )
     return build_handler(context)
@@ -126,7 +140,7 @@ def timers_api_function() -> Handler:
 
     settings = load_settings(TimersApiSettings)
     _log_to_lambda(settings)
-    return timers_api(open_store(settings.store), SystemClock())
+    return timers_api(open_store(settings.store), settings, SystemClock())
 
 
 def poller_function() -> PollerFunction:
