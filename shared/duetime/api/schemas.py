@@ -139,7 +139,7 @@ class NamespaceBody(Body):
 
     num_shards: Annotated[int, Field(ge=1, le=MAX_NUM_SHARDS)] | None = Field(
         default=None,
-        description=f"when omitted for a new namespace, what the deployment is set to: {DEFAULT_NUM_SHARDS} by default",
+        description=f"when omitted for a new namespace, what the deployment sets: {DEFAULT_NUM_SHARDS} by default",
     )
     dedicated: bool | None = Field(default=None, description="a range of shards of its own")
 
