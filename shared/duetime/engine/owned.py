@@ -36,7 +36,6 @@ class OwnedShard:
     poll_at: float
     interval_seconds: float
     cursor: str | None = None
-    has_more: bool = False
     is_polling: bool = False
     is_releasing: bool = False
     errors: int = 0
@@ -88,13 +87,12 @@ class OwnedShard:
         self.errors = 0
         self.settled.clear()
         self.cursor = page.cursor
-        self.has_more = page.cursor is not None
         noted_next, self.noted_next = self.noted_next, None
         if page.timers:
             self.interval_seconds = settings.min_poll_interval_seconds
         else:
             self.interval_seconds = min(self.interval_seconds * 2, settings.poll_interval_seconds)
-        if self.has_more:
+        if self.cursor is not None:  # there is more
             self.poll_at = monotonic
             return
         self.poll_at = monotonic + self.interval_seconds
@@ -109,7 +107,6 @@ class OwnedShard:
         self.errors += 1
         self.settled.clear()
         self.cursor = None
-        self.has_more = False
         self.known_next = None
         self.noted_next = None
         self.poll_at = monotonic + settings.backoff_after(self.errors, random)

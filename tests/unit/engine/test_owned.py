@@ -53,12 +53,12 @@ def test_a_hint_that_comes_during_a_read_is_not_forgotten() -> None:
 
 def test_a_failed_read_backs_off_and_starts_over() -> None:
     shard = make_shard()
-    shard.cursor, shard.has_more = "here", True
+    shard.cursor = "here"
     waits = []
     for _ in range(8):
         shard.is_polling = True
         shard.fail_poll(monotonic=0.0, random=1.0, settings=SETTINGS)
         waits.append(shard.poll_at)
-    assert (shard.cursor, shard.has_more, shard.is_polling) == (None, False, False)
+    assert (shard.cursor, shard.is_polling) == (None, False)
     assert waits[:3] == [0.1, 0.2, 0.4]
     assert waits[-1] == SETTINGS.max_backoff_seconds
