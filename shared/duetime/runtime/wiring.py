@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
 
 SQLITE = "sqlite:"
+_INVOKE_CONFIG: dict[str, Any] = {"connect_timeout": 3, "read_timeout": 10, "retries": {"total_max_attempts": 2}}
+"""Seconds: an asynchronous invocation is accepted at once, or the next minute's poller is the retry."""
 # boto3 answers in milliseconds what SQLite answers in microseconds: several calls have to be under way at once.
 _DYNAMODB_ENGINE = {"poll_concurrency": 4, "record_concurrency": 4}
 
@@ -170,9 +172,10 @@ def _lambda_invoke() -> Invoke:
     def invoke(function_arn: str, event: dict[str, Any]) -> None:
         nonlocal client
         import boto3
+        from botocore.config import Config
         from botocore.exceptions import BotoCoreError, ClientError
 
-        client = client or boto3.client("lambda")
+        client = client or boto3.client("lambda", config=Config(**_INVOKE_CONFIG))
         try:
             client.invoke(FunctionName=function_arn, InvocationType="Event", Payload=json.dumps(event))
         except (BotoCoreError, ClientError) as error:
