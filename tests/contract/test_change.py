@@ -45,6 +45,8 @@ def update(
         TimerChange(correlation_id=None),
         TimerChange(tags=("x", "y")),
         TimerChange(tags=()),
+        TimerChange(expire_after_ms=90_000),
+        TimerChange(expire_after_ms=None),
         TimerChange(),
         TimerChange(execute_at=NOW, payload_json="2", tags=("z",), correlation_id="c3"),
     ],
@@ -59,6 +61,7 @@ def test_a_change_is_applied_as_the_domain_says(store: Store, orders: Namespace,
             retry_policy_json="{}",
             correlation_id="c1",
             tags=("x",),
+            expire_after_ms=1500,
         ),
     )
     expected = changed(timer, change, firing_id="other-firing", now=LATER)

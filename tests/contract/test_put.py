@@ -30,6 +30,7 @@ def test_a_created_timer_is_stored_as_given(store: Store, orders: Namespace) -> 
         callback_timeout_seconds=7,
         correlation_id="c-1",
         tags=("red", "blue"),
+        expire_after_ms=90_500,
     )
 
     assert put(store, timer, PutMode.CREATE) == PutResult(PutStatus.CREATED, timer)

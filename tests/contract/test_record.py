@@ -46,6 +46,7 @@ def recorded(outcome: Outcome) -> Timer:
         fired_at=outcome.fired_at,
         failure=outcome.failure,
         expires_at=outcome.expires_at,
+        attempt_log=timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
     )
 
 
@@ -59,6 +60,10 @@ OUTCOMES: dict[str, Callable[[Timer], Outcome]] = {
     "rescheduled": lambda timer: rescheduled(timer, execute_at=LATER),
     "parked": lambda timer: parked(timer, until=LATER),
     "failed": failed,
+    "failed with a log of its attempts": lambda timer: replace(failed(timer), attempt_log='[{"number":1,"ü":1.10}]'),
+    "retried with a log of its attempts": lambda timer: replace(
+        retried(timer, next_attempt_at=LATER), attempt_log="[1]"
+    ),
 }
 
 
@@ -89,6 +94,18 @@ def test_a_parked_timer_is_recorded_again(store: Store, single: Namespace) -> No
     assert record(store, [outcome], lease, now=AFTER) == [RecordStatus.APPLIED]
     assert stored(store, single) == recorded(outcome)
     assert due(store, single, until=LATER) == []
+
+
+def test_an_outcome_without_a_log_keeps_the_stored_one(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single))
+    lease = claim(store)
+    record(store, [replace(retried(timer, next_attempt_at=NOW), attempt_log="[1]")], lease)
+    (read,) = due(store, single)
+
+    assert record(store, [parked(read, until=LATER)], lease) == [RecordStatus.APPLIED]
+
+    assert read.attempt_log == "[1]"
+    assert stored(store, single).attempt_log == "[1]"
 
 
 def test_a_timer_lives_through_retries_to_its_end(store: Store, single: Namespace) -> None:

@@ -32,6 +32,8 @@ class Outcome:
     fired_at: datetime | None = None
     failure: Failure | None = None
     expires_at: datetime | None = None
+    attempt_log: str | None = None
+    """None: as it is on ``timer``."""
 
 
 class RecordStatus(StrEnum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, StrEnum
 from typing import Final
 from uuid import UUID
@@ -21,6 +21,10 @@ from duetime.domain.times import format_instant
 DEFAULT_CALLBACK_TIMEOUT_SECONDS = 30
 MAX_CALLBACK_TIMEOUT_SECONDS = 900
 MAX_PAYLOAD_BYTES = 256 * 1024
+MAX_EXPIRE_AFTER_MS = 366 * 86_400_000
+
+
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 class TimerState(StrEnum):
@@ -42,6 +46,10 @@ class FailureReason(StrEnum):
     TIMEOUT = "timeout"
     NETWORK = "network"
     REFUSED_URL = "refused_url"
+    REFUSED_ADDRESS = "refused_address"
+    """The name in the URL led to an address that the egress policy refuses."""
+    EXPIRED = "expired"
+    """It was too late to fire it: ``expire_after_ms`` had passed."""
     UNREADABLE = "unreadable"
 
 
@@ -68,6 +76,7 @@ class TimerContent:
 
     ``execute_at`` is the due time asked for. ``payload_json`` is None when no payload was given (sent as
     null). ``headers_json`` is an object of strings, ``retry_policy_json`` an object as in ``domain.retry``.
+    ``expire_after_ms``: no attempt is begun later than that after the due time (None: however late it is).
     """
 
     execute_at: datetime
@@ -78,6 +87,7 @@ class TimerContent:
     callback_timeout_seconds: int = DEFAULT_CALLBACK_TIMEOUT_SECONDS
     correlation_id: str | None = None
     tags: tuple[str, ...] = ()
+    expire_after_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +98,8 @@ class Timer:
     the timer is parked; None when finished (the index is sparse). ``revision`` counts changes from 1.
     ``firing_id`` names the logical firing: kept by retries and redrives, renewed by anything that makes it
     another message. ``digest`` identifies the content as it was asked for. ``expires_at`` is set when finished.
+    ``rearmed_at`` is when it was last redriven or fired by hand: how long it may be tried counts from then on.
+    ``attempt_log`` is the JSON text of its last attempts (``domain.attempts``).
     """
 
     namespace: str
@@ -105,10 +117,23 @@ class Timer:
     fired_at: datetime | None = None
     failure: Failure | None = None
     expires_at: datetime | None = None
+    rearmed_at: datetime | None = None
+    attempt_log: str | None = None
 
     @property
     def timer_uuid(self) -> UUID:
         return ids.timer_uuid(self.namespace, self.timer_id)
+
+    @property
+    def armed_at(self) -> datetime:
+        """What ``maxAttemptsDuration`` and ``expireAfter`` count from: the due time, or a later redrive."""
+        execute_at, rearmed_at = self.content.execute_at, self.rearmed_at
+        return execute_at if rearmed_at is None or rearmed_at < execute_at else rearmed_at
+
+    def is_too_late(self, now: datetime) -> bool:
+        """True when no attempt may be begun any more (``expire_after_ms``)."""
+        limit_ms = self.content.expire_after_ms
+        return limit_ms is not None and (now - self.armed_at) // _MILLISECOND > limit_ms
 
     def is_expired(self, now: datetime) -> bool:
         """True when the store may already have removed it; such a timer reads as absent."""
@@ -131,6 +156,7 @@ class TimerChange:
     callback_timeout_seconds: int | Unset = UNSET
     correlation_id: str | Unset | None = UNSET
     tags: tuple[str, ...] | Unset = UNSET
+    expire_after_ms: int | Unset | None = UNSET
 
     def given(self) -> dict[str, object]:
         """The fields that are set."""
@@ -153,6 +179,8 @@ def content_digest(content: TimerContent, *, delay_seconds: float | None = None)
         content.correlation_id,
         content.tags,
     ]
+    if content.expire_after_ms is not None:
+        parts.append(content.expire_after_ms)
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
@@ -207,6 +235,7 @@ def changed(timer: Timer, change: TimerChange, *, firing_id: str, now: datetime)
         firing_id=firing_id if is_new_firing else timer.firing_id,
         attempts=0 if is_new_firing else timer.attempts,
         failure=None if is_new_firing else timer.failure,
+        rearmed_at=None if is_new_firing else timer.rearmed_at,
         next_attempt_at=content.execute_at if is_restarted else timer.next_attempt_at,
         updated_at=now,
     )

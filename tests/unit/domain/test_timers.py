@@ -95,3 +95,30 @@ def test_with_a_delay_the_delay_counts_and_not_the_time_it_led_to() -> None:
 def test_whether_an_attempt_may_be_under_way(state: TimerState, next_attempt_at: object, expected: bool) -> None:
     timer = replace(make_timer("t"), state=state, next_attempt_at=next_attempt_at)  # type: ignore[arg-type]
     assert timer.attempt_may_be_under_way(START) is expected
+
+
+@pytest.mark.parametrize(
+    ("late", "is_too_late"),
+    [(timedelta(0), False), (timedelta(seconds=90), False), (timedelta(seconds=90.001), True)],
+)
+def test_how_late_is_too_late_counts_from_the_due_time_or_a_later_redrive(late: timedelta, is_too_late: bool) -> None:
+    timer = make_timer("t", expire_after_ms=90_000)
+    redriven = replace(timer, rearmed_at=LATER)
+    rescheduled = replace(redriven, content=replace(timer.content, execute_at=LATER + timedelta(hours=1)))
+
+    assert timer.is_too_late(START + late) is is_too_late
+    assert redriven.is_too_late(LATER + late) is is_too_late
+    assert rescheduled.is_too_late(LATER + timedelta(hours=1) + late) is is_too_late
+    assert not make_timer("t").is_too_late(START + timedelta(days=1000))
+
+
+def test_a_new_firing_forgets_the_redrive_and_keeps_the_log() -> None:
+    redriven = replace(RETRYING, rearmed_at=LATER, attempt_log="[1]")
+    timer = changed(redriven, TimerChange(payload_json="1"), firing_id="new", now=LATER)
+    assert (timer.rearmed_at, timer.attempt_log) == (None, "[1]")
+    assert changed(redriven, TimerChange(tags=()), firing_id="new", now=LATER).rearmed_at == LATER
+
+
+def test_how_late_it_may_be_belongs_to_the_content() -> None:
+    contents = [make_timer("t", expire_after_ms=limit).content for limit in (None, 1000, 2000)]
+    assert len({content_digest(content) for content in contents}) == 3

@@ -11,9 +11,10 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.shards import shard_index
 from duetime.domain.times import format_instant
 from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.sqlite_migrations import MIGRATIONS
+from duetime.stores.sql.sqlite_migrations import MIGRATIONS, TRACKING_TABLE
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import metadata
 from tests.support.clock import NOW
@@ -103,6 +104,38 @@ def test_a_file_without_schema_is_not_ready(path: Path) -> None:
         store.check()
     with pytest.raises(StoreNotReady):
         store.shard_map()
+    store.close()
+
+
+def test_what_the_first_version_stored_stays(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(TRACKING_TABLE)
+        for statement in MIGRATIONS[0].statements:
+            connection.execute(statement)
+        connection.execute("INSERT INTO schema_migrations VALUES (1, 'timers', '')")
+        connection.execute("INSERT INTO namespaces VALUES ('orders', 4, 0, 0, 0)")
+        connection.execute(
+            "INSERT INTO timers (shard_id, row_type, timer_execute_at, timer_uuid, timer_namespace, timer_id,"
+            " timer_state, timer_due_at, timer_revision, timer_firing_id, timer_attempts, timer_created_at,"
+            " timer_updated_at, timer_digest, timer_callback_timeout_seconds, timer_callback_url)"
+            " VALUES (?, 2, 7, x'00', 'orders', 't1', 'scheduled', 7, 1, 'f', 0, 1, 1, 'd', 30, 'http://r.test/')",
+            (shard_index("t1", 4),),
+        )
+        connection.commit()
+    store = SqlStore(open_dialect(f"sqlite:///{path}"))
+
+    store.initialise()
+
+    orders = store.get_namespace("orders")
+    assert orders is not None
+    timer = store.get_timer(orders, "t1", now=NOW)
+    assert timer is not None
+    assert (timer.revision, timer.content.expire_after_ms, timer.rearmed_at, timer.attempt_log) == (
+        1,
+        None,
+        None,
+        None,
+    )
     store.close()
 
 

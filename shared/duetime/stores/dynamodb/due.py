@@ -169,6 +169,7 @@ def _change(outcome: Outcome, now: datetime) -> Change:
         fired_at=outcome.fired_at,
         failure=outcome.failure,
         expires_at=outcome.expires_at,
+        attempt_log=timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
         updated_at=now,
     )
     # Both are encoded with the payload inside, wherever it is stored: it does not change, so it is not written.

@@ -41,6 +41,9 @@ OPTIONAL_ATTRIBUTES = (
     "timer_fired_at",
     "timer_failure",
     "timer_expires_at",
+    "timer_expire_after_ms",
+    "timer_rearmed_at",
+    "timer_attempt_log",
     "expires_at",
 )
 """What a timer's item may lack, and what a replaced timer must therefore lose."""
@@ -97,10 +100,14 @@ def encode(timer: Timer, *, payload_key: str | None = None) -> Item:
         "timer_fired_at": _instant_text(timer.fired_at),
         "timer_failure": None if timer.failure is None else failure_text(timer.failure),
         "timer_expires_at": _instant_text(timer.expires_at),
+        "timer_rearmed_at": _instant_text(timer.rearmed_at),
+        "timer_attempt_log": timer.attempt_log,
     }
     item.update((name, text(value)) for name, value in optional.items() if value is not None)
     if content.tags:
         item["timer_tags"] = {"L": [text(tag) for tag in content.tags]}
+    if content.expire_after_ms is not None:
+        item["timer_expire_after_ms"] = whole(content.expire_after_ms)
     if timer.expires_at is not None:
         item["expires_at"] = time_to_live(timer.expires_at)
     return item
@@ -164,6 +171,7 @@ def _decode(item: Item) -> Timer:
             callback_timeout_seconds=int(item["timer_callback_timeout_seconds"]["N"]),
             correlation_id=_text(item, "timer_correlation_id"),
             tags=_tags(item),
+            expire_after_ms=_whole(item, "timer_expire_after_ms"),
         ),
         digest=item["timer_digest"]["S"],
         state=TimerState(item["timer_state"]["S"]),
@@ -176,6 +184,8 @@ def _decode(item: Item) -> Timer:
         fired_at=_instant(item, "timer_fired_at"),
         failure=None if failure is None else _failure(failure["S"]),
         expires_at=_instant(item, "timer_expires_at"),
+        rearmed_at=_instant(item, "timer_rearmed_at"),
+        attempt_log=_text(item, "timer_attempt_log"),
     )
 
 
@@ -210,6 +220,7 @@ def _unreadable_timer(item: Item, reason: str) -> Timer:
             ),
             correlation_id=_lenient(lambda: _text(item, "timer_correlation_id"), None),
             tags=_lenient(lambda: _tags(item), ()),
+            expire_after_ms=_lenient(lambda: _whole(item, "timer_expire_after_ms"), None),
         ),
         digest=_lenient(lambda: item["timer_digest"]["S"], ""),
         state=TimerState.FAILED,
@@ -221,6 +232,7 @@ def _unreadable_timer(item: Item, reason: str) -> Timer:
         updated_at=updated_at,
         failure=failure,
         expires_at=_lenient(lambda: _instant(item, "timer_expires_at"), None),
+        attempt_log=_lenient(lambda: _text(item, "timer_attempt_log"), None),
     )
 
 
@@ -233,6 +245,10 @@ def _lenient(read: Callable[[], T], default: T) -> T:
 
 def _text(item: Item, name: str) -> str | None:
     return item[name]["S"] if name in item else None
+
+
+def _whole(item: Item, name: str) -> int | None:
+    return int(item[name]["N"]) if name in item else None
 
 
 def _instant(item: Item, name: str) -> datetime | None:

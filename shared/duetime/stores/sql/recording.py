@@ -56,6 +56,7 @@ class Recording:
                 timer_fired_at=given("new_fired_at"),
                 timer_failure=given("new_failure"),
                 timer_expires_at=given("new_expires_at"),
+                timer_attempt_log=given("new_attempt_log"),
             ),
             *OUTCOME_NAMES,
         )

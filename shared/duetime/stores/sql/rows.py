@@ -37,6 +37,9 @@ COLUMNS = (
     timers.c.timer_retry_policy,
     timers.c.timer_headers,
     timers.c.timer_payload,
+    timers.c.timer_expire_after_ms,
+    timers.c.timer_rearmed_at,
+    timers.c.timer_attempt_log,
     timers.c.timer_uuid,
 )
 """What ``decode`` reads."""
@@ -59,6 +62,9 @@ VALUE_NAMES = (
     "timer_retry_policy",
     "timer_headers",
     "timer_payload",
+    "timer_expire_after_ms",
+    "timer_rearmed_at",
+    "timer_attempt_log",
 )
 """What ``encode_values`` writes: the values of a timer that waits for an attempt."""
 
@@ -102,6 +108,9 @@ def encode_values(timer: Timer) -> tuple[Any, ...]:
         content.retry_policy_json,
         content.headers_json,
         content.payload_json,
+        content.expire_after_ms,
+        optional_milliseconds(timer.rearmed_at),
+        timer.attempt_log,
     )
 
 
@@ -120,6 +129,7 @@ OUTCOME_NAMES = (
     "new_fired_at",
     "new_failure",
     "new_expires_at",
+    "new_attempt_log",
     "old_shard_id",
     "old_execute_at",
     "old_uuid",
@@ -147,6 +157,7 @@ def encode_outcome(outcome: Outcome) -> tuple[Any, ...]:
         optional_milliseconds(outcome.fired_at),
         encode_failure(outcome.failure),
         optional_milliseconds(outcome.expires_at),
+        timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
         timer.shard_id,
         fired_key,
         uuid_bytes(timer.namespace, timer.timer_id),
@@ -181,6 +192,9 @@ def decode(row: Row) -> Timer:
         retry_policy,
         headers,
         payload,
+        expire_after_ms,
+        rearmed_at,
+        attempt_log,
         _uuid,
     ) = row
     try:
@@ -197,6 +211,7 @@ def decode(row: Row) -> Timer:
                 callback_timeout_seconds=callback_timeout_seconds,
                 correlation_id=correlation_id,
                 tags=() if tags is None else decode_tags(tags),
+                expire_after_ms=expire_after_ms,
             ),
             digest=digest,
             state=_STATES[state],
@@ -209,6 +224,8 @@ def decode(row: Row) -> Timer:
             fired_at=None if fired_at is None else _instant(fired_at),
             failure=None if failure is None else decode_failure(failure),
             expires_at=None if expires_at is None else _instant(expires_at),
+            rearmed_at=None if rearmed_at is None else _instant(rearmed_at),
+            attempt_log=attempt_log,
         )
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise UnreadableError(f"{_UNREADABLE_TEXT}: {type(error).__name__}") from error
@@ -238,6 +255,7 @@ def _salvaged(values: dict[str, Any], reason: str) -> Timer:
             callback_timeout_seconds=values["timer_callback_timeout_seconds"],
             correlation_id=values["timer_correlation_id"],
             tags=readable_tags(values["timer_tags"]),
+            expire_after_ms=values["timer_expire_after_ms"],
         ),
         digest=values["timer_digest"],
         state=TimerState.FAILED,
@@ -248,6 +266,7 @@ def _salvaged(values: dict[str, Any], reason: str) -> Timer:
         created_at=_readable_instant(values["timer_created_at"]),
         updated_at=updated_at,
         failure=Failure(FailureReason.UNREADABLE, reason, updated_at),
+        attempt_log=values["timer_attempt_log"],
     )
 
 

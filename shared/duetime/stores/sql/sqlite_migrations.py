@@ -105,4 +105,16 @@ MIGRATIONS = (
             """,
         ),
     ),
+    Migration(
+        2,
+        "delivery",
+        (
+            "ALTER TABLE timers ADD COLUMN timer_expire_after_ms INTEGER",
+            "ALTER TABLE timers ADD COLUMN timer_rearmed_at INTEGER",
+            "ALTER TABLE timers ADD COLUMN timer_attempt_log TEXT",
+            "ALTER TABLE namespaces ADD COLUMN namespace_revision INTEGER NOT NULL DEFAULT 1",
+            "ALTER TABLE namespaces ADD COLUMN namespace_settings TEXT",
+            "ALTER TABLE namespaces ADD COLUMN namespace_secrets TEXT",
+        ),
+    ),
 )

@@ -86,6 +86,9 @@ timers = Table(
     Column("shard_claimed_at", _Big),
     Column("shard_lease_expires_at", _Big),
     Column("shard_metadata", sa.Text),
+    Column("timer_expire_after_ms", _Big),
+    Column("timer_rearmed_at", _Big),
+    Column("timer_attempt_log", sa.Text),
     CheckConstraint(
         "(row_type = 1 AND shard_version IS NOT NULL)"
         " OR (row_type = 2 AND timer_state IN ('scheduled', 'firing') AND timer_id IS NOT NULL)"
@@ -120,6 +123,9 @@ namespaces = Table(
     Column("first_shard", sa.Integer, nullable=False),
     Column("is_dedicated", _Small, nullable=False),
     Column("created_at", _Big, nullable=False),
+    Column("namespace_revision", _Big, nullable=False, server_default=sa.text("1")),
+    Column("namespace_settings", sa.Text),
+    Column("namespace_secrets", sa.Text),
     sqlite_strict=True,
 )
 
