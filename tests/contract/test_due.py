@@ -23,9 +23,10 @@ def read(
     until: datetime = NOW,
     limit: int = 100,
     cursor: str | None = None,
+    since: datetime | None = None,
     known_next: datetime | None = None,
 ) -> DuePage:
-    return store.due_timers(0, until=until, limit=limit, cursor=cursor, known_next=known_next)
+    return store.due_timers(0, until=until, limit=limit, cursor=cursor, since=since, known_next=known_next)
 
 
 def read_pages(store: Store, *, until: datetime = NOW, limit: int) -> list[DuePage]:
@@ -213,3 +214,31 @@ def test_a_known_next_time_hides_nothing_that_is_due(store: Store, single: Names
     page = read(store, until=NOW + seconds(5), known_next=NOW + seconds(5))
 
     assert page.timers == timers
+
+
+@pytest.mark.parametrize("known_next", [None, NOW + seconds(60)])
+def test_what_was_due_earlier_can_be_left_out(store: Store, single: Namespace, known_next: datetime | None) -> None:
+    times = {"early": NOW - seconds(9), "at": NOW - TICK, "now": NOW, "next": NOW + seconds(30)}
+    timers = create(store, *(make_timer(single, name, execute_at=at) for name, at in times.items()))
+
+    def page(since: datetime) -> DuePage:
+        return read(store, since=since, known_next=known_next)
+
+    assert page(NOW - seconds(9)) == DuePage(timers[:3], next_attempt_at=times["next"])
+    assert page(NOW - seconds(8.999)) == DuePage(timers[1:3], next_attempt_at=times["next"])
+    assert page(NOW - TICK) == DuePage(timers[1:3], next_attempt_at=times["next"])
+    assert page(NOW) == DuePage(timers[2:3], next_attempt_at=times["next"])
+
+
+def test_leaving_out_what_was_due_earlier_is_paged(store: Store, single: Namespace) -> None:
+    create(store, *make_timers(single, 3, prefix="early", execute_at=NOW - TICK))
+    later = create(store, *make_timers(single, 7, prefix="later"))
+
+    page = read(store, since=NOW, limit=3)
+    pages = [page]
+    while page.cursor is not None:
+        page = read(store, since=NOW, limit=3, cursor=page.cursor)
+        pages.append(page)
+
+    found = [timer for each in pages for timer in each.timers]
+    assert sorted(timer.timer_id for timer in found) == [timer.timer_id for timer in later]

@@ -265,11 +265,14 @@ class Store(Protocol):
         until: datetime,
         limit: int,
         cursor: str | None = None,
+        since: datetime | None = None,
         known_next: datetime | None = None,
     ) -> DuePage:
         """Timers with ``next_attempt_at <= until``, in order, at most ``limit``; strongly consistent.
 
         More timers at one instant than a page holds are all returned over the pages, once each.
+        ``since`` (not after ``until``) leaves out what has ``next_attempt_at < since``; a ``cursor`` goes
+        before it.
         ``known_next``: the caller knows of none before it, so the store may skip looking beyond it; then
         ``DuePage.next_attempt_at`` is the earliest that it found before ``known_next``, else ``known_next``.
         Rows that cannot be decoded are reported in ``unreadable`` and never hide the others.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from duetime.domain.outcomes import Outcome, RecordStatus
@@ -21,6 +21,7 @@ from duetime.stores.port import DuePage, UnreadableRow
 
 _FIRST_READ = 25
 """Items that a first look at a shard reads, be they due or not."""
+_MILLISECOND = timedelta(milliseconds=1)
 _VERSION_ATTRIBUTES = ("timer_revision", "timer_firing_id", "timer_execute_at", "timer_updated_at")
 
 
@@ -35,12 +36,19 @@ class Due:
         until: datetime,
         limit: int,
         cursor: str | None = None,
+        since: datetime | None = None,
         known_next: datetime | None = None,
     ) -> DuePage:
         if known_next is not None and known_next <= until:
             known_next = None
         until_text = format_instant(until)
-        page, is_beyond_read = self._read_due(shard_id, until, limit=limit, cursor=cursor, known_next=known_next)
+        if since is not None and cursor is None:
+            bound = until if known_next is None else known_next - _MILLISECOND
+            bounds = {":since": text(format_instant(since)), ":bound": text(format_instant(bound))}
+            page = self._query(shard_id, "timer_execute_at BETWEEN :since AND :bound", bounds, limit=limit)
+            is_beyond_read = known_next is not None
+        else:
+            page, is_beyond_read = self._read_due(shard_id, until, limit=limit, cursor=cursor, known_next=known_next)
         due = [item for item in page.items if item["timer_execute_at"]["S"] <= until_text]
         later = page.items[len(due) :]
         taken = within_budget(due)
@@ -119,13 +127,19 @@ class Due:
     def _query_due(
         self, shard_id: int, condition: str | None, bound: datetime | None, *, limit: int, cursor: str | None = None
     ) -> QueryPage:
+        bounds = {} if bound is None else {":bound": text(format_instant(bound))}
+        return self._query(shard_id, condition, bounds, limit=limit, cursor=cursor)
+
+    def _query(
+        self, shard_id: int, condition: str | None, bounds: Item, *, limit: int, cursor: str | None = None
+    ) -> QueryPage:
         parameters: dict[str, Any] = {}
         if cursor is not None:
             at, key = read_cursor(cursor, str, str)
             parameters["ExclusiveStartKey"] = {**item_key(shard_id, key), "timer_execute_at": text(at)}
         return self._table.query(
             "shard_id = :shard" + ("" if condition is None else f" AND {condition}"),
-            {":shard": whole(shard_id)} | ({} if bound is None else {":bound": text(format_instant(bound))}),
+            {":shard": whole(shard_id), **bounds},
             IndexName=DUE_INDEX,
             ConsistentRead=True,
             Limit=limit,

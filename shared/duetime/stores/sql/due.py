@@ -89,15 +89,18 @@ class Due:
         until: datetime,
         limit: int,
         cursor: str | None = None,
+        since: datetime | None = None,
         known_next: datetime | None = None,
     ) -> DuePage:
         until_ms = to_milliseconds(until)
+        before_ms = _BEFORE_ALL if since is None else to_milliseconds(since) - 1
         with self._database.read() as connection:
             # The usual poll finds nothing due: it costs one step into the index.
-            next_ms = self._next_after(connection, shard_id, _BEFORE_ALL) if cursor is None else None
+            next_ms = self._next_after(connection, shard_id, before_ms) if cursor is None else None
             rows: list[Any] = []
             if cursor is not None or (next_ms is not None and next_ms <= until_ms):
-                rows = self._due_rows(connection, shard_id, until_ms, limit, cursor)
+                position = (before_ms, None) if cursor is None else _read_cursor(cursor)
+                rows = self._due_rows(connection, shard_id, until_ms, limit, position)
                 if len(rows) == limit:
                     return _page(rows, cursor=_write_cursor(rows[-1]))
                 next_ms = self._next_after(connection, shard_id, until_ms)
@@ -111,13 +114,18 @@ class Due:
         return next_ms
 
     def _due_rows(
-        self, connection: sa.Connection, shard_id: int, until_ms: int, limit: int, cursor: str | None
+        self,
+        connection: sa.Connection,
+        shard_id: int,
+        until_ms: int,
+        limit: int,
+        position: tuple[int, bytes | None],
     ) -> list[Any]:
-        """The rest of the cursor's instant, then what follows."""
-        if cursor is None:
-            return list(self._after_instant.one(connection, shard_id, _BEFORE_ALL, until_ms, limit).fetchall())
-        at_ms, uuid = _read_cursor(cursor)
-        rows = list(self._at_instant.one(connection, shard_id, at_ms, uuid, limit).fetchall())
+        """What follows ``position``: the rest of its instant, if it is within one, then the later instants."""
+        at_ms, uuid = position
+        rows: list[Any] = []
+        if uuid is not None:
+            rows += self._at_instant.one(connection, shard_id, at_ms, uuid, limit).fetchall()
         if len(rows) < limit:
             rows += self._after_instant.one(connection, shard_id, at_ms, until_ms, limit - len(rows)).fetchall()
         return rows
