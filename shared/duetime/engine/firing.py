@@ -87,6 +87,11 @@ class Firing:
     def in_flight(self) -> int:
         return len(self._attempts)
 
+    @property
+    def waiting(self) -> int:
+        """Timers read and not yet started."""
+        return len(self._queue)
+
     def begin(self) -> None:
         self._is_starting = True
 
@@ -125,9 +130,7 @@ class Firing:
             self._attempts[self._last_key] = Attempt(shard, shard.lease, timer, now, monotonic)
             callbacks.append(callback_for(timer, key=self._last_key, fired_at=now))
             if timer.attempts == 0:
-                lag = int((now - timer.content.execute_at).total_seconds() * 1000)
-                if lag > self._stats.lag_milliseconds_max:
-                    self._stats.lag_milliseconds_max = lag
+                self._stats.lag.observe((now - _due_since(timer)).total_seconds())
         if callbacks:
             self._stats.attempts_started += len(callbacks)
             self._sender.submit(callbacks)
@@ -143,7 +146,7 @@ class Firing:
             attempt = self._attempts.pop(result.key, None)
             if attempt is None:
                 continue
-            self._stats.answers += 1
+            self._stats.count_answer(result.status, result.duration_seconds)
             answer = read_answer(result, now=now)
             attempt.status = result.status
             if attempt.is_parking:
@@ -191,10 +194,12 @@ class Firing:
                     stats.rescheduled += 1
                 else:
                     stats.retried += 1
+                    stats.retried_by[outcome.failure.reason] += 1
             elif outcome.failure is None:
                 stats.fired += 1
             else:
                 stats.failed += 1
+                stats.failed_by[outcome.failure.reason] += 1
 
     # -- parking ---------------------------------------------------------------------------------------------
 
@@ -275,3 +280,8 @@ class Firing:
                 "correlation_id": timer.content.correlation_id,
             },
         )
+
+
+def _due_since(timer: Timer) -> datetime:
+    """What the lag of a first attempt counts from: a timer that was stored with a time in the past is due then."""
+    return max(timer.armed_at, timer.updated_at)

@@ -20,7 +20,7 @@ from duetime.engine.leases import LeaseKeeper
 from duetime.engine.owned import OwnedShard
 from duetime.engine.recording import Recorder
 from duetime.engine.settings import EngineSettings
-from duetime.engine.stats import EngineStats
+from duetime.engine.stats import EngineSnapshot, EngineStats, snapshot_of
 from duetime.engine.waiting import Alarm, Offload, ThreadOffload
 from duetime.stores.port import DuePage, Store
 
@@ -112,12 +112,27 @@ class Poller:
             log.debug("a hint came after the loop had closed", extra={"action": "poller.hint_dropped"})
 
     def stats(self) -> dict[str, int]:
-        """Counters since the start, and what is owned and under way now."""
+        """For a log line: counters since the start, and what is owned and under way now."""
         return {
-            **self._stats.snapshot(),
+            **self._stats.counters(),
             "shards_owned": len(self._leases.owned),
             "in_flight": self._firing.in_flight,
+            "lag_milliseconds_max": int(self._stats.lag.snapshot().max * 1000),
         }
+
+    def snapshot(self) -> EngineSnapshot:
+        """For metrics: everything that is counted. May be called from any thread."""
+        shards = list(self._leases.owned.values())
+        return snapshot_of(
+            self._stats,
+            {
+                "shards_owned": len(shards),
+                "in_flight": self._firing.in_flight,
+                "parked": sum(len(shard.parked) for shard in shards),
+                "waiting": self._firing.waiting,
+                "unrecorded": self._recorder.backlog,
+            },
+        )
 
     def close(self) -> None:
         """Release the threads. The sender and the store belong to the caller."""

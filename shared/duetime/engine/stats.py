@@ -1,13 +1,69 @@
-"""Counters of a poller. Plain integers, written by the event loop, read by anyone."""
+"""What a poller counts. Plain numbers, written by the event loop, read by anyone as a snapshot.
+
+Nothing here knows how numbers are exported (``runtime.metrics`` does), and nothing is kept for a timer, a URL or a
+host: what is counted has a size that is known before the first timer fires.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from duetime.domain.timers import FailureReason
+
+LAG_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+"""Seconds. Close together around the promise of one second, and far enough to tell a delay from an outage."""
+LATENCY_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
+"""Seconds. A callback may take up to 900."""
+
+
+class Histogram:
+    """How many observations fell into each bucket. One search and one addition for each."""
+
+    __slots__ = ("_bounds", "_counts", "_max", "_sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        """``bounds`` are the largest values of all buckets but the last, ascending."""
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+        self._max = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count ``value``; a negative one (clocks differ) counts as 0."""
+        if value > self._max:
+            self._max = value
+        elif value < 0:
+            value = 0.0
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def snapshot(self) -> HistogramSnapshot:
+        return HistogramSnapshot(self._bounds, tuple(self._counts), self._sum, self._max)
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramSnapshot:
+    """``counts[i]`` observations were at most ``bounds[i]`` and above the bound before; the last were above all."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float
+    max: float
+
+
+def _no_reasons() -> dict[str, int]:
+    return dict.fromkeys(FailureReason, 0)
 
 
 @dataclass(slots=True)
 class EngineStats:
-    """``lag_milliseconds_max`` is the largest lag of a first attempt since the start."""
+    """Integers only grow. ``retried_by`` and ``failed_by`` count the same as ``retried`` and ``failed``, by reason.
+
+    ``answers_by[n]`` counts the answers with a status of n hundred and something, ``answers_by[0]`` attempts without
+    an answer. ``lag`` is of first attempts only: a retry is late on purpose.
+    """
 
     polls: int = 0
     poll_errors: int = 0
@@ -26,7 +82,51 @@ class EngineStats:
     quarantined: int = 0
     claims: int = 0
     leases_lost: int = 0
-    lag_milliseconds_max: int = 0
+    retried_by: dict[str, int] = field(default_factory=_no_reasons)
+    failed_by: dict[str, int] = field(default_factory=_no_reasons)
+    answers_by: list[int] = field(default_factory=lambda: [0] * 6)
+    lag: Histogram = field(default_factory=lambda: Histogram(LAG_BOUNDS))
+    latency: Histogram = field(default_factory=lambda: Histogram(LATENCY_BOUNDS))
 
-    def snapshot(self) -> dict[str, int]:
-        return asdict(self)
+    def count_answer(self, status: int | None, duration_seconds: float) -> None:
+        """``status`` None: no answer came."""
+        self.answers += 1
+        self.answers_by[0 if status is None else min(status // 100, 5)] += 1
+        self.latency.observe(duration_seconds)
+
+    def counters(self) -> dict[str, int]:
+        """The integers, by name."""
+        return {name: getattr(self, name) for name in COUNTERS}
+
+
+COUNTERS = tuple(spec.name for spec in fields(EngineStats) if spec.type == "int")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSnapshot:
+    """What a poller has counted since it was made (all but ``gauges``), and what it has now (``gauges``).
+
+    The keys of ``retried_by`` and ``failed_by`` are failure reasons, those of ``answers_by`` ``none``, ``1xx``, ...
+    """
+
+    counters: Mapping[str, int]
+    gauges: Mapping[str, int]
+    retried_by: Mapping[str, int]
+    failed_by: Mapping[str, int]
+    answers_by: Mapping[str, int]
+    lag: HistogramSnapshot
+    latency: HistogramSnapshot
+
+
+def snapshot_of(stats: EngineStats, gauges: Mapping[str, int]) -> EngineSnapshot:
+    """A copy; safe to make from any thread while the event loop counts on."""
+    classes = ("none", *(f"{hundreds}xx" for hundreds in range(1, 6)))
+    return EngineSnapshot(
+        counters=stats.counters(),
+        gauges=dict(gauges),
+        retried_by={str(reason): count for reason, count in stats.retried_by.items()},
+        failed_by={str(reason): count for reason, count in stats.failed_by.items()},
+        answers_by=dict(zip(classes, tuple(stats.answers_by), strict=True)),
+        lag=stats.lag.snapshot(),
+        latency=stats.latency.snapshot(),
+    )

@@ -1,0 +1,106 @@
+"""What the poller counts, against the real SQLite store in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from duetime.engine.stats import EngineSnapshot
+from duetime.stores.port import Store
+from tests.support.builders import make_namespace
+from tests.support.engine import make_poller, make_timer, put
+from tests.support.scripted_sender import Script, ScriptedSender
+from tests.support.stores import memory_store
+from tests.support.virtual_time import START, VirtualClock, run_virtually
+
+ONE_RETRY = '{"maxAttempts": 2, "initialInterval": "1s"}'
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    namespace = make_namespace("default")
+    with memory_store() as store:
+        store.create_namespace(namespace.name, num_shards=namespace.num_shards, dedicated=False, now=START)
+        yield store
+
+
+def run(store: Store, clock: VirtualClock, sender: ScriptedSender, *, seconds: float) -> list[EngineSnapshot]:
+    """Poll for ``seconds`` after what has elapsed; snapshots while it ran, a tenth of a second apart."""
+    poller = make_poller(store, sender, clock)
+    snapshots = []
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        task = asyncio.create_task(poller.run(stop))
+        for _ in range(int(seconds * 10)):
+            await asyncio.sleep(0.1)
+            snapshots.append(poller.snapshot())
+        stop.set()
+        await task
+
+    run_virtually(clock, main())
+    return [*snapshots, poller.snapshot()]
+
+
+def test_outcomes_are_counted_by_class_and_reason(store: Store, clock: VirtualClock) -> None:
+    scripts = {
+        "good": Script(),
+        "again": Script(body=b'{"nextExecuteAt": "2027-01-01T00:00:00Z"}'),
+        "gone": Script(status=410),
+        "broken": Script(status=503),
+        "not-ok": Script(body=b'{"ok": false}'),
+        "silent": Script(status=None),
+    }
+    sender = ScriptedSender(lambda body: scripts[str(body["timerId"])])
+    timers = [make_timer(name, retry_policy_json=ONE_RETRY, callback_timeout_seconds=1) for name in scripts]
+    put(store, timers, START)
+    last = run(store, clock, sender, seconds=20)[-1]
+    assert {name: count for name, count in last.failed_by.items() if count} == {
+        "http_status": 2,
+        "not_ok": 1,
+        "timeout": 1,
+    }
+    assert {name: count for name, count in last.retried_by.items() if count} == {
+        "http_status": 1,
+        "not_ok": 1,
+        "timeout": 1,
+    }
+    assert [last.counters[name] for name in ("fired", "rescheduled", "retried", "failed")] == [1, 1, 3, 4]
+    assert last.answers_by == {"none": 2, "1xx": 0, "2xx": 4, "3xx": 0, "4xx": 1, "5xx": 2}
+    assert last.counters["attempts_started"] == last.counters["answers"] == 9
+
+
+def test_lag_is_counted_once_per_firing_and_from_when_the_timer_could_fire(store: Store, clock: VirtualClock) -> None:
+    late, past = make_timer("late"), make_timer("past", execute_at=START - timedelta(days=1))
+    put(store, [late, past], START)
+    clock.advance(40)  # nobody polls
+    sender = ScriptedSender(lambda body: Script(status=500))
+    snapshot = run(store, clock, sender, seconds=10)[-1]
+    assert snapshot.counters["attempts_started"] > 2
+    assert sum(snapshot.lag.counts) == 2
+    assert snapshot.lag.counts[snapshot.lag.bounds.index(60.0)] == 2
+    assert 40 <= snapshot.lag.max < 41
+
+
+def test_latency_is_the_time_that_callbacks_took(store: Store, clock: VirtualClock) -> None:
+    put(store, [make_timer(f"t{number}") for number in range(3)], START)
+    latency = run(store, clock, ScriptedSender(lambda body: Script(delay_seconds=0.7)), seconds=3)[-1].latency
+    assert latency.counts[latency.bounds.index(1.0)] == sum(latency.counts) == 3
+    assert latency.sum == pytest.approx(2.1)
+
+
+def test_gauges_say_what_is_under_way_and_end_at_nothing(store: Store, clock: VirtualClock) -> None:
+    put(store, [make_timer(f"t{number}") for number in range(3)], START)
+    snapshots = run(store, clock, ScriptedSender(lambda body: Script(delay_seconds=6)), seconds=10)
+    seen = {name: max(snapshot.gauges[name] for snapshot in snapshots) for name in snapshots[0].gauges}
+    assert (seen["in_flight"], seen["parked"], seen["shards_owned"]) == (3, 3, 4)
+    assert set(snapshots[-1].gauges.values()) == {0}
+    assert snapshots[-1].counters["parked"] == snapshots[-1].counters["fired"] == 3
