@@ -19,7 +19,8 @@ _JITTER = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """``max_attempts`` counts the first try. ``max_attempts_duration_seconds`` is measured from the due time."""
+    """``max_attempts`` counts the first try. ``max_attempts_duration_seconds`` is measured from the due time, or from
+    a later redrive."""
 
     max_attempts: int = 10
     max_attempts_duration_seconds: float | None = 86_400.0
@@ -47,6 +48,7 @@ class RetryPolicy:
     ) -> datetime | None:
         """When to try again after ``attempts`` failed attempts, or None when the policy is exhausted.
 
+        ``execute_at`` is what ``max_attempts_duration_seconds`` counts from (``Timer.armed_at``).
         ``random`` in [0, 1) spreads the wait over the interval +/- 25 %. ``retry_after_seconds`` (the receiver's
         wish, clamped to 0 .. 6 h) only ever lengthens the wait.
         """

@@ -59,7 +59,7 @@ def outcome_of(
     if answer.verdict is Verdict.RETRY:
         next_attempt_at = _policy_of(timer).next_attempt_at(
             attempts=attempts,
-            execute_at=execute_at,
+            execute_at=timer.armed_at,
             now=now,
             random=random,
             retry_after_seconds=answer.retry_after_seconds,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -62,6 +63,18 @@ def test_a_timer_fails_when_its_attempts_are_exhausted_or_refused(verdict: Verdi
     result = outcome(timer, Answer(verdict, reason=FailureReason.NETWORK, message="reset"))
     assert (result.state, result.attempts, result.next_attempt_at) == (TimerState.FAILED, 1, None)
     assert result.expires_at == NOW + timedelta(seconds=200)
+
+
+def test_how_long_it_may_be_tried_counts_from_a_redrive() -> None:
+    timer = make_timer(
+        "t",
+        execute_at=START - timedelta(days=3),
+        retry_policy_json='{"initialInterval": "4s", "maxAttemptsDuration": "1h"}',
+    )
+    answer = Answer(Verdict.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
+    assert outcome(timer, answer, 503).state is TimerState.FAILED
+    redriven = replace(timer, rearmed_at=START)
+    assert outcome(redriven, answer, 503).state is TimerState.SCHEDULED
 
 
 def test_a_damaged_retry_policy_falls_back_to_the_default() -> None:
