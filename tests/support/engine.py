@@ -10,9 +10,11 @@ from typing import Any
 
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
+from duetime.engine.announcing import FailureEvents
 from duetime.engine.owned import OwnedShard
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
+from duetime.engine.waiting import Offload
 from duetime.stores.port import PutMode, Store
 from tests.support import builders
 from tests.support.scripted_sender import ScriptedSender
@@ -40,6 +42,8 @@ def make_poller(
     *,
     worker_id: str = "worker-a",
     settings: EngineSettings | None = None,
+    events: FailureEvents | None = None,
+    make_offload: Callable[[int, str], Offload] = InlineOffload,
 ) -> Poller:
     """A poller in virtual time, with a fixed seed for jitter and counted ids."""
     counter = itertools.count()
@@ -52,7 +56,8 @@ def make_poller(
         worker_id=worker_id,
         new_id=new_id,
         random=Random(7).random,
-        make_offload=InlineOffload,
+        make_offload=make_offload,
+        events=events,
     )
 
 

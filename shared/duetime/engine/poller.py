@@ -15,6 +15,7 @@ from duetime.delivery.port import CallbackResult, Sender
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
 from duetime.domain.timers import Timer
+from duetime.engine.announcing import Announcer, FailureEvents, event_of
 from duetime.engine.firing import Firing
 from duetime.engine.leases import LeaseKeeper
 from duetime.engine.owned import OwnedShard
@@ -47,8 +48,12 @@ class Poller:
         new_id: Callable[[], str],
         random: Callable[[], float],
         make_offload: Callable[[int, str], Offload] = ThreadOffload,
+        events: FailureEvents | None = None,
     ) -> None:
-        """``random`` gives floats in [0, 1); ``make_offload(threads, name)`` makes what runs store calls."""
+        """``random`` gives floats in [0, 1); ``make_offload(threads, name)`` makes what runs store calls.
+
+        ``events`` is told of timers that failed.
+        """
         self._store = store
         self._sender = sender
         self._clock = clock
@@ -59,7 +64,11 @@ class Poller:
         self._lease_offload = make_offload(1, "duetime-leases")
         self._poll_offload = make_offload(settings.poll_concurrency, "duetime-poll")
         self._record_offload = make_offload(settings.record_concurrency, "duetime-record")
+        self._event_offload = None if events is None else make_offload(1, "duetime-events")
         self._wake = Alarm()
+        announcer = None
+        if events is not None and self._event_offload is not None:
+            announcer = Announcer(events, offload=self._event_offload, stats=self._stats, random=random)
         self._recorder = Recorder(
             store,
             clock=clock,
@@ -67,6 +76,7 @@ class Poller:
             stats=self._stats,
             offload=self._record_offload,
             random=random,
+            announcer=announcer,
         )
         self._firing = Firing(
             sender,
@@ -136,8 +146,9 @@ class Poller:
 
     def close(self) -> None:
         """Release the threads. The sender and the store belong to the caller."""
-        for offload in (self._lease_offload, self._poll_offload, self._record_offload):
-            offload.close()
+        for offload in (self._lease_offload, self._poll_offload, self._record_offload, self._event_offload):
+            if offload is not None:
+                offload.close()
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -322,8 +333,15 @@ class Poller:
             for row in page.unreadable:
                 log.error(
                     "unreadable timer quarantined",
-                    extra={"action": "timer.quarantined", "shard_id": row.shard_id, "reason": row.reason},
+                    extra={
+                        "action": "timer.quarantined",
+                        "shard_id": row.shard_id,
+                        "namespace": row.namespace,
+                        "timer_id": row.timer_id,
+                        "reason": row.reason,
+                    },
                 )
+                self._recorder.announce(event_of(row, at=self._clock.now()))
         self._stats.timers_read += len(page.timers)
         is_ours = self._leases.owned.get(shard.shard_id) is shard and not shard.is_releasing
         if is_ours:

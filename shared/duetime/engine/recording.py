@@ -1,4 +1,7 @@
-"""Records outcomes in batches: callback first, record second, so delivery is at least once."""
+"""Records outcomes in batches: callback first, record second, so delivery is at least once.
+
+An outcome that ends a timer as failed is announced in between (``engine.announcing``).
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from dataclasses import dataclass
 
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
+from duetime.domain.events import TimerFailed, failed_event
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.shards import Lease
+from duetime.domain.timers import TimerState
+from duetime.engine.announcing import Announcer
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Alarm, Offload
@@ -45,6 +51,7 @@ class Recorder:
         stats: EngineStats,
         offload: Offload,
         random: Callable[[], float],
+        announcer: Announcer | None = None,
     ) -> None:
         """Whoever adds outcomes sets ``on_batch``, which is called after each batch."""
         self.on_batch: Callable[[], None] = lambda: None
@@ -54,6 +61,8 @@ class Recorder:
         self._stats = stats
         self._offload = offload
         self._random = random
+        self._announcer = announcer
+        self._announcing: dict[int, Recordable] = {}
         self._queue: list[Recordable] = []
         self._alarm = Alarm()
         self._active: set[asyncio.Task[None]] = set()
@@ -61,8 +70,20 @@ class Recorder:
         self._is_draining = False
 
     def add(self, item: Recordable) -> None:
-        self._queue.append(item)
         self.backlog += 1
+        if self._announcer is None or item.outcome.state is not TimerState.FAILED:
+            self._enqueue(item)
+        else:
+            self._announcing[id(item)] = item
+            self._announcer.add(failed_event(item.outcome), lambda: self._enqueue(self._announcing.pop(id(item))))
+
+    def announce(self, event: TimerFailed) -> None:
+        """Publish an event that has no outcome to record."""
+        if self._announcer is not None:
+            self._announcer.add(event, lambda: None)
+
+    def _enqueue(self, item: Recordable) -> None:
+        self._queue.append(item)
         if len(self._queue) == 1 or len(self._queue) >= self._settings.record_batch_size:
             self._alarm.ring()
 
@@ -77,6 +98,9 @@ class Recorder:
 
     async def run(self) -> None:
         """Write until cancelled."""
+        announcing = None
+        if self._announcer is not None:
+            announcing = asyncio.get_running_loop().create_task(self._announcer.run())
         try:
             while True:
                 await self._alarm.wait(3600.0)
@@ -87,7 +111,11 @@ class Recorder:
             self._is_draining = False
             for task in self._active:
                 task.cancel()
-            queue, self._queue = self._queue, []
+            if self._announcer is not None and announcing is not None:
+                announcing.cancel()
+                self._announcer.clear()
+            queue, self._queue = [*self._announcing.values(), *self._queue], []
+            self._announcing.clear()
             self._give_up(queue)
 
     def _start_writes(self) -> None:

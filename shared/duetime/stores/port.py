@@ -100,11 +100,16 @@ class TimerFilter:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRow:
-    """A stored timer that cannot be decoded. ``key`` is opaque: only the store that made it reads it."""
+    """A stored timer that cannot be decoded. ``key`` is opaque: only the store that made it reads it.
+
+    ``reason`` quotes nothing that the row holds. The name of the timer is None where that cannot be read either.
+    """
 
     shard_id: int
     key: str
     reason: str
+    namespace: str | None = None
+    timer_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

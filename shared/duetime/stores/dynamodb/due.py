@@ -210,7 +210,9 @@ def _status(change: Change, written: Written) -> RecordStatus:
 def _unreadable_row(item: Item, reason: str) -> UnreadableRow:
     # What cannot be JSON (a binary value in a broken row) cannot be compared later: the others must do.
     seen = {name: item.get(name) for name in _VERSION_ATTRIBUTES if "B" not in item.get(name, {})}
-    return UnreadableRow(int(item["shard_id"]["N"]), json.dumps({"sortKey": item["sortKey"], **seen}), reason)
+    key = json.dumps({"sortKey": item["sortKey"], **seen})
+    _, namespace, timer_id = (*item["sortKey"]["S"].split("#", 2), None, None)[:3]
+    return UnreadableRow(int(item["shard_id"]["N"]), key, reason, namespace, timer_id)
 
 
 def _next_revision(revision: dict[str, str] | None) -> int:

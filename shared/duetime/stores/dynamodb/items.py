@@ -142,7 +142,9 @@ def decode(item: Item) -> Timer:
     try:
         timer = _decode(item)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise Unreadable(f"{type(error).__name__}: {error}") from error
+        # A missing attribute may be named. Other errors quote what they could not read, which may be a secret.
+        missing = f": {error}" if isinstance(error, KeyError) else ""
+        raise Unreadable(f"{type(error).__name__}{missing}") from error
     if item["sortKey"]["S"] != sort_key(timer.namespace, timer.timer_id):
         raise Unreadable("the key does not belong to the timer id")
     if UUID(item["timer_uuid"]["S"]) != timer.timer_uuid:

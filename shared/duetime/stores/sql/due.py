@@ -22,6 +22,7 @@ _TIMER = constant(RowType.TIMER)
 _BEFORE_ALL = -1
 _NAMES = [column.name for column in COLUMNS]
 _SHARD, _AT, _UUID, _REVISION = map(_NAMES.index, ("shard_id", "timer_execute_at", "timer_uuid", "timer_revision"))
+_NAMESPACE, _TIMER_ID = map(_NAMES.index, ("timer_namespace", "timer_id"))
 
 
 class Due:
@@ -150,7 +151,7 @@ def _page(rows: list[Any], *, cursor: str | None = None, next_attempt_at: dateti
             found.append(decode(row))
         except UnreadableError as error:
             key = json.dumps([row[_AT], row[_UUID].hex(), row[_REVISION]])
-            unreadable.append(UnreadableRow(row[_SHARD], key, str(error)))
+            unreadable.append(UnreadableRow(row[_SHARD], key, str(error), row[_NAMESPACE], row[_TIMER_ID]))
     return DuePage(found, cursor, next_attempt_at, tuple(unreadable))
 
 

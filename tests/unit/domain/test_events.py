@@ -1,0 +1,93 @@
+"""The event of a timer that failed: its id and its JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from duetime.domain.events import failed_event, unreadable_event
+from duetime.domain.outcomes import Outcome
+from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
+from tests.support.builders import make_namespace, make_timer
+from tests.support.clock import NOW
+
+SAMPLE = Path(__file__).parents[3] / "events" / "timer_failed.json"
+
+
+def failed(timer: Timer, *, at_seconds: float = 0.0) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.FAILED,
+        attempts=3,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=None,
+        firing_id=timer.firing_id,
+        failure=Failure(FailureReason.HTTP_STATUS, "status 503", NOW + timedelta(seconds=at_seconds), 503),
+    )
+
+
+def timer(**fields: object) -> Timer:
+    return make_timer(
+        make_namespace("shop"), "order 1", firing_id="f1", tags=("a", "b"), correlation_id="c", **fields
+    )
+
+
+def test_the_json_says_what_failed_when_and_why() -> None:
+    event = failed_event(failed(timer()))
+    assert json.loads(event.to_json()) == {
+        "id": str(event.event_id),
+        "type": "timer.failed",
+        "namespace": "shop",
+        "timerId": "order 1",
+        "timerUuid": str(timer().timer_uuid),
+        "firingId": "f1",
+        "executeAt": "2026-12-20T15:30:00.000Z",
+        "failedAt": "2026-12-20T15:30:00.000Z",
+        "attempts": 3,
+        "reason": "http_status",
+        "message": "status 503",
+        "status": 503,
+        "correlationId": "c",
+        "tags": ["a", "b"],
+    }
+
+
+def test_one_failure_has_one_id_however_often_it_is_told() -> None:
+    first = failed_event(failed(timer()))
+    # The poller died before it had recorded the outcome; meanwhile the timer was parked and tried again.
+    again = failed_event(failed(replace(timer(), revision=7), at_seconds=60))
+    assert first.event_id == again.event_id
+
+
+def test_another_firing_and_a_redrive_have_ids_of_their_own() -> None:
+    redriven = replace(timer(), rearmed_at=NOW + timedelta(seconds=5))
+    others = [timer(), replace(timer(), firing_id="f2"), redriven, replace(timer(), timer_id="other")]
+    assert len({failed_event(failed(other)).event_id for other in others}) == 4
+
+
+def test_an_unreadable_timer_is_told_of_with_what_is_known() -> None:
+    named = unreadable_event(namespace="shop", timer_id="t", key="1:k", reason="KeyError", at=NOW).document()
+    assert (named["namespace"], named["timerId"], named["reason"], named["firingId"]) == (
+        "shop",
+        "t",
+        "unreadable",
+        None,
+    )
+    nameless = unreadable_event(namespace=None, timer_id=None, key="1:k", reason="KeyError", at=NOW).document()
+    assert (nameless["timerUuid"], nameless["executeAt"]) == (None, None)
+
+
+def test_a_lone_surrogate_is_published_as_an_escape() -> None:
+    event = replace(failed_event(failed(timer())), tags=("\ud83d",))
+    text = event.to_json()
+    assert text.isascii()
+    assert json.loads(text)["tags"] == ["\ud83d"]
+
+
+def test_the_sample_has_the_members_of_an_event() -> None:
+    sample = json.loads(SAMPLE.read_text(encoding="utf-8"))
+    assert sample["source"] == "duetime.timers"
+    assert sample["detail-type"] == "Timer Failed"
+    assert sample["detail"].keys() == failed_event(failed(timer())).document().keys()
