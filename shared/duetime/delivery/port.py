@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 MAX_ANSWER_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 8 * 1024
 
 
 class TransportError(StrEnum):
@@ -38,7 +39,10 @@ class Callback:
 
 @dataclass(frozen=True, slots=True)
 class CallbackResult:
-    """``status`` is None exactly when ``error`` is set. ``body`` is at most MAX_ANSWER_BYTES of the answer."""
+    """``status`` is None exactly when ``error`` is set. ``body`` is at most MAX_ANSWER_BYTES of the answer.
+
+    ``head`` is the status line and the header lines of the final answer, raw, up to MAX_HEAD_BYTES.
+    """
 
     key: int
     status: int | None
@@ -48,6 +52,7 @@ class CallbackResult:
     message: str
     duration_seconds: float
     body_truncated: bool = False
+    head: tuple[bytes, ...] = ()
 
 
 class Sender(Protocol):

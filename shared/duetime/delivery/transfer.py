@@ -7,11 +7,13 @@ from typing import Final
 
 import pycurl
 
-from duetime.delivery.port import MAX_ANSWER_BYTES, Callback, CallbackResult, TransportError
+from duetime.delivery.port import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, Callback, CallbackResult, TransportError
 from duetime.delivery.settings import SenderSettings
 
 _MAX_KEPT_BODY_BYTES = 16 * 1024
 _MAX_MESSAGE_CHARACTERS = 200
+_LINE_OVERHEAD = 64
+"""What a short line costs besides its bytes, so that many empty ones are bounded as well."""
 _SCHEMES = ("http://", "https://")
 _NO_EXPECT = "Expect:"
 """Without it libcurl asks before it sends a large body, and waits a second for receivers that never answer that."""
@@ -47,12 +49,14 @@ class Unsendable(ValueError):
 class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
     """A handle whose unchanging options are set once; ``prepare`` sets what differs from callback to callback."""
 
-    __slots__ = ("_chunks", "_is_large", "_room", "_timeout_ms", "_truncated", "key")
+    __slots__ = ("_chunks", "_head", "_head_room", "_is_large", "_room", "_timeout_ms", "_truncated", "key")
 
     def __init__(self, settings: SenderSettings) -> None:
         self.key = 0
         self._chunks: list[bytes] = []
         self._room = MAX_ANSWER_BYTES
+        self._head: list[bytes] = []
+        self._head_room = 0
         self._truncated = False
         self._timeout_ms = 0
         self._is_large = False
@@ -73,6 +77,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         if settings.ca_file is not None:
             self.setopt(pycurl.CAINFO, settings.ca_file)
         self.setopt(pycurl.WRITEFUNCTION, self._receive)
+        self.setopt(pycurl.HEADERFUNCTION, self._receive_head)
 
     def prepare(self, callback: Callback) -> None:
         """Set what this callback needs. Raises ``Unsendable``."""
@@ -114,6 +119,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
 
     def release(self) -> None:
         """Forget the answer, and a large body, before the handle waits for its next callback."""
+        self._head.clear()
         if self._chunks:
             self._chunks.clear()
             self._room = MAX_ANSWER_BYTES
@@ -136,7 +142,19 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
             "",
             self.getinfo(pycurl.TOTAL_TIME),
             self._truncated,
+            tuple(self._head),
         )
+
+    def _receive_head(self, line: bytes) -> None:
+        """libcurl's header callback: one line. A new head replaces an informational one (1xx)."""
+        if line.startswith(b"HTTP/"):
+            self._head.clear()
+            self._head_room = MAX_HEAD_BYTES
+        elif line == b"\r\n" or line == b"\n":
+            self._head_room = 0  # trailers are no part of the head
+        if len(line) <= self._head_room:
+            self._head_room -= len(line) + _LINE_OVERHEAD
+            self._head.append(line)
 
     def _receive(self, data: bytes) -> int | None:
         """libcurl's write callback: None takes all; fewer bytes than given abort the transfer."""

@@ -39,7 +39,7 @@ class Attempt:
     is_parking: bool = False
     is_parked: bool = False
     answer: Answer | None = None
-    status: int | None = None
+    result: CallbackResult | None = None
     is_superseded: bool = False
 
 
@@ -148,7 +148,7 @@ class Firing:
                 continue
             self._stats.count_answer(result.status, result.duration_seconds)
             answer = read_answer(result, now=now)
-            attempt.status = result.status
+            attempt.result = result
             if attempt.is_parking:
                 attempt.answer = answer
             elif not attempt.is_superseded:
@@ -156,10 +156,11 @@ class Firing:
         self.start_attempts()
 
     def _conclude(self, attempt: Attempt, answer: Answer, now: datetime) -> None:
+        assert attempt.result is not None
         outcome = outcome_of(
             attempt.timer,
             answer,
-            status=attempt.status,
+            result=attempt.result,
             fired_at=attempt.fired_at,
             now=now,
             settings=self._settings,

@@ -6,10 +6,13 @@ import json
 from datetime import datetime, timedelta
 
 from duetime.delivery.answers import Answer, Verdict
+from duetime.delivery.port import CallbackResult
+from duetime.domain.attempts import AttemptOutcome
 from duetime.domain.outcomes import Outcome
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, read_retry_policy
 from duetime.domain.timers import Failure, Timer, TimerState
 from duetime.domain.times import round_up
+from duetime.engine.attempts import log_attempt
 from duetime.engine.settings import EngineSettings
 
 
@@ -17,7 +20,7 @@ def outcome_of(
     timer: Timer,
     answer: Answer,
     *,
-    status: int | None,
+    result: CallbackResult,
     fired_at: datetime,
     now: datetime,
     settings: EngineSettings,
@@ -26,9 +29,14 @@ def outcome_of(
 ) -> Outcome:
     """What ``answer`` to the attempt started at ``fired_at`` makes of ``timer``.
 
-    ``status`` is the HTTP status, None when there was no answer. ``random`` in [0, 1) is the jitter.
+    ``result`` is what the answer was read from. ``random`` in [0, 1) is the jitter.
     ``new_firing_id`` is used when the receiver rescheduled the timer.
     """
+
+    def log(became: AttemptOutcome) -> str:
+        excerpt_bytes = settings.attempt_excerpt_bytes
+        return log_attempt(timer, answer, result, became, fired_at=fired_at, excerpt_bytes=excerpt_bytes)
+
     attempts = timer.attempts + 1
     execute_at = timer.content.execute_at
     if answer.verdict is Verdict.FIRED:
@@ -41,6 +49,7 @@ def outcome_of(
             firing_id=timer.firing_id,
             fired_at=fired_at,
             expires_at=now + timedelta(seconds=settings.fired_retention_seconds),
+            attempt_log=log(AttemptOutcome.FIRED),
         )
     if answer.verdict is Verdict.RESCHEDULE:
         assert answer.next_execute_at is not None
@@ -52,9 +61,10 @@ def outcome_of(
             next_attempt_at=answer.next_execute_at,
             firing_id=new_firing_id,
             fired_at=fired_at,
+            attempt_log=log(AttemptOutcome.RESCHEDULED),
         )
     assert answer.reason is not None
-    failure = Failure(answer.reason, answer.message, now, status)
+    failure = Failure(answer.reason, answer.message, now, result.status)
     next_attempt_at = None
     if answer.verdict is Verdict.RETRY:
         next_attempt_at = _policy_of(timer).next_attempt_at(
@@ -73,6 +83,7 @@ def outcome_of(
             next_attempt_at=next_attempt_at,
             firing_id=timer.firing_id,
             failure=failure,
+            attempt_log=log(AttemptOutcome.RETRY),
         )
     return Outcome(
         timer=timer,
@@ -83,6 +94,7 @@ def outcome_of(
         firing_id=timer.firing_id,
         failure=failure,
         expires_at=now + timedelta(seconds=settings.failed_retention_seconds),
+        attempt_log=log(AttemptOutcome.FAILED),
     )
 
 

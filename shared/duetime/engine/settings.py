@@ -21,6 +21,7 @@ class EngineSettings:
     ``record_batch_size``, ``record_linger_seconds``, ``record_concurrency``: how outcomes are batched.
     ``drain_seconds``: how long a stop waits for callbacks under way.
     ``fired_retention_seconds``, ``failed_retention_seconds``: how long finished timers stay readable.
+    ``attempt_excerpt_bytes``: how much of an answer's body the attempt log keeps; 0 for none.
     ``prune_interval_seconds``: how often expired timers are deleted where the database does not do it.
     ``backoff_seconds``, ``max_backoff_seconds``: pause after a store error, doubled each time, with jitter.
     """
@@ -42,6 +43,7 @@ class EngineSettings:
     drain_seconds: float = 30.0
     fired_retention_seconds: float = 7 * 86_400.0
     failed_retention_seconds: float = 30 * 86_400.0
+    attempt_excerpt_bytes: int = 256
     prune_interval_seconds: float = 60.0
     backoff_seconds: float = 0.1
     max_backoff_seconds: float = 5.0

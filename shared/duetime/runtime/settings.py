@@ -97,6 +97,12 @@ class EngineTuning(StoreSettings):
     failed_retention_seconds: Seconds = Field(
         _ENGINE.failed_retention_seconds, description="How long a failed timer stays readable and can be redriven."
     )
+    attempt_excerpt_bytes: int = Field(
+        _ENGINE.attempt_excerpt_bytes,
+        ge=0,
+        le=2048,
+        description="How much of an answer's body the attempt log keeps; 0 for none, where answers are confidential.",
+    )
 
     def engine_settings(self, **more: object) -> EngineSettings:
         """The engine's settings as these fields and ``more`` have them. ``InvalidSettings`` when they disagree."""

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from duetime.delivery.port import MAX_ANSWER_BYTES, TransportError
+from duetime.delivery.port import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, TransportError
 from tests.integration.delivery.conftest import Sending
 from tests.support.receiver import Gate, Receiver, drip, hang_up, held, raw, reply, reset
 
@@ -271,3 +271,26 @@ def test_cookies_are_not_kept(sending: Sending, receiver: Receiver) -> None:
     sending.post(url)
     sending.post(url)
     assert [request.header("cookie") for request in receiver.requests] == [None, None]
+
+
+def test_the_head_of_the_final_answer_is_reported(sending: Sending, receiver: Receiver) -> None:
+    informational = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    final = b"HTTP/1.1 200 OK\r\nX-One: 1\r\nTransfer-Encoding: chunked\r\nTrailer: X-Late\r\n\r\n"
+    url = receiver.on("/", raw(informational + final + b"2\r\nok\r\n0\r\nX-Late: 1\r\n\r\n"), reply(204))
+    first = sending.post(url)
+    assert first.head == (
+        b"HTTP/1.1 200 OK\r\n",
+        b"X-One: 1\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"Trailer: X-Late\r\n",
+    )
+    assert first.body == b"ok"
+    assert sending.post(url).head == (b"HTTP/1.1 204 Status\r\n", b"Content-Length: 0\r\n")
+
+
+def test_a_large_head_is_kept_in_part(sending: Sending, receiver: Receiver) -> None:
+    lines = [b"HTTP/1.1 200 OK\r\n", *(b"X-%d: %s\r\n" % (number, b"x" * 100) for number in range(500))]
+    result = sending.post(receiver.on("/", raw(b"".join(lines) + b"Content-Length: 2\r\n\r\nok")))
+    assert (result.status, result.body) == (200, b"ok")
+    assert result.head[:40] == tuple(lines[:40])
+    assert MAX_HEAD_BYTES / 4 < sum(map(len, result.head)) <= MAX_HEAD_BYTES

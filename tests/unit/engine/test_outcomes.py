@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 
 from duetime.delivery.answers import Answer, Verdict
+from duetime.delivery.port import CallbackResult, TransportError
+from duetime.domain.attempts import AttemptOutcome, AttemptRecord, read_attempts
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.engine.outcomes import outcome_of, parked
@@ -17,11 +19,16 @@ SETTINGS = EngineSettings(fired_retention_seconds=100.0, failed_retention_second
 NOW = START + timedelta(seconds=1)
 
 
+def result_of(status: int | None) -> CallbackResult:
+    error = TransportError.CONNECT if status is None else None
+    return CallbackResult(1, status, b"", None, error, "", 0.012, head=(b"HTTP/1.1 200 OK\r\n",))
+
+
 def outcome(timer: Timer, answer: Answer, status: int | None = None) -> Outcome:
     return outcome_of(
         timer,
         answer,
-        status=status,
+        result=result_of(status),
         fired_at=START,
         now=NOW,
         settings=SETTINGS,
@@ -88,3 +95,79 @@ def test_a_parked_timer_may_be_fired_again_only_after_its_own_deadline() -> None
     result = parked(timer, fired_at=START, settings=SETTINGS)
     assert (result.state, result.attempts) == (TimerState.FIRING, 0)
     assert result.next_attempt_at == START + timedelta(seconds=35)
+
+
+def logged(result: Outcome) -> AttemptRecord:
+    return read_attempts(result.attempt_log)[-1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "policy", "outcome_in_log"),
+    [
+        (Answer(Verdict.FIRED), None, AttemptOutcome.FIRED),
+        (Answer(Verdict.RESCHEDULE, next_execute_at=NOW), None, AttemptOutcome.RESCHEDULED),
+        (Answer(Verdict.RETRY, reason=FailureReason.NOT_OK, message="no"), None, AttemptOutcome.RETRY),
+        (
+            Answer(Verdict.RETRY, reason=FailureReason.NOT_OK, message="no"),
+            '{"maxAttempts": 1}',
+            AttemptOutcome.FAILED,
+        ),
+        (Answer(Verdict.FAILED, reason=FailureReason.NOT_OK, message="no"), None, AttemptOutcome.FAILED),
+    ],
+)
+def test_every_attempt_is_logged_as_what_it_led_to(
+    answer: Answer, policy: str | None, outcome_in_log: AttemptOutcome
+) -> None:
+    timer = make_timer("t", retry_policy_json=policy)
+    record = logged(outcome(timer, answer, 200))
+    assert (record.number, record.firing_id, record.outcome) == (1, timer.firing_id, outcome_in_log)
+    assert (record.started_at, record.duration_ms, record.status) == (START, 12, 200)
+    assert (record.reason, record.message, record.error_class) == (answer.reason, answer.message, None)
+
+
+def test_an_attempt_without_an_answer_is_logged_with_its_error() -> None:
+    record = logged(outcome(make_timer("t"), Answer(Verdict.RETRY, reason=FailureReason.NETWORK, message="reset")))
+    assert (record.status, record.error_class, record.message) == (None, "connect", "reset")
+    assert (record.headers, record.body, record.body_bytes, record.body_truncated) == ({}, None, 0, False)
+
+
+def test_earlier_attempts_stay_in_the_log() -> None:
+    retry = Answer(Verdict.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
+    timer = make_timer("t")
+    first = outcome(timer, retry, 503)
+    second = outcome(replace(timer, attempts=1, attempt_log=first.attempt_log), Answer(Verdict.FIRED), 200)
+    assert [record.number for record in read_attempts(second.attempt_log)] == [1, 2]
+
+
+def test_parking_leaves_the_log_alone() -> None:
+    assert parked(make_timer("t"), fired_at=START, settings=SETTINGS).attempt_log is None
+
+
+@pytest.mark.parametrize(
+    ("body", "excerpt_bytes", "kept", "is_cut"),
+    [
+        (b"", 256, None, False),
+        (b"hello", 256, "hello", False),
+        (b"hello", 5, "hello", False),
+        (b"hello", 4, "hell", True),
+        (b"hello", 0, None, True),
+        ("aż".encode(), 2, "a", True),
+        (b"a\xff\0", 256, "a\ufffd\0", False),
+    ],
+)
+def test_the_log_keeps_the_beginning_of_the_answer(
+    body: bytes, excerpt_bytes: int, kept: str | None, is_cut: bool
+) -> None:
+    result = outcome_of(
+        make_timer("t"),
+        Answer(Verdict.FIRED),
+        result=CallbackResult(1, 200, body, None, None, "", 0.5, head=(b"X-A: b\r\n",)),
+        fired_at=START,
+        now=NOW,
+        settings=replace(SETTINGS, attempt_excerpt_bytes=excerpt_bytes),
+        random=0.5,
+        new_firing_id="",
+    )
+    record = logged(result)
+    assert (record.body, record.body_bytes, record.body_truncated) == (kept, len(body), is_cut)
+    assert record.headers == {"x-a": "b"}
