@@ -15,6 +15,7 @@ from urllib.parse import quote
 from duetime import __version__
 from duetime.delivery.headers import is_reserved
 from duetime.delivery.port import Callback
+from duetime.delivery.signing import Signer
 from duetime.domain.timers import Timer
 from duetime.domain.times import format_instant, to_milliseconds
 
@@ -26,24 +27,26 @@ _VISIBLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def callback_for(timer: Timer, *, key: int, fired_at: datetime) -> Callback:
+def callback_for(timer: Timer, *, key: int, fired_at: datetime, signer: Signer | None = None) -> Callback:
     """The POST of the next attempt of ``timer``, which begins at ``fired_at``. ``key`` comes back with the result.
+
+    Without a ``signer`` it carries no signature.
 
     The payload is spliced in as its stored text, so what the client sent arrives digit for digit.
     """
     content = timer.content
-    fired_at_member, webhook_timestamp = _fired_at_parts(fired_at)
+    fired_at_member, timestamp, timestamp_line = _fired_at_parts(fired_at)
     payload = "null" if content.payload_json is None else content.payload_json
-    body = (
+    text = (
         f'{_namespace_member(timer.namespace)}"timerId":{_as_json(timer.timer_id)},'
         f'"executeAt":"{format_instant(content.execute_at)}",{fired_at_member}'
         f'"attempt":{timer.attempts + 1},"payload":{payload}}}'
     )
-    headers: tuple[str, ...] = (
-        *_FIXED_HEADERS,
-        f"webhook-id: {timer.firing_id}",
-        webhook_timestamp,
-    )
+    # A lone surrogate has no UTF-8 form; as \\udxxx it is the JSON escape that it came from.
+    body = text.encode(errors="backslashreplace")
+    headers: tuple[str, ...] = (*_FIXED_HEADERS, f"webhook-id: {timer.firing_id}", timestamp_line)
+    if signer is not None:
+        headers += (f"webhook-signature: {signer.signature(timer.firing_id, timestamp, body)}",)
     if content.correlation_id is not None:
         headers += (f"x-correlation-id: {_header_value(content.correlation_id)}",)
     if content.headers_json is not None:
@@ -52,8 +55,7 @@ def callback_for(timer: Timer, *, key: int, fired_at: datetime) -> Callback:
         key=key,
         url=content.callback_url,
         headers=headers,
-        # A lone surrogate has no UTF-8 form; as \\udxxx it is the JSON escape that it came from.
-        body=body.encode(errors="backslashreplace"),
+        body=body,
         timeout_seconds=content.callback_timeout_seconds,
     )
 
@@ -64,9 +66,10 @@ def _namespace_member(namespace: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def _fired_at_parts(fired_at: datetime) -> tuple[str, str]:
-    """What ``fired_at`` looks like in the body and in the headers; a batch shares one."""
-    return f'"firedAt":"{format_instant(fired_at)}",', f"webhook-timestamp: {to_milliseconds(fired_at) // 1000}"
+def _fired_at_parts(fired_at: datetime) -> tuple[str, int, str]:
+    """``fired_at`` as the body has it, in seconds since 1970, and as a header; a batch shares one."""
+    timestamp = to_milliseconds(fired_at) // 1000
+    return f'"firedAt":"{format_instant(fired_at)}",', timestamp, f"webhook-timestamp: {timestamp}"
 
 
 @lru_cache(maxsize=1024)

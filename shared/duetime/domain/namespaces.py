@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from duetime.domain.shards import MAX_SHARED_SHARDS, shard_index
@@ -11,15 +11,50 @@ DEFAULT_NUM_SHARDS = 16
 MAX_NUM_SHARDS = MAX_SHARED_SHARDS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceSettings:
+    """What can be changed of a namespace; None: as everywhere.
+
+    ``retry_policy_json`` (as in ``domain.retry``) is for timers without a policy of their own. ``max_in_flight``
+    callbacks may be under way at once and ``rate_limit_per_second`` attempts be started, by all pollers together.
+    """
+
+    retry_policy_json: str | None = None
+    max_in_flight: int | None = None
+    rate_limit_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSecret:
+    """A signing secret as it is stored: ``sealed`` can be read with the deployment's key alone.
+
+    ``expires_at`` None: valid until it is replaced or deleted.
+    """
+
+    secret_id: str
+    sealed: bytes = field(repr=False)
+    created_at: datetime
+    expires_at: datetime | None = None
+
+    def is_valid(self, now: datetime) -> bool:
+        return self.expires_at is None or now < self.expires_at
+
+
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """``num_shards``, ``first_shard`` and ``dedicated`` never change after creation."""
+    """``num_shards``, ``first_shard`` and ``dedicated`` never change after creation.
+
+    ``revision`` counts changes of ``settings`` and ``secrets`` from 1.
+    """
 
     name: str
     num_shards: int
     first_shard: int
     dedicated: bool
     created_at: datetime
+    settings: NamespaceSettings = NamespaceSettings()
+    secrets: tuple[SealedSecret, ...] = ()
+    revision: int = 1
 
     def shard_of(self, timer_id: str) -> int:
         return self.first_shard + shard_index(timer_id, self.num_shards)
