@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from duetime.api.schemas import MAX_BATCH_ITEMS, CancelItem, TimerBody
+from duetime.domain.attempts import AttemptOutcome
 from duetime.domain.timers import FailureReason, TimerState
 
 ItemT = TypeVar("ItemT")
@@ -44,11 +45,33 @@ class TimerAnswer(Answer):
     failure: FailureAnswer | None
     callback_url: str
     callback_timeout_seconds: int
+    expire_after: str | None = Field(description="a duration in whole units, e.g. 1h30m")
     correlation_id: str | None
     tags: list[str]
     headers: dict[str, str] | None
     retry_policy: dict[str, Any] | None
     payload: Any = Field(description="the exact text that was given")
+
+
+class AttemptAnswer(Answer):
+    """One attempt: what was sent back, without secrets, and what the timer became by it."""
+
+    number: int = Field(ge=1, description="within its firing")
+    firing_id: str = Field(description="the webhook-id that was sent")
+    started_at: datetime
+    ended_at: datetime
+    duration_ms: int = Field(ge=0)
+    outcome: AttemptOutcome
+    status: int | None = Field(description="the HTTP status of the answer, if there was one")
+    reason: FailureReason | None
+    error_class: str | None = Field(
+        description="what went wrong when there was no answer, e.g. timeout, connect, tls"
+    )
+    message: str | None
+    headers: dict[str, str] = Field(description="the most telling ones of the answer; secrets are redacted")
+    body: str | None = Field(description="the beginning of the answer")
+    body_bytes: int = Field(ge=0, description="how much of the answer was read")
+    body_truncated: bool = Field(description="body is not the whole answer")
 
 
 class NamespaceAnswer(Answer):
@@ -79,6 +102,10 @@ class PageAnswer(Answer, Generic[ItemT]):
 
 class TimerPage(PageAnswer[TimerAnswer]):
     """Timers in the order of shard, then id."""
+
+
+class AttemptPage(PageAnswer[AttemptAnswer]):
+    """The last attempts of a timer, oldest first, always on one page."""
 
 
 class NamespacePage(PageAnswer[NamespaceAnswer]):

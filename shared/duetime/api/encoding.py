@@ -7,12 +7,16 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from duetime.domain.attempts import AttemptRecord
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import ShardStatus
 from duetime.domain.timers import Failure, Timer
-from duetime.domain.times import format_instant
+from duetime.domain.times import format_duration, format_instant
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+_encode_ascii = json.JSONEncoder(separators=(",", ":")).encode
+"""For text that strangers wrote: whatever control characters are in it reach a client as escapes."""
 
 
 def timer_json(timer: Timer) -> str:
@@ -31,6 +35,7 @@ def timer_json(timer: Timer) -> str:
         "failure": None if timer.failure is None else _failure(timer.failure),
         "callbackUrl": content.callback_url,
         "callbackTimeoutSeconds": content.callback_timeout_seconds,
+        "expireAfter": None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
         "correlationId": content.correlation_id,
         "tags": content.tags,
     }
@@ -39,6 +44,27 @@ def timer_json(timer: Timer) -> str:
         f',"payload":{content.payload_json or "null"}}}'
     )
     return encode(members)[:-1] + spliced
+
+
+def attempt_json(attempt: AttemptRecord) -> str:
+    return _encode_ascii(
+        {
+            "number": attempt.number,
+            "firingId": attempt.firing_id,
+            "startedAt": format_instant(attempt.started_at),
+            "endedAt": format_instant(attempt.ended_at),
+            "durationMs": attempt.duration_ms,
+            "outcome": attempt.outcome,
+            "status": attempt.status,
+            "reason": attempt.reason,
+            "errorClass": attempt.error_class,
+            "message": attempt.message or None,
+            "headers": attempt.headers,
+            "body": attempt.body,
+            "bodyBytes": attempt.body_bytes,
+            "bodyTruncated": attempt.body_truncated,
+        }
+    )
 
 
 def list_json(items: Iterable[str], next_cursor: str | None) -> str:

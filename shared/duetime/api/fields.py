@@ -16,7 +16,8 @@ from pydantic_core import PydanticCustomError
 from duetime.api.raw_json import RawJson, decode_unique
 from duetime.delivery.headers import is_reserved
 from duetime.domain.retry import parse_retry_policy
-from duetime.domain.times import parse_duration, parse_instant
+from duetime.domain.timers import MAX_EXPIRE_AFTER_MS
+from duetime.domain.times import parse_duration, parse_duration_ms, parse_instant
 
 MAX_URL_CHARACTERS = 2048
 MAX_HEADERS = 32
@@ -50,6 +51,10 @@ def instant(value: Any) -> datetime:
 
 def duration_seconds(value: Any) -> float:
     return parse_duration(value)
+
+
+def expire_after_ms(value: Any) -> int:
+    return parse_duration_ms(value, max_ms=MAX_EXPIRE_AFTER_MS)
 
 
 def callback_url(value: str) -> str:

@@ -130,6 +130,12 @@ OPERATIONS: dict[str, Operation] = {
         problems=(400, 404, 412),
         headers=("If-Match",),
     ),
+    "listAttempts": Operation(
+        summary="List the last attempts of a timer, oldest first",
+        tag=_TAG_TIMERS,
+        answers={200: answers.AttemptPage},
+        problems=(400, 404),
+    ),
     "listShards": Operation(
         summary="List shards and who polls them",
         tag=_TAG_SERVICE,

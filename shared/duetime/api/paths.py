@@ -19,18 +19,19 @@ SAFE_PREFIX = "base64url:"
 
 # Seen to arrive unchanged through every gateway: unreserved and most of sub-delims, space, '#', all beyond ASCII.
 _FAITHFUL = re.compile(r"[A-Za-z0-9._~!$&'()*,;=:@ #\u00a0-\U0010ffff-]+")
-_TIMER_PATH = re.compile(r"(/v1/namespaces/[^/]*/timers/)(.+)", re.DOTALL)
+_TIMER_PATH = re.compile(r"(/v1/namespaces/[^/]*/timers/)(.+?)(/(?:attempts|fire|redrive))?", re.DOTALL)
 
 
 def routable(path: str) -> str:
     """A decoded path as one that routes can be matched with: every segment percent-encoded.
 
-    All that follows ``/timers/`` is one segment, since a '/' there can only have been part of an id.
+    What follows ``/timers/`` is one segment, up to the name of something that a timer has or that is done with it:
+    any other '/' there can only have been part of an id.
     """
     match = _TIMER_PATH.fullmatch(path)
     if match is None:
         return quote(path, errors="replace")
-    return quote(match[1], errors="replace") + quote(match[2], safe="", errors="replace")
+    return quote(match[1], errors="replace") + quote(match[2], safe="", errors="replace") + (match[3] or "")
 
 
 def read_id(segment: str) -> str:

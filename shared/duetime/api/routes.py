@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from duetime.api import batches, catalogue, documents, timer_lists, timers
+from duetime.api import attempts, batches, catalogue, documents, timer_lists, timers
 from duetime.api.http import Reply
 
 _NAMESPACE = "/v1/namespaces/<namespace>"
@@ -36,6 +36,7 @@ ROUTES = (
     Route("GET", _TIMER, "getTimer", timers.get_timer),
     Route("PATCH", _TIMER, "patchTimer", timers.patch_timer),
     Route("DELETE", _TIMER, "deleteTimer", timers.delete_timer),
+    Route("GET", f"{_TIMER}/attempts", "listAttempts", attempts.list_attempts),
     Route("GET", "/v1/shards", "listShards", catalogue.list_shards),
     Route("GET", "/health", "getHealth", catalogue.get_health),
     Route("GET", "/v1/openapi.json", "getOpenApi", documents.get_openapi),

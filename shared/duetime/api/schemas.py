@@ -70,6 +70,7 @@ _PAYLOAD_SCHEMA = {"description": "any JSON, at most 256 KiB; delivered as the e
 
 Instant = Annotated[datetime, PlainValidator(fields.instant), WithJsonSchema(_INSTANT_SCHEMA)]
 Duration = Annotated[float, PlainValidator(fields.duration_seconds), WithJsonSchema(_DURATION_SCHEMA)]
+ExpireAfter = Annotated[int, PlainValidator(fields.expire_after_ms), WithJsonSchema(_DURATION_SCHEMA)]
 CallbackUrl = Annotated[
     str,
     AfterValidator(fields.callback_url),
@@ -116,6 +117,9 @@ class TimerBody(Body):
     callback_timeout_seconds: CallbackTimeout | None = Field(
         default=None, description=f"{DEFAULT_CALLBACK_TIMEOUT_SECONDS} when it is omitted"
     )
+    expire_after: ExpireAfter | None = Field(
+        default=None, description="no attempt is begun later than this after the due time; whole milliseconds"
+    )
     correlation_id: CorrelationId | None = None
     tags: Tags | None = None
 
@@ -130,6 +134,7 @@ class TimerPatch(Body):
     headers: Headers | None = None
     retry_policy: RetryPolicy | None = None
     callback_timeout_seconds: CallbackTimeout | None = None
+    expire_after: ExpireAfter | None = None
     correlation_id: CorrelationId | None = None
     tags: Tags | None = None
 

@@ -27,6 +27,14 @@ from duetime.domain.timers import (
 )
 from duetime.domain.times import check_range, round_up
 
+_FIELD_OF = {
+    "payload_json": "payload",
+    "headers_json": "headers",
+    "retry_policy_json": "retry_policy",
+    "expire_after_ms": "expire_after",
+}
+"""The fields of ``TimerPatch`` that a change has under another name."""
+
 
 def check_id(namespace: Namespace, timer_id: str) -> str:
     try:
@@ -67,6 +75,7 @@ def read_timer(
         callback_timeout_seconds=body.callback_timeout_seconds or DEFAULT_CALLBACK_TIMEOUT_SECONDS,
         correlation_id=body.correlation_id,
         tags=tuple(body.tags or ()),
+        expire_after_ms=body.expire_after,
     )
     digest = content_digest(content, delay_seconds=body.delay)
     return new_timer(namespace, timer_id, content, digest=digest, firing_id=new_id(), now=now)
@@ -93,8 +102,9 @@ def read_change(found: RawObject, *, now: datetime) -> TimerChange:
         "callback_timeout_seconds": patch.callback_timeout_seconds or DEFAULT_CALLBACK_TIMEOUT_SECONDS,
         "correlation_id": patch.correlation_id,
         "tags": tuple(patch.tags or ()),
+        "expire_after_ms": patch.expire_after,
     }
-    given_values = {name: value for name, value in values.items() if name.removesuffix("_json") in given}
+    given_values = {name: value for name, value in values.items() if _FIELD_OF.get(name, name) in given}
     return TimerChange(**given_values | {"execute_at": execute_at})
 
 

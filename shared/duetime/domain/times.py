@@ -15,6 +15,8 @@ MAX_INSTANT = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
 MAX_DURATION_SECONDS = 100 * 366 * 86_400.0
 
 _MILLISECOND = timedelta(milliseconds=1)
+_ROUNDING_MS = 0.0001
+"""Binary fractions of seconds come this close to whole milliseconds, over more than a hundred years."""
 # RFC 3339, section 5.6; [0-9] since \d also matches non-ASCII digits.
 _RFC3339 = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?"
@@ -27,6 +29,7 @@ _ISO_DURATION = re.compile(
     r"P(?:([0-9]+(?:\.[0-9]+)?)W|(?:([0-9]+(?:\.[0-9]+)?)D)?"
     r"(?:T(?:([0-9]+(?:\.[0-9]+)?)H)?(?:([0-9]+(?:\.[0-9]+)?)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?)"
 )
+_UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
@@ -109,6 +112,30 @@ def parse_duration(value: str | float) -> float:
     if not 0 <= seconds <= MAX_DURATION_SECONDS:
         raise ValueError("must lie between 0 and 100 years")
     return seconds
+
+
+def parse_duration_ms(value: str | float, *, max_ms: int) -> int:
+    """Milliseconds from a duration as in ``parse_duration``, at least one and a whole number of them.
+
+    Raises ``ValueError`` for anything else, and above ``max_ms``.
+    """
+    milliseconds = parse_duration(value) * 1000
+    whole = round(milliseconds)
+    if not 1 <= whole <= max_ms:
+        raise ValueError(f"must lie between 1ms and {format_duration(max_ms)}")
+    if abs(milliseconds - whole) > _ROUNDING_MS:
+        raise ValueError("must be a whole number of milliseconds")
+    return whole
+
+
+def format_duration(milliseconds: int) -> str:
+    """Whole units, the largest first: ``1h30m``, ``1s500ms``. ``parse_duration`` reads it back."""
+    parts = []
+    for unit, size in _UNITS_MS:
+        number, milliseconds = divmod(milliseconds, size)
+        if number:
+            parts.append(f"{number}{unit}")
+    return "".join(parts) or "0s"
 
 
 def _duration_text(text: str) -> float:

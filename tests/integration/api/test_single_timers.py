@@ -60,6 +60,7 @@ class TestCreate:
             "failure": None,
             "callbackUrl": "http://receiver.test/callback",
             "callbackTimeoutSeconds": 30,
+            "expireAfter": None,
             "correlationId": None,
             "tags": [],
             "headers": None,
@@ -72,6 +73,7 @@ class TestCreate:
     def test_what_was_given_comes_back(self, api: Api) -> None:
         given = {
             "callbackTimeoutSeconds": 5,
+            "expireAfter": "1h30m",
             "correlationId": "order 7 ☃",
             "tags": ["b", "a"],
             "headers": {"X-Key": "välue"},

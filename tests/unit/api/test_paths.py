@@ -46,8 +46,17 @@ def test_every_id_is_one_segment_of_a_routable_path(timer_id: str) -> None:
 
 def test_a_slash_after_timers_is_part_of_the_id() -> None:
     assert routable("/v1/namespaces/orders/timers/a/b") == "/v1/namespaces/orders/timers/a%2Fb"
+    assert routable("/v1/namespaces/orders/timers/a/attempts/b") == "/v1/namespaces/orders/timers/a%2Fattempts%2Fb"
     assert routable("/v1/namespaces/or ders") == "/v1/namespaces/or%20ders"
     assert routable("/v1/namespaces/orders/timers/") == "/v1/namespaces/orders/timers/"
+
+
+@given(IDS, st.sampled_from(["attempts", "fire", "redrive"]))
+@example("attempts", "attempts")
+def test_what_a_timer_has_is_a_segment_of_its_own(timer_id: str, name: str) -> None:
+    prefix, _, last = routable(f"/v1/namespaces/orders/timers/{timer_id}/{name}").rpartition("/")
+    assert last == name
+    assert prefix == routable(f"/v1/namespaces/orders/timers/{timer_id}")
 
 
 @pytest.mark.parametrize("segment", ["base64url:####", "base64url:_w", "base64url:é", "base64url:a"])

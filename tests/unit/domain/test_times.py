@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from duetime.domain.times import (
     MAX_INSTANT,
     MIN_INSTANT,
+    format_duration,
     format_instant,
     from_milliseconds,
     parse_duration,
+    parse_duration_ms,
     parse_instant,
     read_instant,
     round_down,
@@ -157,3 +159,25 @@ def test_durations(value: str | float, seconds: float) -> None:
 def test_what_is_no_duration_is_refused(value: str | float) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_duration(value)
+
+
+@given(st.integers(1, 10**11))
+def test_a_duration_that_was_formatted_is_read_back_to_the_millisecond(milliseconds: int) -> None:
+    assert parse_duration_ms(format_duration(milliseconds), max_ms=10**11) == milliseconds
+    assert parse_duration_ms(milliseconds / 1000, max_ms=10**11) == milliseconds
+
+
+def test_durations_are_formatted_in_whole_units() -> None:
+    assert [format_duration(ms) for ms in (0, 1, 1000, 5_400_000, 90_061_001)] == [
+        "0s",
+        "1ms",
+        "1s",
+        "1h30m",
+        "1d1h1m1s1ms",
+    ]
+
+
+@pytest.mark.parametrize("value", ["0s", 0, "0.4ms", "1.5ms", 1.0005, "2001ms", "soon", None])
+def test_what_is_no_duration_of_whole_milliseconds_is_refused(value: str | float) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_duration_ms(value, max_ms=2000)

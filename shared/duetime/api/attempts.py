@@ -1,0 +1,20 @@
+"""The attempt log of a timer."""
+
+from __future__ import annotations
+
+from duetime.api.context import Services
+from duetime.api.encoding import attempt_json, list_json
+from duetime.api.http import Reply, Request
+from duetime.api.timers import read_address
+from duetime.domain.attempts import read_attempts
+from duetime.domain.errors import TimerNotFound
+
+
+def list_attempts(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:  # noqa: ARG001
+    """GET: the last attempts, oldest first. They are few, so they are one page."""
+    space, timer_id = read_address(services, namespace, timer_id)
+    timer = services.context.store.get_timer(space, timer_id, now=services.context.clock.now())
+    if timer is None:
+        raise TimerNotFound(space.name, timer_id)
+    attempts = read_attempts(timer.attempt_log)
+    return Reply(status=200, body=list_json(map(attempt_json, attempts), None))
