@@ -18,7 +18,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
-from duetime.api.context import ApiContext, Services
+from duetime.api.context import ApiContext, ServedRequest, Services
 from duetime.api.errors import MethodNotAllowed, RouteNotFound
 from duetime.api.http import Reply, Request, read_request
 from duetime.api.paths import routable
@@ -85,12 +85,14 @@ class _Dispatcher:
         answer["headers"] |= {"x-request-id": request.request_id, "cache-control": "no-cache"}
         if request.method == "HEAD":
             answer["body"] = ""
+        status, seconds = answer["statusCode"], clock.monotonic() - started
+        self._services.context.on_served(ServedRequest(request.method, self._rule, status, seconds))
         facts = {
             "action": "request.served",
             "method": request.method,
             "route": self._rule,
-            "status": answer["statusCode"],
-            "duration_ms": round(1000 * (clock.monotonic() - started), 3),
+            "status": status,
+            "duration_ms": round(1000 * seconds, 3),
             "request_id": request.request_id,
         }
         _log.info("request served", extra=facts)

@@ -17,7 +17,20 @@ from duetime.stores.port import Store
 _MAX_CACHED_NAMESPACES = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class ServedRequest:
+    """``route`` is the rule that matched; None when none did."""
+
+    method: str
+    route: str | None
+    status: int
+    duration_seconds: float
+
+
 def _ignore(timers: Sequence[Timer]) -> None: ...
+
+
+def _count_nothing(served: ServedRequest) -> None: ...
 
 
 def _no_context(request_id: str) -> AbstractContextManager[None]:  # noqa: ARG001 (the signature is the port)
@@ -27,6 +40,7 @@ def _no_context(request_id: str) -> AbstractContextManager[None]:  # noqa: ARG00
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
     """``on_stored`` is told of timers that were just stored or changed: a hint for a poller in this process.
+    ``on_served`` is told of every request, after it: for metrics.
 
     ``log_context`` makes every event that is logged inside carry the request id. All of them are called from
     several threads at once. ``default_num_shards`` is for namespaces that are created without a number.
@@ -36,6 +50,7 @@ class ApiContext:
     clock: Clock
     new_id: Callable[[], str]
     on_stored: Callable[[Sequence[Timer]], None] = _ignore
+    on_served: Callable[[ServedRequest], None] = _count_nothing
     log_context: Callable[[str], AbstractContextManager[None]] = _no_context
     default_num_shards: int = DEFAULT_NUM_SHARDS
 

@@ -13,11 +13,18 @@ import click
 
 from duetime import __version__
 from duetime.cli.options import settings_options
-from duetime.runtime.settings import LocalSettings, Settings, StoreSettings, WorkerSettings, load_settings
+from duetime.runtime.settings import (
+    EngineTuning,
+    LocalSettings,
+    Settings,
+    StoreSettings,
+    WorkerSettings,
+    load_settings,
+)
 
 S = TypeVar("S", bound=Settings)
 
-_ENGINE = tuple(name for name in WorkerSettings.model_fields if name not in StoreSettings.model_fields)
+_ENGINE = tuple(name for name in EngineTuning.model_fields if name not in StoreSettings.model_fields)
 _LOGS = ("log_level", "log_format")
 
 
@@ -45,9 +52,12 @@ def serve(**given: str | None) -> int:
 
 
 @app.command()
-@settings_options(WorkerSettings, "store", *_ENGINE, *_LOGS)
+@settings_options(WorkerSettings, "store", *_ENGINE, "metrics_port", "metrics_host", *_LOGS)
 @click.option("--stop-on-eof", is_flag=True, help="Stop also when standard input ends; for whoever starts workers.")
-def worker(*, stop_on_eof: bool, **given: str | None) -> int:
+@click.option(
+    "--snapshots", is_flag=True, help="Write what is counted to standard output, a line of JSON each second."
+)
+def worker(*, stop_on_eof: bool, snapshots: bool, **given: str | None) -> int:
     """Fire timers without serving the API.
 
     Any number of workers, and of servers, share the shards of one store. When one dies, the others take its shards
@@ -57,7 +67,7 @@ def worker(*, stop_on_eof: bool, **given: str | None) -> int:
     settings = _load(WorkerSettings, given, pid=os.getpid())
     from duetime.local.server import work
 
-    return work(settings, stop_on_eof=stop_on_eof)
+    return work(settings, stop_on_eof=stop_on_eof, write_snapshots=snapshots)
 
 
 @app.command()

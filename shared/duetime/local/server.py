@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 
 import uvloop
@@ -14,8 +16,10 @@ from duetime.domain.errors import InvalidSettings
 from duetime.engine.poller import Poller
 from duetime.local.asgi import LambdaAsgiApp
 from duetime.local.http import bind, http_service, url_of
+from duetime.local.metrics import PATH as METRICS_PATH
+from duetime.local.metrics import ApiMetrics, MetricsApp, Observed, new_registry, nothing_else
 from duetime.local.services import Service, ThreadService, run_services
-from duetime.local.workers import WorkerService
+from duetime.local.workers import WorkerService, snapshots_written
 from duetime.runtime import wiring
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
@@ -41,43 +45,56 @@ def serve(settings: LocalSettings) -> int:
         wiring.make_ready(store, settings.store)
         _ensure_default_namespace(store, settings, clock)
         poller = stack.enter_context(wiring.opened_poller(store, settings, clock))
-        handler = wiring.timers_api(store, settings, clock, on_stored=poller.notify)
-        app = LambdaAsgiApp(handler, clock=clock, new_id=new_id)
+        stop_seconds = settings.drain_seconds + STOP_MARGIN_SECONDS
+        workers = [
+            WorkerService(number, environ=child_environment(settings), stop_seconds=stop_seconds, clock=clock)
+            for number in range(2, settings.workers + 1)
+        ]
+        registry = new_registry(lambda: _observe(poller, workers))
+        counts = ApiMetrics(registry)
+        handler = wiring.timers_api(store, settings, clock, on_stored=poller.notify, on_served=counts.count)
+        app = MetricsApp(registry, LambdaAsgiApp(handler, clock=clock, new_id=new_id))
         services: list[Service] = [
             poller_service(poller),
             http_service(app, listener, lambda: _tell_start(settings, listener)),
-        ]
-        stop_seconds = settings.drain_seconds + STOP_MARGIN_SECONDS
-        services += [
-            WorkerService(number, environ=child_environment(settings), stop_seconds=stop_seconds, clock=clock)
-            for number in range(2, settings.workers + 1)
+            *workers,
         ]
         code = run_services(services, stop_seconds=stop_seconds + STOP_MARGIN_SECONDS)
         logger.info("stopped", extra={"action": "server.stopped", **poller.stats()})
         return code
 
 
-def work(settings: WorkerSettings, *, stop_on_eof: bool) -> int:
-    """``duetime worker``: poll until a signal; the exit code. Raises ``DuetimeError`` when it cannot start."""
+def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) -> int:
+    """``duetime worker``: poll until a signal; the exit code. Raises ``DuetimeError`` when it cannot start.
+
+    ``write_snapshots``: tell standard output what is counted, for the process that started this one.
+    """
     if wiring.is_in_memory(settings.store):
         raise InvalidSettings("--store: a store in memory has no timers but those of its own process")
     clock = SystemClock()
-    with wiring.opened_store(settings.store) as store:
+    with ExitStack() as stack:
+        store = stack.enter_context(wiring.opened_store(settings.store))
         store.check()
-        with wiring.opened_poller(store, settings, clock) as poller:
-            logger.info(
-                "Duetime %s polls %s",
-                __version__,
-                redact_text(settings.store),
-                extra={"action": "worker.polling", "lease_seconds": settings.lease_seconds},
-            )
-            code = run_services(
-                [poller_service(poller)],
-                stop_seconds=settings.drain_seconds + STOP_MARGIN_SECONDS,
-                stop_on_eof=stop_on_eof,
-            )
-            logger.info("stopped", extra={"action": "worker.stopped", **poller.stats()})
-            return code
+        poller = stack.enter_context(wiring.opened_poller(store, settings, clock))
+        services: list[Service] = [poller_service(poller)]
+        if settings.metrics_port:
+            listener = stack.enter_context(bind(settings.metrics_host, settings.metrics_port))
+            services.append(_metrics_service(poller, listener))
+        if write_snapshots:
+            stack.enter_context(snapshots_written(poller.snapshot, sys.stdout.fileno()))
+        logger.info(
+            "Duetime %s polls %s",
+            __version__,
+            redact_text(settings.store),
+            extra={"action": "worker.polling", "lease_seconds": settings.lease_seconds},
+        )
+        code = run_services(
+            services,
+            stop_seconds=settings.drain_seconds + STOP_MARGIN_SECONDS,
+            stop_on_eof=stop_on_eof,
+        )
+        logger.info("stopped", extra={"action": "worker.stopped", **poller.stats()})
+        return code
 
 
 def poller_service(poller: Poller) -> ThreadService:
@@ -94,6 +111,21 @@ def poller_service(poller: Poller) -> ThreadService:
             loop.call_soon_threadsafe(stop.set)
 
     return ThreadService("poller", poll, request_stop)
+
+
+def _metrics_service(poller: Poller, listener: socket.socket) -> ThreadService:
+    url = url_of(listener) + METRICS_PATH
+
+    def tell() -> None:
+        logger.info("metrics at %s", url, extra={"action": "metrics.served", "url": url})
+
+    return http_service(MetricsApp(new_registry(lambda: _observe(poller, ())), nothing_else), listener, tell)
+
+
+def _observe(poller: Poller, workers: Sequence[WorkerService]) -> dict[str, Observed]:
+    """The poller of this process is worker 1."""
+    others = {worker.name: observed for worker in workers if (observed := worker.observe()) is not None}
+    return {"worker-1": Observed(poller.snapshot(), 0.0), **others}
 
 
 def _ensure_default_namespace(store: Store, settings: LocalSettings, clock: SystemClock) -> None:

@@ -9,18 +9,53 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
-from collections.abc import Coroutine, Mapping
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from duetime.domain.clock import Clock
+from duetime.engine.stats import EngineSnapshot
+from duetime.local.metrics import Observed
+from duetime.runtime.metrics import read_snapshot, write_snapshot
+from duetime.runtime.settings import variable
 
 FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 30.0
+SNAPSHOT_SECONDS = 1.0
 STABLE_SECONDS = 60.0
 """A worker that lived this long starts again after the first back-off."""
 
 logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def snapshots_written(snapshot: Callable[[], EngineSnapshot], descriptor: int) -> Iterator[None]:
+    """In a worker: a line for ``WorkerService`` every SNAPSHOT_SECONDS, and a last one at the end.
+
+    When nobody reads any more, this ends; the worker learns that from its standard input. Not through a buffered
+    stream: a daemon thread that is stuck in one would keep the interpreter from ending.
+    """
+    ended = threading.Event()
+
+    def write() -> None:
+        with suppress(OSError):  # a broken pipe
+            is_last = False
+            while not is_last:
+                is_last = ended.wait(SNAPSHOT_SECONDS)
+                line = write_snapshot(snapshot()) + b"\n"
+                while line:
+                    line = line[os.write(descriptor, line) :]
+
+    thread = threading.Thread(target=write, name="snapshots", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(SNAPSHOT_SECONDS)
 
 
 class WorkerService:
@@ -28,18 +63,31 @@ class WorkerService:
 
     def __init__(self, number: int, *, environ: Mapping[str, str], stop_seconds: float, clock: Clock) -> None:
         self.name = f"worker-{number}"
-        self._environ = dict(environ)
+        # A port can be listened on once: what a worker counts is shown by this process.
+        self._environ = {**environ, variable("metrics_port"): "0"}
         self._stop_seconds = stop_seconds
         self._clock = clock
+        self._heard: tuple[EngineSnapshot, float] | None = None
+
+    def observe(self) -> Observed | None:
+        """What the worker that runs now has last told of itself; None while it has not. From any thread."""
+        heard = self._heard
+        return None if heard is None else Observed(heard[0], self._clock.monotonic() - heard[1])
 
     async def run(self, stop: asyncio.Event) -> None:
         backoff = FIRST_BACKOFF_SECONDS
         while not stop.is_set():
             started_at = self._clock.monotonic()
             process = await self._start()
-            if await _stopped_while(process.wait(), stop):
-                await self._stop(process)
-                return
+            listening = asyncio.ensure_future(self._listen(process))
+            try:
+                if await _stopped_while(process.wait(), stop):
+                    await self._stop(process)
+                    return
+            finally:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+                self._heard = None
             if self._clock.monotonic() - started_at >= STABLE_SECONDS:
                 backoff = FIRST_BACKOFF_SECONDS
             logger.error(
@@ -56,13 +104,28 @@ class WorkerService:
 
     async def _start(self) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "duetime.cli", "worker", "--stop-on-eof"),
+            *(sys.executable, "-m", "duetime.cli", "worker", "--stop-on-eof", "--snapshots"),
             stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
             env=self._environ,
             process_group=0,
         )
         logger.info("a worker started", extra={"action": "worker.started", "worker": self.name, "pid": process.pid})
         return process
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        """Keep the last snapshot. Lines are bounded by the stream's limit; what is no snapshot is dropped."""
+        assert process.stdout is not None
+        while True:
+            try:
+                line = await process.stdout.readline()
+                if not line:
+                    return
+                self._heard = read_snapshot(line), self._clock.monotonic()
+            except ValueError as error:
+                logger.debug(
+                    "a worker wrote no snapshot: %s", error, extra={"action": "worker.babbled", "worker": self.name}
+                )
 
     async def _stop(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None

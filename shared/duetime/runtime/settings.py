@@ -128,8 +128,16 @@ class PollerSettings(LambdaSettings, EngineTuning):
 class WorkerSettings(EngineTuning):
     """``duetime worker``."""
 
+    metrics_port: int = Field(
+        0,
+        ge=0,
+        le=65_535,
+        description="Port for Prometheus's GET /metrics; 0 serves none. `serve` has it on its own.",
+    )
+    metrics_host: str = Field("127.0.0.1", min_length=1, description="Address for GET /metrics.")
 
-class LocalSettings(WorkerSettings, ApiTuning):
+
+class LocalSettings(EngineTuning, ApiTuning):
     """``duetime serve``."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")

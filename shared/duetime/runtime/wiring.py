@@ -29,6 +29,7 @@ from duetime.runtime.settings import (
 from duetime.stores.port import Store
 
 if TYPE_CHECKING:
+    from duetime.api.context import ServedRequest
     from duetime.delivery.port import Sender
     from duetime.engine.poller import Poller
     from duetime.runtime.poller_function import Invoke, PollerFunction
@@ -116,19 +117,20 @@ def timers_api(
     clock: Clock,
     *,
     on_stored: Callable[[Sequence[Timer]], None] | None = None,
+    on_served: Callable[[ServedRequest], None] | None = None,
 ) -> Handler:
     """The Lambda handler of the timers API; safe to call from several threads."""
     from duetime.api.app import build_handler
     from duetime.api.context import ApiContext
 
-    hooks = {} if on_stored is None else {"on_stored": on_stored}
+    hooks: dict[str, Any] = {"on_stored": on_stored, "on_served": on_served}
     context = ApiContext(
         store=store,
         clock=clock,
         new_id=new_id,
         log_context=lambda request_id: log_context(request_id=request_id),
         default_num_shards=settings.default_num_shards,
-        **hooks,
+        **{name: hook for name, hook in hooks.items() if hook is not None},
     )
     return build_handler(context)
 

@@ -1,0 +1,157 @@
+"""Prometheus's view of this machine: ``GET /metrics`` of ``duetime serve``, and of a worker that is asked for it.
+
+Snapshots are read when Prometheus asks. Those of workers in processes of their own arrive every second
+(``local.workers``); how old each one is, is a metric too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
+
+from duetime import __version__
+from duetime.api.context import ServedRequest
+from duetime.engine.stats import EngineSnapshot, HistogramSnapshot
+from duetime.local.asgi import Asgi, Receive, Scope, Send, send_answer
+from duetime.local.gateway import HttpAnswer
+from duetime.runtime.metrics import COUNTERS, DISTRIBUTIONS, GAUGES, PREFIX, Distribution, Number
+
+PATH = "/metrics"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_API_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was last heard of a poller, ``age_seconds`` ago."""
+
+    snapshot: EngineSnapshot
+    age_seconds: float
+
+
+Observe = Callable[[], Mapping[str, Observed]]
+"""The pollers of this machine that are heard of, by name."""
+
+
+class PollerCollector(Collector):
+    """The catalogue's metrics, each with a label ``worker``."""
+
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
+
+    def collect(self) -> Iterator[Metric]:
+        pollers = self._observe()
+        yield InfoMetricFamily(f"{PREFIX}build", "The version that runs.", {"version": __version__})
+        age = GaugeMetricFamily(
+            f"{PREFIX}worker_snapshot_age_seconds", "How old a worker's figures are.", labels=["worker"]
+        )
+        for worker, observed in pollers.items():
+            age.add_metric([worker], observed.age_seconds)
+        yield age
+        for number in COUNTERS:
+            yield _numbers(CounterMetricFamily, number, pollers)
+        for number in GAUGES:
+            yield _numbers(GaugeMetricFamily, number, pollers)
+        for distribution in DISTRIBUTIONS:
+            yield _histogram(distribution, pollers)
+
+
+def _numbers(
+    family: type[CounterMetricFamily | GaugeMetricFamily], number: Number, pollers: Mapping[str, Observed]
+) -> Metric:
+    labels = ["worker", number.label] if number.label else ["worker"]
+    metric = family(f"{PREFIX}{number.name}", number.help, labels=labels)
+    for worker, observed in pollers.items():
+        for value_of_label, value in number.read(observed.snapshot).items():
+            metric.add_metric([worker, value_of_label][: len(labels)], value)
+    return metric
+
+
+def _histogram(distribution: Distribution, pollers: Mapping[str, Observed]) -> Metric:
+    metric = HistogramMetricFamily(f"{PREFIX}{distribution.name}", distribution.help, labels=["worker"])
+    for worker, observed in pollers.items():
+        snapshot = distribution.read(observed.snapshot)
+        metric.add_metric([worker], buckets=_buckets(snapshot), sum_value=snapshot.sum)
+    return metric
+
+
+def _buckets(snapshot: HistogramSnapshot) -> list[tuple[str, float]]:
+    """Prometheus counts upwards: each bucket holds all that is in the ones before."""
+    bounds = [*map(str, snapshot.bounds), "+Inf"]
+    return list(zip(bounds, accumulate(snapshot.counts), strict=True))
+
+
+class ApiMetrics:
+    """Requests to the API. Labels are bounded: routes are those of the API, and odd methods count as one."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            f"{PREFIX}http_requests",
+            "Requests that the API answered.",
+            ["method", "route", "status"],
+            registry=registry,
+        )
+        self._durations = Histogram(
+            f"{PREFIX}http_request_duration_seconds",
+            "From the whole request until the answer was ready.",
+            ["route"],
+            registry=registry,
+            buckets=_API_BOUNDS,
+        )
+
+    def count(self, served: ServedRequest) -> None:
+        """Safe to call from several threads."""
+        method = served.method if served.method in _METHODS else "other"
+        route = served.route or "none"
+        self._requests.labels(method, route, str(served.status)).inc()
+        self._durations.labels(route).observe(served.duration_seconds)
+
+
+class MetricsApp:
+    """Answers ``/metrics`` and leaves every other path to ``app``."""
+
+    def __init__(self, registry: CollectorRegistry, app: Asgi) -> None:
+        self._registry = registry
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == PATH:
+            await send_answer(self._answer(scope), send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _answer(self, scope: Scope) -> HttpAnswer:
+        if scope["method"] not in ("GET", "HEAD"):
+            return HttpAnswer(405, (("allow", "GET, HEAD"),), b"")
+        body = generate_latest(self._registry) if scope["method"] == "GET" else b""
+        headers = (("content-type", CONTENT_TYPE_PLAIN_0_0_4), ("cache-control", "no-store"))
+        return HttpAnswer(200, headers, body)
+
+
+async def nothing_else(scope: Scope, receive: Receive, send: Send) -> None:
+    """The application beside ``/metrics`` where there is no API."""
+    if scope["type"] == "lifespan":
+        for event in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{event}.complete"})
+    elif scope["type"] == "http":
+        await send_answer(HttpAnswer(404, (), b""), send)
+
+
+def new_registry(observe: Observe) -> CollectorRegistry:
+    """A registry of its own: nothing that other libraries count in this process gets in."""
+    registry = CollectorRegistry()
+    registry.register(PollerCollector(observe))
+    return registry

@@ -1,0 +1,138 @@
+"""The metrics of a poller: names, meaning, and how each is read from a snapshot of what it has counted.
+
+One catalogue for all exporters: ``local.metrics`` makes Prometheus's text of it, ``runtime.emf`` CloudWatch's.
+docs/metrics.md explains every one of them; a test compares the names.
+
+No metric has a label whose values come from clients: no timer id, URL, host, namespace or tenant. What a metric
+costs, here and in whatever stores it, is known before the first timer is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from pydantic import TypeAdapter, ValidationError
+
+from duetime.engine.stats import EngineSnapshot, HistogramSnapshot
+
+PREFIX = "duetime_"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A counter or a gauge. ``read`` gives a value for each value of ``label``; without a label the key is empty.
+
+    ``cloudwatch`` is its name there; None: it is not worth a metric of its own, which CloudWatch charges for, and is
+    written beside the metrics, where queries of the log find it.
+    """
+
+    name: str
+    help: str
+    read: Callable[[EngineSnapshot], Mapping[str, int]]
+    label: str = ""
+    cloudwatch: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A histogram of seconds."""
+
+    name: str
+    help: str
+    read: Callable[[EngineSnapshot], HistogramSnapshot]
+    cloudwatch: str
+
+
+_OUTCOMES = ("fired", "rescheduled", "retried", "failed", "superseded", "lease_lost")
+
+
+def _counter(name: str, counter: str, help_: str, cloudwatch: str | None = None) -> Number:
+    alias = None if cloudwatch is None else lambda _: cloudwatch
+    return Number(name, help_, lambda snapshot: {"": snapshot.counters[counter]}, cloudwatch=alias)
+
+
+def _gauge(name: str, help_: str, cloudwatch: str | None = None) -> Number:
+    alias = None if cloudwatch is None else lambda _: cloudwatch
+    return Number(name, help_, lambda snapshot: {"": snapshot.gauges[name]}, cloudwatch=alias)
+
+
+def camel_case(name: str) -> str:
+    """``lease_lost`` -> ``LeaseLost``."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+COUNTERS = (
+    _counter("attempts", "attempts_started", "Callbacks begun.", "Attempts"),
+    Number(
+        "answers",
+        "Callbacks that ended, by class of the HTTP status; none: no answer came.",
+        lambda snapshot: snapshot.answers_by,
+        label="status",
+    ),
+    Number(
+        "outcomes",
+        "What attempts led to, as recorded.",
+        lambda snapshot: {name: snapshot.counters[name] for name in _OUTCOMES},
+        label="outcome",
+        cloudwatch=camel_case,
+    ),
+    Number("retries", "Outcomes that are retries, by reason.", lambda snapshot: snapshot.retried_by, label="reason"),
+    Number("dead_letters", "Timers that failed, by reason.", lambda snapshot: snapshot.failed_by, label="reason"),
+    _counter("parkings", "parked", "Callbacks that were parked because they took long.", "Parkings"),
+    _counter("quarantined", "quarantined", "Stored timers that could not be read and were set aside.", "Quarantined"),
+    _counter("events_published", "events_published", "Events of failed timers that were published."),
+    _counter(
+        "events_undelivered",
+        "events_undelivered",
+        "Events of failed timers that could only be logged.",
+        "EventsUndelivered",
+    ),
+    _counter("polls", "polls", "Pages of due timers asked for."),
+    _counter("poll_errors", "poll_errors", "Polls that the store did not answer.", "PollErrors"),
+    _counter("timers_read", "timers_read", "Due timers read."),
+    _counter("record_batches", "record_batches", "Batches of outcomes written."),
+    _counter("record_errors", "record_errors", "Batches of outcomes that the store did not take.", "RecordErrors"),
+    _counter("shard_claims", "claims", "Shards claimed."),
+    _counter("leases_lost", "leases_lost", "Shards that another owner claimed while they were held.", "LeasesLost"),
+)
+GAUGES = (
+    _gauge("shards_owned", "Shards that the poller owns.", "ShardsOwned"),
+    _gauge("in_flight", "Callbacks under way, parked ones included.", "InFlight"),
+    _gauge("parked", "Parked callbacks still under way."),
+    _gauge("waiting", "Due timers read and not yet started.", "Waiting"),
+    _gauge("unrecorded", "Outcomes not yet recorded."),
+)
+DISTRIBUTIONS = (
+    Distribution(
+        "first_attempt_lag_seconds",
+        "From when a timer could have fired until its first attempt began.",
+        lambda snapshot: snapshot.lag,
+        "Lag",
+    ),
+    Distribution(
+        "callback_duration_seconds",
+        "From the start of a callback until its answer was complete or it was given up.",
+        lambda snapshot: snapshot.latency,
+        "CallbackDuration",
+    ),
+)
+
+
+@cache
+def _adapter() -> TypeAdapter[EngineSnapshot]:
+    return TypeAdapter(EngineSnapshot)
+
+
+def write_snapshot(snapshot: EngineSnapshot) -> bytes:
+    """``snapshot`` as one line of JSON, without its end."""
+    return _adapter().dump_json(snapshot)
+
+
+def read_snapshot(line: bytes) -> EngineSnapshot:
+    """What ``write_snapshot`` wrote. ``ValueError`` for anything else."""
+    try:
+        return _adapter().validate_json(line)
+    except ValidationError as error:
+        raise ValueError(f"not a snapshot: {error.error_count()} faults") from None
