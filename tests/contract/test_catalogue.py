@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from duetime.domain.errors import NamespaceConflict
-from duetime.domain.namespaces import Namespace
+from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
 from duetime.stores.port import Store
 from tests.contract.subject import Subject
-from tests.support.builders import seconds
+from tests.support.builders import make_namespace, seconds
 from tests.support.clock import NOW
 
 
@@ -130,3 +131,61 @@ def test_every_process_gets_the_same_secret(subject: Subject) -> None:
     subject.store.catalogue_secret("cursor", b"one")
 
     assert subject.reopen().catalogue_secret("cursor", b"two") == b"one"
+
+
+SETTINGS = NamespaceSettings(
+    retry_policy_json='{"maxAttempts": 3,  "backoffMultiplier": 1.50}', max_in_flight=7, rate_limit_per_second=0.1
+)
+OLD_SECRET = SealedSecret("old", b"\x00sealed\xff", NOW, NOW + seconds(60))
+NEW_SECRET = SealedSecret("new", b"", NOW + seconds(0.001))
+
+
+def test_settings_and_secrets_are_kept_exactly(store: Store) -> None:
+    created = create(store, "orders")
+    wanted = replace(created, settings=SETTINGS, secrets=(OLD_SECRET, NEW_SECRET))
+
+    stored = store.update_namespace(wanted, if_revision=1, now=NOW)
+
+    assert stored == replace(wanted, revision=2)
+    assert store.get_namespace("orders") == stored
+    assert store.list_namespaces(cursor=None, limit=1).items == [stored]
+
+
+def test_creating_a_namespace_again_keeps_what_was_set(store: Store) -> None:
+    wanted = replace(create(store, "orders"), settings=SETTINGS, secrets=(OLD_SECRET,))
+    stored = store.update_namespace(wanted, if_revision=1, now=NOW)
+
+    assert create(store, "orders") == stored
+
+
+def test_settings_and_secrets_can_be_cleared(store: Store) -> None:
+    created = create(store, "orders")
+    store.update_namespace(replace(created, settings=SETTINGS, secrets=(OLD_SECRET,)), if_revision=1, now=NOW)
+
+    cleared = store.update_namespace(created, if_revision=2, now=NOW)
+
+    assert cleared == replace(created, revision=3)
+    assert store.get_namespace("orders") == cleared
+
+
+@pytest.mark.parametrize("revision", [2, 4, 5])
+def test_a_namespace_of_another_revision_stays_as_it_is(store: Store, revision: int) -> None:
+    created = create(store, "orders")
+    for known in (1, 2):
+        store.update_namespace(replace(created, settings=SETTINGS), if_revision=known, now=NOW)
+
+    assert store.update_namespace(created, if_revision=revision, now=NOW) is None
+    assert store.update_namespace(created, if_revision=1, now=NOW) is None
+    assert store.get_namespace("orders") == replace(created, settings=SETTINGS, revision=3)
+
+
+def test_what_never_changes_of_a_namespace_is_not_changed(store: Store) -> None:
+    created = create(store, "orders", 4)
+    other = replace(created, num_shards=8, first_shard=9, dedicated=True, created_at=NOW + seconds(9))
+
+    assert store.update_namespace(other, if_revision=1, now=NOW) == replace(created, revision=2)
+
+
+def test_a_namespace_that_does_not_exist_is_not_made_by_an_update(store: Store) -> None:
+    assert store.update_namespace(make_namespace("nobody"), if_revision=1, now=NOW) is None
+    assert store.get_namespace("nobody") is None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from typing import TypeVar
 
 import pytest
 
-from duetime.domain.namespaces import Namespace
+from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange, TimerState
 from duetime.stores.port import ChangeStatus, PutMode, PutStatus, Store, TimerRef
@@ -230,3 +231,17 @@ def test_all_workers_are_announced(store: Store) -> None:
     at_once(lambda index: store.announce_worker(f"w{index}", ttl_seconds=10, now=NOW))
 
     assert store.announce_worker("w0", ttl_seconds=10, now=NOW + seconds(1)) == [f"w{i}" for i in range(THREADS)]
+
+
+def test_one_change_of_a_namespace_at_a_time_wins(store: Store) -> None:
+    namespace, _ = store.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)
+
+    def change(index: int) -> Namespace | None:
+        wanted = replace(namespace, settings=NamespaceSettings(max_in_flight=index + 1))
+        return store.update_namespace(wanted, if_revision=namespace.revision, now=NOW)
+
+    for revision in range(2, 6):
+        (winner,) = [changed for changed in at_once(change) if changed is not None]
+        assert winner.revision == revision
+        assert store.get_namespace("orders") == winner
+        namespace = winner

@@ -159,6 +159,14 @@ class Store(Protocol):
         """In order of name."""
         ...
 
+    def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
+        """Store the ``settings`` and ``secrets`` of ``namespace`` if its stored revision is ``if_revision``.
+
+        The namespace as it is stored now, with the next revision; None when another change came first or there is
+        no such namespace. What never changes stays as it is stored, whatever ``namespace`` says.
+        """
+        ...
+
     def shard_map(self) -> ShardMap:
         """Which shards exist now. One cheap read: pollers ask every second."""
         ...

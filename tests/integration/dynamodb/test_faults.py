@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
-from duetime.domain.namespaces import Namespace
+from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
 from duetime.stores.dynamodb.client import MAX_TRIES, make_client
@@ -25,6 +27,7 @@ CALLS: dict[str, Callable[[DynamoDbStore, Namespace], object]] = {
     "initialise": lambda store, ns: store.initialise(),
     "shard_map": lambda store, ns: store.shard_map(),
     "create_namespace": lambda store, ns: store.create_namespace("n", num_shards=1, dedicated=False, now=NOW),
+    "update_namespace": lambda store, ns: store.update_namespace(ns, if_revision=1, now=NOW),
     "put one": lambda store, ns: store.put_timers([make_timer(ns)], mode=PutMode.CREATE, now=NOW),
     "put many": lambda store, ns: store.put_timers(make_timers(ns, 3), mode=PutMode.CREATE, now=NOW),
     "replace": lambda store, ns: store.put_timers([make_timer(ns)], mode=PutMode.REPLACE, now=NOW),
@@ -60,15 +63,16 @@ def refused(proxy: DynamoDbProxy, undelayed: None) -> Iterator[DynamoDbStore]:
     ],
 )
 def test_throttling_and_server_errors_make_the_store_unavailable(
-    proxy: DynamoDbProxy, refused: DynamoDbStore, status: int, code: str
+    proxy: DynamoDbProxy, undelayed: None, status: int, code: str
 ) -> None:
     proxy.intercept = always(Fault(status, code))
     namespace = make_namespace()
 
     for name, call in CALLS.items():
         proxy.operations.clear()
-        with pytest.raises(StoreUnavailable) as caught:
-            call(refused, namespace)
+        # One each: a client that has met with many errors retries less.
+        with closing(make_client(endpoint_url=proxy.url)) as client, pytest.raises(StoreUnavailable) as caught:
+            call(DynamoDbStore(client, "timers"), namespace)
         assert caught.value.retry_after_seconds > 0, name
         assert len(proxy.operations) == MAX_TRIES, name
 
@@ -171,6 +175,18 @@ def test_an_outcome_whose_answer_was_lost_is_applied(
 
     assert statuses == [RecordStatus.APPLIED] * number
     assert {stored(proxied, single, timer.timer_id).revision for timer in timers} == {2}
+
+
+def test_a_change_of_a_namespace_whose_answer_was_lost_is_made(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
+) -> None:
+    wanted = replace(single, settings=NamespaceSettings(max_in_flight=3))
+    proxy.intercept = lose_first_answer("UpdateItem")
+
+    stored = proxied.update_namespace(wanted, if_revision=1, now=NOW)
+
+    assert proxy.operations == ["UpdateItem"] * 2
+    assert stored == replace(wanted, revision=2)
 
 
 def test_a_superseded_outcome_stays_superseded_when_sent_twice(

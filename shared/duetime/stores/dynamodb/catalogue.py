@@ -9,10 +9,11 @@ from duetime.domain.errors import NamespaceConflict, StoreError, StoreUnavailabl
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardMap
 from duetime.domain.times import format_instant, read_instant
-from duetime.stores.dynamodb.changes import Item, text, whole
+from duetime.stores.dynamodb.changes import Change, Item, as_update, text, whole
 from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
 from duetime.stores.dynamodb.items import item_key, time_to_live
 from duetime.stores.dynamodb.table import Table, back_offs
+from duetime.stores.namespace_text import read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
 
 CATALOGUE_SHARD = -1
@@ -21,6 +22,7 @@ _WORKER = "WORKER#"
 _SECRET = "SECRET#"  # noqa: S105  # a key prefix
 _COUNTER_KEY = item_key(CATALOGUE_SHARD, "COUNTER#SHARDS")
 _CREATE_TRIES = 12
+_FIRST_REVISION = 1
 
 
 class Catalogue:
@@ -107,6 +109,29 @@ class Catalogue:
         namespaces = [_namespace(item) for item in page.items]
         return Page(namespaces, write_cursor(namespaces[-1].name) if page.last_key and namespaces else None)
 
+    def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:  # noqa: ARG002
+        texts = {
+            "namespace_settings": settings_text(namespace.settings),
+            "namespace_secrets": secrets_text(namespace.secrets),
+        }
+        change = Change(
+            key=item_key(CATALOGUE_SHARD, _NAMESPACE + namespace.name),
+            sets={
+                "namespace_revision": whole(if_revision + 1),
+                **{name: text(value) for name, value in texts.items() if value is not None},
+            },
+            removes=tuple(name for name, value in texts.items() if value is None),
+            unchanged={
+                "namespace_name": text(namespace.name),
+                # A namespace that was never changed has no revision stored.
+                "namespace_revision": whole(if_revision) if if_revision != _FIRST_REVISION else None,
+            },
+        )
+        written = self._table.update(**as_update(change), ReturnValues="ALL_NEW")
+        if written.item is None or not (written.is_applied or written.is_own_work(change)):
+            return None
+        return _namespace(written.item)
+
     def shard_map(self) -> ShardMap:
         return _shard_map(self._table.get(_COUNTER_KEY, consistent=False))
 
@@ -155,12 +180,15 @@ class Catalogue:
 
 
 def _namespace(item: Item) -> Namespace:
-    return Namespace(
+    return read_namespace(
         name=item["namespace_name"]["S"],
         num_shards=int(item["namespace_num_shards"]["N"]),
         first_shard=int(item["namespace_first_shard"]["N"]),
         dedicated=item["namespace_dedicated"]["BOOL"],
         created_at=read_instant(item["namespace_created_at"]["S"]),
+        revision=int(item["namespace_revision"]["N"]) if "namespace_revision" in item else _FIRST_REVISION,
+        settings=item["namespace_settings"]["S"] if "namespace_settings" in item else None,
+        secrets=item["namespace_secrets"]["S"] if "namespace_secrets" in item else None,
     )
 
 

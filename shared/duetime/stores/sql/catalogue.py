@@ -11,6 +11,7 @@ from duetime.domain.errors import InvalidInput, NamespaceConflict
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardMap
 from duetime.domain.times import from_milliseconds
+from duetime.stores.namespace_text import read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
 from duetime.stores.sql.database import Database, Mutation
 from duetime.stores.sql.tables import counters, given, given_count, namespaces, secrets
@@ -26,7 +27,14 @@ class Catalogue:
         self._database = database
         columns = namespaces.c
         select = sa.select(
-            columns.namespace_name, columns.num_shards, columns.first_shard, columns.is_dedicated, columns.created_at
+            columns.namespace_name,
+            columns.num_shards,
+            columns.first_shard,
+            columns.is_dedicated,
+            columns.created_at,
+            columns.namespace_revision,
+            columns.namespace_settings,
+            columns.namespace_secrets,
         )
         prepare = database.prepare
         name, value = given("name"), given("value")
@@ -50,6 +58,19 @@ class Catalogue:
             "shards",
             "first",
             "dedicated",
+        )
+        self._update = prepare(
+            sa.update(namespaces)
+            .where(columns.namespace_name == name, columns.namespace_revision == given("revision"))
+            .values(
+                namespace_revision=columns.namespace_revision + 1,
+                namespace_settings=given("settings"),
+                namespace_secrets=given("secrets"),
+            ),
+            "name",
+            "revision",
+            "settings",
+            "secrets",
         )
         counter = counters.c.counter_name == name
         self._counters = prepare(sa.select(counters.c.counter_name, counters.c.counter_value))
@@ -87,6 +108,13 @@ class Catalogue:
         items = [_namespace(row) for row in rows[:limit]]
         return Page(items, items[-1].name if len(rows) > limit else None)
 
+    def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
+        settings, secrets = settings_text(namespace.settings), secrets_text(namespace.secrets)
+        with self._database.write(now) as mutation:
+            if not self._update.count(mutation.connection, namespace.name, if_revision, settings, secrets):
+                return None
+            return _namespace(self._get.one(mutation.connection, namespace.name).one())
+
     def shard_map(self) -> ShardMap:
         with self._database.read() as connection:
             values: dict[str, int] = dict(self._counters.one(connection).fetchall())  # type: ignore[arg-type]
@@ -122,8 +150,17 @@ class Catalogue:
 
 
 def _namespace(row: Any) -> Namespace:
-    name, num_shards, first_shard, is_dedicated, created_at = row
-    return Namespace(name, num_shards, first_shard, bool(is_dedicated), from_milliseconds(created_at))
+    name, num_shards, first_shard, is_dedicated, created_at, revision, settings, secrets_ = row
+    return read_namespace(
+        name=name,
+        num_shards=num_shards,
+        first_shard=first_shard,
+        dedicated=bool(is_dedicated),
+        created_at=from_milliseconds(created_at),
+        revision=revision,
+        settings=settings,
+        secrets=secrets_,
+    )
 
 
 def _agreed(stored: Namespace, *, num_shards: int, dedicated: bool) -> Namespace:

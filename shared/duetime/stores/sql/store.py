@@ -27,6 +27,7 @@ class SqlStore:
         self.create_namespace = catalogue.create_namespace
         self.get_namespace = catalogue.get_namespace
         self.list_namespaces = catalogue.list_namespaces
+        self.update_namespace = catalogue.update_namespace
         self.shard_map = catalogue.shard_map
         self.catalogue_secret = catalogue.catalogue_secret
 
