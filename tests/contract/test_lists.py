@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Timer, TimerState
+from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.stores.port import Page, PutMode, Store, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, read_all, record, record_fired, stored
 from tests.support.builders import (
@@ -188,6 +189,40 @@ def test_filter_by_the_due_time_that_a_receiver_chose(store: Store, single: Name
 
     assert ids(listed(store, single, TimerFilter(due_from=NOW + seconds(60)))) == ["t1"]
     assert listed(store, single, TimerFilter(due_to=NOW + seconds(60))) == []
+
+
+def test_filter_by_the_reason_of_the_last_failure(store: Store, single: Namespace) -> None:
+    timers = create(store, *make_timers(single, 5))
+    reasons = [FailureReason.TIMEOUT, FailureReason.NETWORK, FailureReason.TIMEOUT, None]
+    outcomes = [
+        fired(timer)
+        if reason is None
+        else replace(failed(timer), failure=Failure(reason, f'not "network", {{"reason": "{reason}"}}', NOW))
+        for timer, reason in zip(timers, reasons, strict=False)
+    ]
+    retrying = replace(retried(timers[4], next_attempt_at=NOW + seconds(9)), failure=outcomes[1].failure)
+    record(store, [*outcomes, retrying], claim(store))
+
+    def found(reason: FailureReason, state: TimerState | None = None) -> list[str]:
+        return ids(listed(store, single, TimerFilter(failure_reason=reason, state=state)))
+
+    assert found(FailureReason.TIMEOUT) == ["t0000", "t0002"]
+    assert found(FailureReason.NETWORK) == ["t0001", "t0004"]
+    assert found(FailureReason.NETWORK, TimerState.FAILED) == ["t0001"]
+    assert found(FailureReason.HTTP_STATUS) == []
+
+
+def test_filter_by_the_time_of_the_end_is_from_inclusive_to_exclusive(store: Store, single: Namespace) -> None:
+    timers = create(store, *make_timers(single, 4))
+    lease = claim(store)
+    for number, timer in enumerate(timers):
+        record(store, [failed(timer)], lease, now=NOW + seconds(number))
+
+    between = TimerFilter(updated_from=NOW + seconds(1), updated_to=NOW + seconds(3))
+
+    assert ids(listed(store, single, between)) == ["t0001", "t0002"]
+    assert ids(listed(store, single, TimerFilter(updated_from=NOW + seconds(3)))) == ["t0003"]
+    assert ids(listed(store, single, TimerFilter(updated_to=NOW + seconds(1)))) == ["t0000"]
 
 
 def test_all_conditions_of_a_filter_must_hold(store: Store, orders: Namespace) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from duetime.domain.namespaces import Namespace
@@ -9,7 +11,7 @@ from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
 from duetime.stores.port import ChangeStatus, PutMode, PutStatus, Store, TimerFilter, TimerRef, UnreadableRow
 from tests.contract.steps import create, due, read_all, stored
 from tests.contract.subject import Subject
-from tests.support.builders import make_timer, make_timers, seconds
+from tests.support.builders import RETENTION, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 
 LATER = NOW + seconds(30)
@@ -60,7 +62,7 @@ def test_many_unreadable_rows_do_not_hide_a_later_timer(subject: Subject, single
 
 
 def test_a_quarantined_row_is_a_failed_timer(store: Store, single: Namespace, bad: Timer) -> None:
-    store.quarantine(unreadable(store), now=LATER)
+    store.quarantine(unreadable(store), now=LATER, expires_at=LATER + RETENTION)
 
     assert unreadable(store) == ()
     timer = stored(store, single, "bad", now=LATER)
@@ -72,9 +74,35 @@ def test_a_quarantined_row_is_a_failed_timer(store: Store, single: Namespace, ba
     assert timer.failure.message
 
 
+def test_a_quarantined_row_expires_as_other_failed_timers_do(subject: Subject, single: Namespace, bad: Timer) -> None:
+    store, end = subject.store, LATER + RETENTION
+    store.quarantine(unreadable(store), now=LATER, expires_at=end)
+
+    def read(now: datetime) -> list[Timer]:
+        page = store.list_timers(single, TimerFilter(), cursor=None, limit=5, now=now)
+        found = store.get_timer(single, "bad", now=now)
+        assert page.items == ([] if found is None else [found])
+        return page.items
+
+    assert store.prune_expired(now=end - seconds(0.001), limit=5) == 0
+    (timer,) = read(end - seconds(0.001))
+    assert timer.expires_at == end
+    assert read(end) == []
+    (created,) = store.put_timers([make_timer(single, "bad")], mode=PutMode.CREATE, now=end)
+    assert created.status is PutStatus.CREATED
+
+
+def test_an_expired_quarantined_row_is_pruned(subject: Subject, single: Namespace, bad: Timer) -> None:
+    store = subject.store
+    store.quarantine(unreadable(store), now=NOW, expires_at=LATER)
+
+    assert store.prune_expired(now=LATER, limit=5) == (0 if subject.expires_by_itself else 1)
+    assert store.get_timer(single, "bad", now=LATER) is None
+
+
 def test_a_quarantined_row_is_listed_among_the_failed(store: Store, single: Namespace, bad: Timer) -> None:
     create(store, make_timer(single, "good"))
-    store.quarantine(unreadable(store), now=NOW)
+    store.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
 
     def listed(timer_filter: TimerFilter) -> list[str]:
         timers = read_all(lambda cursor: store.list_timers(single, timer_filter, cursor=cursor, limit=5, now=NOW))
@@ -82,6 +110,7 @@ def test_a_quarantined_row_is_listed_among_the_failed(store: Store, single: Name
 
     assert listed(TimerFilter()) == ["bad", "good"]
     assert listed(TimerFilter(state=TimerState.FAILED)) == ["bad"]
+    assert listed(TimerFilter(failure_reason=FailureReason.UNREADABLE)) == ["bad"]
     assert listed(TimerFilter(state=TimerState.SCHEDULED)) == ["good"]
 
 
@@ -103,7 +132,7 @@ def test_an_unreadable_timer_can_be_replaced(
     store: Store, single: Namespace, bad: Timer, is_quarantined: bool
 ) -> None:
     if is_quarantined:
-        store.quarantine(unreadable(store), now=NOW)
+        store.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
     new = make_timer(single, "bad", execute_at=LATER)
 
     (result,) = store.put_timers([new], mode=PutMode.REPLACE, now=NOW)
@@ -119,7 +148,7 @@ def test_an_unreadable_timer_can_be_deleted(
     store: Store, single: Namespace, bad: Timer, is_quarantined: bool
 ) -> None:
     if is_quarantined:
-        store.quarantine(unreadable(store), now=NOW)
+        store.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
 
     (result,) = store.delete_timers(single, [TimerRef("bad")], now=NOW)
 
@@ -133,7 +162,7 @@ def test_an_unreadable_timer_cannot_be_changed(
     store: Store, single: Namespace, bad: Timer, is_quarantined: bool
 ) -> None:
     if is_quarantined:
-        store.quarantine(unreadable(store), now=NOW)
+        store.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
 
     result = store.update_timer(single, "bad", TimerChange(tags=()), firing_id="f", now=NOW)
 
@@ -144,7 +173,7 @@ def test_a_row_that_was_replaced_meanwhile_is_not_quarantined(store: Store, sing
     rows = unreadable(store)
     (result,) = store.put_timers([make_timer(single, "bad")], mode=PutMode.REPLACE, now=NOW)
 
-    store.quarantine(rows, now=NOW)
+    store.quarantine(rows, now=NOW, expires_at=NOW + RETENTION)
 
     assert due(store, single) == [result.timer]
 
@@ -153,7 +182,7 @@ def test_a_row_that_was_deleted_meanwhile_is_not_resurrected(store: Store, singl
     rows = unreadable(store)
     store.delete_timers(single, [TimerRef("bad")], now=NOW)
 
-    store.quarantine(rows, now=NOW)
+    store.quarantine(rows, now=NOW, expires_at=NOW + RETENTION)
 
     assert store.get_timer(single, "bad", now=NOW) is None
 
@@ -161,9 +190,9 @@ def test_a_row_that_was_deleted_meanwhile_is_not_resurrected(store: Store, singl
 def test_quarantining_nothing_and_twice_does_no_harm(store: Store, single: Namespace, bad: Timer) -> None:
     rows = unreadable(store)
 
-    store.quarantine([], now=NOW)
-    store.quarantine(rows, now=NOW)
+    store.quarantine([], now=NOW, expires_at=NOW + RETENTION)
+    store.quarantine(rows, now=NOW, expires_at=NOW + RETENTION)
     before = stored(store, single, "bad")
-    store.quarantine(rows, now=LATER)
+    store.quarantine(rows, now=LATER, expires_at=LATER + RETENTION)
 
     assert stored(store, single, "bad") == before

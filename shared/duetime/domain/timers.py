@@ -163,6 +163,15 @@ class TimerChange:
         return {name: value for name in self.__dataclass_fields__ if (value := getattr(self, name)) is not UNSET}
 
 
+class Rearm(Enum):
+    """Why a timer is made due by hand."""
+
+    REDRIVE = "redrive"
+    """A failed timer is tried again, with all its attempts ahead."""
+    FIRE = "fire"
+    """A timer that waits is fired now instead of later."""
+
+
 def content_digest(content: TimerContent, *, delay_seconds: float | None = None) -> str:
     """Identifies a request's content, so that a repeated create can be told from a conflicting one.
 
@@ -237,5 +246,29 @@ def changed(timer: Timer, change: TimerChange, *, firing_id: str, now: datetime)
         failure=None if is_new_firing else timer.failure,
         rearmed_at=None if is_new_firing else timer.rearmed_at,
         next_attempt_at=content.execute_at if is_restarted else timer.next_attempt_at,
+        updated_at=now,
+    )
+
+
+def rearmed(timer: Timer, rearm: Rearm, *, now: datetime) -> Timer | None:
+    """``timer`` due at ``now``; None when its state does not allow it (REDRIVE: failed, FIRE: scheduled).
+
+    It stays the same firing, so a receiver that did get it recognises it, and ``execute_at`` stays what was asked
+    for. ``failure`` stays until the next outcome. FIRE of a timer that is due already is the timer itself: an
+    attempt of this very revision may be under way, and another revision would only be fired twice.
+    """
+    wanted = TimerState.FAILED if rearm is Rearm.REDRIVE else TimerState.SCHEDULED
+    if timer.state is not wanted:
+        return None
+    if timer.next_attempt_at is not None and timer.next_attempt_at <= now:
+        return timer
+    return replace(
+        timer,
+        state=TimerState.SCHEDULED,
+        revision=timer.revision + 1,
+        attempts=0 if rearm is Rearm.REDRIVE else timer.attempts,
+        next_attempt_at=now,
+        rearmed_at=now,
+        expires_at=None,
         updated_at=now,
     )

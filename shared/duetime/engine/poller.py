@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from duetime.delivery.port import CallbackResult, Sender
 from duetime.domain.clock import Clock
@@ -293,6 +293,7 @@ class Poller:
         """Read a page of each shard in one trip to a thread. One shard's error leaves the others alone."""
         until = self._clock.now()
         reads = [(shard.shard_id, shard.cursor, shard.known_next_after(until)) for shard in shards]
+        retention = timedelta(seconds=self._settings.failed_retention_seconds)
 
         def read() -> list[DuePage | StoreError]:
             pages: list[DuePage | StoreError] = []
@@ -302,7 +303,7 @@ class Poller:
                         shard_id, until=until, limit=limit, cursor=cursor, known_next=known_next
                     )
                     if page.unreadable:
-                        self._store.quarantine(page.unreadable, now=until)
+                        self._store.quarantine(page.unreadable, now=until, expires_at=until + retention)
                     pages.append(page)
                 except StoreError as error:
                     pages.append(error)

@@ -26,7 +26,7 @@ from typing import Generic, Protocol, TypeVar
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.shards import Lease, ShardMap, ShardStatus
-from duetime.domain.timers import Timer, TimerChange, TimerState
+from duetime.domain.timers import FailureReason, Rearm, Timer, TimerChange, TimerState
 
 T = TypeVar("T")
 
@@ -71,6 +71,10 @@ class ChangeStatus(StrEnum):
     REVISION_MISMATCH = "revision_mismatch"
     FINISHED = "finished"
     """The timer has fired or failed and cannot be changed."""
+    WRONG_STATE = "wrong_state"
+    """The timer is in a state from which it cannot be rearmed."""
+    UNREADABLE = "unreadable"
+    """The stored timer, or its payload, cannot be read, so it cannot be fired either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +93,34 @@ class TimerRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFilter:
-    """All given conditions must hold. ``due_from`` is inclusive, ``due_to`` exclusive; both are about
-    ``content.execute_at``."""
+    """All given conditions must hold; a time ``from`` is inclusive, a time ``to`` exclusive.
+
+    ``due_from`` and ``due_to`` are about ``content.execute_at``, ``updated_from`` and ``updated_to`` about
+    ``updated_at``: for a finished timer, when it ended. ``failure_reason`` is that of the last failed attempt.
+    """
 
     state: TimerState | None = None
     tag: str | None = None
     due_from: datetime | None = None
     due_to: datetime | None = None
+    failure_reason: FailureReason | None = None
+    updated_from: datetime | None = None
+    updated_to: datetime | None = None
+
+    def fits(self, timer: Timer) -> bool:
+        """Whether ``timer`` passes; stores say the same in their own words."""
+        reason = None if timer.failure is None else timer.failure.reason
+        return (
+            (self.state is None or timer.state is self.state)
+            and (self.tag is None or self.tag in timer.content.tags)
+            and (self.failure_reason is None or reason is self.failure_reason)
+            and _is_within(timer.content.execute_at, self.due_from, self.due_to)
+            and _is_within(timer.updated_at, self.updated_from, self.updated_to)
+        )
+
+
+def _is_within(instant: datetime, start: datetime | None, end: datetime | None) -> bool:
+    return (start is None or instant >= start) and (end is None or instant < end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +235,16 @@ class Store(Protocol):
         """
         ...
 
+    def rearm_timers(
+        self, namespace: Namespace, refs: Sequence[TimerRef], *, rearm: Rearm, now: datetime
+    ) -> list[ChangeResult]:
+        """Apply ``domain.timers.rearmed`` to each, atomically: the timer is due at ``now``.
+
+        Judged in this order: REVISION_MISMATCH, UNREADABLE, WRONG_STATE. Where ``rearmed`` changes nothing, the
+        result is APPLIED and nothing is written. Of several redrives at once, one is APPLIED.
+        """
+        ...
+
     def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
         """Remove timers in any state. The result carries the timer as it was."""
         ...
@@ -305,10 +340,11 @@ class Store(Protocol):
         """
         ...
 
-    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime) -> None:
+    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
         """Take unreadable rows out of the due index: they read as FAILED timers with reason UNREADABLE.
 
-        Values that cannot be read are shown empty. A row that was changed meanwhile stays as it is.
+        They expire at ``expires_at`` as other failed timers do. Values that cannot be read are shown empty. A row
+        that was changed meanwhile stays as it is.
         """
         ...
 

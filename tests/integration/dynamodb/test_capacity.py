@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import TimerChange
+from duetime.domain.timers import Rearm, TimerChange
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port import PutMode, TimerRef
 from tests.contract.steps import create, record
-from tests.support.builders import fired, make_timer, make_timers, parked, rescheduled, retried, seconds
+from tests.support.builders import failed, fired, make_timer, make_timers, parked, rescheduled, retried, seconds
 from tests.support.capacity import CapacityMeter
 from tests.support.clock import NOW
 
@@ -123,6 +123,8 @@ OPERATIONS: dict[str, tuple[dict[str, Any], Costs, float]] = {
     "fire with a correlation id": ({"correlation_id": "c"}, lambda store, ns: _record(store, ns, fired), 2),
     "change of the tags": ({}, lambda store, ns: _update(store, ns, TimerChange(tags=("x",))), 2),
     "change of the due time": ({}, lambda store, ns: _update(store, ns, TimerChange(execute_at=LATER)), 3),
+    "failure and redrive": ({}, lambda store, ns: _redrive(store, ns), 2 + 2),
+    "retry fired by hand": ({}, lambda store, ns: _fire_waiting(store, ns), 3 + 3),
     "delete": ({}, lambda store, ns: store.delete_timers(ns, [TimerRef("t1")], now=NOW), 2),
     "delete with a correlation id": (
         {"correlation_id": "c"},
@@ -139,6 +141,16 @@ def _record(store: DynamoDbStore, namespace: Namespace, outcome: Callable[..., A
 
 def _update(store: DynamoDbStore, namespace: Namespace, change: TimerChange) -> None:
     store.update_timer(namespace, "t1", change, firing_id="f", now=NOW)
+
+
+def _redrive(store: DynamoDbStore, namespace: Namespace) -> None:
+    _record(store, namespace, failed)
+    store.rearm_timers(namespace, [TimerRef("t1")], rearm=Rearm.REDRIVE, now=NOW)
+
+
+def _fire_waiting(store: DynamoDbStore, namespace: Namespace) -> None:
+    _record(store, namespace, lambda timer: retried(timer, next_attempt_at=LATER))
+    store.rearm_timers(namespace, [TimerRef("t1")], rearm=Rearm.FIRE, now=NOW)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -169,6 +181,19 @@ def test_a_large_payload_is_written_once_and_closed_once(
     assert waiting is not None
     record(singly, [fired(waiting)])
     assert meter.write_units == 2 * kilobytes + 2 + 3 + 2
+
+
+def test_a_redrive_of_many_takes_few_requests(
+    batched: DynamoDbStore, single: Namespace, meter: CapacityMeter
+) -> None:
+    timers = create(batched, *make_timers(single, 100, **FIELDS))
+    record(batched, [failed(timer) for timer in timers])
+    meter.reset()
+
+    refs = [TimerRef(timer.timer_id) for timer in timers]
+    batched.rearm_timers(single, refs, rearm=Rearm.REDRIVE, now=LATER)
+
+    assert dict(meter.requests) == {"BatchGetItem": 1, "BatchExecuteStatement": 4}
 
 
 def test_a_renewal_of_many_leases_is_one_request(

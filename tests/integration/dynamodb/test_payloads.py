@@ -9,12 +9,14 @@ import pytest
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
-from duetime.domain.timers import MAX_PAYLOAD_BYTES, FailureReason, TimerChange
+from duetime.domain.timers import MAX_PAYLOAD_BYTES, FailureReason, Rearm, TimerChange
+from duetime.stores.dynamodb.changes import Item
+from duetime.stores.dynamodb.items import timer_key
 from duetime.stores.dynamodb.payloads import INLINE_PAYLOAD_BYTES, MAX_PAYLOADS_PER_PAGE
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
+from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from tests.contract.steps import create, read_all, record, stored
-from tests.support.builders import failed, fired, make_timer, make_timers, retried, seconds
+from tests.support.builders import RETENTION, failed, fired, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward
 
@@ -259,9 +261,130 @@ def test_a_payload_that_is_lost_makes_its_timer_unreadable(
     )
 
     page = store.due_timers(0, until=NOW, limit=9)
-    store.quarantine(page.unreadable, now=NOW)
+    store.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
 
     assert len(page.unreadable) == 1
     failure = stored(store, single).failure
     assert failure is not None
     assert failure.reason is FailureReason.UNREADABLE
+
+
+def redrive(store: DynamoDbStore, single: Namespace) -> ChangeResult:
+    (result,) = store.rearm_timers(single, [TimerRef("t1")], rearm=Rearm.REDRIVE, now=NOW)
+    return result
+
+
+def test_the_payload_of_a_redriven_timer_lasts(store: DynamoDbStore, single: Namespace, payload_items: Any) -> None:
+    (timer,) = create(store, make_timer(single, payload_json=LARGE))
+    record(store, [failed(timer)])
+    (ended,) = payload_items()
+
+    assert redrive(store, single).status is ChangeStatus.APPLIED
+
+    (item,) = payload_items()
+    assert item["sortKey"] != ended["sortKey"]
+    assert "expires_at" not in item
+    assert "timer_payload" not in _timer_item(store)
+
+
+def test_a_recorder_that_comes_late_does_not_end_the_payload_of_a_redriven_timer(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, store: DynamoDbStore, single: Namespace, payload_items: Any
+) -> None:
+    """The redrive comes between the two writes that end a timer with a large payload."""
+    (timer,) = create(store, make_timer(single, payload_json=LARGE))
+    results: list[ChangeResult] = []
+
+    def redrive_in_between(operation: str, body: Body, forward: Forward) -> Body:
+        if "expires_at" in body.get("UpdateExpression", "") and "PAYLOAD#" in str(body["Key"]):
+            results.append(redrive(store, single))
+        return forward(body)
+
+    proxy.intercept = redrive_in_between
+    assert record(proxied, [failed(timer)]) == [RecordStatus.APPLIED]
+
+    assert [result.status for result in results] == [ChangeStatus.APPLIED]
+    (item,) = payload_items()
+    assert "expires_at" not in item
+    assert stored(store, single).content.payload_json == LARGE
+
+
+def test_a_redrive_that_breaks_off_leaves_the_failed_timer_whole(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, store: DynamoDbStore, single: Namespace, payload_items: Any
+) -> None:
+    (timer,) = create(store, make_timer(single, payload_json=LARGE))
+    record(store, [failed(timer)])
+    before = stored(store, single)
+
+    def break_off(operation: str, body: Body, forward: Forward) -> Body:
+        if operation == "UpdateItem":
+            raise Fault(400, "ThrottlingException")
+        return forward(body)
+
+    proxy.intercept = break_off
+    with pytest.raises(StoreUnavailable):
+        redrive(proxied, single)
+
+    assert stored(store, single) == before
+    assert redrive(store, single).status is ChangeStatus.APPLIED
+    assert stored(store, single).content.payload_json == LARGE
+
+
+def test_a_redrive_that_loses_to_a_replacement_leaves_no_payload_of_its_own(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, store: DynamoDbStore, single: Namespace, payload_items: Any
+) -> None:
+    (timer,) = create(store, make_timer(single, payload_json=LARGE))
+    record(store, [failed(timer)])
+    pending = [make_timer(single, payload_json="1")]
+
+    def replace_first(operation: str, body: Body, forward: Forward) -> Body:
+        if operation == "UpdateItem" and pending:
+            store.put_timers([pending.pop()], mode=PutMode.REPLACE, now=NOW)
+        return forward(body)
+
+    proxy.intercept = replace_first
+
+    assert redrive(proxied, single).status is ChangeStatus.WRONG_STATE
+    assert payload_items() == []
+
+
+def test_a_failed_timer_whose_payload_is_gone_cannot_be_redriven(
+    store: DynamoDbStore, single: Namespace, payload_items: Any, ministack_client: Any, timers_table: str
+) -> None:
+    (timer,) = create(store, make_timer(single, payload_json=LARGE))
+    record(store, [failed(timer)])
+    (item,) = payload_items()
+    ministack_client.delete_item(
+        TableName=timers_table, Key={"shard_id": item["shard_id"], "sortKey": item["sortKey"]}
+    )
+
+    result = redrive(store, single)
+
+    assert result.status is ChangeStatus.UNREADABLE
+    assert result.timer is not None
+    assert result.timer.failure is not None
+    assert "the payload is gone" in result.timer.failure.message
+    assert store.due_timers(0, until=NOW, limit=9).timers == []
+
+
+def test_the_payload_of_a_quarantined_timer_ends_with_it(
+    store: DynamoDbStore, single: Namespace, payload_items: Any, ministack_client: Any, timers_table: str
+) -> None:
+    create(store, make_timer(single, payload_json=LARGE))
+    ministack_client.update_item(
+        TableName=timers_table,
+        Key=timer_key(0, "single", "t1"),
+        UpdateExpression="REMOVE timer_callback_url",
+    )
+
+    page = store.due_timers(0, until=NOW, limit=9)
+    store.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
+
+    end = {"N": str(int((NOW + RETENTION).timestamp()))}
+    assert payload_items()[0]["expires_at"] == end
+    assert _timer_item(store)["expires_at"] == end
+
+
+def _timer_item(store: DynamoDbStore) -> Item:
+    item = store._table.get(timer_key(0, "single", "t1"), consistent=True)
+    assert item is not None
+    return item

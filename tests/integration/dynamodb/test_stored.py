@@ -16,7 +16,7 @@ from duetime.stores.dynamodb.schema import create_table, table_definition
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port import PutMode, PutStatus, TimerFilter
 from tests.contract.steps import claim, create, due, record, stored
-from tests.support.builders import fired, make_timer, make_timers, retried, seconds
+from tests.support.builders import RETENTION, fired, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
 
 
@@ -211,7 +211,7 @@ def test_any_broken_item_is_put_aside_and_can_be_replaced(
     breaks(bad, name, value)
 
     page = store.due_timers(0, until=NOW, limit=9)
-    store.quarantine(page.unreadable, now=NOW)
+    store.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
 
     assert page.timers == [good]
     assert store.due_timers(0, until=NOW, limit=9).unreadable == ()
@@ -247,7 +247,7 @@ def test_an_index_key_that_is_no_time_is_put_aside_and_hides_no_later_one(
 
     page = store.due_timers(0, until=NOW, limit=9)
     assert (page.timers, page.next_attempt_at) == ([], None)
-    store.quarantine(page.unreadable, now=NOW)
+    store.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
 
     assert store.due_timers(0, until=NOW, limit=9).unreadable == ()
 

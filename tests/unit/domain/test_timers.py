@@ -5,7 +5,17 @@ from datetime import timedelta
 
 import pytest
 
-from duetime.domain.timers import Failure, FailureReason, TimerChange, TimerState, changed, content_digest, replaced
+from duetime.domain.timers import (
+    Failure,
+    FailureReason,
+    Rearm,
+    TimerChange,
+    TimerState,
+    changed,
+    content_digest,
+    rearmed,
+    replaced,
+)
 from tests.support.engine import make_timer
 from tests.support.virtual_time import START
 
@@ -122,3 +132,40 @@ def test_a_new_firing_forgets_the_redrive_and_keeps_the_log() -> None:
 def test_how_late_it_may_be_belongs_to_the_content() -> None:
     contents = [make_timer("t", expire_after_ms=limit).content for limit in (None, 1000, 2000)]
     assert len({content_digest(content) for content in contents}) == 3
+
+
+FAILED = replace(RETRYING, state=TimerState.FAILED, next_attempt_at=None, expires_at=LATER, fired_at=START)
+
+
+def test_a_redriven_timer_is_the_same_firing_with_its_attempts_ahead() -> None:
+    assert rearmed(FAILED, Rearm.REDRIVE, now=LATER) == replace(
+        FAILED,
+        state=TimerState.SCHEDULED,
+        revision=5,
+        attempts=0,
+        next_attempt_at=LATER,
+        rearmed_at=LATER,
+        expires_at=None,
+        updated_at=LATER,
+    )
+
+
+def test_a_timer_that_is_fired_by_hand_keeps_its_attempts() -> None:
+    now = START + timedelta(seconds=1)
+    timer = rearmed(RETRYING, Rearm.FIRE, now=now)
+    assert timer is not None
+    assert (timer.next_attempt_at, timer.rearmed_at, timer.attempts, timer.revision) == (now, now, 3, 5)
+    assert (timer.firing_id, timer.failure) == (RETRYING.firing_id, RETRYING.failure)
+    assert timer.content == RETRYING.content
+
+
+def test_a_timer_that_is_due_already_is_not_made_due_again() -> None:
+    assert rearmed(RETRYING, Rearm.FIRE, now=LATER) is RETRYING
+
+
+def test_only_what_failed_is_redriven_and_only_what_waits_is_fired() -> None:
+    allowed = {Rearm.REDRIVE: TimerState.FAILED, Rearm.FIRE: TimerState.SCHEDULED}
+    for state in TimerState:
+        timer = replace(RETRYING, state=state)
+        for how, wanted in allowed.items():
+            assert (rearmed(timer, how, now=START) is not None) is (state is wanted)

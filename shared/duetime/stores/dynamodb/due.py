@@ -14,7 +14,16 @@ from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import format_instant, read_instant
 from duetime.stores.dynamodb.changes import Change, Item, difference, text, whole
 from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
-from duetime.stores.dynamodb.items import DUE_INDEX, Unreadable, decode, encode, failure_text, item_key, key_of
+from duetime.stores.dynamodb.items import (
+    DUE_INDEX,
+    Unreadable,
+    decode,
+    encode,
+    failure_text,
+    item_key,
+    key_of,
+    time_to_live,
+)
 from duetime.stores.dynamodb.payloads import Payloads, is_large, payload_key_of, within_budget
 from duetime.stores.dynamodb.table import QueryPage, Table, Written
 from duetime.stores.port import DuePage, UnreadableRow
@@ -79,25 +88,26 @@ class Due:
             written[at] = self._record_end_of_large(outcomes[at], changes[at])
         return [_status(changes[at], written[at]) for at in range(len(outcomes))]
 
-    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime) -> None:
+    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
         for row in rows:
             seen: dict[str, Any] = json.loads(row.key)
             key = seen.pop("sortKey")
             revision = seen.get("timer_revision")
             failure = Failure(FailureReason.UNREADABLE, row.reason, now)
-            self._table.apply_one(
-                Change(
-                    key={**item_key(row.shard_id, ""), "sortKey": key},
-                    sets={
-                        "timer_state": text(TimerState.FAILED.value),
-                        "timer_failure": text(failure_text(failure)),
-                        "timer_updated_at": text(format_instant(now)),
-                        "timer_revision": whole(_next_revision(revision)),
-                    },
-                    removes=("timer_execute_at",),
-                    unchanged=seen,
-                )
+            change = Change(
+                key={**item_key(row.shard_id, ""), "sortKey": key},
+                sets={
+                    "timer_state": text(TimerState.FAILED.value),
+                    "timer_failure": text(failure_text(failure)),
+                    "timer_updated_at": text(format_instant(now)),
+                    "timer_revision": whole(_next_revision(revision)),
+                    "timer_expires_at": text(format_instant(expires_at)),
+                    "expires_at": time_to_live(expires_at),
+                },
+                removes=("timer_execute_at",),
+                unchanged=seen,
             )
+            self._expire_payload(row.shard_id, self._table.apply_one(change, return_old=True), expires_at)
 
     def prune_expired(self, *, now: datetime, limit: int) -> int:
         del now, limit  # the table's TTL does it
@@ -164,10 +174,15 @@ class Due:
     def _record_end_of_large(self, outcome: Outcome, change: Change) -> Written:
         """A finished timer's payload item must end with it, so its key is asked for."""
         written = self._table.apply_one(change, return_old=True)
-        payload_key = payload_key_of(written.item)
-        if written.is_applied and payload_key is not None and outcome.expires_at is not None:
-            self._payloads.expire(outcome.timer.shard_id, payload_key, outcome.expires_at)
+        if outcome.expires_at is not None:
+            self._expire_payload(outcome.timer.shard_id, written, outcome.expires_at)
         return written
+
+    def _expire_payload(self, shard_id: int, written: Written, expires_at: datetime) -> None:
+        """``written`` is the end of a timer, with the item as it was."""
+        payload_key = payload_key_of(written.item)
+        if written.is_applied and payload_key is not None:
+            self._payloads.expire(shard_id, payload_key, expires_at)
 
 
 def _change(outcome: Outcome, now: datetime) -> Change:

@@ -130,6 +130,11 @@ def failure_text(failure: Failure) -> str:
     )
 
 
+def failure_text_beginning(reason: FailureReason) -> str:
+    """What the ``failure_text`` of every failure with this reason begins with, and of no other: for filters."""
+    return f'{{"reason": {json.dumps(reason.value)}, '
+
+
 def _instant_text(instant: datetime | None) -> str | None:
     return None if instant is None else format_instant(instant)
 

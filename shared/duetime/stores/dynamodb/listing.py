@@ -12,7 +12,13 @@ from duetime.domain.timers import Timer
 from duetime.domain.times import format_instant
 from duetime.stores.dynamodb.changes import Item, text, whole
 from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
-from duetime.stores.dynamodb.items import CORRELATION_INDEX, decode_leniently, item_key, key_of
+from duetime.stores.dynamodb.items import (
+    CORRELATION_INDEX,
+    decode_leniently,
+    failure_text_beginning,
+    item_key,
+    key_of,
+)
 from duetime.stores.dynamodb.payloads import Payloads, within_budget
 from duetime.stores.dynamodb.table import BATCH_KEYS, Table
 from duetime.stores.port import Page, TimerFilter
@@ -129,12 +135,19 @@ def _filter(timer_filter: TimerFilter, now: datetime) -> tuple[str, Item]:
     if timer_filter.tag is not None:
         conditions.append("contains(timer_tags, :tag)")
         values[":tag"] = text(timer_filter.tag)
+    if timer_filter.failure_reason is not None:
+        conditions.append("begins_with(timer_failure, :reason)")
+        values[":reason"] = text(failure_text_beginning(timer_filter.failure_reason))
     for name, operator, bound in (("from", ">=", timer_filter.due_from), ("to", "<", timer_filter.due_to)):
         if bound is not None:
             # The due time is the index key unless it is stored apart (items.py).
             conditions.append(
-                f"(timer_due_at {operator} :{name} OR "
-                f"(attribute_not_exists(timer_due_at) AND timer_execute_at {operator} :{name}))"
+                f"(timer_due_at {operator} :due_{name} OR "
+                f"(attribute_not_exists(timer_due_at) AND timer_execute_at {operator} :due_{name}))"
             )
-            values[f":{name}"] = text(format_instant(bound))
+            values[f":due_{name}"] = text(format_instant(bound))
+    for name, operator, bound in (("from", ">=", timer_filter.updated_from), ("to", "<", timer_filter.updated_to)):
+        if bound is not None:
+            conditions.append(f"timer_updated_at {operator} :updated_{name}")
+            values[f":updated_{name}"] = text(format_instant(bound))
     return " AND ".join(conditions), values

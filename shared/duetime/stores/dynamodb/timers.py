@@ -1,4 +1,4 @@
-"""What clients do to single timers: create, replace, read, change and delete."""
+"""What clients do to single timers: create, replace, read, change, rearm and delete."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import Any
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Timer, TimerChange, changed, replaced
+from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, replaced
 from duetime.domain.times import format_instant
 from duetime.stores.dynamodb.changes import Change, Item, difference, text, whole
 from duetime.stores.dynamodb.items import (
     OPTIONAL_ATTRIBUTES,
+    Unreadable,
+    decode,
     decode_leniently,
     encode,
     key_of,
     timer_key,
 )
 from duetime.stores.dynamodb.payloads import Payloads, payload_key_of
-from duetime.stores.dynamodb.table import Table, back_offs
+from duetime.stores.dynamodb.table import BATCH_KEYS, Table, back_offs, chunks
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 
 _RACE_TRIES = 10
@@ -80,6 +82,14 @@ class Timers:
                 return ChangeResult(ChangeStatus.APPLIED, new)
             time.sleep(back_off)
         raise StoreUnavailable("the timer is being changed too often")
+
+    def rearm_timers(
+        self, namespace: Namespace, refs: Sequence[TimerRef], *, rearm: Rearm, now: datetime
+    ) -> list[ChangeResult]:
+        results: list[ChangeResult] = []
+        for chunk in chunks(refs, BATCH_KEYS):
+            results += self._rearm_chunk(namespace, chunk, rearm, now)
+        return results
 
     def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
         # One request each: only DeleteItem says exactly what it removed (PartiQL's DELETE succeeds on nothing).
@@ -176,19 +186,58 @@ class Timers:
         """Make the stored ``item`` into ``new`` unless it was changed since it was read."""
         old_key = payload_key_of(item)
         payload_key = self._payloads.store(new) if has_new_payload else old_key
-        sets, removes = difference(item, encode(new, payload_key=payload_key))
-        change = Change(
-            key=key_of(item),
-            sets=sets,
-            # Attributes that this version does not know stay.
-            removes=tuple(name for name in removes if name in OPTIONAL_ATTRIBUTES),
-            unchanged={name: item[name] for name in ("timer_revision", "timer_firing_id")},
-        )
+        change = _change_to(item, new, payload_key=payload_key)
         written = self._table.apply_one(change)
         is_applied = written.is_applied or written.is_own_work(change)
         if payload_key != old_key:
             self._payloads.remove(new.shard_id, old_key if is_applied else payload_key)
         return is_applied
+
+    def _rearm_chunk(
+        self, namespace: Namespace, refs: Sequence[TimerRef], rearm: Rearm, now: datetime
+    ) -> list[ChangeResult]:
+        """Read together and written together; large ones, and those that somebody else changes, one by one."""
+        keys = [timer_key(namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id) for ref in refs]
+        items = self._table.get_many(keys, consistent=True)
+        results: dict[int, ChangeResult] = {}
+        changes: dict[int, Change] = {}
+        for at, (item, ref) in enumerate(zip(items, refs, strict=True)):
+            if payload_key_of(item) is not None:
+                continue
+            result, is_change = _rearm_result(item, ref, rearm, now)
+            if is_change and item is not None and result.timer is not None:
+                changes[at] = _change_to(item, result.timer, payload_key=None)
+            results[at] = result
+        for at, written in zip(changes, self._table.apply(list(changes.values())), strict=True):
+            if not written.is_applied and not written.is_own_work(changes[at]):
+                del results[at]
+        return [
+            results[at] if at in results else self._rearm_one(key, ref, rearm, now)
+            for at, (key, ref) in enumerate(zip(keys, refs, strict=True))
+        ]
+
+    def _rearm_one(self, key: Item, ref: TimerRef, rearm: Rearm, now: datetime) -> ChangeResult:
+        """Rearm a timer with whatever payload it has.
+
+        The payload of a failed timer ends with it: it has a TTL, or the recorder is about to give it one. So a
+        redrive stores it anew, under another key, which no late TTL can reach. Whoever dies in between leaves the
+        timer as it was, and at most a payload item that nothing refers to.
+        """
+        for back_off in back_offs(_RACE_TRIES):
+            item = self._table.get(key, consistent=True)
+            if item is not None:
+                (item,) = self._payloads.attach([item])
+            result, is_change = _rearm_result(item, ref, rearm, now)
+            if not is_change or item is None or result.timer is None:
+                return result
+            has_large_payload = payload_key_of(item) is not None
+            has_new_payload = has_large_payload and rearm is Rearm.REDRIVE
+            if has_large_payload:
+                del item["timer_payload"]  # read beside the item, not in it
+            if self._write_change(item, result.timer, has_new_payload=has_new_payload):
+                return result
+            time.sleep(back_off)
+        raise StoreUnavailable("the timer is being changed too often")
 
     def _delete(self, namespace: Namespace, ref: TimerRef, now: datetime) -> ChangeResult:
         key = timer_key(namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id)
@@ -209,6 +258,35 @@ class Timers:
         if timer.is_expired(now):
             return ChangeResult(ChangeStatus.NOT_FOUND)
         return ChangeResult(ChangeStatus.APPLIED, timer)
+
+
+def _change_to(item: Item, new: Timer, *, payload_key: str | None) -> Change:
+    """What makes the stored ``item`` into ``new``, while nobody else has changed it."""
+    sets, removes = difference(item, encode(new, payload_key=payload_key))
+    return Change(
+        key=key_of(item),
+        sets=sets,
+        # Attributes that this version does not know stay.
+        removes=tuple(name for name in removes if name in OPTIONAL_ATTRIBUTES),
+        unchanged={name: item[name] for name in ("timer_revision", "timer_firing_id")},
+    )
+
+
+def _rearm_result(item: Item | None, ref: TimerRef, rearm: Rearm, now: datetime) -> tuple[ChangeResult, bool]:
+    """What becomes of the timer in ``item``, payload in place, and whether that is to be written."""
+    stored = None if item is None else decode_leniently(item)
+    if item is None or stored is None or stored.is_expired(now):
+        return ChangeResult(ChangeStatus.NOT_FOUND), False
+    if ref.if_revision not in (None, stored.revision):
+        return ChangeResult(ChangeStatus.REVISION_MISMATCH, stored), False
+    try:
+        stored = decode(item)
+    except Unreadable:
+        return ChangeResult(ChangeStatus.UNREADABLE, stored), False
+    timer = rearmed(stored, rearm, now=now)
+    if timer is None:
+        return ChangeResult(ChangeStatus.WRONG_STATE, stored), False
+    return ChangeResult(ChangeStatus.APPLIED, timer), timer is not stored
 
 
 def _replacement(item: Item, now: datetime, if_revision: int | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What clients do to single timers: put, get, update, delete."""
+"""What clients do to single timers: put, get, update, rearm, delete."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Timer, TimerChange, changed, replaced
+from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, replaced
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 from duetime.stores.sql.database import Database, Mutation
-from duetime.stores.sql.rows import encode_key
+from duetime.stores.sql.rows import Row, UnreadableError, decode, decode_or_salvage, encode_key
 from duetime.stores.sql.timer_rows import TimerRows
 
 
@@ -91,6 +91,23 @@ class Clients:
             self._rows.update(mutation, [timer])
             return ChangeResult(ChangeStatus.APPLIED, timer)
 
+    def rearm_timers(
+        self, namespace: Namespace, refs: Sequence[TimerRef], *, rearm: Rearm, now: datetime
+    ) -> list[ChangeResult]:
+        if not refs:
+            return []
+        results: list[ChangeResult] = []
+        changes: list[Timer] = []
+        with self._database.write(now) as mutation:
+            for ref in refs:
+                row = self._rows.lock_row(mutation, namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id)
+                result, is_change = _rearm_result(row, ref, rearm, now=now, updated_at=mutation.now)
+                results.append(result)
+                if is_change and result.timer is not None:
+                    changes.append(result.timer)
+            self._rows.update(mutation, changes)
+        return results
+
     def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
         if not refs:
             return []
@@ -128,3 +145,27 @@ def _put_result(
         return PutResult(PutStatus.REPLACED, replace(replaced(stored, timer), updated_at=now))
     is_same = stored.digest == timer.digest
     return PutResult(PutStatus.UNCHANGED if is_same else PutStatus.CONFLICT, stored)
+
+
+def _rearm_result(
+    row: Row | None, ref: TimerRef, rearm: Rearm, *, now: datetime, updated_at: datetime
+) -> tuple[ChangeResult, bool]:
+    """What becomes of the timer in ``row``, and whether that is to be written.
+
+    It becomes due at the caller's ``now``, by which pollers judge what is due.
+    """
+    stored = None if row is None else decode_or_salvage(row)
+    if row is None or stored is None or stored.is_expired(now):
+        return ChangeResult(ChangeStatus.NOT_FOUND), False
+    if ref.if_revision not in (None, stored.revision):
+        return ChangeResult(ChangeStatus.REVISION_MISMATCH, stored), False
+    try:
+        stored = decode(row)
+    except UnreadableError:
+        return ChangeResult(ChangeStatus.UNREADABLE, stored), False
+    timer = rearmed(stored, rearm, now=now)
+    if timer is None:
+        return ChangeResult(ChangeStatus.WRONG_STATE, stored), False
+    if timer is stored:
+        return ChangeResult(ChangeStatus.APPLIED, stored), False
+    return ChangeResult(ChangeStatus.APPLIED, replace(timer, updated_at=updated_at)), True

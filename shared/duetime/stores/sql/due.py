@@ -75,12 +75,14 @@ class Due:
                 timer_revision=_ROW.timer_revision + constant(1),
                 timer_updated_at=database.db_now.epoch_ms(),
                 timer_failure=given("failure"),
+                timer_expires_at=given("expires_at"),
             ),
             "shard",
             "at",
             "uuid",
             "revision",
             "failure",
+            "expires_at",
         )
 
     def due_timers(
@@ -131,7 +133,7 @@ class Due:
             rows += self._after_instant.one(connection, shard_id, at_ms, until_ms, limit - len(rows)).fetchall()
         return rows
 
-    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime) -> None:
+    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
         if not rows:
             return
         with self._database.write(now) as mutation:
@@ -139,7 +141,8 @@ class Due:
             for row in rows:
                 at_ms, uuid, revision = json.loads(row.key)
                 failure = encode_failure(Failure(FailureReason.UNREADABLE, row.reason, mutation.now))
-                values.append((row.shard_id, at_ms, bytes.fromhex(uuid), revision, failure))
+                end_ms = to_milliseconds(expires_at)
+                values.append((row.shard_id, at_ms, bytes.fromhex(uuid), revision, failure, end_ms))
             self._quarantine.many(mutation.connection, values)
 
 

@@ -15,7 +15,7 @@ from duetime.domain.times import to_milliseconds
 from duetime.stores.port import Page, TimerFilter
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.prepared import Prepared
-from duetime.stores.sql.rows import COLUMNS, decode_or_salvage, readable_tags
+from duetime.stores.sql.rows import COLUMNS, decode_or_salvage, optional_milliseconds, readable_reason, readable_tags
 from duetime.stores.sql.tables import given, given_count, timers
 from duetime.stores.sql.timer_rows import TimerRows
 
@@ -26,7 +26,15 @@ SCANNED_PER_PAGE = 1000
 
 _BEFORE_ALL = (-1, "")
 _ROW = timers.c
-_SCANNED = (_ROW.shard_id, _ROW.timer_id, _ROW.timer_state, _ROW.timer_due_at, _ROW.timer_tags)
+_SCANNED = (
+    _ROW.shard_id,
+    _ROW.timer_id,
+    _ROW.timer_state,
+    _ROW.timer_due_at,
+    _ROW.timer_tags,
+    _ROW.timer_updated_at,
+    _ROW.timer_failure,
+)
 
 
 class Lists:
@@ -133,17 +141,20 @@ class Lists:
 def _matcher(timer_filter: TimerFilter) -> Callable[[Any], bool]:
     """Whether a row of ``_SCANNED`` passes the filter."""
     state = None if timer_filter.state is None else timer_filter.state.value
-    due_from = None if timer_filter.due_from is None else to_milliseconds(timer_filter.due_from)
-    due_to = None if timer_filter.due_to is None else to_milliseconds(timer_filter.due_to)
-    tag = timer_filter.tag
+    due_from, due_to = map(optional_milliseconds, (timer_filter.due_from, timer_filter.due_to))
+    updated_from, updated_to = map(optional_milliseconds, (timer_filter.updated_from, timer_filter.updated_to))
+    tag, reason = timer_filter.tag, timer_filter.failure_reason
 
     def matches(row: Any) -> bool:
-        _, _, row_state, due_at, tags = row
+        _, _, row_state, due_at, tags, updated_at, failure = row
         return (
             (state is None or row_state == state)
             and (due_from is None or due_at >= due_from)
             and (due_to is None or due_at < due_to)
+            and (updated_from is None or updated_at >= updated_from)
+            and (updated_to is None or updated_at < updated_to)
             and (tag is None or tag in readable_tags(tags))
+            and (reason is None or readable_reason(failure) is reason)
         )
 
     return matches

@@ -266,6 +266,7 @@ def _salvaged(values: dict[str, Any], reason: str) -> Timer:
         created_at=_readable_instant(values["timer_created_at"]),
         updated_at=updated_at,
         failure=Failure(FailureReason.UNREADABLE, reason, updated_at),
+        expires_at=_readable_end(values["timer_expires_at"]),
         attempt_log=values["timer_attempt_log"],
     )
 
@@ -275,6 +276,10 @@ def _readable_instant(milliseconds: int) -> datetime:
         return _instant(milliseconds)
     except OverflowError:
         return MIN_INSTANT
+
+
+def _readable_end(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else _readable_instant(milliseconds)
 
 
 def optional_milliseconds(instant: datetime | None) -> int | None:
@@ -311,3 +316,11 @@ def decode_failure(text: str) -> Failure:
     """Raises ``ValueError`` or ``TypeError`` for anything that ``encode_failure`` did not write."""
     reason, message, at, status = json.loads(text)
     return Failure(FailureReason(reason), message, read_instant(at), status)
+
+
+def readable_reason(text: str | None) -> FailureReason | None:
+    """The reason alone, for filters; None when there is none or it cannot be read."""
+    try:
+        return None if text is None else decode_failure(text).reason
+    except (ValueError, TypeError):
+        return None

@@ -36,6 +36,7 @@ class SqlStore:
         self.put_timers = clients.put_timers
         self.get_timer = clients.get_timer
         self.update_timer = clients.update_timer
+        self.rearm_timers = clients.rearm_timers
         self.delete_timers = clients.delete_timers
 
         lists = Lists(self.database, rows)

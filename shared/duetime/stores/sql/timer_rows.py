@@ -14,6 +14,7 @@ from duetime.stores.sql.rows import (
     COLUMNS,
     KEY_NAMES,
     VALUE_NAMES,
+    Row,
     decode_or_salvage,
     encode_key,
     encode_values,
@@ -65,6 +66,10 @@ class TimerRows:
     ) -> Timer | None:
         """``find``, and nobody else changes the row before the transaction ends."""
         return self._found(self._select_locked, mutation.connection, (shard_id, namespace, timer_id), now)
+
+    def lock_row(self, mutation: Mutation, shard_id: int, namespace: str, timer_id: str) -> Row | None:
+        """The row as it is, readable or not, expired or not; nobody else changes it before the transaction ends."""
+        return self._select_locked.one(mutation.connection, shard_id, namespace, timer_id).first()
 
     @staticmethod
     def _found(
