@@ -13,6 +13,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -28,6 +29,7 @@ from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.items import encode
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port import PutMode
+from tests.support.attempts import logged
 from tests.support.builders import failed, fired, make_timers, parked, rescheduled, retried
 from tests.support.capacity import CapacityMeter
 from tests.support.dynamodb import unique_table_name
@@ -58,14 +60,14 @@ def new_store(client: Any, *, shards: int, now: datetime, batch_statements: bool
 
 
 def print_write_units(client: Any, now: datetime) -> None:
-    """Write units of each step, per timer, by single writes."""
+    """Write units of each step, per timer, by single writes. Attempts are logged as the engine logs them."""
     later = now + timedelta(seconds=60)
     steps: dict[str, Callable[[Timer], Outcome]] = {
-        "fire and record": lambda timer: fired(timer, at=now),
-        "fail for good": lambda timer: failed(timer, at=now),
-        "retry": lambda timer: retried(timer, next_attempt_at=later, at=now),
+        "fire and record": lambda timer: logged(fired(timer, at=now)),
+        "fail for good": lambda timer: logged(failed(timer, at=now), status=400),
+        "retry": lambda timer: logged(retried(timer, next_attempt_at=later, at=now), status=503),
         "park": lambda timer: parked(timer, until=later),
-        "reschedule": lambda timer: rescheduled(timer, execute_at=later, at=now),
+        "reschedule": lambda timer: logged(rescheduled(timer, execute_at=later, at=now)),
     }
     number = 20
     for correlation_id in (None, "correlation-1"):
@@ -84,6 +86,29 @@ def print_write_units(client: Any, now: datetime) -> None:
             store.record([outcome(timer) for timer in timers], leases={}, now=now)
             print(f"  create {created:.1f} + {step} {meter.write_units / number:.1f}")
         meter.stop()
+
+
+def print_repeated(client: Any, now: datetime) -> None:
+    """What the growing attempt log does to a timer that is rescheduled, or retried, again and again."""
+    later = now + timedelta(seconds=60)
+    repeated: dict[str, Callable[[Timer], Outcome]] = {
+        "reschedule": lambda timer: logged(rescheduled(timer, execute_at=later, at=now)),
+        "retry": lambda timer: logged(retried(timer, next_attempt_at=later, at=now), status=503),
+    }
+    print()
+    for step, outcome in repeated.items():
+        store, namespace = new_store(client, shards=1, now=now, batch_statements=False)
+        store.put_timers(make_timers(namespace, 1, execute_at=now, **FIELDS), mode=PutMode.CREATE, now=now)
+        meter = CapacityMeter(client)
+        units = []
+        for _ in range(12):
+            (timer,) = store.due_timers(0, until=later, limit=1).timers
+            meter.reset()
+            # A firing id as long as a real one: those of the builders grow with each reschedule.
+            store.record([replace(outcome(timer), firing_id=str(uuid4()))], leases={}, now=now)
+            units.append(round(meter.write_units))
+        meter.stop()
+        print(f"write units of a {step}, the 1st to the {len(units)}th: {' '.join(map(str, units))}")
 
 
 async def poll(store: DynamoDbStore, clock: SystemClock, *, fired: int, seconds: float) -> float:

@@ -9,8 +9,8 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer, TimerState, replaced
 from duetime.stores.port import PutMode, PutResult, PutStatus, Store
-from tests.contract.steps import due, record_fired
-from tests.support.builders import RETENTION, make_namespace, make_timer, make_timers, seconds
+from tests.contract.steps import claim, create, due, record, record_fired
+from tests.support.builders import RETENTION, make_namespace, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
 
 LATER = NOW + seconds(30)
@@ -96,6 +96,17 @@ def test_a_replacement_moves_the_due_time(store: Store, single: Namespace) -> No
 
     assert due(store, single, until=LATER - seconds(0.001)) == []
     assert [timer.revision for timer in due(store, single, until=LATER)] == [2]
+
+
+def test_a_replacement_starts_without_the_attempts_of_the_replaced(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single))
+    record(store, [replace(retried(timer, next_attempt_at=LATER), attempt_log="[1]")], claim(store))
+
+    result = put(store, make_timer(single, payload_json="2"), PutMode.REPLACE)
+
+    assert result.timer is not None
+    assert result.timer.attempt_log is None
+    assert store.get_timer(single, "t1", now=NOW) == result.timer
 
 
 def test_a_finished_timer_can_be_replaced(store: Store, single: Namespace) -> None:

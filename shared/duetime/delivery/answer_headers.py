@@ -8,24 +8,23 @@ from functools import lru_cache
 
 REDACTED = "[redacted]"
 MAX_VALUE_CHARACTERS = 128
+MAX_NAMING_BYTES = 160
 _OVERHEAD = len('"":"",')
 
-_FIRST = (
+_NAMING = (
     "content-type",
-    "retry-after",
-    "location",
-    "server",
-    "date",
     "x-request-id",
     "request-id",
     "x-amzn-requestid",
     "apigw-requestid",
     "x-amzn-trace-id",
     "traceparent",
-    "content-length",
-    "content-encoding",
 )
+"""What an answer is, and what its sender's own logs call it: all that is kept of the answer to a success."""
+_FIRST = ("retry-after", "location", *_NAMING, "server", "date", "content-length", "content-encoding")
 """What tells most about an answer. The others follow in the order in which they came."""
+_ALL_RANKS = range(len(_FIRST) + 1)
+_NAMING_RANKS = range(_FIRST.index(_NAMING[0]), _FIRST.index(_NAMING[-1]) + 1)
 _IGNORED = frozenset({"connection", "keep-alive", "transfer-encoding", "trailer", "te", "upgrade"})
 """They belong to the connection and tell nothing about the answer."""
 _SENSITIVE = re.compile("auth|cookie|credential|csrf|jwt|key|passw|proxy-|secret|session|signature|token|xsrf")
@@ -35,17 +34,26 @@ _QUERY = re.compile(r"[?#][^\s,;>]*")
 _MAX_NAME_BYTES = 128
 
 
+def naming_headers(lines: Sequence[bytes]) -> dict[str, str]:
+    """The few headers that name an answer, as in ``kept_headers``."""
+    return _select(lines, MAX_NAMING_BYTES, _NAMING_RANKS)
+
+
 def kept_headers(lines: Sequence[bytes], *, max_bytes: int) -> dict[str, str]:
     """Lower-case names and readable values, the most telling first, within ``max_bytes`` as JSON text.
 
     ``lines`` are the raw lines of an answer's head (``CallbackResult.head``). Repeated headers are joined by a comma.
     """
+    return _select(lines, max_bytes, _ALL_RANKS)
+
+
+def _select(lines: Sequence[bytes], max_bytes: int, ranks: range) -> dict[str, str]:
     found: list[tuple[int, str, bytes]] = []
     for line in lines:
         raw_name, colon, raw_value = line.partition(b":")
         if colon and len(raw_name) <= _MAX_NAME_BYTES:
             rank, name = _kind(raw_name)
-            if rank >= 0:
+            if rank in ranks:
                 found.append((rank, name, raw_value))
     found.sort(key=_rank)
     headers: dict[str, str] = {}

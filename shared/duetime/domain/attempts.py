@@ -37,7 +37,10 @@ class AttemptOutcome(StrEnum):
 
     @property
     def is_success(self) -> bool:
-        return self in (AttemptOutcome.FIRED, AttemptOutcome.RESCHEDULED)
+        return self in _SUCCESSES
+
+
+_SUCCESSES = (AttemptOutcome.FIRED, AttemptOutcome.RESCHEDULED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +79,14 @@ def append_attempt(log_text: str | None, record: AttemptRecord) -> str:
     Attempts before the newest that were a success keep neither headers nor body: a timer that is rescheduled again
     and again would carry them through every write. A log that cannot be read is begun anew.
     """
-    entry = _bounded_entry(record)
+    newest = _bounded_text(record)
     if not log_text:
-        return f"[{entry}]"
-    kept = [entry]
-    room = MAX_LOG_BYTES - len("[]") - len(entry.encode())
-    for document in reversed(_entries(log_text)[1 - MAX_ATTEMPTS_LOGGED :]):
+        return f"[{newest}]"
+    kept = [newest]
+    room = MAX_LOG_BYTES - len("[]") - len(newest.encode())
+    for entry in reversed(_entries(log_text)[1 - MAX_ATTEMPTS_LOGGED :]):
         try:
-            older = _encode_json(_without_details(document))
+            older = _encode_json(_without_details(entry))
             room -= len(older.encode()) + len(",")
         except (ValueError, RecursionError):
             continue  # half a surrogate pair, say, which no store takes
@@ -96,88 +99,88 @@ def append_attempt(log_text: str | None, record: AttemptRecord) -> str:
 def read_attempts(log_text: str | None) -> list[AttemptRecord]:
     """The attempts of a log, oldest first. What cannot be read is left out."""
     records = []
-    for document in _entries(log_text) if log_text else []:
+    for entry in _entries(log_text) if log_text else []:
         try:
-            records.append(_decode(document))
-        except (KeyError, ValueError, TypeError, OverflowError):
+            records.append(_decode(entry))
+        except (ValueError, TypeError, OverflowError):
             continue
     return records
 
 
-# -- the stored form: one object per attempt, short names, nothing that is absent ---------------------------------
+# -- the stored form: an array per attempt, for names would take a third of it ------------------------------------
+#
+# number, firing id, start (ms), duration (ms), outcome, then what may be absent; absent ones at the end are left out.
+
+_OPTIONAL: tuple[Any, ...] = (None, {}, None, 0, 0, None, None, "")
+"""Status, headers, body, bytes read, truncated (0 or 1), reason, error class, message: as they are when absent."""
+_REQUIRED = 5
+_OUTCOME, _HEADERS, _BYTES_READ = 4, 6, 8
 
 
-def _bounded_entry(record: AttemptRecord) -> str:
+def _entry(record: AttemptRecord) -> list[Any]:
+    optional = [
+        record.status,
+        record.headers,
+        record.body,
+        record.body_bytes,
+        1 if record.body_truncated else 0,
+        record.reason,
+        record.error_class,
+        record.message[:MAX_MESSAGE_CHARACTERS],
+    ]
+    while optional and optional[-1] == _OPTIONAL[len(optional) - 1]:
+        optional.pop()
+    started_at = to_milliseconds(record.started_at)
+    return [record.number, record.firing_id, started_at, record.duration_ms, record.outcome, *optional]
+
+
+def _bounded_text(record: AttemptRecord) -> str:
     while True:
-        entry = _encode_json(_document(record))
-        if len(entry) * _MAX_BYTES_PER_CHARACTER <= _MAX_ENTRY_BYTES or len(entry.encode()) <= _MAX_ENTRY_BYTES:
-            return entry
+        text = _encode_json(_entry(record))
+        if len(text) * _MAX_BYTES_PER_CHARACTER <= _MAX_ENTRY_BYTES or len(text.encode()) <= _MAX_ENTRY_BYTES:
+            return text
         if record.body:
             record = replace(record, body=record.body[: len(record.body) // 2], body_truncated=True)
         elif record.headers:
             record = replace(record, headers={})
         else:
-            return entry
+            return text
 
 
-def _document(record: AttemptRecord) -> dict[str, object]:
-    document: dict[str, object] = {
-        "n": record.number,
-        "f": record.firing_id,
-        "t": to_milliseconds(record.started_at),
-        "d": record.duration_ms,
-        "o": record.outcome.value,
-    }
-    if record.status is not None:
-        document["s"] = record.status
-    if record.reason is not None:
-        document["r"] = record.reason.value
-    if record.error_class is not None:
-        document["e"] = record.error_class
-    if record.message:
-        document["m"] = record.message[:MAX_MESSAGE_CHARACTERS]
-    if record.headers:
-        document["h"] = record.headers
-    if record.body is not None:
-        document["b"] = record.body
-    if record.body_bytes:
-        document["l"] = record.body_bytes
-    if record.body_truncated:
-        document["c"] = 1
-    return document
-
-
-def _without_details(document: dict[str, Any]) -> dict[str, Any]:
+def _without_details(entry: list[Any]) -> list[Any]:
     """An older attempt as it is kept: of a success only what happened and when."""
-    if document.get("o") not in (AttemptOutcome.FIRED, AttemptOutcome.RESCHEDULED):
-        return document
-    brief = {name: value for name, value in document.items() if name not in ("h", "b", "c")}
-    return brief | {"c": 1} if "l" in brief else brief
+    if entry[_OUTCOME] not in _SUCCESSES:
+        return entry
+    is_answer_gone = len(entry) > _BYTES_READ and entry[_BYTES_READ]
+    return [*entry[:_HEADERS], {}, None, entry[_BYTES_READ], 1] if is_answer_gone else entry[:_HEADERS]
 
 
-def _decode(document: Mapping[str, Any]) -> AttemptRecord:
+def _decode(entry: list[Any]) -> AttemptRecord:
+    number, firing_id, started_at, duration_ms, outcome = entry[:_REQUIRED]
+    given = tuple(entry[_REQUIRED:])
+    status, headers, body, body_bytes, truncated, reason, error_class, message = given + _OPTIONAL[len(given) :]
     return AttemptRecord(
-        number=int(document["n"]),
-        firing_id=str(document["f"]),
-        started_at=from_milliseconds(int(document["t"])),
-        duration_ms=int(document["d"]),
-        outcome=AttemptOutcome(document["o"]),
-        status=None if "s" not in document else int(document["s"]),
-        reason=None if "r" not in document else FailureReason(document["r"]),
-        error_class=None if "e" not in document else str(document["e"]),
-        message=str(document.get("m", "")),
-        headers={str(name): str(value) for name, value in dict(document.get("h", {})).items()},
-        body=None if "b" not in document else str(document["b"]),
-        body_bytes=int(document.get("l", 0)),
-        body_truncated=bool(document.get("c")),
+        number=int(number),
+        firing_id=str(firing_id),
+        started_at=from_milliseconds(int(started_at)),
+        duration_ms=int(duration_ms),
+        outcome=AttemptOutcome(outcome),
+        status=None if status is None else int(status),
+        reason=None if reason is None else FailureReason(reason),
+        error_class=None if error_class is None else str(error_class),
+        message=str(message),
+        headers={str(name): str(value) for name, value in dict(headers).items()},
+        body=None if body is None else str(body),
+        body_bytes=int(body_bytes),
+        body_truncated=bool(truncated),
     )
 
 
-def _entries(log_text: str) -> list[dict[str, Any]]:
+def _entries(log_text: str) -> list[list[Any]]:
     try:
-        documents = json.loads(log_text)
+        entries = json.loads(log_text)
     except (ValueError, RecursionError):
         return []
-    if not isinstance(documents, list):
+    if not isinstance(entries, list):
         return []
-    return [document for document in documents if isinstance(document, dict)]
+    return [entry for entry in entries if isinstance(entry, list) and len(entry) >= _REQUIRED]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import codecs
 from datetime import datetime
 
-from duetime.delivery.answer_headers import kept_headers
+from duetime.delivery.answer_headers import kept_headers, naming_headers
 from duetime.delivery.answers import Answer
 from duetime.delivery.port import CallbackResult
 from duetime.domain.attempts import AttemptOutcome, AttemptRecord, append_attempt
 from duetime.domain.timers import Timer
 
 MAX_HEADERS_BYTES = 512
-_MAX_HEADERS_BYTES_OF_SUCCESS = 256
+_SHARE_OF_SUCCESS = 4
+"""Of a success a quarter of the excerpt is kept: most attempts succeed, nobody looks at them, all are paid for."""
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -28,9 +29,14 @@ def log_attempt(
 ) -> str:
     """The attempt log of ``timer`` with the attempt that was started at ``fired_at`` and led to ``outcome``.
 
-    ``excerpt_bytes`` of the answer's body are kept, none for 0.
+    ``excerpt_bytes`` of the answer's body are kept, fewer of a success, none for 0.
     """
     body = result.body
+    if outcome.is_success:
+        headers = naming_headers(result.head)
+        excerpt_bytes //= _SHARE_OF_SUCCESS
+    else:
+        headers = kept_headers(result.head, max_bytes=MAX_HEADERS_BYTES)
     has_excerpt = bool(body) and excerpt_bytes > 0
     record = AttemptRecord(
         number=timer.attempts + 1,
@@ -42,9 +48,7 @@ def log_attempt(
         reason=answer.reason,
         error_class=None if result.error is None else result.error.value,
         message=answer.message,
-        headers=kept_headers(
-            result.head, max_bytes=_MAX_HEADERS_BYTES_OF_SUCCESS if outcome.is_success else MAX_HEADERS_BYTES
-        ),
+        headers=headers,
         body=_excerpt(body, excerpt_bytes) if has_excerpt else None,
         body_bytes=len(body),
         body_truncated=result.body_truncated or (bool(body) and len(body) > excerpt_bytes),

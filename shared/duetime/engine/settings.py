@@ -21,7 +21,8 @@ class EngineSettings:
     ``record_batch_size``, ``record_linger_seconds``, ``record_concurrency``: how outcomes are batched.
     ``drain_seconds``: how long a stop waits for callbacks under way.
     ``fired_retention_seconds``, ``failed_retention_seconds``: how long finished timers stay readable.
-    ``attempt_excerpt_bytes``: how much of an answer's body the attempt log keeps; 0 for none.
+    ``attempt_excerpt_bytes``: how much of an answer's body the attempt log keeps,
+    a quarter of it of a success; 0 for none.
     ``prune_interval_seconds``: how often expired timers are deleted where the database does not do it.
     ``backoff_seconds``, ``max_backoff_seconds``: pause after a store error, doubled each time, with jitter.
     """

@@ -101,7 +101,7 @@ class EngineTuning(StoreSettings):
         _ENGINE.attempt_excerpt_bytes,
         ge=0,
         le=2048,
-        description="How much of an answer's body the attempt log keeps; 0 for none, where answers are confidential.",
+        description="Bytes of an answer that the attempt log keeps: a quarter of that of a success; 0 for none.",
     )
 
     def engine_settings(self, **more: object) -> EngineSettings:

@@ -13,6 +13,7 @@ from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port import PutMode, TimerRef
 from tests.contract.steps import create, record
+from tests.support.attempts import logged
 from tests.support.builders import failed, fired, make_timer, make_timers, parked, rescheduled, retried, seconds
 from tests.support.capacity import CapacityMeter
 from tests.support.clock import NOW
@@ -58,7 +59,7 @@ def test_a_timers_life_costs_four_write_units(singly: DynamoDbStore, single: Nam
     timers = create(singly, *make_timers(single, 10, **FIELDS))
     assert meter.write_units == 10 * 2
 
-    record(singly, [fired(timer) for timer in timers])
+    record(singly, [logged(fired(timer)) for timer in timers])
 
     assert meter.write_units == 10 * 4
 
@@ -120,6 +121,18 @@ OPERATIONS: dict[str, tuple[dict[str, Any], Costs, float]] = {
     "park": ({}, lambda store, ns: _record(store, ns, lambda t: parked(t, until=LATER)), 3),
     "reschedule": ({}, lambda store, ns: _record(store, ns, lambda t: rescheduled(t, execute_at=LATER)), 3),
     "fire": ({}, lambda store, ns: _record(store, ns, fired), 2),
+    "retry with a log": (
+        {},
+        lambda store, ns: _record(store, ns, lambda t: logged(retried(t, next_attempt_at=LATER), status=503)),
+        5,
+    ),
+    "reschedule with a log": (
+        {},
+        lambda store, ns: _record(store, ns, lambda t: logged(rescheduled(t, execute_at=LATER))),
+        3,
+    ),
+    "fire with a log": ({}, lambda store, ns: _record(store, ns, lambda t: logged(fired(t))), 2),
+    "fail with a log": ({}, lambda store, ns: _record(store, ns, lambda t: logged(failed(t), status=400)), 3),
     "fire with a correlation id": ({"correlation_id": "c"}, lambda store, ns: _record(store, ns, fired), 2),
     "change of the tags": ({}, lambda store, ns: _update(store, ns, TimerChange(tags=("x",))), 2),
     "change of the due time": ({}, lambda store, ns: _update(store, ns, TimerChange(execute_at=LATER)), 3),

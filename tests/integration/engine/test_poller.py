@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from duetime.domain.attempts import AttemptOutcome, read_attempts
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.timers import Timer, TimerChange, TimerState
-from duetime.domain.times import parse_instant
+from duetime.domain.times import format_instant, parse_instant
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import PutMode, Store, TimerRef
@@ -186,6 +187,15 @@ def test_retries_follow_the_policy_and_keep_the_webhook_id(store: Store, clock: 
     assert 3.0 <= gaps[2] - gaps[1] <= 5.1
     timer = stored(store, "t", clock)
     assert (timer.state, timer.attempts, timer.failure) == (TimerState.FIRED, 3, None)
+    log = read_attempts(timer.attempt_log)
+    assert [(attempt.number, attempt.status, attempt.outcome) for attempt in log] == [
+        (1, 500, AttemptOutcome.RETRY),
+        (2, 500, AttemptOutcome.RETRY),
+        (3, 200, AttemptOutcome.FIRED),
+    ]
+    assert {attempt.firing_id for attempt in log} == set(sender.webhook_ids)
+    assert [format_instant(attempt.started_at) for attempt in log] == [body["firedAt"] for body in sender.received]
+    assert {attempt.duration_ms for attempt in log} == {1}
 
 
 def test_a_timer_fails_when_its_attempts_are_exhausted(store: Store, clock: VirtualClock) -> None:
@@ -210,6 +220,17 @@ def test_the_receiver_can_reschedule(store: Store, clock: VirtualClock) -> None:
     assert [body["attempt"] for body in sender.received] == [1, 1]
     assert len(set(sender.webhook_ids)) == 2
     assert fired_lag_seconds(sender.received[1]) < 0.001
+    log = read_attempts(stored(store, "t", clock).attempt_log)
+    assert [attempt.outcome for attempt in log] == [AttemptOutcome.RESCHEDULED, AttemptOutcome.FIRED]
+    assert [attempt.firing_id for attempt in log] == sender.webhook_ids
+
+
+def test_a_parked_attempt_is_logged_once_with_its_whole_duration(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender(lambda body: Script(delay_seconds=7.5, body=b"done"))
+    put(store, [make_timer("t", execute_at=at(1))], START)
+    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(10)))
+    (attempt,) = read_attempts(stored(store, "t", clock).attempt_log)
+    assert (attempt.outcome, attempt.duration_ms, attempt.body) == (AttemptOutcome.FIRED, 7500, "done")
 
 
 def test_a_wish_for_no_time_is_logged_and_the_timer_is_fired(

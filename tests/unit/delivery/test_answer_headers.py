@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime.delivery.answer_headers import REDACTED, kept_headers
+from duetime.delivery.answer_headers import MAX_NAMING_BYTES, REDACTED, kept_headers, naming_headers
 
 STATUS = b"HTTP/1.1 200 OK\r\n"
 
@@ -19,8 +19,8 @@ def kept(*headers: str, max_bytes: int = 512) -> dict[str, str]:
 def test_names_are_lower_case_and_the_most_telling_come_first() -> None:
     headers = kept("X-Own: 1", "Date: now", "Retry-After:  30 ", "Content-Type: text/plain", "Connection: close")
     assert list(headers.items()) == [
-        ("content-type", "text/plain"),
         ("retry-after", "30"),
+        ("content-type", "text/plain"),
         ("date", "now"),
         ("x-own", "1"),
     ]
@@ -63,6 +63,14 @@ def test_urls_lose_what_may_be_a_secret(header: str, value: str) -> None:
     assert list(kept(header).values()) == [value]
 
 
+def test_what_names_an_answer() -> None:
+    lines = [STATUS, b"Date: now\r\n", b"traceparent: 00-1\r\n", b"Content-Type: a/b\r\n", b"X-Own: 1\r\n", b"\r\n"]
+    assert naming_headers(lines) == {"content-type": "a/b", "traceparent": "00-1"}
+    assert naming_headers([b"Content-Type: %s\r\n" % (b"x" * 500), b"X-Request-Id: %s\r\n" % (b"y" * 100)]) == {
+        "content-type": "x" * 128 + "..."
+    }
+
+
 def test_repeated_headers_are_joined() -> None:
     assert kept("Via: a", "Vary: x", "Via: b") == {"via": "a, b", "vary": "x"}
 
@@ -91,4 +99,6 @@ def test_nonsense_is_left_out() -> None:
 def test_any_bytes_stay_within_the_bound(lines: list[bytes], max_bytes: int) -> None:
     headers = kept_headers(lines, max_bytes=max_bytes)
     assert len(json.dumps(headers, ensure_ascii=False, separators=(",", ":")).encode()) <= max_bytes + 2
+    naming = naming_headers(lines)
+    assert len(json.dumps(naming, ensure_ascii=False, separators=(",", ":")).encode()) <= MAX_NAMING_BYTES + 2
     assert all(text.isprintable() for item in headers.items() for text in item)

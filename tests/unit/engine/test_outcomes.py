@@ -160,8 +160,8 @@ def test_the_log_keeps_the_beginning_of_the_answer(
 ) -> None:
     result = outcome_of(
         make_timer("t"),
-        Answer(Verdict.FIRED),
-        result=CallbackResult(1, 200, body, None, None, "", 0.5, head=(b"X-A: b\r\n",)),
+        Answer(Verdict.FAILED, reason=FailureReason.HTTP_STATUS, message="no"),
+        result=CallbackResult(1, 400, body, None, None, "", 0.5, head=(b"X-A: b\r\n",)),
         fired_at=START,
         now=NOW,
         settings=replace(SETTINGS, attempt_excerpt_bytes=excerpt_bytes),
@@ -171,3 +171,20 @@ def test_the_log_keeps_the_beginning_of_the_answer(
     record = logged(result)
     assert (record.body, record.body_bytes, record.body_truncated) == (kept, len(body), is_cut)
     assert record.headers == {"x-a": "b"}
+
+
+def test_of_the_answer_to_a_success_little_is_kept() -> None:
+    head = (b"Server: x\r\n", b"X-Request-Id: r1\r\n", b"Content-Type: text/plain\r\n", b"X-A: b\r\n")
+    result = outcome_of(
+        make_timer("t"),
+        Answer(Verdict.FIRED),
+        result=CallbackResult(1, 200, b"x" * 1000, None, None, "", 0.5, head=head),
+        fired_at=START,
+        now=NOW,
+        settings=SETTINGS,
+        random=0.5,
+        new_firing_id="",
+    )
+    record = logged(result)
+    assert (record.body, record.body_bytes, record.body_truncated) == ("x" * 64, 1000, True)
+    assert record.headers == {"content-type": "text/plain", "x-request-id": "r1"}
