@@ -90,10 +90,9 @@ def print_write_units(client: Any, now: datetime) -> None:
 
 def print_repeated(client: Any, now: datetime) -> None:
     """What the growing attempt log does to a timer that is rescheduled, or retried, again and again."""
-    later = now + timedelta(seconds=60)
-    repeated: dict[str, Callable[[Timer], Outcome]] = {
-        "reschedule": lambda timer: logged(rescheduled(timer, execute_at=later, at=now)),
-        "retry": lambda timer: logged(retried(timer, next_attempt_at=later, at=now), status=503),
+    repeated: dict[str, Callable[[Timer, datetime], Outcome]] = {
+        "reschedule": lambda timer, later: logged(rescheduled(timer, execute_at=later, at=now)),
+        "retry": lambda timer, later: logged(retried(timer, next_attempt_at=later, at=now), status=503),
     }
     print()
     for step, outcome in repeated.items():
@@ -101,11 +100,12 @@ def print_repeated(client: Any, now: datetime) -> None:
         store.put_timers(make_timers(namespace, 1, execute_at=now, **FIELDS), mode=PutMode.CREATE, now=now)
         meter = CapacityMeter(client)
         units = []
-        for _ in range(12):
+        for minutes in range(1, 13):
+            later = now + timedelta(minutes=minutes)
             (timer,) = store.due_timers(0, until=later, limit=1).timers
             meter.reset()
             # A firing id as long as a real one: those of the builders grow with each reschedule.
-            store.record([replace(outcome(timer), firing_id=str(uuid4()))], leases={}, now=now)
+            store.record([replace(outcome(timer, later), firing_id=str(uuid4()))], leases={}, now=now)
             units.append(round(meter.write_units))
         meter.stop()
         print(f"write units of a {step}, the 1st to the {len(units)}th: {' '.join(map(str, units))}")
@@ -179,6 +179,7 @@ def main() -> None:
     with running_ministack() as endpoint_url:
         client = make_client(endpoint_url=endpoint_url)
         print_write_units(client, clock.now())
+        print_repeated(client, clock.now())
         print_idle(client, clock, shards=16, seconds=10)
         print_requests(client, clock, number=options.timers, shards=options.shards)
         client.close()
