@@ -18,6 +18,7 @@ from duetime.domain.timers import FailureReason
 from duetime.domain.times import from_milliseconds, to_milliseconds
 
 MAX_ATTEMPTS_LOGGED = 10
+MAX_SUCCESSES_LOGGED = 2
 MAX_LOG_BYTES = 8 * 1024
 MAX_MESSAGE_CHARACTERS = 200
 _MAX_ENTRY_BYTES = 4 * 1024
@@ -76,15 +77,19 @@ class AttemptRecord:
 def append_attempt(log_text: str | None, record: AttemptRecord) -> str:
     """The log with ``record`` as its newest attempt: at most MAX_ATTEMPTS_LOGGED, at most MAX_LOG_BYTES.
 
-    Attempts before the newest that were a success keep neither headers nor body: a timer that is rescheduled again
-    and again would carry them through every write. A log that cannot be read is begun anew.
+    A timer that is rescheduled again and again carries its log through every write. So the log reaches back to the
+    second last success and no further, and of a success before the newest attempt neither headers nor body are kept.
+    A log that cannot be read is begun anew.
     """
     newest = _bounded_text(record)
     if not log_text:
         return f"[{newest}]"
     kept = [newest]
+    successes = int(record.outcome.is_success)
     room = MAX_LOG_BYTES - len("[]") - len(newest.encode())
     for entry in reversed(_entries(log_text)[1 - MAX_ATTEMPTS_LOGGED :]):
+        if successes == MAX_SUCCESSES_LOGGED:
+            break
         try:
             older = _encode_json(_without_details(entry))
             room -= len(older.encode()) + len(",")
@@ -93,6 +98,7 @@ def append_attempt(log_text: str | None, record: AttemptRecord) -> str:
         if room < 0:
             break
         kept.append(older)
+        successes += entry[_OUTCOME] in _SUCCESSES
     return f"[{','.join(reversed(kept))}]"
 
 

@@ -92,6 +92,22 @@ def test_ten_attempts_are_kept() -> None:
     assert [record.number for record in read_attempts(log)] == list(range(15, 25))
 
 
+def test_the_log_reaches_back_to_the_second_last_success() -> None:
+    rescheduled = replace(FIRED, outcome=AttemptOutcome.RESCHEDULED)
+    log = None
+    for day in range(5):
+        log = append_attempt(log, replace(RETRY, firing_id=f"day {day}"))
+        log = append_attempt(log, replace(rescheduled, firing_id=f"day {day}"))
+    log = append_attempt(log, replace(RETRY, firing_id="day 5"))
+    kept = [(record.firing_id, record.outcome.value) for record in read_attempts(log)]
+    assert kept == [
+        ("day 3", "rescheduled"),
+        ("day 4", "retry"),
+        ("day 4", "rescheduled"),
+        ("day 5", "retry"),
+    ]
+
+
 def test_the_oldest_give_way_when_the_attempts_are_large() -> None:
     log = None
     large = replace(RETRY, body="x" * 2048, body_bytes=2048)
