@@ -149,6 +149,22 @@ class CancelledItem(CreatedItem):
     attempt_under_way: bool | None = None
 
 
+class RedrivenItem(Answer):
+    id: str
+    status: int = Field(description="200 redriven, else as in problem")
+    problem: Problem | None = None
+
+
+class RedriveAnswer(Answer):
+    """What this call did. There may be more: call again with ``nextCursor`` until it is null."""
+
+    redriven: int
+    skipped: int = Field(description="failed timers that were not redriven: unreadable, or changed meanwhile")
+    examined: int
+    next_cursor: str | None
+    items: list[RedrivenItem] | None = Field(default=None, description="one per id, in order, when ids were given")
+
+
 class CreatedBatch(Answer):
     items: list[CreatedItem]
 

@@ -20,7 +20,7 @@ from duetime.domain.timers import Timer
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 
 MAX_BODY_BYTES = 6 * 1024 * 1024
-_Item = dict[str, Any]
+Item = dict[str, Any]
 
 
 def create_batch(services: Services, request: Request, *, namespace: str) -> Reply:
@@ -29,14 +29,14 @@ def create_batch(services: Services, request: Request, *, namespace: str) -> Rep
     space = services.namespaces.get(namespace)
     now = context.clock.now()
     found = read_items(request, TIMERS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BODY_BYTES)
-    items: list[_Item | None] = []
+    items: list[Item | None] = []
     timers: dict[str, Timer] = {}
     for raw in found:
         try:
             timer = read_timer(_object(raw), space, new_id=context.new_id, now=now)
-            _refuse_duplicate(timer.timer_id, timers)
+            refuse_duplicate(timer.timer_id, timers)
         except DuetimeError as error:
-            items.append(_failed(_given_id(raw), error))
+            items.append(failed_item(_given_id(raw), error))
         else:
             timers[timer.timer_id] = timer
             items.append(None)
@@ -52,15 +52,15 @@ def cancel_batch(services: Services, request: Request, *, namespace: str) -> Rep
     space = services.namespaces.get(namespace)
     now = services.context.clock.now()
     found = read_items(request, PLAIN_ITEMS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BODY_BYTES)
-    items: list[_Item | None] = []
+    items: list[Item | None] = []
     refs: dict[str, TimerRef] = {}
     for raw in found:
         try:
             wanted = validate(CancelItem, _object(raw))
             check_id(space, wanted.id)
-            _refuse_duplicate(wanted.id, refs)
+            refuse_duplicate(wanted.id, refs)
         except DuetimeError as error:
-            items.append(_failed(_given_id(raw), error))
+            items.append(failed_item(_given_id(raw), error))
         else:
             refs[wanted.id] = TimerRef(wanted.id, wanted.revision)
             items.append(None)
@@ -77,31 +77,31 @@ def _given_id(raw: object) -> str | None:
     return timer_id if isinstance(timer_id, str) else None
 
 
-def _refuse_duplicate(timer_id: str, known: dict[str, Any]) -> None:
+def refuse_duplicate(timer_id: str, known: dict[str, Any]) -> None:
     if timer_id in known:
         raise DuplicateId(f"timer {timer_id!r} is in this batch already; the first one counts")
 
 
-def _created(timer_id: str, result: PutResult) -> _Item:
+def _created(timer_id: str, result: PutResult) -> Item:
     if result.status is PutStatus.CONFLICT:
-        return _failed(timer_id, TimerConflict(f"timer {timer_id!r} exists and has other content"))
+        return failed_item(timer_id, TimerConflict(f"timer {timer_id!r} exists and has other content"))
     return {"id": timer_id, "status": 201 if result.status is PutStatus.CREATED else 200}
 
 
-def _cancelled(space: Namespace, timer_id: str, result: ChangeResult, *, now: datetime) -> _Item:
+def _cancelled(space: Namespace, timer_id: str, result: ChangeResult, *, now: datetime) -> Item:
     if result.status is ChangeStatus.REVISION_MISMATCH:
-        return _failed(timer_id, RevisionMismatch(f"timer {timer_id!r} has another revision"))
+        return failed_item(timer_id, RevisionMismatch(f"timer {timer_id!r} has another revision"))
     if result.timer is None:
-        return _failed(timer_id, TimerNotFound(space.name, timer_id))
+        return failed_item(timer_id, TimerNotFound(space.name, timer_id))
     return {"id": timer_id, "status": 200, "attemptUnderWay": result.timer.attempt_may_be_under_way(now)}
 
 
-def _failed(timer_id: str | None, error: DuetimeError) -> _Item:
+def failed_item(timer_id: str | None, error: DuetimeError) -> Item:
     described = problem(error)
     return {"id": timer_id, "status": described["status"], "problem": described}
 
 
-def _reply(items: list[_Item | None], stored: list[_Item]) -> Reply:
+def _reply(items: list[Item | None], stored: list[Item]) -> Reply:
     """``items`` with the results of those that went to the store, in order."""
     rest = iter(stored)
     # ASCII: a refused id may hold half a surrogate pair, which has no UTF-8 form.

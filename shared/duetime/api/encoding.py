@@ -15,7 +15,7 @@ from duetime.domain.times import format_duration, format_instant
 
 encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
-_encode_ascii = json.JSONEncoder(separators=(",", ":")).encode
+encode_ascii = json.JSONEncoder(separators=(",", ":")).encode
 """For text that strangers wrote: whatever control characters are in it reach a client as escapes."""
 
 
@@ -47,7 +47,7 @@ def timer_json(timer: Timer) -> str:
 
 
 def attempt_json(attempt: AttemptRecord) -> str:
-    return _encode_ascii(
+    return encode_ascii(
         {
             "number": attempt.number,
             "firingId": attempt.firing_id,

@@ -130,6 +130,28 @@ OPERATIONS: dict[str, Operation] = {
         problems=(400, 404, 412),
         headers=("If-Match",),
     ),
+    "redriveTimer": Operation(
+        summary="Put a failed timer back to scheduled, due now",
+        tag=_TAG_TIMERS,
+        answers={200: answers.TimerAnswer},
+        problems=(400, 404, 409, 412, 413, 415),
+        headers=("If-Match",),
+    ),
+    "fireTimer": Operation(
+        summary="Fire a waiting timer now",
+        tag=_TAG_TIMERS,
+        answers={200: answers.TimerAnswer},
+        problems=(400, 404, 409, 412, 413, 415),
+        headers=("If-Match",),
+    ),
+    "redriveTimers": Operation(
+        summary="Redrive failed timers by filter, a page at a time, or by ids",
+        tag=_TAG_TIMERS,
+        body=schemas.RedriveBody,
+        body_is_required=False,
+        answers={200: answers.RedriveAnswer},
+        problems=(400, 404, 413, 415),
+    ),
     "listAttempts": Operation(
         summary="List the last attempts of a timer, oldest first",
         tag=_TAG_TIMERS,

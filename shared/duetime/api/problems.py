@@ -16,6 +16,7 @@ from duetime.api.errors import (
 )
 from duetime.api.http import Reply
 from duetime.domain.errors import (
+    AttemptUnderWay,
     DuetimeError,
     InvalidInput,
     NamespaceConflict,
@@ -26,7 +27,9 @@ from duetime.domain.errors import (
     StoreUnavailable,
     TimerConflict,
     TimerFinished,
+    TimerNotFailed,
     TimerNotFound,
+    TimerUnreadable,
 )
 
 PROBLEM_JSON = "application/problem+json"
@@ -44,6 +47,9 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (NamespaceConflict, 409, "Namespace conflict"),
     (TimerConflict, 409, "Timer conflict"),
     (TimerFinished, 409, "Timer finished"),
+    (TimerNotFailed, 409, "Timer not failed"),
+    (TimerUnreadable, 409, "Timer unreadable"),
+    (AttemptUnderWay, 409, "Attempt under way"),
     (DuplicateId, 409, "Duplicate id"),
     (RevisionMismatch, 412, "Revision mismatch"),
     (UnsupportedMediaType, 415, "Unsupported media type"),

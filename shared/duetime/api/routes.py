@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from duetime.api import attempts, batches, catalogue, documents, timer_lists, timers
+from duetime.api import attempts, batches, catalogue, documents, redrives, timer_lists, timers
 from duetime.api.http import Reply
 
 _NAMESPACE = "/v1/namespaces/<namespace>"
@@ -36,6 +36,9 @@ ROUTES = (
     Route("GET", _TIMER, "getTimer", timers.get_timer),
     Route("PATCH", _TIMER, "patchTimer", timers.patch_timer),
     Route("DELETE", _TIMER, "deleteTimer", timers.delete_timer),
+    Route("POST", f"{_TIMER}/redrive", "redriveTimer", redrives.redrive_timer),
+    Route("POST", f"{_TIMER}/fire", "fireTimer", redrives.fire_timer),
+    Route("POST", f"{_NAMESPACE}/redrive", "redriveTimers", redrives.redrive_timers),
     Route("GET", f"{_TIMER}/attempts", "listAttempts", attempts.list_attempts),
     Route("GET", "/v1/shards", "listShards", catalogue.list_shards),
     Route("GET", "/health", "getHealth", catalogue.get_health),

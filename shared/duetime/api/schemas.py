@@ -21,11 +21,17 @@ from duetime.api import fields
 from duetime.api.raw_json import RawJson, Shape
 from duetime.domain.ids import MAX_TIMER_ID_CHARACTERS
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
-from duetime.domain.timers import DEFAULT_CALLBACK_TIMEOUT_SECONDS, MAX_CALLBACK_TIMEOUT_SECONDS, TimerState
+from duetime.domain.timers import (
+    DEFAULT_CALLBACK_TIMEOUT_SECONDS,
+    MAX_CALLBACK_TIMEOUT_SECONDS,
+    FailureReason,
+    TimerState,
+)
 
 MAX_BATCH_ITEMS = 500
 MAX_PAGE_ITEMS = 500
 DEFAULT_PAGE_ITEMS = 50
+DEFAULT_REDRIVE_ITEMS = 100
 MAX_CURSOR_CHARACTERS = 8192
 MAX_REVISION = 2**63 - 1
 
@@ -167,6 +173,32 @@ class TimerQuery(PageQuery):
     due_from: Instant | None = Field(default=None, description="inclusive")
     due_to: Instant | None = Field(default=None, description="exclusive")
     correlation_id: CorrelationId | None = None
+    reason: Annotated[FailureReason, Field(strict=False)] | None = Field(
+        default=None, description="of the last failed attempt"
+    )
+
+
+class NothingBody(Body):
+    """No members: what is asked for is in the path."""
+
+
+class RedriveBody(Body):
+    """Which failed timers: those that fit all filters given, a page of them, or ``ids``, which go without filters."""
+
+    reason: Annotated[FailureReason, Field(strict=False)] | None = None
+    tag: Annotated[str, AfterValidator(fields.tag)] | None = None
+    correlation_id: CorrelationId | None = None
+    due_from: Instant | None = Field(default=None, description="inclusive")
+    due_to: Instant | None = Field(default=None, description="exclusive")
+    failed_from: Instant | None = Field(default=None, description="inclusive")
+    failed_to: Instant | None = Field(default=None, description="exclusive")
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_ITEMS)] | None = Field(
+        default=None, description=f"the most timers that this call redrives; {DEFAULT_REDRIVE_ITEMS} by default"
+    )
+    cursor: Annotated[str, Field(min_length=1, max_length=MAX_CURSOR_CHARACTERS)] | None = Field(
+        default=None, description="nextCursor of the call before, with the same filters"
+    )
+    ids: Annotated[list[str], Field(max_length=MAX_BATCH_ITEMS)] | None = None
 
 
 TIMER_SHAPE = Shape(opaque=frozenset({"payload", "headers", "retryPolicy"}))

@@ -10,6 +10,7 @@ from duetime.api.schemas import TimerQuery
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.stores.port import Page, TimerFilter
+from duetime.stores.redriving import find_timers
 
 # A Lambda answers with at most 6 MB of JSON, in which the body is a string: each quote in it takes two bytes.
 MAX_ANSWER_CHARACTERS = 2_500_000
@@ -34,28 +35,29 @@ def list_timers(services: Services, request: Request, *, namespace: str) -> Repl
 
 
 def _page(services: Services, space: Namespace, query: TimerQuery, cursor: str | None, limit: int) -> Page[Timer]:
-    store, now = services.context.store, services.context.clock.now()
-    timer_filter = TimerFilter(state=query.state, tag=query.tag, due_from=query.due_from, due_to=query.due_to)
-    if query.correlation_id is None:
-        return store.list_timers(space, timer_filter, cursor=cursor, limit=limit, now=now)
-    page = store.find_by_correlation(space, query.correlation_id, cursor=cursor, limit=limit, now=now)
-    return Page([timer for timer in page.items if _fits(timer, timer_filter)], page.next_cursor)
-
-
-def _fits(timer: Timer, wanted: TimerFilter) -> bool:
-    due = timer.content.execute_at
-    return (
-        (wanted.state is None or timer.state is wanted.state)
-        and (wanted.tag is None or wanted.tag in timer.content.tags)
-        and (wanted.due_from is None or due >= wanted.due_from)
-        and (wanted.due_to is None or due < wanted.due_to)
+    timer_filter = TimerFilter(
+        state=query.state,
+        tag=query.tag,
+        due_from=query.due_from,
+        due_to=query.due_to,
+        failure_reason=query.reason,
+    )
+    context = services.context
+    return find_timers(
+        context.store,
+        space,
+        timer_filter,
+        correlation_id=query.correlation_id,
+        cursor=cursor,
+        limit=limit,
+        now=context.clock.now(),
     )
 
 
 def _cursor_query(space: Namespace, query: TimerQuery) -> tuple[object, ...]:
     """What a cursor is bound to."""
     due = (instant_json(query.due_from), instant_json(query.due_to))
-    return ("timers", space.name, query.state, query.tag, *due, query.correlation_id)
+    return ("timers", space.name, query.state, query.tag, *due, query.correlation_id, query.reason)
 
 
 def _fitting(items: list[str]) -> int:

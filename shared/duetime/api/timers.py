@@ -64,7 +64,9 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
         return context.store.put_timers([timer], mode=PutMode.REPLACE, now=now, if_revision=revision)[0]
 
     mismatch = RevisionMismatch(f"timer {timer_id!r} does not exist in a revision that If-Match names")
-    result = _under(wanted, replace, lambda: context.store.get_timer(space, timer_id, now=now), absent=mismatch)
+    result = under_if_match(
+        wanted, replace, lambda: context.store.get_timer(space, timer_id, now=now), absent=mismatch
+    )
     return _stored_reply(services, result)
 
 
@@ -77,7 +79,7 @@ def get_timer(services: Services, request: Request, *, namespace: str, timer_id:
     known = if_none_match(request)
     if known is not None and known.match_weakly(timer.revision):
         return Reply(status=304, headers={"etag": etag(timer.revision)})
-    return _timer_reply(200, timer)
+    return timer_reply(200, timer)
 
 
 def patch_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -98,14 +100,14 @@ def patch_timer(services: Services, request: Request, *, namespace: str, timer_i
         return context.store.update_timer(space, timer_id, change, firing_id=firing_id, now=now, if_revision=revision)
 
     absent = TimerNotFound(space.name, timer_id)
-    result = _under(wanted, apply, read, absent=absent)
+    result = under_if_match(wanted, apply, read, absent=absent)
     if result.timer is None or result.status is ChangeStatus.NOT_FOUND:
         raise absent
     if result.status is ChangeStatus.FINISHED:
         raise TimerFinished(f"timer {timer_id!r} is {result.timer.state}: it can be replaced, not changed")
     if change.given():
         context.on_stored([result.timer])
-    return _timer_reply(200, result.timer)
+    return timer_reply(200, result.timer)
 
 
 def delete_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -118,7 +120,7 @@ def delete_timer(services: Services, request: Request, *, namespace: str, timer_
         return context.store.delete_timers(space, [TimerRef(timer_id, revision)], now=now)[0]
 
     absent = TimerNotFound(space.name, timer_id)
-    result = _under(
+    result = under_if_match(
         if_match(request), delete, lambda: context.store.get_timer(space, timer_id, now=now), absent=absent
     )
     if result.timer is None or result.status is ChangeStatus.NOT_FOUND:
@@ -133,7 +135,7 @@ def read_address(services: Services, namespace: str, segment: str) -> tuple[Name
     return space, check_id(space, read_id(segment))
 
 
-def _under(
+def under_if_match(
     wanted: EntityTags | None,
     act: Callable[[int | None], ResultT],
     read: Callable[[], Timer | None],
@@ -183,12 +185,12 @@ def _stored_reply(services: Services, result: PutResult) -> Reply:
     timer = result.timer
     assert timer is not None  # only a mismatch has none
     if result.status is PutStatus.UNCHANGED:
-        return _timer_reply(200, timer)
+        return timer_reply(200, timer)
     services.context.on_stored([timer])
-    return _timer_reply(201 if result.status is PutStatus.CREATED else 200, timer)
+    return timer_reply(201 if result.status is PutStatus.CREATED else 200, timer)
 
 
-def _timer_reply(status: int, timer: Timer) -> Reply:
+def timer_reply(status: int, timer: Timer) -> Reply:
     headers = {"etag": etag(timer.revision)}
     if status == 201:
         headers["location"] = timer_path(timer.namespace, timer.timer_id)

@@ -75,6 +75,24 @@ class TimerFinished(DuetimeError):
     code = "timer_finished"
 
 
+class TimerNotFailed(DuetimeError):
+    """Only a failed timer can be redriven."""
+
+    code = "timer_not_failed"
+
+
+class TimerUnreadable(DuetimeError):
+    """The stored timer cannot be read, so it cannot be fired; it can be replaced or deleted."""
+
+    code = "timer_unreadable"
+
+
+class AttemptUnderWay(DuetimeError):
+    """The timer is parked: its receiver is at work on it."""
+
+    code = "attempt_under_way"
+
+
 class RevisionMismatch(DuetimeError):
     """``If-Match`` names another revision than the stored one."""
 

@@ -23,7 +23,7 @@ from duetime.api.schemas import (
     TimerQuery,
 )
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
-from duetime.domain.timers import TimerState
+from duetime.domain.timers import FailureReason, TimerState
 from duetime.domain.times import parse_instant
 
 DUE = "2026-12-20T15:30:00Z"
@@ -228,13 +228,14 @@ class TestBody:
 
 class TestQuery:
     def test_every_filter(self) -> None:
-        query = f"state=failed&tag=a%20b&dueFrom={DUE}&dueTo={DUE}&correlationId=c&cursor=x&limit=7"
+        query = f"state=failed&tag=a%20b&dueFrom={DUE}&dueTo={DUE}&correlationId=c&reason=timeout&cursor=x&limit=7"
         assert read_query(TimerQuery, request(query=query)).model_dump() == {
             "state": TimerState.FAILED,
             "tag": "a b",
             "due_from": parse_instant(DUE),
             "due_to": parse_instant(DUE),
             "correlation_id": "c",
+            "reason": FailureReason.TIMEOUT,
             "cursor": "x",
             "limit": 7,
         }

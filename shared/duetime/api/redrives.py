@@ -1,0 +1,148 @@
+"""Timers made due by hand: failed ones are redriven, one by one or many, and waiting ones fired now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from duetime.api.batches import failed_item, refuse_duplicate
+from duetime.api.conditions import if_match
+from duetime.api.context import Services
+from duetime.api.encoding import encode_ascii, instant_json
+from duetime.api.errors import FieldError, InvalidFields
+from duetime.api.http import Reply, Request
+from duetime.api.reading import read_body, validate
+from duetime.api.schemas import DEFAULT_REDRIVE_ITEMS, PLAIN_SHAPE, NothingBody, RedriveBody
+from duetime.api.timer_input import check_id
+from duetime.api.timers import read_address, timer_reply, under_if_match
+from duetime.domain.errors import DuetimeError, StoreUnavailable, TimerNotFound
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Rearm
+from duetime.stores.port import ChangeResult, TimerFilter, TimerRef
+from duetime.stores.redriving import redrive_page, refusal_to_fire, refusal_to_redrive
+
+MAX_BODY_BYTES = 1024 * 1024
+IDS_AT_ONCE = 50
+IDS_BUDGET_SECONDS = 10.0
+"""Large payloads make a redrive slow: ids that are not reached in this time are left to another request."""
+
+_Refusal = Callable[[Namespace, str, ChangeResult], DuetimeError | None]
+
+
+def redrive_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
+    """POST: a failed timer is scheduled again, due now, as the same firing with all attempts ahead."""
+    return _rearm(services, request, namespace, timer_id, Rearm.REDRIVE, refusal_to_redrive)
+
+
+def fire_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
+    """POST: a waiting timer is due now. One that is due already is left as it is."""
+    return _rearm(services, request, namespace, timer_id, Rearm.FIRE, refusal_to_fire)
+
+
+def _rearm(
+    services: Services, request: Request, namespace: str, segment: str, rearm: Rearm, refusal: _Refusal
+) -> Reply:
+    context = services.context
+    space, timer_id = read_address(services, namespace, segment)
+    wanted = if_match(request)
+    validate(NothingBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    now = context.clock.now()
+
+    def act(revision: int | None) -> ChangeResult:
+        return context.store.rearm_timers(space, [TimerRef(timer_id, revision)], rearm=rearm, now=now)[0]
+
+    absent = TimerNotFound(space.name, timer_id)
+    result = under_if_match(wanted, act, lambda: context.store.get_timer(space, timer_id, now=now), absent=absent)
+    error = refusal(space, timer_id, result)
+    if error is not None:
+        raise error
+    assert result.timer is not None  # only NOT_FOUND has none
+    context.on_stored([result.timer])
+    return timer_reply(200, result.timer)
+
+
+def redrive_timers(services: Services, request: Request, *, namespace: str) -> Reply:
+    """POST: redrive a page of the failed timers that fit the filters, or those that are named."""
+    space = services.namespaces.get(namespace)
+    found = read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True)
+    body = validate(RedriveBody, found)
+    if body.ids is None:
+        return _redrive_by_filter(services, space, body)
+    others = [name for name, value in found.members.items() if name != "ids" and value is not None]
+    if others:
+        raise InvalidFields([FieldError(name, "cannot be given together with ids") for name in others])
+    return _redrive_by_ids(services, space, body.ids)
+
+
+def _redrive_by_filter(services: Services, space: Namespace, body: RedriveBody) -> Reply:
+    context = services.context
+    times = (body.due_from, body.due_to, body.failed_from, body.failed_to)
+    bound_to = ("redrive", space.name, body.reason, body.tag, body.correlation_id, *map(instant_json, times))
+    page = redrive_page(
+        context.store,
+        space,
+        TimerFilter(
+            tag=body.tag,
+            due_from=body.due_from,
+            due_to=body.due_to,
+            failure_reason=body.reason,
+            updated_from=body.failed_from,
+            updated_to=body.failed_to,
+        ),
+        correlation_id=body.correlation_id,
+        cursor=services.cursors.decode(body.cursor, bound_to),
+        limit=body.limit or DEFAULT_REDRIVE_ITEMS,
+        now=context.clock.now(),
+    )
+    if page.redriven:
+        context.on_stored(page.redriven)
+    counts = {"redriven": len(page.redriven), "skipped": page.skipped, "examined": page.examined}
+    return Reply(
+        status=200,
+        body=encode_ascii(counts | {"nextCursor": services.cursors.encode(page.next_cursor, bound_to)}),
+    )
+
+
+def _redrive_by_ids(services: Services, space: Namespace, ids: Sequence[str]) -> Reply:
+    items: dict[int, dict[str, Any]] = {}
+    places: dict[str, int] = {}
+    for at, timer_id in enumerate(ids):
+        try:
+            check_id(space, timer_id)
+            refuse_duplicate(timer_id, places)
+        except DuetimeError as error:
+            items[at] = failed_item(timer_id, error)
+        else:
+            places[timer_id] = at
+    redriven = 0
+    for timer_id, refused in _redrive_each(services, space, list(places)):
+        redriven += refused is None
+        items[places[timer_id]] = (
+            {"id": timer_id, "status": 200} if refused is None else failed_item(timer_id, refused)
+        )
+    counts = {"redriven": redriven, "skipped": len(ids) - redriven, "examined": len(ids), "nextCursor": None}
+    return Reply(status=200, body=encode_ascii(counts | {"items": [items[at] for at in range(len(ids))]}))
+
+
+def _redrive_each(services: Services, space: Namespace, ids: Sequence[str]) -> list[tuple[str, DuetimeError | None]]:
+    """Each id with what kept it from being redriven."""
+    context = services.context
+    results: list[tuple[str, DuetimeError | None]] = []
+    deadline = context.clock.monotonic() + IDS_BUDGET_SECONDS
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        chunk = ids[start : start + IDS_AT_ONCE]
+        if context.clock.monotonic() > deadline:
+            unreached = StoreUnavailable("this request took too long to reach the timer: send it again")
+            results += [(timer_id, unreached) for timer_id in chunk]
+            continue
+        refs = [TimerRef(timer_id) for timer_id in chunk]
+        changes = context.store.rearm_timers(space, refs, rearm=Rearm.REDRIVE, now=context.clock.now())
+        pairs = list(zip(chunk, changes, strict=True))
+        errors = [(timer_id, refusal_to_redrive(space, timer_id, change)) for timer_id, change in pairs]
+        results += errors
+        redriven = [
+            change.timer for (_, error), change in zip(errors, changes, strict=True) if error is None and change.timer
+        ]
+        if redriven:
+            context.on_stored(redriven)
+    return results
