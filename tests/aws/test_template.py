@@ -16,6 +16,7 @@ FUNCTIONS: dict[str, type[Settings]] = {"TimersApi": TimersApiSettings, "Poller"
 
 TABLE = {"Fn::GetAtt": ["Timers", "Arn"]}
 OWN_NAME = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:${AWS::StackName}-poller"
+EVENT_BUS = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event-bus/${EventBusName}"
 LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 
 PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
@@ -47,6 +48,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
         ),
         ({"dynamodb:Query"}, {"Fn::Sub": "${Timers.Arn}/index/timer_execute_at-index"}),
         ({"lambda:InvokeFunction"}, {"Fn::Sub": OWN_NAME}),
+        ({"events:PutEvents"}, {"Fn::Sub": EVENT_BUS}),
         ({"sqs:SendMessage"}, {"Fn::GetAtt": ["PollerDeadLetters", "Arn"]}),
         (LOG_ACTIONS, {"Fn::GetAtt": ["PollerLogs", "Arn"]}),
     ],

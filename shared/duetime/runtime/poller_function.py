@@ -13,18 +13,22 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from duetime.domain.clock import Clock
 from duetime.domain.errors import DuetimeError, InvalidInput, StoreError
 from duetime.domain.shards import MAX_DEDICATED_SHARD
+from duetime.engine.stats import EngineSnapshot
 from duetime.runtime.logs import log_context
 from duetime.runtime.settings import MAX_SHARDS_PER_POLLER, PollerSettings
 from duetime.stores.port import Store
 
+T = TypeVar("T")
+
+METRICS_INTERVAL_SECONDS = 10.0
 SHARD_MAP_INTERVAL_SECONDS = 1.0
 """How often the scheduled invocation looks for new shards."""
 
@@ -58,6 +62,14 @@ class Polling(Protocol):
 
     def stats(self) -> dict[str, int]: ...
 
+    def snapshot(self) -> EngineSnapshot: ...
+
+
+class Reporter(Protocol):
+    """Takes what the poller has counted: ``runtime.emf.EmfReporter``."""
+
+    def report(self, snapshot: EngineSnapshot, **properties: object) -> None: ...
+
 
 class _ShardRangesEvent(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -76,14 +88,18 @@ class PollerFunction:
         clock: Clock,
         settings: PollerSettings,
         invoke: Invoke,
+        reporter: Reporter,
         shard_map_interval_seconds: float = SHARD_MAP_INTERVAL_SECONDS,
+        metrics_interval_seconds: float = METRICS_INTERVAL_SECONDS,
     ) -> None:
         self._poller = poller
         self._store = store
         self._clock = clock
         self._settings = settings
         self._invoke = invoke
+        self._reporter = reporter
         self._shard_map_interval_seconds = shard_map_interval_seconds
+        self._metrics_interval_seconds = metrics_interval_seconds
 
     def __call__(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Poll until shortly before Lambda's deadline. Says which shards, and what the poller counted so far.
@@ -96,13 +112,33 @@ class PollerFunction:
         with log_context(request_id=context.aws_request_id):
             given = read_shard_ids(event)
             if given is None:
-                polled = asyncio.run(self._poll_all(context.invoked_function_arn, deadline))
+                work = self._poll_all(context.invoked_function_arn, deadline)
             else:
-                asyncio.run(self._poller.run(asyncio.Event(), shard_ids=given, deadline=deadline))
-                polled = given
+                work = self._poll(given, deadline)
+            polled = asyncio.run(self._reported(work, context.aws_request_id))
             summary = {"shardRanges": to_ranges(polled), "stats": self._poller.stats()}
             logger.info("the poller is done", extra={"action": "poller.done", **summary})
             return summary
+
+    async def _reported(self, work: Coroutine[Any, Any, T], request_id: str) -> T:
+        """Do ``work`` and report what is counted, every now and then and at its end, however it ends."""
+
+        async def report() -> None:
+            while True:
+                await asyncio.sleep(self._metrics_interval_seconds)
+                self._reporter.report(self._poller.snapshot(), request_id=request_id)
+
+        reporting = asyncio.create_task(report())
+        try:
+            return await work
+        finally:
+            reporting.cancel()
+            await asyncio.gather(reporting, return_exceptions=True)
+            self._reporter.report(self._poller.snapshot(), request_id=request_id)
+
+    async def _poll(self, shard_ids: list[int], deadline: float) -> list[int]:
+        await self._poller.run(asyncio.Event(), shard_ids=shard_ids, deadline=deadline)
+        return shard_ids
 
     async def _poll_all(self, function_arn: str, deadline: float) -> list[int]:
         """Poll the first part and hand on the others; the shards of the first part."""

@@ -11,8 +11,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
 from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
@@ -26,6 +27,18 @@ _ENGINE = EngineSettings()
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _AnyCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+
+
+def _check_hook_url(url: str) -> str:
+    """``url``; ``ValueError`` (which does not show it) when nothing can be posted there. Empty: no hook."""
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if url and not (is_usable and url.isascii() and url.isprintable() and " " not in url):
+        raise ValueError("must be an http or https URL")
+    return url
 
 
 class Settings(BaseModel):
@@ -123,9 +136,24 @@ class PollerSettings(LambdaSettings, EngineTuning):
     deadline_margin_seconds: Seconds = Field(
         5.0, description="How long before Lambda's own deadline the poller has drained and given its shards back."
     )
+    stage: str = Field("dev", min_length=1, max_length=64, description="Dimension of the metrics, with the function.")
+    event_bus: str = Field(
+        "default", min_length=1, max_length=256, description="EventBridge bus for the events of timers that fail."
+    )
 
 
-class WorkerSettings(EngineTuning):
+class LocalEvents(StoreSettings):
+    """Where the events of failed timers go on one machine, beside the log."""
+
+    failed_hook_url: Annotated[str, AfterValidator(_check_hook_url)] = Field(
+        "",
+        repr=False,  # it may carry a secret
+        max_length=2048,
+        description="URL that gets a POST when a timer fails. By variable only, since it may carry a secret.",
+    )
+
+
+class WorkerSettings(EngineTuning, LocalEvents):
     """``duetime worker``."""
 
     metrics_port: int = Field(
@@ -137,7 +165,7 @@ class WorkerSettings(EngineTuning):
     metrics_host: str = Field("127.0.0.1", min_length=1, description="Address for GET /metrics.")
 
 
-class LocalSettings(EngineTuning, ApiTuning):
+class LocalSettings(EngineTuning, ApiTuning, LocalEvents):
     """``duetime serve``."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")

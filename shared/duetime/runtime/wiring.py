@@ -7,6 +7,7 @@ the SQL store, since what is imported is cold start.
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +22,11 @@ from duetime.runtime.logs import configure_logging, log_context
 from duetime.runtime.settings import (
     ApiTuning,
     EngineTuning,
+    LocalSettings,
     PollerSettings,
     Settings,
     TimersApiSettings,
+    WorkerSettings,
     load_settings,
 )
 from duetime.stores.port import Store
@@ -31,7 +34,9 @@ from duetime.stores.port import Store
 if TYPE_CHECKING:
     from duetime.api.context import ServedRequest
     from duetime.delivery.port import Sender
+    from duetime.engine.announcing import FailureEvents
     from duetime.engine.poller import Poller
+    from duetime.runtime.hook import HookEvents
     from duetime.runtime.poller_function import Invoke, PollerFunction
 
 Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
@@ -76,7 +81,9 @@ def make_ready(store: Store, url: str) -> None:
 # -- the poller --------------------------------------------------------------------------------------------------
 
 
-def make_poller(store: Store, settings: EngineTuning, clock: Clock) -> tuple[Poller, Sender]:
+def make_poller(
+    store: Store, settings: EngineTuning, clock: Clock, *, events: FailureEvents | None = None
+) -> tuple[Poller, Sender]:
     """A poller and the sender that it uses; both are the caller's to close, the sender first."""
     from duetime.delivery.curl import CurlSender
     from duetime.delivery.settings import SenderSettings
@@ -93,19 +100,36 @@ def make_poller(store: Store, settings: EngineTuning, clock: Clock) -> tuple[Pol
         worker_id=new_worker_id(),
         new_id=new_id,
         random=random.random,
+        events=events,
     )
     return poller, sender
 
 
 @contextmanager
-def opened_poller(store: Store, settings: EngineTuning, clock: Clock) -> Iterator[Poller]:
-    """A poller, closed at the end together with its sender. ``Poller.run`` has drained it by then."""
-    poller, sender = make_poller(store, settings, clock)
+def opened_poller(store: Store, settings: LocalSettings | WorkerSettings, clock: Clock) -> Iterator[Poller]:
+    """A poller, closed at the end together with its senders. ``Poller.run`` has drained it by then."""
+    hook = make_hook(settings.failed_hook_url) if settings.failed_hook_url else None
+    poller, sender = make_poller(store, settings, clock, events=hook)
     try:
         yield poller
     finally:
         sender.close(grace_seconds=0)
+        if hook is not None:
+            hook.close()
         poller.close()
+
+
+def make_hook(url: str) -> HookEvents:
+    """Events to the operator's URL, wherever that is: the egress policy is about the clients' URLs."""
+    from duetime.delivery.curl import CurlSender
+    from duetime.delivery.settings import SenderSettings
+    from duetime.delivery.trust import find_ca_file
+    from duetime.runtime.hook import MAX_CONNECTIONS, HookEvents
+
+    settings = SenderSettings(
+        max_connections=MAX_CONNECTIONS, max_connections_per_host=MAX_CONNECTIONS, ca_file=find_ca_file()
+    )
+    return HookEvents(url, lambda: CurlSender(settings))
 
 
 # -- the API -----------------------------------------------------------------------------------------------------
@@ -149,6 +173,8 @@ def timers_api_function() -> Handler:
 
 def poller_function() -> PollerFunction:
     """The poller on Lambda, settings from the environment."""
+    from duetime.runtime.emf import EmfReporter
+    from duetime.runtime.eventbridge import EventBridgeEvents
     from duetime.runtime.poller_function import PollerFunction
     from duetime.stores.open import open_store
 
@@ -156,8 +182,16 @@ def poller_function() -> PollerFunction:
     _log_to_lambda(settings)
     clock = SystemClock()
     store = open_store(settings.store)
-    poller, _ = make_poller(store, settings, clock)
-    return PollerFunction(poller, store, clock=clock, settings=settings, invoke=_lambda_invoke())
+    poller, _ = make_poller(store, settings, clock, events=EventBridgeEvents(settings.event_bus, clock=clock))
+    function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "poller")
+    reporter = EmfReporter(_write_line, clock=clock, stage=settings.stage, function=function)
+    return PollerFunction(poller, store, clock=clock, settings=settings, invoke=_lambda_invoke(), reporter=reporter)
+
+
+def _write_line(line: str) -> None:
+    """In one piece: other threads log to the same place."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _log_to_lambda(settings: Settings) -> None:

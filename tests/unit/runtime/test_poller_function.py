@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from duetime.domain.errors import InvalidInput, StoreUnavailable
 from duetime.domain.shards import ShardMap
+from duetime.engine.stats import EngineSnapshot
 from duetime.runtime.poller_function import FanOutFailed, PollerFunction, read_shard_ids, to_ranges
 from duetime.runtime.settings import PollerSettings
 from tests.support.clock import FakeClock
+from tests.support.metrics import make_snapshot
 
 SCHEDULED = {"detail-type": "Scheduled Event", "source": "aws.events"}
 ARN = "arn:aws:lambda:eu-central-1:123456789012:function:poller"
@@ -62,6 +64,21 @@ class FakePoller:
     def stats(self) -> dict[str, int]:
         return {"fired": 3}
 
+    def snapshot(self) -> EngineSnapshot:
+        return make_snapshot(fired=3)
+
+
+@dataclass
+class Reports:
+    """What was reported, and for which request."""
+
+    fired: list[int] = field(default_factory=list)
+    request_ids: set[object] = field(default_factory=set)
+
+    def report(self, snapshot: EngineSnapshot, **properties: object) -> None:
+        self.fired.append(snapshot.counters["fired"])
+        self.request_ids.add(properties["request_id"])
+
 
 class Invocations:
     """The asynchronous invocations that were asked for; the first ``failures`` of them fail."""
@@ -81,7 +98,12 @@ class Invocations:
 
 
 def make_function(
-    poller: FakePoller, answers: list[ShardMap | StoreUnavailable], invocations: Invocations, **settings: Any
+    poller: FakePoller,
+    answers: list[ShardMap | StoreUnavailable],
+    invocations: Invocations,
+    *,
+    reports: Reports | None = None,
+    **settings: Any,
 ) -> PollerFunction:
     clock = FakeClock()
     return PollerFunction(
@@ -90,7 +112,9 @@ def make_function(
         clock=clock,
         settings=PollerSettings(store="dynamodb://timers", **settings),
         invoke=invocations,
+        reporter=reports or Reports(),
         shard_map_interval_seconds=0.001,
+        metrics_interval_seconds=0.001,
     )
 
 
@@ -101,6 +125,26 @@ def test_named_shards_are_polled_until_the_margin_before_the_deadline() -> None:
     assert poller.runs == [([0, 1, 2, 4096], 56.0)]
     assert answer == {"shardRanges": [[0, 2], [4096, 4096]], "stats": {"fired": 3}}
     assert invocations.events == []
+
+
+@pytest.mark.parametrize("event", [SCHEDULED, {"shardRanges": [[0, 2]]}])
+def test_what_is_counted_is_reported_while_it_polls_and_at_the_end(event: dict[str, Any]) -> None:
+    reports = Reports()
+    poller = FakePoller(until=lambda: len(reports.fired) >= 2)
+    make_function(poller, [ShardMap(2)], Invocations(), reports=reports)(event, Context())
+    assert len(reports.fired) >= 3
+    assert reports.request_ids == {"request-1"}
+
+
+def test_what_is_counted_is_reported_even_if_polling_failed() -> None:
+    def fail() -> bool:
+        raise RuntimeError("broken")
+
+    reports = Reports()
+    function = make_function(FakePoller(until=fail), [ShardMap(2)], Invocations(), reports=reports)
+    with pytest.raises(RuntimeError, match="broken"):
+        function({"shardRanges": [[0, 2]]}, Context())
+    assert reports.fired == [3]
 
 
 def test_the_scheduled_invocation_takes_the_first_part_and_hands_on_the_others() -> None:

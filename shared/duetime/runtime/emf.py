@@ -1,0 +1,114 @@
+"""The poller's metrics on AWS: lines in CloudWatch's embedded metric format, written to the function's log.
+
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
+CloudWatch takes the metrics out of the log by itself: no request, no permission, no client. Why these lines are not
+made by Powertools: docs/decisions/0082.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from duetime.domain.clock import Clock
+from duetime.domain.times import to_milliseconds
+from duetime.engine.stats import EngineSnapshot, HistogramSnapshot
+from duetime.runtime.metrics import COUNTERS, DISTRIBUTIONS, GAUGES
+
+T = TypeVar("T")
+
+NAMESPACE = "Duetime"
+
+
+class EmfReporter:
+    """Writes what has happened since the last report. For one poller and one thread."""
+
+    def __init__(self, write: Callable[[str], None], *, clock: Clock, stage: str, function: str) -> None:
+        """``write`` gets one line without its end. ``stage`` and ``function`` are the metrics' dimensions."""
+        self._write = write
+        self._clock = clock
+        self._dimensions = {"Stage": stage, "Function": function}
+        self._last: EngineSnapshot | None = None
+
+    def report(self, snapshot: EngineSnapshot, **properties: object) -> None:
+        """One line: counters and histograms as they rose since the last report, gauges as they are.
+
+        A counter that did not move is left out: CloudWatch charges by the metric and hour. ``properties`` are
+        written beside the metrics.
+        """
+        last, self._last = self._last, snapshot
+        metrics = list(_metrics(snapshot, last))
+        values = {name: value for name, _, value in metrics}
+        directive = {
+            "Namespace": NAMESPACE,
+            "Dimensions": [list(self._dimensions)],
+            "Metrics": [{"Name": name, "Unit": unit} for name, unit, _ in metrics],
+        }
+        document = {
+            "_aws": {"Timestamp": to_milliseconds(self._clock.now()), "CloudWatchMetrics": [directive]},
+            "action": "poller.metrics",
+            **self._dimensions,
+            **properties,
+            **dict(_details(snapshot, last)),
+            **values,
+        }
+        self._write(json.dumps(document, separators=(",", ":")))
+
+
+def _metrics(snapshot: EngineSnapshot, last: EngineSnapshot | None) -> Iterator[tuple[str, str, Any]]:
+    """Name, unit and value of each metric."""
+    for number in COUNTERS:
+        if number.cloudwatch is not None:
+            for key, rise in _rises(number.read(snapshot), _before(number.read, last)):
+                yield number.cloudwatch(key), "Count", rise
+    for number in GAUGES:
+        if number.cloudwatch is not None:
+            yield from ((number.cloudwatch(key), "Count", value) for key, value in number.read(snapshot).items())
+    for distribution in DISTRIBUTIONS:
+        values = _distribution(distribution.read(snapshot), _before(distribution.read, last))
+        if values is not None:
+            yield distribution.cloudwatch, "Seconds", values
+
+
+def _details(snapshot: EngineSnapshot, last: EngineSnapshot | None) -> Iterator[tuple[str, Any]]:
+    """What is counted and no metric: ``retries`` by reason and the like, for queries of the log."""
+    for number in COUNTERS:
+        if number.cloudwatch is None and (rises := dict(_rises(number.read(snapshot), _before(number.read, last)))):
+            yield number.name, rises if number.label else rises[""]
+
+
+def _before(read: Callable[[EngineSnapshot], T], last: EngineSnapshot | None) -> T | None:
+    return None if last is None else read(last)
+
+
+def _rises(now: Mapping[str, int], before: Mapping[str, int] | None) -> Iterable[tuple[str, int]]:
+    for key, value in now.items():
+        rise = value - (0 if before is None else before[key])
+        if rise:
+            yield key, rise
+
+
+def _distribution(now: HistogramSnapshot, before: HistogramSnapshot | None) -> dict[str, Any] | None:
+    """The observations since ``before`` as values and how often each occurred; None when there were none.
+
+    An observation counts as the upper bound of its bucket, so a percentile is never better than the truth. Those
+    above all bounds count as the largest one ever, which may be older.
+    """
+    values: list[float] = []
+    counts: list[int] = []
+    for index, total in enumerate(now.counts):
+        count = total - (0 if before is None else before.counts[index])
+        if count:
+            values.append(now.bounds[index] if index < len(now.bounds) else now.max)
+            counts.append(count)
+    if not counts:
+        return None
+    return {
+        "Values": values,
+        "Counts": counts,
+        "Max": values[-1],
+        "Min": values[0],
+        "Count": sum(counts),
+        "Sum": round(now.sum - (0.0 if before is None else before.sum), 6),
+    }
