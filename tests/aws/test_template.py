@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from duetime.api.openapi import openapi_document
+from duetime.runtime.emf import EmfReporter
+from duetime.runtime.eventbridge import SOURCE
 from duetime.runtime.settings import PollerSettings, Settings, TimersApiSettings, variable
 from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE, table_definition
 from scripts.aws_local import ROOT
 from tests.aws.conftest import Template
+from tests.support.clock import FakeClock
+from tests.support.metrics import make_snapshot
 
 FUNCTIONS: dict[str, type[Settings]] = {"TimersApi": TimersApiSettings, "Poller": PollerSettings}
 
@@ -145,6 +150,37 @@ def test_every_variable_is_a_setting_of_its_function(template: Template, functio
     variables = template.of_type("AWS::Lambda::Function")[function]["Environment"]["Variables"]
 
     assert variables.keys() <= known
+
+
+def test_alarms_watch_metrics_that_the_poller_writes(template: Template) -> None:
+    lines: list[str] = []
+    reporter = EmfReporter(lines.append, clock=FakeClock(), stage="any", function="any")
+    reporter.report(make_snapshot(failed=1, quarantined=1, lags=[2.0]))
+    document = json.loads(lines[0])
+    (directive,) = document["_aws"]["CloudWatchMetrics"]
+    written = {metric["Name"] for metric in directive["Metrics"]}
+    alarms = template.of_type("AWS::CloudWatch::Alarm").values()
+    own = [alarm for alarm in alarms if alarm["Namespace"] == directive["Namespace"]]
+
+    assert {alarm["MetricName"] for alarm in own} == {"Failed", "Quarantined", "Lag"} <= written
+    for alarm in own:
+        assert [[dimension["Name"] for dimension in alarm["Dimensions"]]] == directive["Dimensions"]
+        assert [dimension["Value"] for dimension in alarm["Dimensions"]] == [{"Ref": "Stage"}, {"Ref": "Poller"}]
+
+
+def test_every_alarm_tells_the_topic_if_there_is_one(template: Template) -> None:
+    for alarm in template.of_type("AWS::CloudWatch::Alarm").values():
+        assert alarm["AlarmActions"] == alarm["OKActions"]
+        assert alarm["AlarmActions"]["Fn::If"][0] == "HasAlarmTopic"
+
+
+def test_events_can_be_put_by_the_poller_alone_and_for_timers_alone(template: Template) -> None:
+    (policy,) = template.of_type("AWS::IAM::Role")["PollerRole"]["Policies"]
+    (statement,) = [
+        statement for statement in policy["PolicyDocument"]["Statement"] if statement["Action"] == "events:PutEvents"
+    ]
+
+    assert statement["Condition"] == {"StringEquals": {"events:source": SOURCE}}
 
 
 def test_every_function_has_its_directory_and_they_have_no_others(template: Template) -> None:
