@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from scripts.aws_local import emulator_client
 from tests.aws.conftest import Event, Template
 from tests.aws.permissions import Permission, permissions_for, permissions_of
 from tests.support.callbacks import Arrival, CallbackReceiver
@@ -152,6 +153,32 @@ def test_the_poller_fires_what_is_due_for_a_real_event(account: Account, load_ev
     assert receiver.counts() == {"due": 1}
     assert answer["shardRanges"] == [[0, 3]]
     assert json.loads(function.log[-1])["action"] == "poller.done"
+
+
+def test_the_poller_tells_eventbridge_what_failed_and_cloudwatch_what_it_did(
+    account: Account, ministack_url: str, load_event: LoadEvent
+) -> None:
+    events, sqs = emulator_client(ministack_url, "events"), emulator_client(ministack_url, "sqs")
+    queue_url = sqs.create_queue(QueueName="dead-letters")["QueueUrl"]
+    queue = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events.put_rule(Name="dead-letters", EventPattern='{"source": ["duetime.timers"]}')
+    events.put_targets(Rule="dead-letters", Targets=[{"Id": "queue", "Arn": queue}])
+
+    with CallbackReceiver(lambda arrival: (410 if arrival.timer_id == "bad" else 200, b"")) as receiver:
+        due = {"delay": "0s", "callbackUrl": receiver.url}
+        make_timers(account, load_event, [due | {"id": "good"}, due | {"id": "bad", "correlationId": "c1"}])
+        with account.running("Poller", AWS_ENDPOINT_URL_EVENTBRIDGE=ministack_url, **SHORT_LIVED) as function:
+            function.invoke(load_event("poller_schedule"), deadline_seconds=5)
+
+    (message,) = sqs.receive_message(QueueUrl=queue_url, WaitTimeSeconds=5, MaxNumberOfMessages=10)["Messages"]
+    event = json.loads(message["Body"])
+    assert event["detail-type"] == "Timer Failed"
+    assert (event["detail"]["timerId"], event["detail"]["correlationId"]) == ("bad", "c1")
+    reports = [report for line in function.log if (report := json.loads(line)).get("action") == "poller.metrics"]
+    totals = {name: sum(report.get(name, 0) for report in reports) for name in ("Attempts", "Fired", "Failed")}
+    assert totals == {"Attempts": 2, "Fired": 1, "Failed": 1}
+    assert sum(report["Lag"]["Count"] for report in reports if "Lag" in report) == 2
+    assert {report["Stage"] for report in reports} == {"dev"}
 
 
 def test_the_poller_takes_the_shards_of_another_pollers_event(account: Account, load_event: LoadEvent) -> None:
