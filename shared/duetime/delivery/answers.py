@@ -113,7 +113,7 @@ def _retry(result: CallbackResult, reason: FailureReason, message: str, now: dat
 
 
 def retry_after_seconds(text: str | None, *, now: datetime) -> float | None:
-    """Seconds that a ``Retry-After`` (whole seconds or an HTTP date) asks for, 0 to 24 h; None for nonsense."""
+    """Seconds that a ``Retry-After`` (whole seconds or an HTTP date) asks for, 0 to 6 h; None for nonsense."""
     if text is None:
         return None
     text = text.strip()

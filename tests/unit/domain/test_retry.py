@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, parse_retry_policy, read_retry_policy
+from duetime.domain.retry import (
+    DEFAULT_RETRY_POLICY,
+    MAX_RETRY_AFTER_SECONDS,
+    RetryPolicy,
+    parse_retry_policy,
+    read_retry_policy,
+)
+from duetime.domain.times import MAX_DURATION_SECONDS, MAX_INSTANT
 from tests.support.virtual_time import START
 
 policies = st.builds(
@@ -39,6 +47,69 @@ def test_the_next_attempt_never_overflows_nor_lies_in_the_past(
         assert limit is None or (at - START).total_seconds() <= limit
         longest = max(policy.interval_seconds(attempts) * 1.25, 21_600 if retry_after else 0)
         assert (at - START).total_seconds() <= longest + 0.001
+
+
+unlimited = policies.map(lambda policy: replace(policy, max_attempts=1000, max_attempts_duration_seconds=None))
+below_one = st.floats(0, 1, exclude_max=True)
+
+
+@given(unlimited, st.integers(1, 999), below_one)
+def test_the_wait_is_the_interval_give_or_take_a_quarter(policy: RetryPolicy, attempts: int, random: float) -> None:
+    interval = policy.interval_seconds(attempts)
+    assert interval <= policy.max_interval_seconds
+    assert interval >= min(policy.initial_interval_seconds, policy.max_interval_seconds)
+    at = policy.next_attempt_at(attempts=attempts, execute_at=START, now=START, random=random)
+    assert at is not None
+    wait = (at - START).total_seconds()
+    assert interval * 0.75 - 1e-6 <= wait <= interval * 1.25 + 0.001 + 1e-6
+
+
+@given(unlimited, st.integers(1, 999), below_one, st.floats(-1e300, 1e300))
+def test_retry_after_never_shortens_the_wait(
+    policy: RetryPolicy, attempts: int, random: float, retry_after: float
+) -> None:
+    def wait(retry_after: float | None) -> float:
+        at = policy.next_attempt_at(
+            attempts=attempts, execute_at=START, now=START, random=random, retry_after_seconds=retry_after
+        )
+        assert at is not None
+        return (at - START).total_seconds()
+
+    assert wait(retry_after) >= wait(None)
+    assert wait(retry_after) >= min(retry_after, MAX_RETRY_AFTER_SECONDS) - 1e-6  # datetimes hold microseconds
+    assert wait(retry_after) <= max(wait(None), MAX_RETRY_AFTER_SECONDS)
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 999, 1000, 10**9])
+def test_the_steepest_policy_does_not_overflow(attempts: int) -> None:
+    policy = RetryPolicy(
+        max_attempts=1000,
+        max_attempts_duration_seconds=None,
+        initial_interval_seconds=MAX_DURATION_SECONDS,
+        backoff_multiplier=100,
+        max_interval_seconds=MAX_DURATION_SECONDS,
+    )
+    assert policy.interval_seconds(attempts) == MAX_DURATION_SECONDS
+    late = MAX_INSTANT - timedelta(days=1)
+    assert policy.next_attempt_at(attempts=attempts, execute_at=START, now=late, random=0.99) is None
+
+
+@given(policies, below_one, st.none() | st.floats(0, 1e6))
+def test_every_policy_comes_to_an_end_within_its_attempts_and_its_duration(
+    policy: RetryPolicy, random: float, retry_after: float | None
+) -> None:
+    now, attempts = START, 1
+    while True:
+        at = policy.next_attempt_at(
+            attempts=attempts, execute_at=START, now=now, random=random, retry_after_seconds=retry_after
+        )
+        if at is None:
+            break
+        assert at >= now
+        now, attempts = at, attempts + 1
+    assert attempts <= policy.max_attempts
+    limit = policy.max_attempts_duration_seconds
+    assert limit is None or (now - START).total_seconds() <= limit
 
 
 def test_retry_after_only_lengthens_the_wait_and_is_clamped() -> None:
