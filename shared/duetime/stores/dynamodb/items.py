@@ -161,9 +161,9 @@ def _decode(item: Item) -> Timer:
     next_attempt_at = _instant(item, "timer_execute_at")
     execute_at = _instant(item, "timer_due_at") or next_attempt_at
     if execute_at is None:
-        raise ValueError("no due time")
+        raise Unreadable("no due time")
     if "timer_payload_key" in item and "timer_payload" not in item:
-        raise ValueError("the payload is gone")
+        raise Unreadable("the payload is gone")
     failure = item.get("timer_failure")
     return Timer(
         namespace=item["timer_namespace"]["S"],
