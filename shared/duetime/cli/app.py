@@ -6,26 +6,20 @@ Each command imports what it needs when it runs, so that ``--help`` and ``--vers
 from __future__ import annotations
 
 import os
-import sys
-from typing import TypeVar
 
 import click
 
 from duetime import __version__
-from duetime.cli.options import settings_options
+from duetime.cli.options import LOGS, load, settings_options
+from duetime.cli.timers import redrive, timers
 from duetime.runtime.settings import (
     EngineTuning,
     LocalSettings,
-    Settings,
     StoreSettings,
     WorkerSettings,
-    load_settings,
 )
 
-S = TypeVar("S", bound=Settings)
-
 _ENGINE = tuple(name for name in EngineTuning.model_fields if name not in StoreSettings.model_fields)
-_LOGS = ("log_level", "log_format")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -38,21 +32,21 @@ def app() -> None:
 
 
 @app.command()
-@settings_options(LocalSettings, "port", "host", "store", "workers", "default_num_shards", *_ENGINE, *_LOGS)
+@settings_options(LocalSettings, "port", "host", "store", "workers", "default_num_shards", *_ENGINE, *LOGS)
 def serve(**given: str | None) -> int:
     """Serve the API and fire timers, all on this machine.
 
     An SQLite store is created when it does not exist. The namespace "default" is there from the start. SIGTERM and
     Ctrl-C let the callbacks under way finish; a second signal ends at once.
     """
-    settings = _load(LocalSettings, given)
+    settings = load(LocalSettings, given)
     from duetime.local.server import serve as run
 
     return run(settings)
 
 
 @app.command()
-@settings_options(WorkerSettings, "store", *_ENGINE, "metrics_port", "metrics_host", *_LOGS)
+@settings_options(WorkerSettings, "store", *_ENGINE, "metrics_port", "metrics_host", *LOGS)
 @click.option("--stop-on-eof", is_flag=True, help="Stop also when standard input ends; for whoever starts workers.")
 @click.option(
     "--snapshots", is_flag=True, help="Write what is counted to standard output, a line of JSON each second."
@@ -64,17 +58,17 @@ def worker(*, stop_on_eof: bool, snapshots: bool, **given: str | None) -> int:
     over within the lease time; when one stops, at once.
     """
     # Several workers often share one place to log to.
-    settings = _load(WorkerSettings, given, pid=os.getpid())
+    settings = load(WorkerSettings, given, pid=os.getpid())
     from duetime.local.server import work
 
     return work(settings, stop_on_eof=stop_on_eof, write_snapshots=snapshots)
 
 
 @app.command()
-@settings_options(StoreSettings, "store", *_LOGS)
+@settings_options(StoreSettings, "store", *LOGS)
 def init(**given: str | None) -> None:
     """Create the store's tables, or migrate them to this version. Can be run again at any time."""
-    settings = _load(StoreSettings, given)
+    settings = load(StoreSettings, given)
     from duetime.runtime.redaction import redact_text
     from duetime.runtime.wiring import opened_store
 
@@ -114,17 +108,5 @@ def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float
     return run(host, port, Reply(status, body, delay_seconds), clock=SystemClock(), show=show)
 
 
-def _load(model: type[S], given: dict[str, str | None], **log_fields: object) -> S:
-    """The settings, with logging set up as they say; ``log_fields`` are on every event."""
-    import logging
-
-    from duetime.runtime.logs import configure_logging
-    from duetime.runtime.settings import unknown_variables
-
-    settings = load_settings(model, given)
-    configure_logging(settings.log_format, settings.log_level, sys.stderr, **log_fields)
-    for name in unknown_variables():
-        logging.getLogger(__name__).warning(
-            "%s is no setting and has no effect", name, extra={"action": "settings.unknown"}
-        )
-    return settings
+app.add_command(redrive)
+app.add_command(timers)

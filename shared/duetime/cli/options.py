@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -9,9 +10,13 @@ from typing import Any, TypeVar
 import click
 from pydantic.fields import FieldInfo
 
-from duetime.runtime.settings import Settings, option, variable
+from duetime.runtime.settings import Settings, load_settings, option, variable
 
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S", bound=Settings)
+
+LOGS = ("log_level", "log_format")
+"""The settings that every command has."""
 
 
 def settings_options(model: type[Settings], *names: str) -> Callable[[F], F]:
@@ -48,3 +53,19 @@ def shown_default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     return str(int(default)) if isinstance(default, float) and default.is_integer() else str(default)
+
+
+def load(model: type[S], given: dict[str, str | None], **log_fields: object) -> S:
+    """The settings, with logging set up as they say; ``log_fields`` are on every event."""
+    import logging
+
+    from duetime.runtime.logs import configure_logging
+    from duetime.runtime.settings import unknown_variables
+
+    settings = load_settings(model, given)
+    configure_logging(settings.log_format, settings.log_level, sys.stderr, **log_fields)
+    for name in unknown_variables():
+        logging.getLogger(__name__).warning(
+            "%s is no setting and has no effect", name, extra={"action": "settings.unknown"}
+        )
+    return settings

@@ -34,14 +34,31 @@ def test_no_command_shows_the_help_and_is_a_usage_error(capsys: pytest.CaptureFi
     assert "Usage: duetime" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", sorted(app.commands))
-def test_every_command_explains_every_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([command, "--help"]) == 0
+def every_command(group: click.Group = app, *path: str) -> dict[tuple[str, ...], click.Command]:
+    """The commands, those of groups included, by their words."""
+    found: dict[tuple[str, ...], click.Command] = {}
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            found |= every_command(command, *path, name)
+        else:
+            found[(*path, name)] = command
+    return found
+
+
+@pytest.mark.parametrize("words", sorted(every_command()), ids=" ".join)
+def test_every_command_explains_every_option(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words, "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    for parameter in app.commands[command].params:
+    for parameter in every_command()[words].params:
+        if isinstance(parameter, click.Argument):
+            assert parameter.make_metavar(click.Context(app)) in text
+            continue
         assert isinstance(parameter, click.Option)
         assert parameter.opts[0] in text
-        assert parameter.is_flag or "default: " in (parameter.help or "") or parameter.show_default
+        assert parameter.help
+        has_no_default = parameter.to_info_dict()["default"] is None
+        is_said = "default: " in parameter.help or bool(parameter.show_default)
+        assert parameter.is_flag or parameter.multiple or is_said or has_no_default
 
 
 @pytest.mark.parametrize(
@@ -69,6 +86,12 @@ def test_the_options_of_a_setting_name_its_variable_and_default(command: str, mo
         (["serve", "--lease-seconds", "nan"], "--lease-seconds: "),
         (["worker", "--store", "sqlite://"], "--store: a store in memory"),
         (["listen", "--status", "99"], "'--status'"),
+        (["redrive"], "Missing argument 'NAMESPACE'"),
+        (["redrive", "default", "--reason", "bad luck"], "'--reason'"),
+        (["redrive", "default", "--due-from", "today"], "'--due-from'"),
+        (["redrive", "default", "--timer-id", "a", "--tag", "x"], "--timer-id goes without filters"),
+        (["timers", "list", "default", "--state", "lost"], "'--state'"),
+        (["timers", "list", "default", "--limit", "0"], "'--limit'"),
     ],
 )
 def test_a_usage_error_is_one_line_and_exit_code_2(
