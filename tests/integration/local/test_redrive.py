@@ -73,7 +73,6 @@ def test_a_failed_timer_is_found_redriven_and_fires_as_the_same_message(
     first, second = receiver.arrivals
     assert second.headers["webhook-id"] == first.headers["webhook-id"]
     assert {**second.body, "firedAt": None} == {**first.body, "firedAt": None}
-    # The poller of this process was told, so it need not wait for its interval.
     wait_for_state(server, "fired", "order-7")
     assert server.ok("GET", "/timers", params={"state": "failed"})["items"] == []
     server.terminate()
