@@ -14,9 +14,13 @@ from urllib.parse import unquote
 
 import pytest
 
+from duetime.domain.outcomes import RecordStatus
+from duetime.runtime.clock import SystemClock
+from duetime.stores.dynamodb.store import DynamoDbStore
 from scripts.aws_local import emulator_client
 from tests.aws.conftest import Event, Template
 from tests.aws.permissions import Permission, permissions_for, permissions_of
+from tests.support.builders import failed
 from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Forward, running_proxy
 from tests.support.runtime_api import FunctionError, LambdaFunction
@@ -106,8 +110,17 @@ def test_the_timers_api_stores_the_timer_of_a_real_event(account: Account, load_
     assert json.loads(function.log[-1])["action"] == "request.served"
 
 
+def fail_timers(store: DynamoDbStore, *timer_ids: str) -> None:
+    """What pollers do to timers of the namespace ``default`` that are refused."""
+    namespace, now = store.get_namespace("default"), SystemClock().now()
+    assert namespace is not None
+    timers = [store.get_timer(namespace, timer_id, now=now) for timer_id in timer_ids]
+    outcomes = [failed(timer, at=now) for timer in timers if timer is not None]
+    assert store.record(outcomes, leases={}, now=now) == [RecordStatus.APPLIED] * len(timer_ids)
+
+
 def test_the_timers_api_uses_just_the_permissions_that_it_has(
-    account: Account, template: Template, load_event: LoadEvent
+    account: Account, template: Template, load_event: LoadEvent, ministack_client: Any, timers_table: str
 ) -> None:
     timers = "/v1/namespaces/default/timers"
     timer = {"id": "a", "delay": "1h", "callbackUrl": "http://receiver.test/", "correlationId": "c"}
@@ -132,11 +145,21 @@ def test_the_timers_api_uses_just_the_permissions_that_it_has(
                 ("POST", f"{timers}/batch", {"timers": [timer | {"id": str(number)} for number in range(30)]}),
                 ("POST", f"{timers}/batch", {"timers": [timer | {"id": str(number)} for number in range(2)]}),
                 ("POST", f"{timers}/batch-cancel", {"timers": [{"id": "1"}, {"id": "2"}]}),
-                ("DELETE", f"{timers}/large"),
-                ("DELETE", f"{timers}/a"),
+                ("POST", f"{timers}/5/fire"),
                 ("GET", "/health"),
                 ("GET", "/v1/openapi.json"),
                 ("GET", "/docs"),
+            )
+        ]
+        fail_timers(DynamoDbStore(ministack_client, timers_table), "a", "large", "3", "4")
+        statuses += [
+            api.call(*request)[0]
+            for request in (
+                ("POST", f"{timers}/large/redrive"),
+                ("POST", f"{timers}/a/redrive"),
+                ("POST", "/v1/namespaces/default/redrive", {"reason": "http_status"}),
+                ("DELETE", f"{timers}/large"),
+                ("DELETE", f"{timers}/a"),
             )
         ]
     assert all(200 <= status < 300 for status in statuses), statuses

@@ -32,6 +32,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
                 "dynamodb:DeleteItem",
                 "dynamodb:GetItem",
                 "dynamodb:PartiQLInsert",
+                "dynamodb:PartiQLUpdate",
                 "dynamodb:PutItem",
                 "dynamodb:Query",
                 "dynamodb:UpdateItem",
