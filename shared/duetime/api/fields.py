@@ -14,6 +14,7 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from duetime.api.raw_json import RawJson, decode_unique
+from duetime.delivery.egress import origin_of, parse_destination
 from duetime.delivery.headers import is_reserved
 from duetime.domain.retry import parse_retry_policy
 from duetime.domain.timers import MAX_EXPIRE_AFTER_MS
@@ -31,7 +32,7 @@ _CACHED_CHECKS = 128
 
 # Printable ASCII without space, '#' (a fragment is never sent) and '\' (which clients read in different ways).
 _URL = re.compile(
-    r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(?::([0-9]{1,5}))?(?:[/?][!-\"$-\[\]-~]*)?", re.IGNORECASE
+    r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?(?:[/?][!-\"$-\[\]-~]*)?", re.IGNORECASE
 )
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
@@ -58,11 +59,11 @@ def expire_after_ms(value: Any) -> int:
 
 
 def callback_url(value: str) -> str:
-    """An absolute http or https URL that every client reads alike. The egress guard judges where it leads."""
+    """An absolute http or https URL that every client reads alike. The egress policy judges where it leads."""
     if len(value) > MAX_URL_CHARACTERS:
         raise ValueError(f"must have at most {MAX_URL_CHARACTERS} characters")
-    match = _URL.fullmatch(value)
-    if match is not None and (match[1] is None or 1 <= int(match[1]) <= 65535):
+    if _URL.fullmatch(value) is not None:
+        _check_origin(origin_of(value))
         return value
     authority = value.partition("://")[2].split("/")[0].split("?")[0]
     if "@" in authority:
@@ -70,6 +71,11 @@ def callback_url(value: str) -> str:
     if "#" in value:
         raise ValueError("must not have a fragment")
     raise ValueError("must be an absolute http or https URL in ASCII, without spaces or control characters")
+
+
+@lru_cache(maxsize=_CACHED_CHECKS)
+def _check_origin(origin: str) -> None:
+    parse_destination(origin)
 
 
 def headers(value: RawJson) -> RawJson:

@@ -60,6 +60,8 @@ def _read_error(result: CallbackResult) -> Answer:
     match result.error:
         case TransportError.REFUSED_URL:
             return Answer(Verdict.FAILED, reason=FailureReason.REFUSED_URL, message=result.message)
+        case TransportError.REFUSED_ADDRESS:
+            return Answer(Verdict.RETRY, reason=FailureReason.REFUSED_ADDRESS, message=result.message)
         case TransportError.TIMEOUT:
             return Answer(Verdict.RETRY, reason=FailureReason.TIMEOUT, message=result.message)
         case _:

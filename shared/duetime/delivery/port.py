@@ -20,6 +20,9 @@ class TransportError(StrEnum):
     TLS = "tls"
     PROTOCOL = "protocol"
     REFUSED_URL = "refused_url"
+    """No callback may ever go there, or can."""
+    REFUSED_ADDRESS = "refused_address"
+    """The host's name leads, at present, to an address that may not be called."""
     ABORTED = "aborted"
     """We gave up on it: the sender was closed."""
 

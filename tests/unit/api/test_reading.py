@@ -130,7 +130,16 @@ def test_all_faults_are_named_at_once() -> None:
         ({"headers": {"Content-Type": "text/plain"}}, "headers.Content-Type"),
         ({"headers": {"Webhook-Id": "x"}}, "headers.Webhook-Id"),
         ({"headers": {"webhook-anything": "x"}}, "headers.webhook-anything"),
-        ({"headers": {"Transfer-Encoding": "chunked"}}, "headers.Transfer-Encoding"),
+        *(
+            ({"headers": {name: "x"}}, f"headers.{name}")
+            for name in (
+                *("Connection", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "TE", "Trailer"),
+                *("Transfer-Encoding", "Upgrade", "webhook-signature", "hOsT"),
+            )
+        ),
+        ({"headers": {"X-A": "a\nEvil: 1"}}, "headers.X-A"),
+        ({"headers": {"X-A": "a\r"}}, "headers.X-A"),
+        ({"headers": {"X-A\r\nEvil": "1"}}, "headers.X-A\r\nEvil"),
     ],
 )
 def test_a_faulty_field_is_named(members: dict[str, Any], field: str) -> None:
@@ -178,6 +187,20 @@ def test_urls_that_are_taken(url: str) -> None:
         "http://[::1/",
         "http://[fe80::1%25eth0]/",
         "http://straße.test/",
+        "http://receiver.test./",
+        "http://receiver..test/",
+        "http://2130706433/",
+        "http://0177.0.0.1/",
+        "http://0x7f.1/x",
+        "http://127.1",
+        "http://127.0.0.1./",
+        "http://a@b@127.0.0.1/",
+        "http://%31%32%37.0.0.1/",
+        "http://１２７.0.0.1/",
+        "http://①②⑦.0.0.1/",
+        "http://127。0。0。1/",
+        "http://[::ffff:127.0.0.1/",
+        "http://[1.2.3.4]/",
         "http://receiver.test/☃",
         "http://receiver.test/" + "a" * 2028,
     ],

@@ -146,6 +146,7 @@ def test_statuses_that_end_it(status: int) -> None:
         (TransportError.TLS, Verdict.RETRY, FailureReason.NETWORK),
         (TransportError.PROTOCOL, Verdict.RETRY, FailureReason.NETWORK),
         (TransportError.ABORTED, Verdict.RETRY, FailureReason.NETWORK),
+        (TransportError.REFUSED_ADDRESS, Verdict.RETRY, FailureReason.REFUSED_ADDRESS),
         (TransportError.REFUSED_URL, Verdict.FAILED, FailureReason.REFUSED_URL),
     ],
 )
