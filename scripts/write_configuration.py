@@ -6,6 +6,7 @@ from pathlib import Path
 
 from duetime.cli.options import shown_default
 from duetime.runtime.settings import (
+    LocalKeySettings,
     LocalSettings,
     PollerSettings,
     Settings,
@@ -40,6 +41,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("`duetime serve`", LocalSettings),
     ("`duetime worker`", WorkerSettings),
     ("`duetime init`", StoreSettings),
+    ("`duetime secrets` and `duetime namespaces`", LocalKeySettings),
     ("Timers API on Lambda", TimersApiSettings),
     ("Poller on Lambda", PollerSettings),
 )

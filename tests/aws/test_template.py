@@ -19,6 +19,7 @@ from tests.support.metrics import make_snapshot
 
 FUNCTIONS: dict[str, type[Settings]] = {"TimersApi": TimersApiSettings, "Poller": PollerSettings}
 
+SECRETS_KEY = {"Fn::GetAtt": ["SecretsKey", "Arn"]}
 TABLE = {"Fn::GetAtt": ["Timers", "Arn"]}
 OWN_NAME = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:${AWS::StackName}-poller"
 EVENT_BUS = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event-bus/${EventBusName}"
@@ -40,6 +41,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
             TABLE,
         ),
         ({"dynamodb:Query"}, {"Fn::Sub": "${Timers.Arn}/index/timer_correlation_id-index"}),
+        ({"kms:Encrypt"}, SECRETS_KEY),
         (LOG_ACTIONS, {"Fn::GetAtt": ["TimersApiLogs", "Arn"]}),
     ],
     "PollerRole": [
@@ -53,6 +55,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
             TABLE,
         ),
         ({"dynamodb:Query"}, {"Fn::Sub": "${Timers.Arn}/index/timer_execute_at-index"}),
+        ({"kms:Decrypt"}, SECRETS_KEY),
         ({"lambda:InvokeFunction"}, {"Fn::Sub": OWN_NAME}),
         ({"events:PutEvents"}, {"Fn::Sub": EVENT_BUS}),
         ({"sqs:SendMessage"}, {"Fn::GetAtt": ["PollerDeadLetters", "Arn"]}),
@@ -84,6 +87,15 @@ def test_the_table_is_kept_recoverable_and_encrypted(template: Template) -> None
     assert resource["Properties"]["DeletionProtectionEnabled"] == {"Ref": "DeletionProtection"}
     assert template.source["Parameters"]["DeletionProtection"]["Default"] == "true"
     assert resource["Properties"]["SSESpecification"] == {"SSEEnabled": True}
+
+
+def test_the_key_of_the_secrets_is_rotated_and_outlives_the_stack(template: Template) -> None:
+    resource = template.translated["Resources"]["SecretsKey"]
+    functions = template.of_type("AWS::Lambda::Function").values()
+
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert resource["Properties"]["EnableKeyRotation"] is True
+    assert all(each["Environment"]["Variables"]["DUETIME_KMS_KEY_ID"] == SECRETS_KEY for each in functions)
 
 
 def test_the_routes_are_those_of_the_api(template: Template) -> None:

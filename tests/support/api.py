@@ -9,8 +9,10 @@ from itertools import count
 
 from duetime.api.app import build_handler
 from duetime.api.context import ApiContext
+from duetime.delivery.sealing import SecretBox
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
+from duetime.runtime.local_key import LocalSecretBox, ProcessKey
 from duetime.stores.port import Store
 from tests.support.clock import FakeClock
 from tests.support.http import Api
@@ -26,6 +28,7 @@ class World:
     namespace: Namespace
     api: Api
     stored: list[Timer] = field(default_factory=list)
+    secret_box: SecretBox | None = None
 
     def timer(self, timer_id: str) -> Timer:
         timer = self.store.get_timer(self.namespace, timer_id, now=self.clock.now())
@@ -40,14 +43,24 @@ def api_world() -> Iterator[World]:
         clock = FakeClock()
         namespace, _ = store.create_namespace("default", num_shards=4, dedicated=False, now=clock.now())
         stored: list[Timer] = []
-        yield World(store, clock, namespace, Api(build_handler(context_for(store, clock, stored))), stored)
+        box = LocalSecretBox(ProcessKey())
+        context = context_for(store, clock, stored, secret_box=box)
+        yield World(store, clock, namespace, Api(build_handler(context)), stored, box)
 
 
-def context_for(store: Store, clock: FakeClock, stored: list[Timer] | None = None) -> ApiContext:
+def context_for(
+    store: Store, clock: FakeClock, stored: list[Timer] | None = None, *, secret_box: SecretBox | None = None
+) -> ApiContext:
     numbers = count(1)
 
     def on_stored(timers: Sequence[Timer]) -> None:
         if stored is not None:
             stored.extend(timers)
 
-    return ApiContext(store=store, clock=clock, new_id=lambda: f"id-{next(numbers)}", on_stored=on_stored)
+    return ApiContext(
+        store=store,
+        clock=clock,
+        new_id=lambda: f"id-{next(numbers)}",
+        on_stored=on_stored,
+        secret_box=secret_box,
+    )

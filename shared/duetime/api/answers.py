@@ -76,10 +76,25 @@ class AttemptAnswer(Answer):
 
 class NamespaceAnswer(Answer):
     name: str
+    revision: int = Field(ge=1, description="counts changes of settings and secrets; the ETag is this in quotes")
     num_shards: int
     dedicated: bool
     first_shard: int
     created_at: datetime
+    max_in_flight: int | None
+    rate_limit: float | None
+    retry_policy: dict[str, Any] | None
+
+
+class SecretAnswer(Answer):
+    id: str
+    created_at: datetime
+    expires_at: datetime | None = Field(description="null until another secret is to replace it")
+
+
+class CreatedSecretAnswer(SecretAnswer):
+    secret: str = Field(description="whsec_...; shown by this answer alone")
+    previous: SecretAnswer | None = Field(description="the secret before it, which stays valid until it expires")
 
 
 class ShardAnswer(Answer):
@@ -110,6 +125,10 @@ class AttemptPage(PageAnswer[AttemptAnswer]):
 
 class NamespacePage(PageAnswer[NamespaceAnswer]):
     """Namespaces in order of name."""
+
+
+class SecretPage(PageAnswer[SecretAnswer]):
+    """The secrets that are valid now, oldest first: at most two."""
 
 
 class ShardPage(PageAnswer[ShardAnswer]):

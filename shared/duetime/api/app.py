@@ -82,7 +82,7 @@ class _Dispatcher:
         # Powertools keeps the event on a class, for all threads alike; an attribute of this resolver hides that one.
         self._resolver.current_event = APIGatewayProxyEventV2(event)
         answer = self._resolver.resolve(event, lambda_context)
-        answer["headers"] |= {"x-request-id": request.request_id, "cache-control": "no-cache"}
+        answer["headers"] = {"cache-control": "no-cache"} | answer["headers"] | {"x-request-id": request.request_id}
         if request.method == "HEAD":
             answer["body"] = ""
         status, seconds = answer["statusCode"], clock.monotonic() - started

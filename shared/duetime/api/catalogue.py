@@ -3,43 +3,80 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import replace
+from typing import Any
 
 from duetime import __version__
+from duetime.api.conditions import etag, if_match, if_none_match
 from duetime.api.context import Services
 from duetime.api.encoding import encode, list_json, namespace_json, shard_json
 from duetime.api.http import Reply, Request
+from duetime.api.namespace_changes import changed_settings, found_namespace
 from duetime.api.reading import read_body, read_query, validate
-from duetime.api.schemas import PLAIN_SHAPE, NamespaceBody, PageQuery
-from duetime.domain.errors import InvalidCursor, InvalidInput, StoreError, StoreNotReady
+from duetime.api.schemas import NAMESPACE_SHAPE, NamespaceBody, PageQuery
+from duetime.domain.errors import InvalidCursor, InvalidInput, RevisionMismatch, StoreError, StoreNotReady
 from duetime.domain.ids import check_namespace
+from duetime.domain.namespaces import Namespace
 
 MAX_BODY_BYTES = 64 * 1024
 
 
 def put_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
-    """PUT: 201, or 200 when it exists as asked; ``NamespaceConflict`` when it exists otherwise."""
+    """PUT: 201, or 200 when it exists with these shards; ``NamespaceConflict`` when it exists with others.
+
+    The settings that the body has are changed, null clears one, and what it omits stays.
+    """
     try:
         check_namespace(namespace)
     except ValueError as error:
         raise InvalidInput("namespace", str(error)) from None
-    body = validate(NamespaceBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
-    store = services.context.store
+    wanted = if_match(request)
+    body = validate(NamespaceBody, read_body(request, NAMESPACE_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    store, now = services.context.store, services.context.clock.now()
     num_shards, dedicated = body.num_shards, body.dedicated
-    if num_shards is None or dedicated is None:
+    if num_shards is None or dedicated is None or wanted is not None:
         known = store.get_namespace(namespace)
+        if wanted is not None and known is None:
+            raise RevisionMismatch(f"namespace {namespace!r} does not exist in a revision that If-Match names")
         if num_shards is None:
             num_shards = known.num_shards if known else services.context.default_num_shards
         if dedicated is None:
             dedicated = known.dedicated if known else False
-    stored, is_new = store.create_namespace(
-        namespace, num_shards=num_shards, dedicated=dedicated, now=services.context.clock.now()
-    )
-    headers = {"location": f"/v1/namespaces/{namespace}"} if is_new else {}
-    return Reply(status=201 if is_new else 200, body=namespace_json(stored), headers=headers)
+
+    def check(current: Namespace) -> None:
+        if wanted is not None and not wanted.match_strongly(current.revision):
+            raise RevisionMismatch("the namespace has another revision than If-Match names")
+
+    stored, is_new = store.create_namespace(namespace, num_shards=num_shards, dedicated=dedicated, now=now)
+    given = given_settings(body)
+    if given or wanted is not None:
+        stored = changed_settings(store, namespace, given, now=now, check=check)
+    reply = _namespace_reply(201 if is_new else 200, stored)
+    return replace(reply, headers={**reply.headers, "location": f"/v1/namespaces/{namespace}"}) if is_new else reply
 
 
-def get_namespace(services: Services, request: Request, *, namespace: str) -> Reply:  # noqa: ARG001
-    return Reply(status=200, body=namespace_json(services.namespaces.get(namespace)))
+def given_settings(body: NamespaceBody) -> dict[str, Any]:
+    """The fields of ``NamespaceSettings`` that ``body`` has, with their values."""
+    policy = body.retry_policy
+    values = {
+        "retry_policy": ("retry_policy_json", None if policy is None else policy.text),
+        "max_in_flight": ("max_in_flight", body.max_in_flight),
+        "rate_limit": ("rate_limit_per_second", None if body.rate_limit is None else float(body.rate_limit)),
+    }
+    return dict(field for name, field in values.items() if name in body.model_fields_set)
+
+
+def get_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
+    """GET: 304 when ``If-None-Match`` names the revision."""
+    found = found_namespace(services.context.store, namespace)
+    known = if_none_match(request)
+    if known is not None and known.match_weakly(found.revision):
+        return Reply(status=304, headers={"etag": etag(found.revision)})
+    return _namespace_reply(200, found)
+
+
+def _namespace_reply(status: int, namespace: Namespace) -> Reply:
+    return Reply(status=status, body=namespace_json(namespace), headers={"etag": etag(namespace.revision)})
 
 
 def list_namespaces(services: Services, request: Request) -> Reply:

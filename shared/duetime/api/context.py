@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from duetime.api.cursors import CursorCodec
+from duetime.api.namespace_changes import found_namespace
+from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
-from duetime.domain.errors import NamespaceNotFound
-from duetime.domain.ids import check_namespace
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, Namespace
 from duetime.domain.timers import Timer
 from duetime.stores.port import Store
@@ -44,6 +44,7 @@ class ApiContext:
 
     ``log_context`` makes every event that is logged inside carry the request id. All of them are called from
     several threads at once. ``default_num_shards`` is for namespaces that are created without a number.
+    ``secret_box`` seals the signing secrets that are created; without one none can be.
     """
 
     store: Store
@@ -53,34 +54,25 @@ class ApiContext:
     on_served: Callable[[ServedRequest], None] = _count_nothing
     log_context: Callable[[str], AbstractContextManager[None]] = _no_context
     default_num_shards: int = DEFAULT_NUM_SHARDS
+    secret_box: SecretBox | None = None
 
 
 class NamespaceCache:
-    """Namespaces by name. They never change, so those that were found are kept; absence is asked for every time."""
+    """What never changes of namespaces, by name. What was found is kept; absence is asked for every time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._found: dict[str, Namespace] = {}
 
     def get(self, name: str) -> Namespace:
-        """Raises ``NamespaceNotFound``, also for what cannot be a namespace's name."""
+        """The namespace as it was created. Raises ``NamespaceNotFound``."""
         namespace = self._found.get(name)
         if namespace is None:
-            namespace = self._store.get_namespace(name) if _is_name(name) else None
-            if namespace is None:
-                raise NamespaceNotFound(name)
+            namespace = found_namespace(self._store, name).as_created()
             if len(self._found) >= _MAX_CACHED_NAMESPACES:
                 self._found.clear()
             self._found[name] = namespace
         return namespace
-
-
-def _is_name(name: str) -> bool:
-    try:
-        check_namespace(name)
-    except ValueError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

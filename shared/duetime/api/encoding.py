@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from duetime.api.namespace_changes import CreatedSecret
 from duetime.domain.attempts import AttemptRecord
-from duetime.domain.namespaces import Namespace
+from duetime.domain.namespaces import Namespace, SealedSecret
 from duetime.domain.shards import ShardStatus
 from duetime.domain.timers import Failure, Timer
 from duetime.domain.times import format_duration, format_instant
@@ -73,15 +74,37 @@ def list_json(items: Iterable[str], next_cursor: str | None) -> str:
 
 
 def namespace_json(namespace: Namespace) -> str:
-    return encode(
-        {
-            "name": namespace.name,
-            "numShards": namespace.num_shards,
-            "dedicated": namespace.dedicated,
-            "firstShard": namespace.first_shard,
-            "createdAt": format_instant(namespace.created_at),
-        }
-    )
+    settings = namespace.settings
+    rate = settings.rate_limit_per_second
+    members = {
+        "name": namespace.name,
+        "revision": namespace.revision,
+        "numShards": namespace.num_shards,
+        "dedicated": namespace.dedicated,
+        "firstShard": namespace.first_shard,
+        "createdAt": format_instant(namespace.created_at),
+        "maxInFlight": settings.max_in_flight,
+        "rateLimit": int(rate) if rate is not None and rate.is_integer() else rate,
+    }
+    return f'{encode(members)[:-1]},"retryPolicy":{settings.retry_policy_json or "null"}}}'
+
+
+def secret_json(secret: SealedSecret) -> str:
+    return encode(_secret(secret))
+
+
+def created_secret_json(created: CreatedSecret) -> str:
+    previous = None if created.previous is None else _secret(created.previous)
+    return encode(_secret(created.secret) | {"secret": created.text, "previous": previous})
+
+
+def _secret(secret: SealedSecret) -> dict[str, Any]:
+    """What may be told of a secret."""
+    return {
+        "id": secret.secret_id,
+        "createdAt": format_instant(secret.created_at),
+        "expiresAt": instant_json(secret.expires_at),
+    }
 
 
 def shard_json(shard: ShardStatus, *, now: datetime) -> str:

@@ -17,6 +17,7 @@ from duetime.api.raw_json import RawJson, decode_unique
 from duetime.delivery.egress import origin_of, parse_destination
 from duetime.delivery.headers import is_reserved
 from duetime.domain.retry import parse_retry_policy
+from duetime.domain.secrets import MAX_OVERLAP_SECONDS
 from duetime.domain.timers import MAX_EXPIRE_AFTER_MS
 from duetime.domain.times import parse_duration, parse_duration_ms, parse_instant
 
@@ -56,6 +57,13 @@ def duration_seconds(value: Any) -> float:
 
 def expire_after_ms(value: Any) -> int:
     return parse_duration_ms(value, max_ms=MAX_EXPIRE_AFTER_MS)
+
+
+def overlap_seconds(value: Any) -> float:
+    seconds = parse_duration(value)
+    if seconds > MAX_OVERLAP_SECONDS:
+        raise ValueError(f"must be at most {MAX_OVERLAP_SECONDS / 86_400:.0f} days")
+    return seconds
 
 
 def callback_url(value: str) -> str:

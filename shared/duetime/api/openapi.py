@@ -22,13 +22,14 @@ References = dict[str, Json]
 
 _TAG_NAMESPACES, _TAG_TIMERS, _TAG_SERVICE = "namespaces", "timers", "service"
 _PARAMETER = re.compile(r"<(\w+)>")
-_PARAMETER_NAMES = {"namespace": "namespace", "timer_id": "timerId"}
+_PARAMETER_NAMES = {"namespace": "namespace", "timer_id": "timerId", "secret_id": "secretId"}
 _PATH_PARAMETERS: dict[str, Json] = {
     "namespace": {"schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$"}},
     "timerId": {
         "schema": {"type": "string", "minLength": 1},
         "description": "percent-encoded, or base64url: and the base64url of its UTF-8",
     },
+    "secretId": {"schema": {"type": "string", "minLength": 1}},
 }
 _REFERENCES = "#/components/schemas/{model}"
 
@@ -54,15 +55,37 @@ _WRITE_PROBLEMS = (400, 404, 409, 413, 415)
 
 OPERATIONS: dict[str, Operation] = {
     "putNamespace": Operation(
-        summary="Create a namespace, or confirm it",
+        summary="Create a namespace, confirm it, or change its settings",
         tag=_TAG_NAMESPACES,
         body=schemas.NamespaceBody,
         body_is_required=False,
         answers={200: answers.NamespaceAnswer, 201: answers.NamespaceAnswer},
-        problems=(400, 409, 413, 415),
+        problems=(400, 409, 412, 413, 415),
+        headers=("If-Match",),
     ),
     "getNamespace": Operation(
-        summary="Read a namespace", tag=_TAG_NAMESPACES, answers={200: answers.NamespaceAnswer}, problems=(404,)
+        summary="Read a namespace",
+        tag=_TAG_NAMESPACES,
+        answers={200: answers.NamespaceAnswer, 304: None},
+        problems=(400, 404),
+        headers=("If-None-Match",),
+    ),
+    "createSecret": Operation(
+        summary="Create a signing secret; the one before it stays valid for an overlap",
+        tag=_TAG_NAMESPACES,
+        body=schemas.SecretBody,
+        body_is_required=False,
+        answers={201: answers.CreatedSecretAnswer},
+        problems=(400, 404, 409, 413, 415, 503),
+    ),
+    "listSecrets": Operation(
+        summary="List the signing secrets that are valid",
+        tag=_TAG_NAMESPACES,
+        answers={200: answers.SecretPage},
+        problems=(404,),
+    ),
+    "deleteSecret": Operation(
+        summary="End a signing secret at once", tag=_TAG_NAMESPACES, answers={204: None}, problems=(404,)
     ),
     "listNamespaces": Operation(
         summary="List namespaces",

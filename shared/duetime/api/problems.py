@@ -15,6 +15,7 @@ from duetime.api.errors import (
     UnsupportedMediaType,
 )
 from duetime.api.http import Reply
+from duetime.delivery.sealing import SecretUnavailable
 from duetime.domain.errors import (
     AttemptUnderWay,
     DuetimeError,
@@ -23,6 +24,8 @@ from duetime.domain.errors import (
     NamespaceNotFound,
     PayloadTooLarge,
     RevisionMismatch,
+    SecretNotFound,
+    SecretRotationUnderWay,
     StoreNotReady,
     StoreUnavailable,
     TimerConflict,
@@ -43,6 +46,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (RouteNotFound, 404, "Not found"),
     (NamespaceNotFound, 404, "Namespace not found"),
     (TimerNotFound, 404, "Timer not found"),
+    (SecretNotFound, 404, "Secret not found"),
     (MethodNotAllowed, 405, "Method not allowed"),
     (NamespaceConflict, 409, "Namespace conflict"),
     (TimerConflict, 409, "Timer conflict"),
@@ -50,9 +54,11 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (TimerNotFailed, 409, "Timer not failed"),
     (TimerUnreadable, 409, "Timer unreadable"),
     (AttemptUnderWay, 409, "Attempt under way"),
+    (SecretRotationUnderWay, 409, "Secret rotation under way"),
     (DuplicateId, 409, "Duplicate id"),
     (RevisionMismatch, 412, "Revision mismatch"),
     (UnsupportedMediaType, 415, "Unsupported media type"),
+    (SecretUnavailable, 503, "Secrets unavailable"),
     (StoreNotReady, 503, "Store not ready"),
     (StoreUnavailable, 503, "Store unavailable"),
 )

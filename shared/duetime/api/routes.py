@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from duetime.api import attempts, batches, catalogue, documents, redrives, timer_lists, timers
+from duetime.api import attempts, batches, catalogue, documents, redrives, signing_secrets, timer_lists, timers
 from duetime.api.http import Reply
 
 _NAMESPACE = "/v1/namespaces/<namespace>"
 _TIMERS = f"{_NAMESPACE}/timers"
+_SECRETS = f"{_NAMESPACE}/secrets"
 _TIMER = f"{_TIMERS}/<timer_id>"
 
 
@@ -28,6 +29,9 @@ ROUTES = (
     Route("PUT", _NAMESPACE, "putNamespace", catalogue.put_namespace),
     Route("GET", _NAMESPACE, "getNamespace", catalogue.get_namespace),
     Route("GET", "/v1/namespaces", "listNamespaces", catalogue.list_namespaces),
+    Route("POST", _SECRETS, "createSecret", signing_secrets.create_secret),
+    Route("GET", _SECRETS, "listSecrets", signing_secrets.list_secrets),
+    Route("DELETE", f"{_SECRETS}/<secret_id>", "deleteSecret", signing_secrets.delete_secret),
     Route("POST", _TIMERS, "createTimer", timers.create_timer),
     Route("GET", _TIMERS, "listTimers", timer_lists.list_timers),
     Route("POST", f"{_TIMERS}/batch", "createTimers", batches.create_batch),

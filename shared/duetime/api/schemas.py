@@ -34,6 +34,9 @@ DEFAULT_PAGE_ITEMS = 50
 DEFAULT_REDRIVE_ITEMS = 100
 MAX_CURSOR_CHARACTERS = 8192
 MAX_REVISION = 2**63 - 1
+MAX_NAMESPACE_IN_FLIGHT = 100_000
+MIN_RATE_LIMIT = 0.001
+MAX_RATE_LIMIT = 100_000
 
 
 class _RawSchema:
@@ -77,6 +80,7 @@ _PAYLOAD_SCHEMA = {"description": "any JSON, at most 256 KiB; delivered as the e
 Instant = Annotated[datetime, PlainValidator(fields.instant), WithJsonSchema(_INSTANT_SCHEMA)]
 Duration = Annotated[float, PlainValidator(fields.duration_seconds), WithJsonSchema(_DURATION_SCHEMA)]
 ExpireAfter = Annotated[int, PlainValidator(fields.expire_after_ms), WithJsonSchema(_DURATION_SCHEMA)]
+Overlap = Annotated[float, PlainValidator(fields.overlap_seconds), WithJsonSchema(_DURATION_SCHEMA)]
 CallbackUrl = Annotated[
     str,
     AfterValidator(fields.callback_url),
@@ -146,13 +150,35 @@ class TimerPatch(Body):
 
 
 class NamespaceBody(Body):
-    """What is omitted is as it is, or has its default when the namespace is new."""
+    """What is omitted is as it is, or has its default when the namespace is new. Shards never change."""
 
     num_shards: Annotated[int, Field(ge=1, le=MAX_NUM_SHARDS)] | None = Field(
         default=None,
         description=f"when omitted for a new namespace, what the deployment sets: {DEFAULT_NUM_SHARDS} by default",
     )
     dedicated: bool | None = Field(default=None, description="a range of shards of its own")
+    retry_policy: RetryPolicy | None = Field(
+        default=None, description="for the timers that have none of their own; null for the default"
+    )
+    max_in_flight: Annotated[int, Field(ge=1, le=MAX_NAMESPACE_IN_FLIGHT)] | None = Field(
+        default=None, description="callbacks that may be under way at once; null for no limit of its own"
+    )
+    rate_limit: Annotated[float, Field(ge=MIN_RATE_LIMIT, le=MAX_RATE_LIMIT, allow_inf_nan=False)] | None = Field(
+        default=None, description="attempts started per second; null for no limit"
+    )
+
+
+class SecretBody(Body):
+    """A signing secret to create. The one before it stays valid for the overlap."""
+
+    secret: str | None = Field(
+        default=None,
+        description="whsec_ and the base64 of 24 to 64 bytes; one is made when it is omitted",
+        repr=False,
+    )
+    overlap: Overlap | None = Field(
+        default=None, description="how long the secret before this one stays valid; 24h when it is omitted"
+    )
 
 
 class CancelItem(Body):
@@ -203,5 +229,6 @@ class RedriveBody(Body):
 
 TIMER_SHAPE = Shape(opaque=frozenset({"payload", "headers", "retryPolicy"}))
 TIMERS_SHAPE = Shape(opaque=TIMER_SHAPE.opaque, items="timers")
+NAMESPACE_SHAPE = Shape(opaque=frozenset({"retryPolicy"}))
 PLAIN_SHAPE = Shape()
 PLAIN_ITEMS_SHAPE = Shape(items="timers")

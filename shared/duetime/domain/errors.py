@@ -56,6 +56,19 @@ class NamespaceConflict(DuetimeError):
     code = "namespace_conflict"
 
 
+class SecretNotFound(DuetimeError):
+    code = "secret_not_found"
+
+    def __init__(self, namespace: str, secret_id: str) -> None:
+        super().__init__(f"namespace {namespace!r} has no valid secret {secret_id!r}")
+
+
+class SecretRotationUnderWay(DuetimeError):
+    """Two secrets are valid, which is the most; one has to end first."""
+
+    code = "secret_rotation_under_way"
+
+
 class TimerNotFound(DuetimeError):
     code = "timer_not_found"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from duetime.domain.shards import MAX_SHARED_SHARDS, shard_index
@@ -55,6 +55,10 @@ class Namespace:
     settings: NamespaceSettings = NamespaceSettings()
     secrets: tuple[SealedSecret, ...] = ()
     revision: int = 1
+
+    def as_created(self) -> Namespace:
+        """What never changes of it, to be kept for as long as one likes."""
+        return replace(self, settings=NamespaceSettings(), secrets=(), revision=1)
 
     def shard_of(self, timer_id: str) -> int:
         return self.first_shard + shard_index(timer_id, self.num_shards)

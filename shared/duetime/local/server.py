@@ -44,6 +44,7 @@ def serve(settings: LocalSettings) -> int:
         store = stack.enter_context(wiring.opened_store(settings.store))
         wiring.make_ready(store, settings.store)
         _ensure_default_namespace(store, settings, clock)
+        secret_box = wiring.make_secret_box(settings)
         poller = stack.enter_context(wiring.opened_poller(store, settings, clock))
         stop_seconds = settings.drain_seconds + STOP_MARGIN_SECONDS
         workers = [
@@ -52,7 +53,9 @@ def serve(settings: LocalSettings) -> int:
         ]
         registry = new_registry(lambda: _observe(poller, workers))
         counts = ApiMetrics(registry)
-        handler = wiring.timers_api(store, settings, clock, on_stored=poller.notify, on_served=counts.count)
+        handler = wiring.timers_api(
+            store, settings, clock, on_stored=poller.notify, on_served=counts.count, secret_box=secret_box
+        )
         app = MetricsApp(registry, LambdaAsgiApp(handler, clock=clock, new_id=new_id))
         services: list[Service] = [
             poller_service(poller),

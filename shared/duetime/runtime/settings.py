@@ -72,7 +72,25 @@ class LambdaSettings(StoreSettings):
     store: str = Field(repr=False, min_length=1, description="URL of the store: dynamodb://table, in the own region.")
 
 
-class ApiTuning(StoreSettings):
+class KeySettings(StoreSettings):
+    """What every entry point has that seals or unseals signing secrets."""
+
+    kms_key_id: str = Field(
+        "", description="Key of AWS KMS (id, ARN or alias) that seals signing secrets. Empty: none."
+    )
+
+
+class LocalKeySettings(KeySettings):
+    """What the commands have beside KMS. ``duetime secrets`` and ``duetime namespaces``."""
+
+    key_file: str = Field(
+        "",
+        description="File with the key that seals signing secrets, made when needed. Empty: `duetime.key` beside an"
+        " SQLite file.",
+    )
+
+
+class ApiTuning(KeySettings):
     """What every entry point with the API has."""
 
     default_num_shards: int = Field(
@@ -87,7 +105,7 @@ class TimersApiSettings(LambdaSettings, ApiTuning):
     """The timers API on Lambda."""
 
 
-class EngineTuning(StoreSettings):
+class EngineTuning(KeySettings):
     """What every entry point with a poller has."""
 
     lease_seconds: float = Field(
@@ -153,7 +171,7 @@ class LocalEvents(StoreSettings):
     )
 
 
-class WorkerSettings(EngineTuning, LocalEvents):
+class WorkerSettings(EngineTuning, LocalEvents, LocalKeySettings):
     """``duetime worker``."""
 
     metrics_port: int = Field(
@@ -165,7 +183,7 @@ class WorkerSettings(EngineTuning, LocalEvents):
     metrics_host: str = Field("127.0.0.1", min_length=1, description="Address for GET /metrics.")
 
 
-class LocalSettings(EngineTuning, ApiTuning, LocalEvents):
+class LocalSettings(EngineTuning, ApiTuning, LocalEvents, LocalKeySettings):
     """``duetime serve``."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
@@ -177,6 +195,7 @@ ENTRY_POINTS: tuple[type[Settings], ...] = (
     LocalSettings,
     WorkerSettings,
     StoreSettings,
+    LocalKeySettings,
     TimersApiSettings,
     PollerSettings,
 )

@@ -12,6 +12,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duetime.domain.clock import Clock
@@ -22,6 +23,8 @@ from duetime.runtime.logs import configure_logging, log_context
 from duetime.runtime.settings import (
     ApiTuning,
     EngineTuning,
+    KeySettings,
+    LocalKeySettings,
     LocalSettings,
     PollerSettings,
     Settings,
@@ -34,6 +37,7 @@ from duetime.stores.port import Store
 if TYPE_CHECKING:
     from duetime.api.context import ServedRequest
     from duetime.delivery.port import Sender
+    from duetime.delivery.sealing import SecretBox
     from duetime.engine.announcing import FailureEvents
     from duetime.engine.poller import Poller
     from duetime.runtime.hook import HookEvents
@@ -52,7 +56,7 @@ _DYNAMODB_ENGINE = {"poll_concurrency": 4, "record_concurrency": 4}
 
 
 def is_in_memory(url: str) -> bool:
-    return url in ("sqlite:", "sqlite://", "sqlite:///:memory:")
+    return url in ("sqlite:", "sqlite://", "sqlite:///", "sqlite:///:memory:")
 
 
 @contextmanager
@@ -76,6 +80,32 @@ def make_ready(store: Store, url: str) -> None:
         store.initialise()
     else:
         store.check()
+
+
+# -- keys --------------------------------------------------------------------------------------------------------
+
+KEY_FILE_NAME = "duetime.key"
+
+
+def make_secret_box(settings: KeySettings) -> SecretBox | None:
+    """What seals and unseals signing secrets: KMS, else a key file, which an SQLite file has beside it by default.
+
+    None when there is no key to be had. A store in memory has a key in memory: one box serves the whole process.
+    Raises ``InvalidSettings`` for a key file that cannot be used.
+    """
+    if settings.kms_key_id:
+        from duetime.runtime.kms import KmsSecretBox
+
+        return KmsSecretBox(settings.kms_key_id)
+    given = settings.key_file if isinstance(settings, LocalKeySettings) else ""
+    if not given and not settings.store.startswith(SQLITE):
+        return None
+    from duetime.runtime.local_key import KeyFile, LocalSecretBox, ProcessKey
+
+    if not given and is_in_memory(settings.store):
+        return LocalSecretBox(ProcessKey())
+    beside = Path(settings.store.removeprefix(SQLITE).removeprefix("///")).parent / KEY_FILE_NAME
+    return LocalSecretBox(KeyFile(Path(given) if given else beside))
 
 
 # -- the poller --------------------------------------------------------------------------------------------------
@@ -142,6 +172,7 @@ def timers_api(
     *,
     on_stored: Callable[[Sequence[Timer]], None] | None = None,
     on_served: Callable[[ServedRequest], None] | None = None,
+    secret_box: SecretBox | None = None,
 ) -> Handler:
     """The Lambda handler of the timers API; safe to call from several threads."""
     from duetime.api.app import build_handler
@@ -154,6 +185,7 @@ def timers_api(
         new_id=new_id,
         log_context=lambda request_id: log_context(request_id=request_id),
         default_num_shards=settings.default_num_shards,
+        secret_box=secret_box,
         **{name: hook for name, hook in hooks.items() if hook is not None},
     )
     return build_handler(context)
@@ -168,7 +200,8 @@ def timers_api_function() -> Handler:
 
     settings = load_settings(TimersApiSettings)
     _log_to_lambda(settings)
-    return timers_api(open_store(settings.store), settings, SystemClock())
+    store = open_store(settings.store)
+    return timers_api(store, settings, SystemClock(), secret_box=make_secret_box(settings))
 
 
 def poller_function() -> PollerFunction:

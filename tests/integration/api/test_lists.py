@@ -133,10 +133,14 @@ class TestNamespaces:
         assert (answer.status, answer.headers["location"]) == (201, "/v1/namespaces/orders")
         expected = {
             "name": "orders",
+            "revision": 1,
             "numShards": 4,
             "dedicated": False,
             "firstShard": 0,
             "createdAt": format_instant(NOW),
+            "maxInFlight": None,
+            "rateLimit": None,
+            "retryPolicy": None,
         }
         assert answer.json() == expected
         again = api.call("PUT", "/v1/namespaces/orders", body)

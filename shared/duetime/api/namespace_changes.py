@@ -1,0 +1,131 @@
+"""What can be changed of a namespace, for the API and the command line alike.
+
+Each change is made on the revision that was read; when another one came first it is tried again on what that left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from secrets import token_bytes
+from typing import Any
+
+from duetime.delivery.sealing import SecretBox, SecretUnavailable
+from duetime.domain.errors import InvalidInput, NamespaceNotFound, StoreUnavailable
+from duetime.domain.ids import check_namespace
+from duetime.domain.namespaces import Namespace, SealedSecret
+from duetime.domain.secrets import (
+    NEW_SECRET_BYTES,
+    check_can_rotate,
+    parse_secret,
+    rotated,
+    secret_text,
+    without_secret,
+)
+from duetime.stores.port import Store
+
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedSecret:
+    """``text`` is ``whsec_...``: it can be read here and never again. ``previous`` ends with the overlap."""
+
+    secret: SealedSecret
+    text: str = field(repr=False)
+    previous: SealedSecret | None
+
+
+def changed_settings(
+    store: Store,
+    name: str,
+    given: Mapping[str, Any],
+    *,
+    now: datetime,
+    check: Callable[[Namespace], None] | None = None,
+) -> Namespace:
+    """The namespace with the fields ``given`` of its settings changed, and stored so unless they were so already.
+
+    ``check`` may refuse the namespace as it was read. Raises ``NamespaceNotFound`` and ``StoreUnavailable``.
+    """
+
+    def change(namespace: Namespace) -> Namespace:
+        if check is not None:
+            check(namespace)
+        return replace(namespace, settings=replace(namespace.settings, **given))
+
+    return _changed(store, name, change, now=now)
+
+
+def create_secret(
+    store: Store,
+    box: SecretBox | None,
+    name: str,
+    *,
+    secret_id: str,
+    text: str | None = None,
+    overlap_seconds: float,
+    now: datetime,
+) -> CreatedSecret:
+    """Make ``text`` (``whsec_...``; None: a new one) the newest secret; its predecessor stays valid for the overlap.
+
+    Raises ``InvalidInput``, ``NamespaceNotFound``, ``SecretRotationUnderWay``, ``SecretUnavailable`` and
+    ``StoreUnavailable``.
+    """
+    try:
+        key = token_bytes(NEW_SECRET_BYTES) if text is None else parse_secret(text)
+    except ValueError as error:
+        raise InvalidInput("secret", str(error)) from None
+    if box is None:
+        raise SecretUnavailable(
+            "there is no key to seal secrets with: DUETIME_KMS_KEY_ID or DUETIME_KEY_FILE sets one"
+        )
+    sealed: bytes | None = None
+
+    def change(namespace: Namespace) -> Namespace:
+        nonlocal sealed
+        check_can_rotate(namespace, now)
+        if sealed is None:  # it may be a call to a key service: not for what is refused, and once
+            sealed = box.seal(key, context=name)
+        new = SealedSecret(secret_id, sealed, now)
+        return rotated(namespace, new, overlap_seconds=overlap_seconds, now=now)
+
+    *before, newest = _changed(store, name, change, now=now).secrets
+    return CreatedSecret(secret=newest, text=secret_text(key), previous=before[-1] if before else None)
+
+
+def delete_secret(store: Store, name: str, secret_id: str, *, now: datetime) -> None:
+    """End a secret at once (``domain.secrets.without_secret``).
+
+    Raises ``NamespaceNotFound``, ``SecretNotFound`` and ``StoreUnavailable``.
+    """
+    _changed(store, name, lambda namespace: without_secret(namespace, secret_id, now=now), now=now)
+
+
+def found_namespace(store: Store, name: str) -> Namespace:
+    """The namespace as it is now. Raises ``NamespaceNotFound``, also for what cannot be a namespace's name."""
+    namespace = store.get_namespace(name) if _is_name(name) else None
+    if namespace is None:
+        raise NamespaceNotFound(name)
+    return namespace
+
+
+def _is_name(name: str) -> bool:
+    try:
+        check_namespace(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _changed(store: Store, name: str, change: Callable[[Namespace], Namespace], *, now: datetime) -> Namespace:
+    for _ in range(_TRIES):
+        namespace = found_namespace(store, name)
+        wanted = change(namespace)
+        if wanted == namespace:
+            return namespace
+        stored = store.update_namespace(wanted, if_revision=namespace.revision, now=now)
+        if stored is not None:
+            return stored
+    raise StoreUnavailable(f"namespace {name!r} is being changed all the time")

@@ -1,0 +1,44 @@
+"""The secrets that a namespace's callbacks are signed with: create (which rotates), list, delete."""
+
+from __future__ import annotations
+
+from duetime.api import namespace_changes
+from duetime.api.context import Services
+from duetime.api.encoding import created_secret_json, list_json, secret_json
+from duetime.api.http import Reply, Request
+from duetime.api.reading import read_body, validate
+from duetime.api.schemas import PLAIN_SHAPE, SecretBody
+from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
+
+MAX_BODY_BYTES = 4 * 1024
+_NEVER_KEPT = {"cache-control": "no-store"}
+
+
+def create_secret(services: Services, request: Request, *, namespace: str) -> Reply:
+    """POST: 201 with the secret, which no other answer shows; 409 while two are valid."""
+    context = services.context
+    body = validate(SecretBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    created = namespace_changes.create_secret(
+        context.store,
+        context.secret_box,
+        namespace,
+        secret_id=context.new_id(),
+        text=body.secret,
+        overlap_seconds=DEFAULT_OVERLAP_SECONDS if body.overlap is None else body.overlap,
+        now=context.clock.now(),
+    )
+    return Reply(status=201, body=created_secret_json(created), headers=_NEVER_KEPT)
+
+
+def list_secrets(services: Services, request: Request, *, namespace: str) -> Reply:  # noqa: ARG001
+    """GET: the secrets that are valid now, oldest first, without what they are."""
+    context = services.context
+    found = namespace_changes.found_namespace(context.store, namespace)
+    return Reply(status=200, body=list_json(map(secret_json, valid_secrets(found, context.clock.now())), None))
+
+
+def delete_secret(services: Services, request: Request, *, namespace: str, secret_id: str) -> Reply:  # noqa: ARG001
+    """DELETE: 204; callbacks are not signed with it any more."""
+    context = services.context
+    namespace_changes.delete_secret(context.store, namespace, secret_id, now=context.clock.now())
+    return Reply(status=204)

@@ -1,0 +1,76 @@
+"""Secrets sealed by KMS, which moto plays."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from duetime.delivery.sealing import SecretUnavailable
+from duetime.runtime.kms import KmsSecretBox
+
+SECRET = b"thirty-two bytes of great secrecy"
+
+
+@pytest.fixture
+def key_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name, value in (("DEFAULT_REGION", "us-east-1"), ("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with mock_aws():
+        yield boto3.client("kms").create_key()["KeyMetadata"]["KeyId"]
+
+
+def test_what_was_sealed_can_be_unsealed(key_id: str) -> None:
+    sealed = KmsSecretBox(key_id).seal(SECRET, context="orders")
+
+    assert SECRET not in sealed
+    assert KmsSecretBox(key_id).unseal(sealed, context="orders") == SECRET
+
+
+def test_the_context_is_the_namespace(key_id: str) -> None:
+    sealed = KmsSecretBox(key_id).seal(SECRET, context="orders")
+
+    blob = {"CiphertextBlob": sealed[1:], "EncryptionContext": {"namespace": "orders"}}
+    assert boto3.client("kms").decrypt(**blob)["Plaintext"] == SECRET
+    with pytest.raises(SecretUnavailable, match="KMS refuses to decrypt: InvalidCiphertext"):
+        KmsSecretBox(key_id).unseal(sealed, context="invoices")
+
+
+def test_what_a_key_file_sealed_is_recognised(key_id: str) -> None:
+    with pytest.raises(SecretUnavailable, match="DUETIME_KEY_FILE"):
+        KmsSecretBox(key_id).unseal(b"\x01anything", context="orders")
+
+
+@pytest.mark.parametrize("sealed", [b"", b"\x07anything"])
+def test_what_nothing_of_ours_sealed_is_damaged(key_id: str, sealed: bytes) -> None:
+    with pytest.raises(SecretUnavailable, match="damaged"):
+        KmsSecretBox(key_id).unseal(sealed, context="orders")
+
+
+def test_an_unknown_key_is_a_refusal(key_id: str) -> None:
+    with pytest.raises(SecretUnavailable, match="KMS refuses to encrypt: NotFoundException"):
+        KmsSecretBox("00000000-0000-0000-0000-000000000000").seal(SECRET, context="orders")
+
+
+def test_an_unreachable_service_is_said_so_without_the_secret(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda self, context: 0)
+    for name, value in (("DEFAULT_REGION", "us-east-1"), ("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        box = KmsSecretBox("key", endpoint_url=f"http://127.0.0.1:{probe.getsockname()[1]}")
+        with pytest.raises(SecretUnavailable, match="KMS cannot be used: EndpointConnectionError"):
+            box.seal(SECRET, context="orders")
+    assert SECRET.decode() not in caplog.text
+
+
+def test_without_a_region_it_says_what_kind_of_error_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    with pytest.raises(SecretUnavailable, match="KMS cannot be used: NoRegionError"):
+        KmsSecretBox("key").seal(SECRET, context="orders")
