@@ -1,0 +1,171 @@
+"""For receivers: is this callback from Duetime, unchanged and recent, and what does it say?
+
+Nothing but the standard library is used, and nothing else of Duetime: this file can be copied as it is. Signatures
+are those of the Standard Webhooks specification (https://www.standardwebhooks.com, scheme ``v1``), so any library for
+it does as well.
+
+    from duetime.client.webhooks import VerificationError, verify
+
+    try:
+        callback = verify(body, request.headers, secrets)
+    except VerificationError:
+        return 400
+    if not already_done(callback.webhook_id):
+        ...
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+DEFAULT_TOLERANCE_SECONDS = 300.0
+
+_SECRET_PREFIX = "whsec_"  # noqa: S105  (not a secret)
+_TIMESTAMP = re.compile(r"[0-9]{1,11}")
+
+
+class VerificationError(Exception):
+    """The callback is not to be believed. Answer 400: then it is not sent again."""
+
+
+class MissingHeader(VerificationError):
+    """There is no ``webhook-id``, ``webhook-timestamp`` or ``webhook-signature``."""
+
+
+class InvalidTimestamp(VerificationError):
+    """``webhook-timestamp`` is no time, or too far from now: a replay, or a clock that is wrong."""
+
+
+class InvalidSignature(VerificationError):
+    """No signature was made with a secret that is known here: forged, changed on its way, or for another receiver."""
+
+
+class InvalidBody(VerificationError):
+    """The signature is good, but this is no callback of a timer: something else is signed with the same secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callback:
+    """What arrived. ``webhook_id`` names the firing: all attempts of one have the same.
+
+    ``attempt`` counts from 1. ``execute_at`` is when it was due, ``fired_at`` when this attempt began.
+    """
+
+    webhook_id: str
+    timestamp: datetime
+    namespace: str
+    timer_id: str
+    execute_at: datetime
+    fired_at: datetime
+    attempt: int
+    payload: Any = field(repr=False)
+    correlation_id: str | None = None
+
+
+class Headers(Protocol):
+    """Any mapping of names to values; also what web frameworks have for headers."""
+
+    def items(self) -> Iterable[tuple[str, str]]: ...
+
+
+def verify(
+    body: bytes,
+    headers: Headers | Mapping[str, str],
+    secret: str | Sequence[str],
+    *,
+    now: datetime | None = None,
+    tolerance_seconds: float = DEFAULT_TOLERANCE_SECONDS,
+) -> Callback:
+    """The callback, if it is signed with ``secret`` (``whsec_...``), or with one of several during a rotation.
+
+    ``body`` is what arrived, byte for byte: JSON that was read and written again does not verify. Names of
+    ``headers`` may be in upper or lower case. ``now`` is the time of day unless it is given; the callback's time may
+    differ from it by ``tolerance_seconds`` either way.
+
+    Raises ``VerificationError``; and ``ValueError`` or ``TypeError`` for a call that could never succeed: a secret
+    that is none, a body that is not bytes.
+    """
+    if not isinstance(body, bytes):
+        raise TypeError("body must be the bytes that arrived")
+    keys = _keys(secret)
+    given = {name.lower(): value for name, value in headers.items()}
+    webhook_id, timestamp = _required(given, "webhook-id"), _required(given, "webhook-timestamp")
+    signatures = _required(given, "webhook-signature")
+    sent_at = _recent(timestamp, now or datetime.now(UTC), tolerance_seconds)
+    signed = f"{webhook_id}.{timestamp}.".encode(errors="replace") + body
+    if not _is_signed(signed, signatures, keys):
+        raise InvalidSignature("no signature was made with a secret that is known here")
+    return _read(body, webhook_id=webhook_id, timestamp=sent_at, correlation_id=given.get("x-correlation-id"))
+
+
+def _keys(secret: str | Sequence[str]) -> list[bytes]:
+    texts = [secret] if isinstance(secret, str) else list(secret)
+    if not texts:
+        raise ValueError("a secret is needed")
+    keys = []
+    for text in texts:
+        try:
+            key = b64decode(text.removeprefix(_SECRET_PREFIX), validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+        if not key:
+            raise ValueError("a secret is whsec_ and base64")  # and is not shown
+        keys.append(key)
+    return keys
+
+
+def _required(headers: Mapping[str, str], name: str) -> str:
+    value = headers.get(name)
+    if not value:
+        raise MissingHeader(f"there is no {name}")
+    return value
+
+
+def _recent(timestamp: str, now: datetime, tolerance_seconds: float) -> datetime:
+    if _TIMESTAMP.fullmatch(timestamp) is None:
+        raise InvalidTimestamp("webhook-timestamp must be seconds since 1970")
+    sent_at = datetime.fromtimestamp(int(timestamp), UTC)
+    if abs((now - sent_at).total_seconds()) > tolerance_seconds:
+        raise InvalidTimestamp(f"webhook-timestamp is more than {tolerance_seconds:g} s from now")
+    return sent_at
+
+
+def _is_signed(signed: bytes, signatures: str, keys: Iterable[bytes]) -> bool:
+    """Whether one of the signatures is by one of the keys; those of unknown versions are passed over."""
+    given = [text.encode(errors="replace") for text in signatures.split(" ") if text.startswith("v1,")]
+    expected = [b"v1," + b64encode(hmac.new(key, signed, hashlib.sha256).digest()) for key in keys]
+    # Which of them fits, if any, is no secret; each comparison takes the same time whatever differs.
+    return any(hmac.compare_digest(one, other) for one in expected for other in given)
+
+
+def _read(body: bytes, *, webhook_id: str, timestamp: datetime, correlation_id: str | None) -> Callback:
+    try:
+        value = json.loads(body)
+        return Callback(
+            webhook_id=webhook_id,
+            timestamp=timestamp,
+            namespace=_text(value["namespace"]),
+            timer_id=_text(value["timerId"]),
+            execute_at=datetime.fromisoformat(value["executeAt"]),
+            fired_at=datetime.fromisoformat(value["firedAt"]),
+            attempt=int(value["attempt"]),
+            payload=value["payload"],
+            correlation_id=correlation_id,
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise InvalidBody("it is signed, but it is no callback of a timer") from None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
