@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from duetime.delivery.answers import Answer, Verdict, read_answer
-from duetime.delivery.port import Callback, CallbackResult, Sender
+from duetime.delivery.port import Callback, CallbackResult, Sender, TransportError
 from duetime.delivery.request import callback_for
 from duetime.domain.clock import Clock
 from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.retry import DEFAULT_RETRY_POLICY
 from duetime.domain.shards import Lease
-from duetime.domain.timers import Timer
-from duetime.engine.fair_queue import FairQueue
-from duetime.engine.outcomes import outcome_of, parked
-from duetime.engine.owned import FiringKey, OwnedShard, firing_key
+from duetime.domain.timers import Timer, TimerState
+from duetime.engine.backlog import Reading
+from duetime.engine.breaker import BreakerState
+from duetime.engine.directory import NamespaceDirectory, NamespaceView
+from duetime.engine.flow import Ending, FlowControl
+from duetime.engine.keys import LaneKey, firing_key, lane_key
+from duetime.engine.outcomes import expired, outcome_of, parked
+from duetime.engine.owned import Offered, OwnedShard
 from duetime.engine.recording import Recordable, Recorder
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
+from duetime.engine.under_way import Attempt, AttemptsUnderWay
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(slots=True)
-class Attempt:
-    """A callback under way. ``timer`` is the revision that its outcome applies to.
-
-    ``answer`` is kept while a parking write is under way: the outcome then waits for the parked revision.
-    """
-
-    shard: OwnedShard
-    lease: Lease
-    timer: Timer
-    fired_at: datetime
-    started: float
-    is_parking: bool = False
-    is_parked: bool = False
-    answer: Answer | None = None
-    result: CallbackResult | None = None
-    is_superseded: bool = False
+_GATEWAY_ERRORS = frozenset({502, 503, 504})
+"""What says that the host itself is not there. A 500 is an answer of the receiver to this one timer."""
+_HOST_ERRORS = frozenset(
+    {
+        TransportError.TIMEOUT,
+        TransportError.RESOLVE,
+        TransportError.CONNECT,
+        TransportError.TLS,
+        TransportError.PROTOCOL,
+    }
+)
+SHORTEST_WAIT_SECONDS = 0.0002
+"""A wait below the clock's resolution would end before it began, over and over."""
 
 
 class Firing:
@@ -50,6 +52,7 @@ class Firing:
         self,
         sender: Sender,
         recorder: Recorder,
+        directory: NamespaceDirectory,
         *,
         clock: Clock,
         settings: EngineSettings,
@@ -63,6 +66,7 @@ class Firing:
         reschedule was recorded, whose time may be near."""
         self._sender = sender
         self._recorder = recorder
+        self._directory = directory
         self._clock = clock
         self._settings = settings
         self._stats = stats
@@ -71,17 +75,17 @@ class Firing:
         self._on_room = on_room
         self._on_due = on_due
         recorder.on_batch = self.start_attempts
-        self._queue = FairQueue()
-        self._attempts: dict[int, Attempt] = {}
-        self._last_key = 0
+        self._flow = FlowControl(settings, random=random, on_stale=self._defer)
+        self._attempts = AttemptsUnderWay(settings.slow_after_seconds)
+        self._next_look: asyncio.TimerHandle | None = None
         self._is_starting = True
 
     # -- starting --------------------------------------------------------------------------------------------
 
     @property
     def room(self) -> int:
-        """How many more timers may be read."""
-        return self._settings.max_buffered - len(self._queue)
+        """How many more timers fit into the buffer."""
+        return max(0, self._settings.max_buffered - len(self._flow))
 
     @property
     def in_flight(self) -> int:
@@ -90,7 +94,15 @@ class Firing:
     @property
     def waiting(self) -> int:
         """Timers read and not yet started."""
-        return len(self._queue)
+        return len(self._flow)
+
+    def gauges(self) -> dict[str, int]:
+        return {
+            "in_flight": len(self._attempts),
+            "slow": self._attempts.slow,
+            "waiting": len(self._flow),
+            "breakers_open": self._flow.open_breakers(self._clock.monotonic()),
+        }
 
     def begin(self) -> None:
         self._is_starting = True
@@ -100,42 +112,124 @@ class Firing:
         self._is_starting = False
         self.drop(None)
 
-    def offer(self, shard: OwnedShard, timers: list[Timer]) -> None:
-        """Timers that are due and not under way; they are started as soon as there is a place for them."""
+    def wants(self, key: LaneKey, monotonic: float) -> bool:
+        """Whether it pays to read more timers of a lane."""
+        return self._flow.wants(key, monotonic) and self._is_open(key)
+
+    def offer(self, shard: OwnedShard, timers: list[Timer], reading: Reading) -> Offered:
+        """Timers that are due: those that are not under way are taken as far as there is room for them."""
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        accepted = 0
+        refused: dict[LaneKey, datetime] = {}
+        backlog = shard.backlog
         for timer in timers:
-            self._queue.add(shard, timer)
+            if not shard.is_new(timer):
+                continue
+            key = lane_key(timer)
+            if timer.is_too_late(now) and self._has_record_room:
+                shard.take(timer)
+                self._expire(shard, timer, now)
+            elif (
+                key not in refused
+                and (backlog is None or backlog.may_offer(key, reading))
+                and self._flow.accepts(key, monotonic)
+                and self._is_open(key)
+            ):
+                shard.take(timer)
+                self._flow.add(key, shard, timer, monotonic)
+                accepted += 1
+            elif key not in refused:
+                assert timer.next_attempt_at is not None
+                refused[key] = timer.next_attempt_at
+        self._stats.deferred += len(refused)
+        return Offered(accepted, refused)
+
+    def configure(self, namespaces: Iterable[str], share: Callable[[NamespaceView], float]) -> None:
+        """Put the limits of namespaces into force. ``share``: the part of a namespace's shards that is owned here."""
+        monotonic = self._clock.monotonic()
+        for name in namespaces:
+            view = self._directory.get(name)
+            if view is None or not view.has_limits:
+                self._flow.configure(name, max_in_flight=None, rate_per_second=None, monotonic=monotonic)
+                continue
+            part = share(view)
+            self._flow.configure(
+                name,
+                max_in_flight=None if view.max_in_flight is None else max(1, round(view.max_in_flight * part)),
+                rate_per_second=None if view.rate_limit_per_second is None else view.rate_limit_per_second * part,
+                monotonic=monotonic,
+            )
 
     def drop(self, shard: OwnedShard | None) -> None:
         """Forget the timers of ``shard`` (None: of all) that wait. They stay due in the store."""
-        for owner, timer in self._queue.remove(lambda waiting: shard is None or waiting[0] is shard):
+        for owner, timer, _ in self._flow.remove(lambda waiting: shard is None or waiting[0] is shard):
             owner.settle(firing_key(timer))
 
     def start_attempts(self) -> None:
-        """Hand as many waiting timers to the sender as the bound on attempts allows, in one batch."""
-        # What is fired and not yet recorded is bounded too: a slow store slows the firing down.
-        places = min(
-            self._settings.max_in_flight - len(self._attempts),
-            self._settings.max_buffered - self._recorder.backlog,
-        )
-        if places <= 0 or not self._queue or not self._is_starting:
+        """Hand as many waiting timers to the sender as the bounds allow, in one batch."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
+        if not len(self._flow) or not self._is_starting:
             return
         monotonic, now = self._clock.monotonic(), self._clock.now()
+        for attempt in self._attempts.newly_slow(monotonic):
+            self._flow.slow_down(attempt.lane)
+        places = self._places()
         callbacks: list[Callback] = []
-        while self._queue and len(callbacks) < places:
-            shard, timer = self._queue.take()
+        token_at = self._flow.next_token_at(monotonic)
+        while len(callbacks) < places and (taken := self._flow.take(monotonic)) is not None:
+            key, shard, timer = taken
             if not shard.is_trusted(monotonic):
                 shard.settle(firing_key(timer))
+                self._flow.end(key, Ending.NEUTRAL, started=monotonic, is_slow=False, monotonic=monotonic)
                 continue
-            self._last_key += 1
-            self._attempts[self._last_key] = Attempt(shard, shard.lease, timer, now, monotonic)
-            callbacks.append(callback_for(timer, key=self._last_key, fired_at=now))
-            if timer.attempts == 0:
-                self._stats.lag.observe((now - _due_since(timer)).total_seconds())
+            callbacks.append(self._start(key, shard, timer, now, monotonic))
         if callbacks:
             self._stats.attempts_started += len(callbacks)
             self._sender.submit(callbacks)
-        if len(self._queue) <= self._settings.max_buffered // 2:
+        if self.room >= self._settings.max_buffered // 2:
             self._on_room()
+        self._look_again_later(monotonic, places - len(callbacks), token_at)
+
+    def _start(self, key: LaneKey, shard: OwnedShard, timer: Timer, now: datetime, monotonic: float) -> Callback:
+        number = self._attempts.add(Attempt(shard, shard.lease, key, timer, now, monotonic))
+        if timer.attempts == 0:
+            self._stats.lag.observe((now - _due_since(timer)).total_seconds())
+        view = self._directory.get(timer.namespace)
+        return callback_for(timer, key=number, fired_at=now, signer=None if view is None else view.signer)
+
+    @property
+    def _has_record_room(self) -> bool:
+        # What is fired and not yet recorded is bounded too: a slow store slows the firing down.
+        return self._recorder.backlog < self._settings.max_buffered
+
+    def _places(self) -> int:
+        """How many attempts may be started: those that hang take none away until too many of them do."""
+        fast = len(self._attempts) - min(self._attempts.slow, self._settings.max_slow_in_flight)
+        return min(self._settings.max_in_flight - fast, self._settings.max_buffered - self._recorder.backlog)
+
+    def _look_again_later(self, monotonic: float, places: int, token_at: float | None) -> None:
+        """Come back when time alone makes room: an attempt becomes slow, or a namespace gets a token."""
+        later = [] if token_at is None else [token_at]
+        if places <= 0 and len(self._flow) and (slow_at := self._attempts.next_slow_at()) is not None:
+            later.append(slow_at)
+        if later:
+            delay = max(min(later) - monotonic, SHORTEST_WAIT_SECONDS)
+            self._next_look = asyncio.get_running_loop().call_later(delay, self.start_attempts)
+
+    def _is_open(self, key: LaneKey) -> bool:
+        """False while a namespace's secret cannot be had: nothing is sent unsigned that should be signed."""
+        view = self._directory.get(key[0])
+        return (view is None or view.is_usable) and self._has_record_room
+
+    def _defer(self, key: LaneKey, shard: OwnedShard, timer: Timer) -> None:
+        """A timer that waits is given up for now: it must be read again before it is fired."""
+        shard.settle(firing_key(timer))
+        shard.defer(key, timer, monotonic=self._clock.monotonic())
+
+    def _expire(self, shard: OwnedShard, timer: Timer, now: datetime) -> None:
+        self._record(shard, shard.lease, expired(timer, now=now, settings=self._settings))
 
     # -- answers ---------------------------------------------------------------------------------------------
 
@@ -143,44 +237,66 @@ class Firing:
         """Answers that arrived, one per attempt. Those of attempts given up earlier are ignored."""
         now = self._clock.now()
         for result in results:
-            attempt = self._attempts.pop(result.key, None)
+            attempt = self._attempts.pop(result.key)
             if attempt is None:
                 continue
             self._stats.count_answer(result.status, result.duration_seconds)
-            answer = read_answer(result, now=now)
-            attempt.result = result
+            self._end(attempt, _ending(result))
             if attempt.is_parking:
-                attempt.answer = answer
+                attempt.result = result
             elif not attempt.is_superseded:
-                self._conclude(attempt, answer, now)
+                self._conclude(attempt, result, now)
         self.start_attempts()
 
-    def _conclude(self, attempt: Attempt, answer: Answer, now: datetime) -> None:
-        assert attempt.result is not None
+    def _end(self, attempt: Attempt, ending: Ending) -> None:
+        changed = self._flow.end(
+            attempt.lane,
+            ending,
+            started=attempt.started,
+            is_slow=attempt.is_slow,
+            monotonic=self._clock.monotonic(),
+        )
+        if changed is None:
+            return
+        namespace, host = attempt.lane
+        facts = {"action": f"breaker.{'opened' if changed is BreakerState.OPEN else 'closed'}"}
+        facts |= {"namespace": namespace, "host": host}
+        if changed is BreakerState.CLOSED:
+            log.info("the host answers again", extra=facts)
+            return
+        log.warning("the host does not answer: its callbacks are postponed", extra=facts)
+        self._stats.breakers_opened += 1
+        for shard, timer, _ in self._flow.clear(attempt.lane):
+            self._defer(attempt.lane, shard, timer)
+
+    def _conclude(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:
+        timer, answer = attempt.timer, read_answer(result, now=now)
+        view = self._directory.get(timer.namespace)
         outcome = outcome_of(
-            attempt.timer,
+            timer,
             answer,
-            result=attempt.result,
+            result=result,
             fired_at=attempt.fired_at,
             now=now,
             settings=self._settings,
+            default_policy=DEFAULT_RETRY_POLICY if view is None else view.retry_policy,
             random=self._random(),
             new_firing_id=self._new_id() if answer.verdict is Verdict.RESCHEDULE else "",
         )
         if answer.verdict is Verdict.FIRED and answer.message:
-            self._log_unfollowed(attempt.timer, answer)
-        if answer.verdict is Verdict.FAILED or (answer.verdict is Verdict.RETRY and outcome.next_attempt_at is None):
-            self._log_failed(attempt.timer, outcome)
-        key = firing_key(attempt.timer)
-        self._recorder.add(
-            Recordable(outcome, attempt.lease, lambda status: self._recorded(attempt, key, outcome, status))
-        )
+            self._log_unfollowed(timer, answer)
+        self._record(attempt.shard, attempt.lease, outcome)
 
-    def _recorded(self, attempt: Attempt, key: FiringKey, outcome: Outcome, status: RecordStatus | None) -> None:
-        attempt.shard.settle(key)
+    def _record(self, shard: OwnedShard, lease: Lease, outcome: Outcome) -> None:
+        if outcome.state is TimerState.FAILED:
+            self._log_failed(outcome.timer, outcome)
+        self._recorder.add(Recordable(outcome, lease, lambda status: self._recorded(shard, outcome, status)))
+
+    def _recorded(self, shard: OwnedShard, outcome: Outcome, status: RecordStatus | None) -> None:
+        shard.settle(firing_key(outcome.timer))
         self._count(outcome, status)
         if status is RecordStatus.APPLIED and outcome.next_attempt_at is not None:
-            attempt.shard.note_due(outcome.next_attempt_at, now=self._clock.now(), monotonic=self._clock.monotonic())
+            shard.note_due(outcome.next_attempt_at, now=self._clock.now(), monotonic=self._clock.monotonic())
             self._on_due()
 
     def _count(self, outcome: Outcome, status: RecordStatus | None) -> None:
@@ -213,7 +329,7 @@ class Firing:
         self._park(float("inf"))
 
     def _park(self, started_before: float) -> None:
-        for attempt in self._attempts.values():
+        for attempt in self._attempts:
             if attempt.started > started_before:
                 break  # attempts are in the order of their start
             if not attempt.is_parking and not attempt.is_parked:
@@ -237,8 +353,8 @@ class Firing:
                 next_attempt_at=outcome.next_attempt_at,
             )
             attempt.shard.parked.add(firing_key(attempt.timer))
-            if attempt.answer is not None:
-                self._conclude(attempt, attempt.answer, self._clock.now())
+            if attempt.result is not None:
+                self._conclude(attempt, attempt.result, self._clock.now())
         else:
             attempt.is_superseded = True
             self._count(outcome, status)
@@ -250,9 +366,9 @@ class Firing:
                 "callbacks still under way at the deadline; they fire again unless answered by then",
                 extra={"action": "firing.abandoned", "attempts": len(self._attempts)},
             )
-        for attempt in self._attempts.values():
+        for attempt in self._attempts.clear():
+            self._end(attempt, Ending.NEUTRAL)
             attempt.shard.settle(firing_key(attempt.timer))
-        self._attempts.clear()
 
     def _log_failed(self, timer: Timer, outcome: Outcome) -> None:
         assert outcome.failure is not None
@@ -281,6 +397,12 @@ class Firing:
                 "correlation_id": timer.content.correlation_id,
             },
         )
+
+
+def _ending(result: CallbackResult) -> Ending:
+    if result.status is not None:
+        return Ending.FAILED if result.status in _GATEWAY_ERRORS else Ending.ANSWERED
+    return Ending.FAILED if result.error in _HOST_ERRORS else Ending.NEUTRAL
 
 
 def _due_since(timer: Timer) -> datetime:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from duetime.delivery.answers import Answer, Verdict
 from duetime.delivery.port import CallbackResult
 from duetime.domain.attempts import AttemptOutcome
 from duetime.domain.outcomes import Outcome
-from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, read_retry_policy
-from duetime.domain.timers import Failure, Timer, TimerState
+from duetime.domain.retry import RetryPolicy, read_retry_policy
+from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import round_up
 from duetime.engine.attempts import log_attempt
 from duetime.engine.settings import EngineSettings
@@ -24,12 +25,14 @@ def outcome_of(
     fired_at: datetime,
     now: datetime,
     settings: EngineSettings,
+    default_policy: RetryPolicy,
     random: float,
     new_firing_id: str,
 ) -> Outcome:
     """What ``answer`` to the attempt started at ``fired_at`` makes of ``timer``.
 
-    ``result`` is what the answer was read from. ``random`` in [0, 1) is the jitter.
+    ``result`` is what the answer was read from. ``default_policy`` is the namespace's, for a timer without one of its
+    own. ``random`` in [0, 1) is the jitter.
     ``new_firing_id`` is used when the receiver rescheduled the timer.
     """
 
@@ -53,12 +56,15 @@ def outcome_of(
         )
     if answer.verdict is Verdict.RESCHEDULE:
         assert answer.next_execute_at is not None
+        # A receiver that names the past every time must not keep the poller busy with itself.
+        earliest = round_up(now + timedelta(seconds=settings.reschedule_floor_seconds))
+        next_execute_at = max(answer.next_execute_at, earliest)
         return Outcome(
             timer=timer,
             state=TimerState.SCHEDULED,
             attempts=0,
-            execute_at=answer.next_execute_at,
-            next_attempt_at=answer.next_execute_at,
+            execute_at=next_execute_at,
+            next_attempt_at=next_execute_at,
             firing_id=new_firing_id,
             fired_at=fired_at,
             attempt_log=log(AttemptOutcome.RESCHEDULED),
@@ -67,7 +73,7 @@ def outcome_of(
     failure = Failure(answer.reason, answer.message, now, result.status)
     next_attempt_at = None
     if answer.verdict is Verdict.RETRY:
-        next_attempt_at = _policy_of(timer).next_attempt_at(
+        next_attempt_at = _policy_of(timer, default_policy).next_attempt_at(
             attempts=attempts,
             execute_at=timer.armed_at,
             now=now,
@@ -82,19 +88,34 @@ def outcome_of(
             execute_at=execute_at,
             next_attempt_at=next_attempt_at,
             firing_id=timer.firing_id,
+            fired_at=timer.fired_at,
             failure=failure,
             attempt_log=log(AttemptOutcome.RETRY),
         )
+    failed = _failed(timer, failure, attempts=attempts, now=now, settings=settings)
+    return replace(failed, attempt_log=log(AttemptOutcome.FAILED))
+
+
+def expired(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """The end of a timer that it is too late to fire. No attempt is made."""
+    limit_ms = timer.content.expire_after_ms
+    assert limit_ms is not None
+    message = f"not fired within {limit_ms / 1000:g} s of its due time (expireAfter)"
+    failure = Failure(FailureReason.EXPIRED, message, now)
+    return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
+
+
+def _failed(timer: Timer, failure: Failure, *, attempts: int, now: datetime, settings: EngineSettings) -> Outcome:
     return Outcome(
         timer=timer,
         state=TimerState.FAILED,
         attempts=attempts,
-        execute_at=execute_at,
+        execute_at=timer.content.execute_at,
         next_attempt_at=None,
         firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
         failure=failure,
         expires_at=now + timedelta(seconds=settings.failed_retention_seconds),
-        attempt_log=log(AttemptOutcome.FAILED),
     )
 
 
@@ -113,9 +134,11 @@ def parked(timer: Timer, *, fired_at: datetime, settings: EngineSettings) -> Out
     )
 
 
-def _policy_of(timer: Timer) -> RetryPolicy:
+def _policy_of(timer: Timer, default: RetryPolicy) -> RetryPolicy:
+    if timer.content.retry_policy_json is None:
+        return default
     try:
         return read_retry_policy(timer.content.retry_policy_json)
     except (ValueError, json.JSONDecodeError):
         # Validated when accepted, so only a damaged row gets here; it must not break the poller.
-        return DEFAULT_RETRY_POLICY
+        return default

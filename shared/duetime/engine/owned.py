@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
+from duetime.engine.backlog import Backlog, Reading
+from duetime.engine.keys import FiringKey, LaneKey, firing_key
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import DuePage
 
-FiringKey = tuple[str, int]
-"""(firing_id, revision): one attempt of one firing."""
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """What ``Store.due_timers`` is asked for."""
+
+    shard_id: int
+    reading: Reading
+    cursor: str | None
+    since: datetime | None = None
+    known_next: datetime | None = None
 
 
-def firing_key(timer: Timer) -> FiringKey:
-    return timer.firing_id, timer.revision
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What became of a page: how many of its timers were taken, and which lanes had no room for theirs.
+
+    ``refused`` has the index key of the first such timer of each lane.
+    """
+
+    accepted: int = 0
+    refused: Mapping[LaneKey, datetime] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCost:
+    """The seconds that a page took, and how many shards have a backlog: they share the threads that read."""
+
+    seconds: float = 0.0
+    backlogged: int = 1
 
 
 @dataclass(slots=True)
@@ -29,6 +55,8 @@ class OwnedShard:
     taken up again. An attempt recorded while a read is under way may yet appear in that read's page; ``settled``
     holds it until the page has been looked at. ``parked`` holds the parked attempts still under way: their rows
     come due again only if no answer could be recorded.
+
+    ``backlog`` is set while there is more due than may be started.
     """
 
     lease: Lease
@@ -44,6 +72,7 @@ class OwnedShard:
     unrecorded: set[FiringKey] = field(default_factory=set)
     settled: set[FiringKey] = field(default_factory=set)
     parked: set[FiringKey] = field(default_factory=set)
+    backlog: Backlog | None = None
 
     @property
     def shard_id(self) -> int:
@@ -56,15 +85,14 @@ class OwnedShard:
         """What is known of the time after ``until``."""
         return self.known_next if self.known_next is not None and self.known_next > until else None
 
-    def take_new(self, timers: list[Timer]) -> list[Timer]:
-        """The timers that are not under way yet; they count as under way from now on."""
-        new = []
-        for timer in timers:
-            key = firing_key(timer)
-            if key not in self.unrecorded and key not in self.settled and key not in self.parked:
-                self.unrecorded.add(key)
-                new.append(timer)
-        return new
+    def is_new(self, timer: Timer) -> bool:
+        """False for a timer that is under way, or whose recorded attempt may still show in the page at hand."""
+        key = firing_key(timer)
+        return key not in self.unrecorded and key not in self.settled and key not in self.parked
+
+    def take(self, timer: Timer) -> None:
+        """The timer counts as under way from now on."""
+        self.unrecorded.add(firing_key(timer))
 
     def settle(self, key: FiringKey) -> None:
         """The attempt is recorded (or given up): its row has left the due index, or is due for real."""
@@ -81,18 +109,111 @@ class OwnedShard:
             self.known_next = at
         self.poll_at = min(self.poll_at, monotonic + max(0.0, (at - now).total_seconds()))
 
-    def finish_poll(self, page: DuePage, *, now: datetime, monotonic: float, settings: EngineSettings) -> None:
-        """Plan the next read after ``page``."""
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def plan(self, monotonic: float, wants: Callable[[LaneKey, float], bool]) -> tuple[Reading | None, float]:
+        """What to read now, or else when to ask again. ``wants`` tells whether a lane needs more timers."""
+        if self.poll_at <= monotonic:
+            return Reading.NEWS, monotonic
+        if self.backlog is None:
+            return None, self.poll_at
+        reading, at = self.backlog.plan(monotonic, wants)
+        return reading, min(at, self.poll_at)
+
+    def page_request(self, reading: Reading, until: datetime) -> PageRequest:
+        if reading is not Reading.NEWS:
+            assert self.backlog is not None
+            return PageRequest(self.shard_id, reading, self.backlog.cursor(reading))
+        since = None if self.backlog is None else min(self.backlog.news_since, until)
+        return PageRequest(self.shard_id, reading, self.cursor, since, self.known_next_after(until))
+
+    def defer(self, key: LaneKey, timer: Timer, *, monotonic: float) -> None:
+        """A timer of this lane was read and has to be read again."""
+        if self.backlog is None:
+            self.poll_at = min(self.poll_at, monotonic)
+        else:
+            assert timer.next_attempt_at is not None
+            self.backlog.defer(key, timer.next_attempt_at)
+
+    def finish_poll(
+        self,
+        request: PageRequest,
+        page: DuePage,
+        *,
+        until: datetime,
+        offered: Offered,
+        cost: ReadCost,
+        now: datetime,
+        monotonic: float,
+        settings: EngineSettings,
+    ) -> None:
+        """Plan the next read after ``page``, which was due ``until``."""
         self.is_polling = False
         self.errors = 0
         self.settled.clear()
-        self.cursor = page.cursor
+        is_new_backlog = self.backlog is None and bool(offered.refused)
+        if is_new_backlog:
+            self.backlog = Backlog(
+                begun=until,
+                frontier=until,
+                deferred={},
+                sweep_cursor=request.cursor,
+                discovery_cursor=page.cursor,
+                sweep_at=monotonic,
+                discovery_at=monotonic,
+            )
+        if self.backlog is not None:
+            self._finish_in_backlog(
+                self.backlog, request, page, until=until, offered=offered, cost=cost, monotonic=monotonic
+            )
+        if request.reading is Reading.NEWS:
+            # What lies between this page and the frontier of a new backlog is left to the other readings.
+            self._finish_news(
+                page, cursor=None if is_new_backlog else page.cursor, now=now, monotonic=monotonic, settings=settings
+            )
+
+    def _finish_in_backlog(
+        self,
+        backlog: Backlog,
+        request: PageRequest,
+        page: DuePage,
+        *,
+        until: datetime,
+        offered: Offered,
+        cost: ReadCost,
+        monotonic: float,
+    ) -> None:
+        if request.reading is Reading.SWEEP:
+            backlog.finish_sweep(
+                page.cursor,
+                last_at=page.timers[-1].next_attempt_at if page.timers else None,
+                refused=offered.refused,
+                accepted=offered.accepted,
+                duration=cost.seconds,
+                monotonic=monotonic,
+            )
+            if page.cursor is None and not backlog.deferred:
+                self.backlog = None
+                self.cursor = None
+                self.poll_at = monotonic
+            return
+        for key, at in offered.refused.items():
+            backlog.defer(key, at)
+        if request.reading is Reading.DISCOVERY:
+            backlog.finish_discovery(page.cursor, busy_seconds=cost.seconds * cost.backlogged, monotonic=monotonic)
+        elif page.cursor is None:
+            backlog.frontier = until
+
+    def _finish_news(
+        self, page: DuePage, *, cursor: str | None, now: datetime, monotonic: float, settings: EngineSettings
+    ) -> None:
+        self.cursor = cursor
         noted_next, self.noted_next = self.noted_next, None
         if page.timers:
             self.interval_seconds = settings.min_poll_interval_seconds
         else:
             self.interval_seconds = min(self.interval_seconds * 2, settings.poll_interval_seconds)
-        if self.cursor is not None:  # there is more
+        if cursor is not None:  # there is more
             self.poll_at = monotonic
             return
         self.poll_at = monotonic + self.interval_seconds
@@ -110,3 +231,5 @@ class OwnedShard:
         self.known_next = None
         self.noted_next = None
         self.poll_at = monotonic + settings.backoff_after(self.errors, random)
+        if self.backlog is not None:
+            self.backlog.sweep_at = self.backlog.discovery_at = self.poll_at

@@ -9,29 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from duetime.delivery.port import CallbackResult, Sender
+from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
 from duetime.domain.timers import Timer
-from duetime.engine.announcing import Announcer, FailureEvents, event_of
+from duetime.engine.announcing import Announcer, FailureEvents
+from duetime.engine.directory import NamespaceDirectory
 from duetime.engine.firing import Firing
 from duetime.engine.leases import LeaseKeeper
-from duetime.engine.owned import OwnedShard
+from duetime.engine.polling import Polling
 from duetime.engine.recording import Recorder
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineSnapshot, EngineStats, snapshot_of
 from duetime.engine.waiting import Alarm, Offload, ThreadOffload
-from duetime.stores.port import DuePage, Store
+from duetime.stores.port import Store
 
 log = logging.getLogger(__name__)
 
 _FINAL_WRITES_SECONDS = 5.0
 """Kept back from a deadline for the last records and the release of the shards."""
 _PRUNE_LIMIT = 500
-_SHORTEST_WAIT_SECONDS = 0.0002
-"""A wait below the clock's resolution would end before it began, over and over."""
 
 
 class Poller:
@@ -47,12 +47,14 @@ class Poller:
         worker_id: str,
         new_id: Callable[[], str],
         random: Callable[[], float],
+        secret_box: SecretBox | None = None,
         make_offload: Callable[[int, str], Offload] = ThreadOffload,
         events: FailureEvents | None = None,
     ) -> None:
         """``random`` gives floats in [0, 1); ``make_offload(threads, name)`` makes what runs store calls.
 
         ``events`` is told of timers that failed.
+        ``secret_box`` unseals the secrets of namespaces; without one, timers of namespaces with a secret wait.
         """
         self._store = store
         self._sender = sender
@@ -78,9 +80,11 @@ class Poller:
             random=random,
             announcer=announcer,
         )
+        directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
         self._firing = Firing(
             sender,
             self._recorder,
+            directory,
             clock=clock,
             settings=settings,
             stats=self._stats,
@@ -99,9 +103,20 @@ class Poller:
             on_change=self._wake.ring,
             drop=self._firing.drop,
         )
+        self._polling = Polling(
+            store,
+            self._leases,
+            self._recorder,
+            self._firing,
+            directory,
+            clock=clock,
+            settings=settings,
+            stats=self._stats,
+            offload=self._poll_offload,
+            wake=self._wake,
+            random=random,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._polls: set[asyncio.Task[None]] = set()
-        self._waits_for_room = False
         self._is_sender_started = False
 
     # -- for others ------------------------------------------------------------------------------------------
@@ -137,9 +152,9 @@ class Poller:
             self._stats,
             {
                 "shards_owned": len(shards),
-                "in_flight": self._firing.in_flight,
+                **self._firing.gauges(),
                 "parked": sum(len(shard.parked) for shard in shards),
-                "waiting": self._firing.waiting,
+                "backlogged_shards": sum(shard.backlog is not None for shard in shards),
                 "unrecorded": self._recorder.backlog,
             },
         )
@@ -171,7 +186,7 @@ class Poller:
             for coroutine in (
                 self._leases.run(),
                 self._recorder.run(),
-                self._poll_loop(),
+                self._polling.run(),
                 self._park_loop(),
                 self._prune_loop(),
             )
@@ -190,7 +205,7 @@ class Poller:
             await _cancel([recorder_task, lease_task])
             await self._hand_back()
         finally:
-            await _cancel([stop_wait, *tasks, *self._polls])
+            await _cancel([stop_wait, *tasks, *self._polling.tasks])
             self._loop = None
 
     def _seconds_to_drain(self, deadline: float) -> float:
@@ -243,114 +258,9 @@ class Poller:
                 shard.note_due(at, now=now, monotonic=monotonic)
         self._wake.ring()
 
-    async def _poll_loop(self) -> None:
-        while True:
-            await self._wake.wait(self._start_polls())
-
-    def _start_polls(self) -> float:
-        """Start reads for the shards that are ready, as far as there is room; the seconds until the next look."""
-        monotonic = self._clock.monotonic()
-        slots = self._settings.poll_concurrency - len(self._polls)
-        self._waits_for_room = self._firing.room <= self._settings.max_buffered // 2
-        if slots <= 0 or self._waits_for_room:
-            return self._settings.poll_interval_seconds
-        ready: list[OwnedShard] = []
-        next_at = monotonic + self._settings.poll_interval_seconds
-        for shard in self._leases.owned.values():
-            if shard.is_polling or shard.is_releasing or not shard.is_trusted(monotonic):
-                continue
-            if shard.poll_at <= monotonic:
-                ready.append(shard)
-            elif shard.poll_at < next_at:
-                next_at = shard.poll_at
-        if not ready:
-            return max(next_at - monotonic, _SHORTEST_WAIT_SECONDS)
-        limit = max(1, min(self._settings.page_size, self._firing.room // len(ready)))
-        chunks = min(slots, len(ready))
-        for start in range(chunks):
-            self._start_poll(ready[start::chunks], limit)
-        return self._settings.poll_interval_seconds
-
     def _wake_for_room(self) -> None:
-        if self._waits_for_room:
+        if self._polling.has_backlog:
             self._wake.ring()
-
-    def _start_poll(self, shards: list[OwnedShard], limit: int) -> None:
-        assert self._loop is not None
-        for shard in shards:
-            shard.is_polling = True
-        task = self._loop.create_task(self._poll(shards, limit))
-        self._polls.add(task)
-        task.add_done_callback(self._finish_poll)
-
-    def _finish_poll(self, task: asyncio.Task[None]) -> None:
-        self._polls.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("polling failed", exc_info=error, extra={"action": "poll.crashed"})
-        self._wake.ring()
-
-    async def _poll(self, shards: list[OwnedShard], limit: int) -> None:
-        """Read a page of each shard in one trip to a thread. One shard's error leaves the others alone."""
-        until = self._clock.now()
-        reads = [(shard.shard_id, shard.cursor, shard.known_next_after(until)) for shard in shards]
-        retention = timedelta(seconds=self._settings.failed_retention_seconds)
-
-        def read() -> list[DuePage | StoreError]:
-            pages: list[DuePage | StoreError] = []
-            for shard_id, cursor, known_next in reads:
-                try:
-                    page = self._store.due_timers(
-                        shard_id, until=until, limit=limit, cursor=cursor, known_next=known_next
-                    )
-                    if page.unreadable:
-                        self._store.quarantine(page.unreadable, now=until, expires_at=until + retention)
-                    pages.append(page)
-                except StoreError as error:
-                    pages.append(error)
-            return pages
-
-        try:
-            pages = await self._poll_offload.run(read)
-        except BaseException:
-            for shard in shards:
-                self._fail_poll(shard)
-            raise
-        for shard, page in zip(shards, pages, strict=True):
-            self._take_page(shard, page)
-        self._firing.start_attempts()
-
-    def _take_page(self, shard: OwnedShard, page: DuePage | StoreError) -> None:
-        self._stats.polls += 1
-        if isinstance(page, StoreError):
-            self._stats.poll_errors += 1
-            self._fail_poll(shard)
-            log.warning(
-                "the store did not answer a poll, backing off",
-                extra={"action": "poll.retried", "error": page.code, "shard_id": shard.shard_id},
-            )
-            return
-        if page.unreadable:
-            self._stats.quarantined += len(page.unreadable)
-            for row in page.unreadable:
-                log.error(
-                    "unreadable timer quarantined",
-                    extra={
-                        "action": "timer.quarantined",
-                        "shard_id": row.shard_id,
-                        "namespace": row.namespace,
-                        "timer_id": row.timer_id,
-                        "reason": row.reason,
-                    },
-                )
-                self._recorder.announce(event_of(row, at=self._clock.now()))
-        self._stats.timers_read += len(page.timers)
-        is_ours = self._leases.owned.get(shard.shard_id) is shard and not shard.is_releasing
-        if is_ours:
-            self._firing.offer(shard, shard.take_new(page.timers))
-        shard.finish_poll(page, now=self._clock.now(), monotonic=self._clock.monotonic(), settings=self._settings)
-
-    def _fail_poll(self, shard: OwnedShard) -> None:
-        shard.fail_poll(monotonic=self._clock.monotonic(), random=self._random(), settings=self._settings)
 
     # -- the rest --------------------------------------------------------------------------------------------
 

@@ -15,7 +15,15 @@ class EngineSettings:
     ``poll_interval_seconds``: the longest that a timer stored by another process goes unseen; a shard that had
     something to do lately is polled more often, down to ``min_poll_interval_seconds``.
     ``page_size``: timers per read. ``poll_concurrency``: reads under way at once.
-    ``max_in_flight``: callbacks under way at once. ``max_buffered``: timers read and waiting for their turn.
+    ``max_in_flight``: callbacks under way at once, not counting up to ``max_slow_in_flight`` that have been so for
+    longer than ``slow_after_seconds``: those that hang must not keep the others waiting.
+    ``max_in_flight_per_namespace``, ``max_in_flight_per_host``: of both kinds together. Each namespace and each host
+    in it begins with ``initial_window`` and earns one more with every answer.
+    ``max_buffered``: timers read and waiting for their turn. ``max_wait_seconds``: one that was read longer ago is
+    read again before it is fired, for it may have been changed or cancelled.
+    ``breaker_failures``: so many failures of a host in a row (no answer, or 502, 503, 504) stop its callbacks for
+    ``breaker_pause_seconds``, doubled with every probe that fails up to ``breaker_max_pause_seconds``.
+    ``reschedule_floor_seconds``: a receiver cannot ask for the next firing sooner than that.
     ``park_after_seconds``: a callback still under way after this time is parked, to be fired again
     ``park_margin_seconds`` after its own deadline unless its answer is recorded first.
     ``record_batch_size``, ``record_linger_seconds``, ``record_concurrency``: how outcomes are batched.
@@ -35,7 +43,17 @@ class EngineSettings:
     page_size: int = 500
     poll_concurrency: int = 1
     max_in_flight: int = 500
+    max_slow_in_flight: int = 400
+    slow_after_seconds: float = 0.25
+    max_in_flight_per_namespace: int = 400
+    max_in_flight_per_host: int = 200
+    initial_window: int = 16
     max_buffered: int = 2000
+    max_wait_seconds: float = 2.0
+    breaker_failures: int = 10
+    breaker_pause_seconds: float = 5.0
+    breaker_max_pause_seconds: float = 60.0
+    reschedule_floor_seconds: float = 1.0
     park_after_seconds: float = 2.0
     park_margin_seconds: float = 5.0
     record_batch_size: int = 500

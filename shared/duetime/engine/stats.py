@@ -84,6 +84,8 @@ class EngineStats:
     leases_lost: int = 0
     events_published: int = 0
     events_undelivered: int = 0
+    deferred: int = 0
+    breakers_opened: int = 0
     retried_by: dict[str, int] = field(default_factory=_no_reasons)
     failed_by: dict[str, int] = field(default_factory=_no_reasons)
     answers_by: list[int] = field(default_factory=lambda: [0] * 6)

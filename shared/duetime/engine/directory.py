@@ -1,0 +1,140 @@
+"""What the engine knows of namespaces: their limits, their default retry policy, the keys that sign their callbacks.
+
+Read in the threads that poll, looked up by the event loop. A change takes effect after ``REFRESH_SECONDS`` at most.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from duetime.delivery.sealing import SecretBox, SecretUnavailable
+from duetime.delivery.signing import Signer
+from duetime.domain.clock import Clock
+from duetime.domain.errors import StoreError
+from duetime.domain.namespaces import Namespace, SealedSecret
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, read_retry_policy
+from duetime.stores.port import Store
+
+log = logging.getLogger(__name__)
+
+REFRESH_SECONDS = 10.0
+_RETRY_SECONDS = 2.0
+_MAX_VIEWS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceView:
+    """A namespace as the engine needs it. ``is_usable`` is False while its callbacks cannot be signed.
+
+    ``max_in_flight`` and ``rate_limit_per_second`` (attempts started) are for all pollers together.
+    """
+
+    shard_ids: range = field(default=range(0))
+    retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY
+    max_in_flight: int | None = None
+    rate_limit_per_second: float | None = None
+    signer: Signer | None = None
+    is_usable: bool = True
+
+    @property
+    def has_limits(self) -> bool:
+        return self.max_in_flight is not None or self.rate_limit_per_second is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    view: NamespaceView
+    stale_at: float
+    namespace: Namespace | None
+
+
+class NamespaceDirectory:
+    def __init__(self, store: Store, *, clock: Clock, secret_box: SecretBox | None) -> None:
+        """``secret_box`` None: this process can unseal nothing, so namespaces with secrets are not usable."""
+        self._store = store
+        self._clock = clock
+        self._secret_box = secret_box
+        self._entries: dict[str, _Entry] = {}
+
+    def get(self, name: str) -> NamespaceView | None:
+        """What is known of a namespace; None when it was never loaded."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.view
+
+    def load(self, names: Iterable[str]) -> None:
+        """Read what is not known or may have changed. Blocks: call it beside the event loop.
+
+        While the store does not answer, what was known stays in force. Raises ``StoreError`` when nothing was.
+        """
+        monotonic = self._clock.monotonic()
+        for name in names:
+            entry = self._entries.get(name)
+            if entry is not None and monotonic < entry.stale_at:
+                continue
+            try:
+                namespace = self._store.get_namespace(name)
+            except StoreError:
+                if entry is None:
+                    raise
+                self._entries[name] = _Entry(entry.view, monotonic + _RETRY_SECONDS, entry.namespace)
+                continue
+            if len(self._entries) >= _MAX_VIEWS:
+                self._entries = {}
+            self._entries[name] = self._read(namespace, entry, monotonic)
+
+    def _read(self, namespace: Namespace | None, known: _Entry | None, monotonic: float) -> _Entry:
+        if namespace is None:  # its timers are orphans: nothing says that they should not be fired
+            return _Entry(NamespaceView(), monotonic + REFRESH_SECONDS, None)
+        valid = self._valid_secrets(namespace)
+        if (
+            known is not None
+            and known.view.is_usable
+            and known.namespace is not None
+            and known.namespace.revision == namespace.revision
+            and self._valid_secrets(known.namespace) == valid
+        ):
+            signer = known.view.signer  # unsealing may be a call to a key service: not without need
+        else:
+            try:
+                signer = self._signer(namespace, valid)
+            except SecretUnavailable as error:
+                log.error(
+                    "the namespace's secret cannot be unsealed; its timers wait",
+                    extra={
+                        "action": "namespace.secret_unavailable",
+                        "namespace": namespace.name,
+                        "error": str(error),
+                    },
+                )
+                return _Entry(_view(namespace, None, is_usable=False), monotonic + _RETRY_SECONDS, namespace)
+        return _Entry(_view(namespace, signer, is_usable=True), monotonic + REFRESH_SECONDS, namespace)
+
+    def _valid_secrets(self, namespace: Namespace) -> list[SealedSecret]:
+        now = self._clock.now()
+        return [secret for secret in namespace.secrets if secret.is_valid(now)]
+
+    def _signer(self, namespace: Namespace, secrets: list[SealedSecret]) -> Signer | None:
+        if not secrets:
+            return None
+        if self._secret_box is None:
+            raise SecretUnavailable("no key is configured")
+        box = self._secret_box
+        return Signer(tuple(box.unseal(secret.sealed, context=namespace.name) for secret in secrets))
+
+
+def _view(namespace: Namespace, signer: Signer | None, *, is_usable: bool) -> NamespaceView:
+    settings = namespace.settings
+    try:
+        policy = read_retry_policy(settings.retry_policy_json)
+    except ValueError:  # validated when accepted: only a damaged row gets here
+        policy = DEFAULT_RETRY_POLICY
+    return NamespaceView(
+        shard_ids=namespace.shard_ids(),
+        retry_policy=policy,
+        max_in_flight=settings.max_in_flight,
+        rate_limit_per_second=settings.rate_limit_per_second,
+        signer=signer,
+        is_usable=is_usable,
+    )

@@ -1,0 +1,31 @@
+"""What attempts and waiting lines are called."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from duetime.domain.timers import Timer
+
+FiringKey = tuple[str, int]
+"""(firing_id, revision): one attempt of one firing."""
+
+LaneKey = tuple[str, str]
+"""(namespace, host): the host with scheme and port, as the callback URL has them."""
+
+_ORIGIN = re.compile(r"https?://[^/?#\\]*", re.IGNORECASE)
+
+
+def firing_key(timer: Timer) -> FiringKey:
+    return timer.firing_id, timer.revision
+
+
+def lane_key(timer: Timer) -> LaneKey:
+    return timer.namespace, _origin(timer.content.callback_url)
+
+
+@lru_cache(maxsize=4096)
+def _origin(url: str) -> str:
+    """Scheme, host and port; what is no such URL is refused by the sender, and has a line of its own until then."""
+    match = _ORIGIN.match(url)
+    return "" if match is None else match[0].lower()

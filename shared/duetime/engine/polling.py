@@ -1,0 +1,212 @@
+"""Reads what is due in the owned shards, page by page, and offers it to be fired."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from duetime.domain.clock import Clock
+from duetime.domain.errors import StoreError
+from duetime.engine.announcing import event_of
+from duetime.engine.directory import NamespaceDirectory, NamespaceView
+from duetime.engine.firing import SHORTEST_WAIT_SECONDS, Firing
+from duetime.engine.leases import LeaseKeeper
+from duetime.engine.owned import OwnedShard, PageRequest, ReadCost
+from duetime.engine.recording import Recorder
+from duetime.engine.settings import EngineSettings
+from duetime.engine.stats import EngineStats
+from duetime.engine.waiting import Alarm, Offload
+from duetime.stores.port import DuePage, Store
+
+log = logging.getLogger(__name__)
+
+_MIN_PAGE = 50
+"""However little room there is: a page may be full of what cannot be started, and be passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A page, or why there is none, and the seconds that it took."""
+
+    page: DuePage | StoreError
+    duration: float
+
+
+class Polling:
+    """Everything but ``_read`` runs in the event loop's thread."""
+
+    def __init__(
+        self,
+        store: Store,
+        leases: LeaseKeeper,
+        recorder: Recorder,
+        firing: Firing,
+        directory: NamespaceDirectory,
+        *,
+        clock: Clock,
+        settings: EngineSettings,
+        stats: EngineStats,
+        offload: Offload,
+        wake: Alarm,
+        random: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._leases = leases
+        self._recorder = recorder
+        self._firing = firing
+        self._directory = directory
+        self._clock = clock
+        self._settings = settings
+        self._stats = stats
+        self._offload = offload
+        self._wake = wake
+        self._random = random
+        self._polls: set[asyncio.Task[None]] = set()
+        self._backlogged = 0
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """The reads under way."""
+        return self._polls
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether more is due than may be started, in any shard (when this was last looked at)."""
+        return self._backlogged > 0
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        while True:
+            await self._wake.wait(self._start_polls())
+
+    def _start_polls(self) -> float:
+        """Start reads for the shards that are ready, as far as there are threads; the seconds until the next look."""
+        monotonic = self._clock.monotonic()
+        slots = self._settings.poll_concurrency - len(self._polls)
+        if slots <= 0:
+            return self._settings.poll_interval_seconds
+        until = self._clock.now()
+        ready: list[tuple[OwnedShard, PageRequest]] = []
+        next_at = monotonic + self._settings.poll_interval_seconds
+        self._backlogged = 0
+        for shard in self._leases.owned.values():
+            self._backlogged += shard.backlog is not None
+            if shard.is_polling or shard.is_releasing or not shard.is_trusted(monotonic):
+                continue
+            reading, at = shard.plan(monotonic, self._firing.wants)
+            if reading is not None:
+                ready.append((shard, shard.page_request(reading, until)))
+            elif at < next_at:
+                next_at = at
+        if not ready:
+            return max(next_at - monotonic, SHORTEST_WAIT_SECONDS)
+        limit = min(max(self._firing.room // len(ready), _MIN_PAGE), self._settings.page_size)
+        chunks = min(slots, len(ready))
+        for start in range(chunks):
+            self._start_poll(ready[start::chunks], until, limit)
+        return self._settings.poll_interval_seconds
+
+    def _start_poll(self, reads: list[tuple[OwnedShard, PageRequest]], until: datetime, limit: int) -> None:
+        for shard, _ in reads:
+            shard.is_polling = True
+        task = asyncio.get_running_loop().create_task(self._poll(reads, until, limit))
+        self._polls.add(task)
+        task.add_done_callback(self._finish_poll)
+
+    def _finish_poll(self, task: asyncio.Task[None]) -> None:
+        self._polls.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("polling failed", exc_info=error, extra={"action": "poll.crashed"})
+        self._wake.ring()
+
+    async def _poll(self, reads: list[tuple[OwnedShard, PageRequest]], until: datetime, limit: int) -> None:
+        """Read a page of each shard in one trip to a thread. One shard's error leaves the others alone."""
+        requests = [request for _, request in reads]
+        try:
+            results = await self._offload.run(lambda: [self._read(request, until, limit) for request in requests])
+        except BaseException:
+            for shard, _ in reads:
+                self._fail(shard)
+            raise
+        for (shard, request), result in zip(reads, results, strict=True):
+            if isinstance(result.page, StoreError):
+                self._take_error(shard, result.page)
+            else:
+                self._take_page(shard, request, result.page, until=until, duration=result.duration)
+        self._firing.start_attempts()
+
+    def _read(self, request: PageRequest, until: datetime, limit: int) -> _Read:
+        """In a thread: a page, and whatever the engine must know of its namespaces."""
+        started = self._clock.monotonic()
+        page: DuePage | StoreError
+        try:
+            page = self._store.due_timers(
+                request.shard_id,
+                until=until,
+                limit=limit,
+                cursor=request.cursor,
+                since=request.since,
+                known_next=request.known_next,
+            )
+            if page.unreadable:
+                retention = timedelta(seconds=self._settings.failed_retention_seconds)
+                self._store.quarantine(page.unreadable, now=until, expires_at=until + retention)
+            self._directory.load({timer.namespace for timer in page.timers})
+        except StoreError as error:
+            page = error
+        return _Read(page, self._clock.monotonic() - started)
+
+    def _take_error(self, shard: OwnedShard, error: StoreError) -> None:
+        self._stats.polls += 1
+        self._stats.poll_errors += 1
+        self._fail(shard)
+        log.warning(
+            "the store did not answer a poll, backing off",
+            extra={"action": "poll.retried", "error": error.code, "shard_id": shard.shard_id},
+        )
+
+    def _take_page(
+        self, shard: OwnedShard, request: PageRequest, page: DuePage, *, until: datetime, duration: float
+    ) -> None:
+        self._stats.polls += 1
+        self._stats.timers_read += len(page.timers)
+        self._stats.quarantined += len(page.unreadable)
+        for row in page.unreadable:
+            log.error(
+                "unreadable timer quarantined",
+                extra={
+                    "action": "timer.quarantined",
+                    "shard_id": row.shard_id,
+                    "namespace": row.namespace,
+                    "timer_id": row.timer_id,
+                    "reason": row.reason,
+                },
+            )
+            self._recorder.announce(event_of(row, at=self._clock.now()))
+        if self._leases.owned.get(shard.shard_id) is not shard or shard.is_releasing:
+            shard.is_polling = False
+            return
+        self._firing.configure({timer.namespace for timer in page.timers}, self._owned_part)
+        offered = self._firing.offer(shard, page.timers, request.reading)
+        shard.finish_poll(
+            request,
+            page,
+            until=until,
+            offered=offered,
+            cost=ReadCost(duration, max(1, self._backlogged)),
+            now=self._clock.now(),
+            monotonic=self._clock.monotonic(),
+            settings=self._settings,
+        )
+
+    def _owned_part(self, view: NamespaceView) -> float:
+        """The part of a namespace's shards that is owned here: what this poller may use of the namespace's limits."""
+        shard_ids: Sequence[int] = view.shard_ids
+        owned = sum(shard_id in self._leases.owned for shard_id in shard_ids)
+        return owned / len(shard_ids) if owned else 1.0
+
+    def _fail(self, shard: OwnedShard) -> None:
+        shard.fail_poll(monotonic=self._clock.monotonic(), random=self._random(), settings=self._settings)

@@ -1,0 +1,88 @@
+"""The attempts under way, and which of them have been so for long."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from duetime.delivery.port import CallbackResult
+from duetime.domain.shards import Lease
+from duetime.domain.timers import Timer
+from duetime.engine.keys import LaneKey
+from duetime.engine.owned import OwnedShard
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A callback under way. ``timer`` is the revision that its outcome applies to. ``started`` is monotonic seconds.
+
+    ``result`` is kept while a parking write is under way: the outcome then waits for the parked revision.
+    """
+
+    shard: OwnedShard
+    lease: Lease
+    lane: LaneKey
+    timer: Timer
+    fired_at: datetime
+    started: float
+    is_slow: bool = False
+    is_parking: bool = False
+    is_parked: bool = False
+    result: CallbackResult | None = None
+    is_superseded: bool = False
+
+
+class AttemptsUnderWay:
+    """Attempts by the key of their callback, in the order of their start."""
+
+    def __init__(self, slow_after_seconds: float) -> None:
+        self._slow_after_seconds = slow_after_seconds
+        self._attempts: dict[int, Attempt] = {}
+        self._fresh: deque[tuple[int, Attempt]] = deque()
+        """Not slow yet, in the order of their start; may have ended."""
+        self._last_key = 0
+        self.slow = 0
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(self._attempts.values())
+
+    def add(self, attempt: Attempt) -> int:
+        """The key for its callback."""
+        self._last_key += 1
+        self._attempts[self._last_key] = attempt
+        self._fresh.append((self._last_key, attempt))
+        return self._last_key
+
+    def pop(self, key: int) -> Attempt | None:
+        """The attempt, which is no longer under way; None when it was given up."""
+        attempt = self._attempts.pop(key, None)
+        if attempt is not None and attempt.is_slow:
+            self.slow -= 1
+        return attempt
+
+    def clear(self) -> list[Attempt]:
+        """Give all up."""
+        attempts = list(self._attempts.values())
+        self._attempts.clear()
+        self._fresh.clear()
+        self.slow = 0
+        return attempts
+
+    def newly_slow(self, monotonic: float) -> Iterator[Attempt]:
+        """Those that have become slow since this was last asked; they count as slow from now on."""
+        limit = monotonic - self._slow_after_seconds
+        while self._fresh and self._fresh[0][1].started <= limit:
+            key, attempt = self._fresh.popleft()
+            if key in self._attempts:
+                attempt.is_slow = True
+                self.slow += 1
+                yield attempt
+
+    def next_slow_at(self) -> float | None:
+        """When the next one may become slow."""
+        return self._fresh[0][1].started + self._slow_after_seconds if self._fresh else None
