@@ -6,7 +6,8 @@ one namespace hide the timers of all others. So there are three readings, each w
 
 - NEWS looks for what has become due lately, at the usual pace: a lane with room gets its timers in time.
 - SWEEP goes through all that is due, in order, as fast as the deferred lanes want more.
-- DISCOVERY goes through it too, in a tenth of the time of all reading, for lanes that have nothing deferred as far as is known.
+- DISCOVERY goes through it too, in a tenth of the time of all reading, for lanes that have nothing deferred as far
+  as is known.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ from duetime.delivery.answers import Answer, Verdict
 from duetime.delivery.port import CallbackResult, TransportError
 from duetime.domain.attempts import AttemptOutcome, AttemptRecord, read_attempts
 from duetime.domain.outcomes import Outcome
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import FailureReason, Timer, TimerState
-from duetime.engine.outcomes import outcome_of, parked
+from duetime.engine.outcomes import expired, outcome_of, parked
 from duetime.engine.settings import EngineSettings
 from tests.support.engine import make_timer
 from tests.support.virtual_time import START
@@ -24,7 +25,9 @@ def result_of(status: int | None) -> CallbackResult:
     return CallbackResult(1, status, b"", None, error, "", 0.012, head=(b"HTTP/1.1 200 OK\r\n",))
 
 
-def outcome(timer: Timer, answer: Answer, status: int | None = None) -> Outcome:
+def outcome(
+    timer: Timer, answer: Answer, status: int | None = None, *, policy: RetryPolicy = DEFAULT_RETRY_POLICY
+) -> Outcome:
     return outcome_of(
         timer,
         answer,
@@ -32,6 +35,7 @@ def outcome(timer: Timer, answer: Answer, status: int | None = None) -> Outcome:
         fired_at=START,
         now=NOW,
         settings=SETTINGS,
+        default_policy=policy,
         random=0.5,
         new_firing_id="next-firing",
     )
@@ -165,6 +169,7 @@ def test_the_log_keeps_the_beginning_of_the_answer(
         fired_at=START,
         now=NOW,
         settings=replace(SETTINGS, attempt_excerpt_bytes=excerpt_bytes),
+        default_policy=DEFAULT_RETRY_POLICY,
         random=0.5,
         new_firing_id="",
     )
@@ -182,9 +187,38 @@ def test_of_the_answer_to_a_success_little_is_kept() -> None:
         fired_at=START,
         now=NOW,
         settings=SETTINGS,
+        default_policy=DEFAULT_RETRY_POLICY,
         random=0.5,
         new_firing_id="",
     )
     record = logged(result)
     assert (record.body, record.body_bytes, record.body_truncated) == ("x" * 64, 1000, True)
     assert record.headers == {"content-type": "text/plain", "x-request-id": "r1"}
+
+
+def test_a_receiver_that_names_the_past_is_called_again_after_the_floor() -> None:
+    past = START - timedelta(days=1)
+    result = outcome(make_timer("t"), Answer(Verdict.RESCHEDULE, next_execute_at=past), 200)
+    floor = NOW + timedelta(seconds=SETTINGS.reschedule_floor_seconds)
+    assert result.execute_at == result.next_attempt_at == floor
+
+
+def test_the_namespace_says_how_timers_without_a_policy_are_retried() -> None:
+    answer = Answer(Verdict.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
+    policy = RetryPolicy(max_attempts=1)
+    own = make_timer("t", retry_policy_json='{"maxAttempts": 2}')
+    damaged = make_timer("t", retry_policy_json="{")
+
+    assert outcome(make_timer("t"), answer, 503, policy=policy).state is TimerState.FAILED
+    assert outcome(damaged, answer, 503, policy=policy).state is TimerState.FAILED
+    assert outcome(own, answer, 503, policy=policy).state is TimerState.SCHEDULED
+
+
+def test_a_timer_that_is_too_late_fails_without_an_attempt() -> None:
+    timer = replace(make_timer("t", expire_after_ms=1500), attempts=2)
+    result = expired(timer, now=NOW, settings=SETTINGS)
+    assert (result.state, result.attempts, result.next_attempt_at) == (TimerState.FAILED, 2, None)
+    assert result.failure is not None
+    assert (result.failure.reason, result.failure.at) == (FailureReason.EXPIRED, NOW)
+    assert "1.5 s" in result.failure.message
+    assert result.expires_at == NOW + timedelta(seconds=200)

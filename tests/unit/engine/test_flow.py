@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from duetime.domain.timers import Timer
+from duetime.engine.breaker import BreakerState
+from duetime.engine.flow import Ending, FlowControl
+from duetime.engine.keys import LaneKey, lane_key
+from duetime.engine.owned import OwnedShard
+from duetime.engine.settings import EngineSettings
+from tests.support.engine import make_shard, make_timer
+
+SHARD = make_shard()
+
+
+class Subject:
+    """Flow control with a clock that is set by hand. Host names stand for whole origins."""
+
+    def __init__(self, **settings: float) -> None:
+        self.stale: list[str] = []
+        self.now = 0.0
+        self.settings = EngineSettings(**settings)  # type: ignore[arg-type]
+        self.flow = FlowControl(self.settings, random=lambda: 0.5, on_stale=self._on_stale)
+        self.number = 0
+
+    def _on_stale(self, key: LaneKey, shard: OwnedShard, timer: Timer) -> None:
+        del key, shard
+        self.stale.append(timer.timer_id)
+
+    def add(self, namespace: str = "a", host: str = "h", *, number: int = 1) -> int:
+        """How many of ``number`` timers were accepted."""
+        accepted = 0
+        for _ in range(number):
+            self.number += 1
+            timer = make_timer(f"{namespace}{self.number}", namespace=namespace, callback_url=f"http://{host}/x")
+            if self.flow.accepts(lane_key(timer), self.now):
+                self.flow.add(lane_key(timer), SHARD, timer, self.now)
+                accepted += 1
+        return accepted
+
+    def take(self, number: int = 10_000) -> list[LaneKey]:
+        """The lanes of what may be started now, in order."""
+        taken: list[LaneKey] = []
+        while len(taken) < number and (found := self.flow.take(self.now)) is not None:
+            taken.append(found[0])
+        return taken
+
+    def end(self, key: LaneKey, ending: Ending = Ending.ANSWERED, *, is_slow: bool = False) -> BreakerState | None:
+        return self.flow.end(key, ending, started=self.now, is_slow=is_slow, monotonic=self.now)
+
+    def cycle(self, key: LaneKey, number: int) -> None:
+        """Have ``number`` more attempts answered, so that the windows grow."""
+        for _ in range(number):
+            self.add(key[0], key[1].removeprefix("http://"))
+            assert self.take(1) == [key]
+            self.end(key)
+
+
+def key(namespace: str = "a", host: str = "h") -> LaneKey:
+    return namespace, f"http://{host}"
+
+
+def test_namespaces_take_turns_and_keep_their_order() -> None:
+    subject = Subject()
+    subject.add("noisy", number=3)
+    subject.add("quiet")
+    assert [lane[0] for lane in subject.take()] == ["noisy", "quiet", "noisy", "noisy"]
+
+
+def test_the_hosts_of_a_namespace_take_turns() -> None:
+    subject = Subject()
+    subject.add(host="one", number=3)
+    subject.add(host="two")
+    assert [lane[1] for lane in subject.take()] == ["http://one", "http://two", "http://one", "http://one"]
+
+
+def test_a_host_that_hangs_gets_no_more_than_its_window_and_others_go_on() -> None:
+    subject = Subject(initial_window=4)
+    subject.add(host="hangs", number=100)
+    subject.add(host="fine", number=2)
+    assert Counter(subject.take()) == {key(host="hangs"): 4, key(host="fine"): 2}
+    subject.end(key(host="fine"))
+    assert subject.take() == []
+
+
+def test_answers_open_the_window_up_to_the_bound_of_a_host() -> None:
+    subject = Subject(initial_window=4, max_in_flight_per_host=10)
+    subject.cycle(key(), 50)
+    subject.add(number=100)
+    assert len(subject.take()) == 10
+
+
+def test_the_bound_of_a_host_is_for_all_namespaces_together_and_freed_places_go_round() -> None:
+    subject = Subject(initial_window=16, max_in_flight_per_host=6)
+    for namespace in "abc":
+        subject.add(namespace, number=10)
+    under_way = subject.take()
+    assert Counter(lane[0] for lane in under_way) == {"a": 2, "b": 2, "c": 2}
+    later = []
+    for _ in range(6):
+        subject.end(under_way.pop(0))
+        (lane,) = subject.take()
+        under_way.append(lane)
+        later.append(lane[0])
+    assert Counter(later) == {"a": 2, "b": 2, "c": 2}
+
+
+def test_the_bound_of_a_namespace_is_for_all_its_hosts_together() -> None:
+    subject = Subject(initial_window=16)
+    subject.flow.configure("a", max_in_flight=3, rate_per_second=None, monotonic=0.0)
+    for host in ("one", "two", "three"):
+        subject.add(host=host, number=5)
+    taken = subject.take()
+    assert len(taken) == 3
+    subject.end(taken[0])
+    assert len(subject.take()) == 1
+    subject.flow.configure("a", max_in_flight=5, rate_per_second=None, monotonic=0.0)
+    assert len(subject.take()) == 2
+
+
+def test_a_rate_limit_spreads_starts_and_says_when_the_next_is_possible() -> None:
+    subject = Subject(initial_window=100)
+    subject.flow.configure("a", max_in_flight=None, rate_per_second=2.0, monotonic=0.0)
+    subject.add(number=2)
+    subject.add("b", number=2)
+    assert Counter(lane[0] for lane in subject.take()) == {"a": 2, "b": 2}
+    subject.add(number=2)
+    assert subject.take() == []
+    assert subject.flow.next_token_at(0.0) == 0.5
+    subject.now = 0.5
+    assert subject.flow.next_token_at(0.5) is None
+    assert subject.take() == [key()]
+    assert subject.take() == []
+    assert subject.flow.next_token_at(0.5) == 1.0
+
+
+def test_of_a_rate_limited_namespace_no_more_waits_than_will_have_its_turn_in_time() -> None:
+    subject = Subject(max_wait_seconds=2.0)
+    subject.flow.configure("a", max_in_flight=None, rate_per_second=3.0, monotonic=0.0)
+    assert subject.add(number=100) == 3
+
+
+def test_what_has_waited_too_long_is_handed_back_to_be_read_again() -> None:
+    subject = Subject(max_wait_seconds=2.0, initial_window=2)
+    subject.add(number=2)
+    subject.take()
+    subject.add(number=2)
+    subject.now = 1.0
+    subject.add(number=1)
+    subject.now = 2.5
+    subject.end(key())
+    subject.end(key())
+    assert subject.take() == [key()]
+    assert subject.stale == ["a3", "a4"]
+    assert len(subject.flow) == 0
+
+
+def test_a_full_buffer_still_has_a_share_for_every_namespace() -> None:
+    subject = Subject(max_buffered=12)
+    assert subject.add("a", number=100) == 12
+    assert subject.add("b", number=100) == 6
+    assert subject.add("c", number=100) == 4
+    assert not subject.flow.accepts(key("a"), subject.now)
+
+
+def test_a_lane_wants_more_when_half_of_it_is_gone() -> None:
+    subject = Subject(max_buffered=10, initial_window=100)
+    subject.add(number=10)
+    subject.take(4)
+    assert not subject.flow.wants(key(), subject.now)
+    subject.take(1)
+    assert subject.flow.wants(key(), subject.now)
+    assert subject.flow.wants(key("another"), subject.now)
+
+
+def test_a_lane_that_hangs_keeps_few_waiting() -> None:
+    subject = Subject(initial_window=4)
+    subject.add(number=4)
+    subject.take()
+    subject.flow.slow_down(key())
+    assert subject.add(number=100) == 4
+
+
+def test_a_host_that_fails_is_left_alone_and_then_probed_by_one() -> None:
+    subject = Subject(breaker_failures=3, breaker_pause_seconds=5.0)
+    subject.add(number=20)
+    taken = subject.take(5)
+    assert [subject.end(lane, Ending.FAILED) for lane in taken[:3]] == [None, None, BreakerState.OPEN]
+    assert len(list(subject.flow.clear(key()))) == 15
+    assert subject.add(number=3) == 0
+    assert not subject.flow.wants(key(), subject.now)
+    assert subject.flow.open_breakers(subject.now) == 1
+
+    subject.now = 5.0
+    for lane in taken[3:]:
+        subject.end(lane, Ending.NEUTRAL)
+    assert subject.flow.wants(key(), subject.now)
+    assert subject.add(number=3) == 1
+    assert subject.take() == [key()]
+    assert subject.add(number=3) == 0
+    assert subject.end(key(), Ending.FAILED) is BreakerState.OPEN
+    assert not subject.flow.wants(key(), 14.9)
+
+    subject.now = 15.0
+    assert subject.add(number=3) == 1
+    assert subject.take() == [key()]
+    assert subject.end(key()) is BreakerState.CLOSED
+    assert subject.add(number=3) == 3
+
+
+def test_one_namespace_s_breaker_is_not_another_s() -> None:
+    subject = Subject(breaker_failures=1)
+    subject.add("a")
+    subject.add("b", number=3)
+    subject.take()
+    subject.end(key("a"), Ending.FAILED)
+    assert subject.add("a") == 0
+    assert subject.add("b") == 1
+
+
+def test_removing_leaves_the_others_in_order() -> None:
+    subject = Subject()
+    subject.add(number=4)
+    removed = [timer.timer_id for _, timer, _ in subject.flow.remove(lambda each: each[1].timer_id in ("a1", "a3"))]
+    assert removed == ["a1", "a3"]
+    assert len(subject.take()) == len(removed)
+
+
+@hypothesis_settings(max_examples=60, stateful_step_count=60, deadline=None)
+class FlowMachine(RuleBasedStateMachine):
+    """Nothing is lost or started twice, no bound is broken, and what may be started is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.subject = Subject(
+            initial_window=2,
+            max_in_flight_per_host=3,
+            max_in_flight_per_namespace=4,
+            max_buffered=20,
+            max_wait_seconds=3.0,
+            breaker_failures=2,
+            breaker_pause_seconds=2.0,
+        )
+        self.accepted = 0
+        self.under_way: list[LaneKey] = []
+        self.started = 0
+        self.cleared = 0
+
+    @rule(namespace=st.sampled_from("abc"), host=st.sampled_from(["one", "two"]), number=st.integers(1, 8))
+    def add(self, namespace: str, host: str, number: int) -> None:
+        self.accepted += self.subject.add(namespace, host, number=number)
+
+    @rule(namespace=st.sampled_from("ab"), rate=st.sampled_from([None, 0.5, 3.0]))
+    def configure(self, namespace: str, rate: float | None) -> None:
+        self.subject.flow.configure(namespace, max_in_flight=None, rate_per_second=rate, monotonic=self.subject.now)
+
+    @rule()
+    def take(self) -> None:
+        taken = self.subject.take()
+        self.under_way += taken
+        self.started += len(taken)
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data(), ending=st.sampled_from(list(Ending)))
+    def end(self, data: st.DataObject, ending: Ending) -> None:
+        lane = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
+        if self.subject.end(lane, ending) is BreakerState.OPEN:
+            self.cleared += len(list(self.subject.flow.clear(lane)))
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, 2.5]))
+    def wait(self, seconds: float) -> None:
+        self.subject.now += seconds
+        self.subject.flow.next_token_at(self.subject.now)
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        gone = self.started + len(self.subject.stale) + self.cleared
+        assert self.accepted == gone + len(self.subject.flow)
+
+    @invariant()
+    def bounds_hold(self) -> None:
+        assert all(count <= 3 for count in Counter(lane[1] for lane in self.under_way).values())
+        assert all(count <= 4 for count in Counter(lane[0] for lane in self.under_way).values())
+
+    def teardown(self) -> None:
+        """When everything is answered and all pauses are over, everything that waits is started or handed back."""
+        for _ in range(200):
+            self.subject.now += 2.5
+            self.subject.flow.next_token_at(self.subject.now)
+            self.under_way += self.subject.take()
+            while self.under_way:
+                self.subject.end(self.under_way.pop())
+            if not len(self.subject.flow):
+                return
+        raise AssertionError(f"{len(self.subject.flow)} timers wait for ever")
+
+
+TestFlow = FlowMachine.TestCase
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=60))
+def test_no_namespace_waits_longer_than_one_round(namespaces: list[str]) -> None:
+    subject = Subject(initial_window=1000)
+    for namespace in namespaces:
+        subject.add(namespace, host=namespace)
+    waiting = Counter(namespaces)
+    while len(subject.flow):
+        round_size = sum(1 for count in waiting.values() if count)
+        turn = [lane[0] for lane in subject.take(round_size)]
+        assert len(set(turn)) == round_size
+        waiting.subtract(turn)
+    assert not +waiting
