@@ -9,7 +9,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from duetime.domain.timers import FailureReason
 from duetime.engine.stats import EngineSnapshot, EngineStats, snapshot_of
 
-GAUGES = ("shards_owned", "in_flight", "parked", "waiting", "unrecorded")
+GAUGES = (
+    "shards_owned",
+    "in_flight",
+    "slow",
+    "parked",
+    "waiting",
+    "breakers_open",
+    "backlogged_shards",
+    "unrecorded",
+)
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 

@@ -37,16 +37,26 @@ class Reading(StrEnum):
     DISCOVERY = "discovery"
 
 
+@dataclass(frozen=True, slots=True)
+class _HeldPage:
+    """A page of the sweep with timers that were not taken: it is read again, unless others want what comes after."""
+
+    cursor: str | None
+    swept_to: datetime | None
+    """Where the sweep was before the page."""
+    next_cursor: str | None
+    refused: frozenset[LaneKey]
+
+
 @dataclass(slots=True, kw_only=True)
 class Backlog:
-    """Times are monotonic seconds, but for ``begun`` and ``frontier``: what became due between them has been read.
+    """Times are monotonic seconds, but for ``begun``, from when on the news are read, and ``swept_to``.
 
     ``deferred`` are the lanes that have timers in the shard which were read and not taken; ``lap_deferred`` those
     of them since the sweep last began from the start. (Dictionaries for their order: they are asked in turns.)
     """
 
     begun: datetime
-    frontier: datetime
     deferred: dict[LaneKey, None]
     sweep_cursor: str | None
     discovery_cursor: str | None
@@ -56,11 +66,13 @@ class Backlog:
     swept_to: datetime | None = None
     """Up to where the sweep has come in this lap; None at its start."""
     lap_accepted: int = 0
+    is_over: bool = False
+    """The sweep has gone through all that is due, and nothing was left behind."""
+    _held: _HeldPage | None = None
 
-    @property
-    def news_since(self) -> datetime:
-        # What was due when the backlog began is left to the other readings.
-        return max(self.begun, self.frontier - _OVERLAP)
+    def news_since(self, read_until: datetime | None) -> datetime:
+        """From when on a full read of the news looks: what was due when the backlog began is left to the others."""
+        return self.begun if read_until is None else max(self.begun, read_until - _OVERLAP)
 
     def cursor(self, reading: Reading) -> str | None:
         return self.sweep_cursor if reading is Reading.SWEEP else self.discovery_cursor
@@ -77,21 +89,44 @@ class Backlog:
 
     def plan(self, monotonic: float, wants: Callable[[LaneKey, float], bool]) -> tuple[Reading | None, float]:
         """What to read now, or else when to ask again."""
-        is_wanted = self._is_wanted(monotonic, wants)
-        if is_wanted and self.sweep_at <= monotonic:
-            return Reading.SWEEP, monotonic
+        wanting = self._wanting(monotonic, wants)
+        if wanting and self.sweep_at <= monotonic:
+            self._choose_sweep(wanting)
+            if not self.is_over:
+                return Reading.SWEEP, monotonic
         if self.discovery_at <= monotonic:
             return Reading.DISCOVERY, monotonic
-        return None, min(self.discovery_at, self.sweep_at if is_wanted else monotonic + _ASK_AGAIN_SECONDS)
+        return None, min(self.discovery_at, self.sweep_at if wanting else monotonic + _ASK_AGAIN_SECONDS)
 
-    def _is_wanted(self, monotonic: float, wants: Callable[[LaneKey, float], bool]) -> bool:
-        """Whether a deferred lane wants more. Those that do not go to the end, and a bounded number is asked."""
+    def _wanting(self, monotonic: float, wants: Callable[[LaneKey, float], bool]) -> list[LaneKey]:
+        """Deferred lanes that want more, of a bounded number that is asked. Those that do not go to the end."""
+        wanting = []
         for key in list(islice(self.deferred, _MAX_LANES_ASKED)):
             if wants(key, monotonic):
-                return True
-            del self.deferred[key]
-            self.deferred[key] = None
-        return False
+                wanting.append(key)
+            else:
+                del self.deferred[key]
+                self.deferred[key] = None
+        return wanting
+
+    def _choose_sweep(self, wanting: list[LaneKey]) -> None:
+        """The page with refused timers again, or, if it has nothing for a lane that wants more, the one after it."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        if held.refused.issuperset(wanting):
+            self.sweep_cursor, self.swept_to = held.cursor, held.swept_to
+        else:
+            self._go_on(held.next_cursor, held.refused)
+
+    def _go_on(self, cursor: str | None, left_behind: Iterable[LaneKey]) -> None:
+        for key in left_behind:
+            self.lap_deferred[key] = None
+        self.sweep_cursor = cursor
+        if cursor is None:
+            self.deferred, self.lap_deferred = self.lap_deferred, {}
+            self.is_over = not self.deferred
+            self.swept_to, self.lap_accepted = None, 0
 
     def finish_sweep(
         self,
@@ -108,17 +143,17 @@ class Backlog:
         Its last timer has the index key ``last_at``; ``accepted`` of its timers were taken, the lanes in ``refused``
         had no room for theirs.
         """
-        for key in refused:
-            self.deferred[key] = self.lap_deferred[key] = None
-        self.sweep_cursor = cursor
+        held = _HeldPage(self.sweep_cursor, self.swept_to, cursor, frozenset(refused))
+        for key in held.refused:
+            self.deferred[key] = None
         self.swept_to = last_at or self.swept_to
         self.lap_accepted += accepted
-        self.sweep_at = monotonic if accepted else monotonic + max(duration, _SHORTEST_PAUSE_SECONDS)
-        if cursor is None:
-            self.deferred, self.lap_deferred = self.lap_deferred, {}
-            if not self.lap_accepted:
-                self.sweep_at = monotonic + max(duration, _EMPTY_LAP_SECONDS)
-            self.swept_to, self.lap_accepted = None, 0
+        pause = _EMPTY_LAP_SECONDS if cursor is None and not self.lap_accepted else _SHORTEST_PAUSE_SECONDS
+        self.sweep_at = monotonic if accepted else monotonic + max(duration, pause)
+        if held.refused:
+            self._held = held
+        else:
+            self._go_on(cursor, ())
 
     def finish_discovery(self, cursor: str | None, *, busy_seconds: float, monotonic: float) -> None:
         """A page was read. ``busy_seconds``: what a page of each shard with a backlog takes, as far as is known."""

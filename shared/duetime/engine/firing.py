@@ -320,9 +320,11 @@ class Firing:
 
     # -- parking ---------------------------------------------------------------------------------------------
 
-    def park_slow(self) -> None:
-        """Park the attempts that have been under way for longer than ``park_after_seconds``."""
-        self._park(self._clock.monotonic() - self._settings.park_after_seconds)
+    def tend(self) -> None:
+        """Park what has been under way for longer than ``park_after_seconds``, give up what has waited too long."""
+        monotonic = self._clock.monotonic()
+        self._park(monotonic - self._settings.park_after_seconds)
+        self._flow.drop_stale(monotonic)
 
     def park_all(self) -> None:
         """Park all that is under way, so that the next owner does not fire it again at once."""

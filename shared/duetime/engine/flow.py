@@ -81,6 +81,11 @@ class FlowControl:
     def open_breakers(self, monotonic: float) -> int:
         return sum(lane.breaker.state(monotonic) is not BreakerState.CLOSED for lane in self._lanes.values())
 
+    @property
+    def _max_in_flight_per_lane(self) -> int:
+        # Of one host, no namespace gets all: when it hangs for one of them, another still has a way in.
+        return max(1, self._settings.max_in_flight_per_host * 3 // 4)
+
     # -- waiting ---------------------------------------------------------------------------------------------
 
     def accepts(self, key: LaneKey, monotonic: float) -> bool:
@@ -120,6 +125,12 @@ class FlowControl:
         for lane in list(self._lanes.values()):
             if lane.waiting:
                 yield from self._remove(lane, is_unwanted)
+
+    def drop_stale(self, monotonic: float) -> None:
+        """Give up what has waited too long in lanes that let nothing through."""
+        for lane in self._lanes.values():
+            if lane.waiting:
+                self._drop_stale(lane, monotonic)
 
     def clear(self, key: LaneKey) -> Iterator[Waiting]:
         """Take out and yield all that wait in one lane."""
@@ -165,7 +176,7 @@ class FlowControl:
         lane.namespace.in_flight -= 1
         changed = None
         if ending is Ending.ANSWERED:
-            lane.window.answered(self._settings.max_in_flight_per_host)
+            lane.window.answered(self._max_in_flight_per_lane)
             lane.namespace.window.answered(self._settings.max_in_flight_per_namespace)
             if lane.breaker.succeeded():
                 changed = BreakerState.CLOSED
@@ -173,6 +184,8 @@ class FlowControl:
             lane.window.failed()
             if lane.breaker.failed(started=started, monotonic=monotonic, random=self._random()):
                 changed = BreakerState.OPEN
+        if lane.host.blocked and lane.waiting and not lane.is_in_round:
+            lane.host.blocked[lane] = None  # behind those that wait already: its own end is no privilege
         self._let_lane_in(lane)
         self._let_in(lane.namespace)
         self._let_in_through_host(lane.host, monotonic)
@@ -228,7 +241,7 @@ class FlowControl:
             self._on_stale(lane.key, shard, timer)
 
     def _let_lane_in(self, lane: Lane) -> None:
-        if lane.waiting and not lane.is_in_round:
+        if lane.waiting and not lane.is_in_round and lane not in lane.host.blocked:
             lane.is_in_round = True
             lane.namespace.round.append(lane)
             self._let_in(lane.namespace)
@@ -243,10 +256,9 @@ class FlowControl:
         while host.blocked and host.in_flight < self._settings.max_in_flight_per_host:
             lane = next(iter(host.blocked))
             del host.blocked[lane]
-            if lane.waiting and not lane.is_in_round:
-                self._let_lane_in(lane)
-                if lane.may_start(monotonic):
-                    break
+            self._let_lane_in(lane)
+            if lane.is_in_round and lane.may_start(monotonic):
+                break
 
     def _remove(self, lane: Lane, is_unwanted: Callable[[Waiting], bool]) -> Iterator[Waiting]:
         kept: deque[Waiting] = deque()

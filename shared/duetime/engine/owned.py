@@ -8,6 +8,7 @@ from datetime import datetime
 
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
+from duetime.domain.times import MIN_INSTANT
 from duetime.engine.backlog import Backlog, Reading
 from duetime.engine.keys import FiringKey, LaneKey, firing_key
 from duetime.engine.settings import EngineSettings
@@ -56,6 +57,10 @@ class OwnedShard:
     holds it until the page has been looked at. ``parked`` holds the parked attempts still under way: their rows
     come due again only if no answer could be recorded.
 
+    News are read in two ways. A *full* read, every ``interval_seconds``, finds all that is due. Between those, when a
+    timer is known to become due, what became due after ``read_until`` is enough: so the timers that are under way
+    or wait are not read over and over.
+
     ``backlog`` is set while there is more due than may be started.
     """
 
@@ -73,6 +78,9 @@ class OwnedShard:
     settled: set[FiringKey] = field(default_factory=set)
     parked: set[FiringKey] = field(default_factory=set)
     backlog: Backlog | None = None
+    read_until: datetime | None = None
+    full_read_at: float = float("-inf")
+    is_full_pass: bool = True
 
     @property
     def shard_id(self) -> int:
@@ -103,6 +111,8 @@ class OwnedShard:
 
     def note_due(self, at: datetime, *, now: datetime, monotonic: float) -> None:
         """A timer of this shard will be due at ``at``: be awake then."""
+        if self.read_until is not None and at < self.read_until:
+            self.read_until = at
         if self.is_polling and (self.noted_next is None or at < self.noted_next):
             self.noted_next = at
         if self.known_next is None or at < self.known_next:
@@ -118,19 +128,34 @@ class OwnedShard:
         if self.backlog is None:
             return None, self.poll_at
         reading, at = self.backlog.plan(monotonic, wants)
+        if self.backlog.is_over:
+            self._end_backlog(monotonic)
+            return Reading.NEWS, monotonic
         return reading, min(at, self.poll_at)
 
-    def page_request(self, reading: Reading, until: datetime) -> PageRequest:
+    def read_to(self, reading: Reading) -> datetime:
+        """How far what is due has been swept; the beginning for news, which nobody else reads."""
+        if reading is Reading.NEWS or self.backlog is None or self.backlog.swept_to is None:
+            return MIN_INSTANT
+        return self.backlog.swept_to
+
+    def page_request(self, reading: Reading, until: datetime, monotonic: float) -> PageRequest:
         if reading is not Reading.NEWS:
             assert self.backlog is not None
             return PageRequest(self.shard_id, reading, self.backlog.cursor(reading))
-        since = None if self.backlog is None else min(self.backlog.news_since, until)
+        if self.cursor is None:
+            self.is_full_pass = monotonic >= self.full_read_at
+        since = self.read_until
+        if self.is_full_pass:
+            since = None if self.backlog is None else self.backlog.news_since(self.read_until)
+        if since is not None and since > until:  # the clock was set back
+            since = until
         return PageRequest(self.shard_id, reading, self.cursor, since, self.known_next_after(until))
 
     def defer(self, key: LaneKey, timer: Timer, *, monotonic: float) -> None:
         """A timer of this lane was read and has to be read again."""
         if self.backlog is None:
-            self.poll_at = min(self.poll_at, monotonic)
+            self.poll_at = self.full_read_at = min(self.poll_at, monotonic)
         else:
             assert timer.next_attempt_at is not None
             self.backlog.defer(key, timer.next_attempt_at)
@@ -155,7 +180,6 @@ class OwnedShard:
         if is_new_backlog:
             self.backlog = Backlog(
                 begun=until,
-                frontier=until,
                 deferred={},
                 sweep_cursor=request.cursor,
                 discovery_cursor=page.cursor,
@@ -163,14 +187,11 @@ class OwnedShard:
                 discovery_at=monotonic,
             )
         if self.backlog is not None:
-            self._finish_in_backlog(
-                self.backlog, request, page, until=until, offered=offered, cost=cost, monotonic=monotonic
-            )
+            self._finish_in_backlog(self.backlog, request, page, offered=offered, cost=cost, monotonic=monotonic)
         if request.reading is Reading.NEWS:
-            # What lies between this page and the frontier of a new backlog is left to the other readings.
-            self._finish_news(
-                page, cursor=None if is_new_backlog else page.cursor, now=now, monotonic=monotonic, settings=settings
-            )
+            # What lies between this page and the beginning of a new backlog is left to the other readings.
+            cursor = None if is_new_backlog else page.cursor
+            self._finish_news(page, cursor=cursor, until=until, now=now, monotonic=monotonic, settings=settings)
 
     def _finish_in_backlog(
         self,
@@ -178,7 +199,6 @@ class OwnedShard:
         request: PageRequest,
         page: DuePage,
         *,
-        until: datetime,
         offered: Offered,
         cost: ReadCost,
         monotonic: float,
@@ -192,31 +212,42 @@ class OwnedShard:
                 duration=cost.seconds,
                 monotonic=monotonic,
             )
-            if page.cursor is None and not backlog.deferred:
-                self.backlog = None
-                self.cursor = None
-                self.poll_at = monotonic
+            if backlog.is_over:
+                self._end_backlog(monotonic)
             return
         for key, at in offered.refused.items():
             backlog.defer(key, at)
         if request.reading is Reading.DISCOVERY:
             backlog.finish_discovery(page.cursor, busy_seconds=cost.seconds * cost.backlogged, monotonic=monotonic)
-        elif page.cursor is None:
-            backlog.frontier = until
+
+    def _end_backlog(self, monotonic: float) -> None:
+        self.backlog = None
+        self.cursor = None
+        self.poll_at = self.full_read_at = monotonic
 
     def _finish_news(
-        self, page: DuePage, *, cursor: str | None, now: datetime, monotonic: float, settings: EngineSettings
+        self,
+        page: DuePage,
+        *,
+        cursor: str | None,
+        until: datetime,
+        now: datetime,
+        monotonic: float,
+        settings: EngineSettings,
     ) -> None:
         self.cursor = cursor
         noted_next, self.noted_next = self.noted_next, None
         if page.timers:
             self.interval_seconds = settings.min_poll_interval_seconds
-        else:
+        elif self.is_full_pass:
             self.interval_seconds = min(self.interval_seconds * 2, settings.poll_interval_seconds)
         if cursor is not None:  # there is more
             self.poll_at = monotonic
             return
-        self.poll_at = monotonic + self.interval_seconds
+        self.read_until = until
+        if self.is_full_pass:
+            self.full_read_at = monotonic + self.interval_seconds
+        self.poll_at = self.full_read_at = min(self.full_read_at, monotonic + self.interval_seconds)
         self.known_next = None
         for at in (page.next_attempt_at, noted_next):
             if at is not None:
@@ -230,6 +261,6 @@ class OwnedShard:
         self.cursor = None
         self.known_next = None
         self.noted_next = None
-        self.poll_at = monotonic + settings.backoff_after(self.errors, random)
+        self.poll_at = self.full_read_at = monotonic + settings.backoff_after(self.errors, random)
         if self.backlog is not None:
             self.backlog.sweep_at = self.backlog.discovery_at = self.poll_at

@@ -187,7 +187,7 @@ class Poller:
                 self._leases.run(),
                 self._recorder.run(),
                 self._polling.run(),
-                self._park_loop(),
+                self._tend_loop(),
                 self._prune_loop(),
             )
         ]
@@ -230,7 +230,7 @@ class Poller:
         for shard in self._leases.owned.values():
             shard.is_releasing = True
         while self._clock.monotonic() < end and not (self._firing.in_flight == 0 and self._recorder.is_idle):
-            self._firing.park_slow()
+            self._firing.tend()
             await self._wake.wait(min(0.1, end - self._clock.monotonic()))
         self._firing.park_all()
         final = self._clock.monotonic() + _FINAL_WRITES_SECONDS
@@ -273,10 +273,10 @@ class Poller:
             except RuntimeError:
                 log.debug("answers came after the loop had closed", extra={"action": "poller.answers_dropped"})
 
-    async def _park_loop(self) -> None:
+    async def _tend_loop(self) -> None:
         while True:
             await asyncio.sleep(self._settings.park_after_seconds / 4)
-            self._firing.park_slow()
+            self._firing.tend()
 
     async def _prune_loop(self) -> None:
         """Delete expired timers, a bounded number at a time, where the database does not do it itself."""

@@ -98,11 +98,13 @@ class Polling:
                 continue
             reading, at = shard.plan(monotonic, self._firing.wants)
             if reading is not None:
-                ready.append((shard, shard.page_request(reading, until)))
+                ready.append((shard, shard.page_request(reading, until, monotonic)))
             elif at < next_at:
                 next_at = at
         if not ready:
             return max(next_at - monotonic, SHORTEST_WAIT_SECONDS)
+        # The shard that is furthest behind comes first: what is oldest is fired first.
+        ready.sort(key=lambda read: read[0].read_to(read[1].reading))
         limit = min(max(self._firing.room // len(ready), _MIN_PAGE), self._settings.page_size)
         chunks = min(slots, len(ready))
         for start in range(chunks):

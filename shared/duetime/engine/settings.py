@@ -17,8 +17,8 @@ class EngineSettings:
     ``page_size``: timers per read. ``poll_concurrency``: reads under way at once.
     ``max_in_flight``: callbacks under way at once, not counting up to ``max_slow_in_flight`` that have been so for
     longer than ``slow_after_seconds``: those that hang must not keep the others waiting.
-    ``max_in_flight_per_namespace``, ``max_in_flight_per_host``: of both kinds together. Each namespace and each host
-    in it begins with ``initial_window`` and earns one more with every answer.
+    ``max_in_flight_per_namespace``, ``max_in_flight_per_host``: of both kinds together; of a host, a namespace has
+    three quarters at most. Each host of a namespace begins with ``initial_window`` and earns one with every answer.
     ``max_buffered``: timers read and waiting for their turn. ``max_wait_seconds``: one that was read longer ago is
     read again before it is fired, for it may have been changed or cancelled.
     ``breaker_failures``: so many failures of a host in a row (no answer, or 502, 503, 504) stop its callbacks for
@@ -46,7 +46,7 @@ class EngineSettings:
     max_slow_in_flight: int = 400
     slow_after_seconds: float = 0.25
     max_in_flight_per_namespace: int = 400
-    max_in_flight_per_host: int = 200
+    max_in_flight_per_host: int = 256
     initial_window: int = 16
     max_buffered: int = 2000
     max_wait_seconds: float = 2.0

@@ -81,6 +81,12 @@ COUNTERS = (
     Number("retries", "Outcomes that are retries, by reason.", lambda snapshot: snapshot.retried_by, label="reason"),
     Number("dead_letters", "Timers that failed, by reason.", lambda snapshot: snapshot.failed_by, label="reason"),
     _counter("parkings", "parked", "Callbacks that were parked because they took long.", "Parkings"),
+    _counter(
+        "deferrals", "deferred", "Due timers left in the store since there was no room for their host, by page."
+    ),
+    _counter(
+        "breaker_openings", "breakers_opened", "Hosts whose callbacks were stopped for a while.", "BreakerOpenings"
+    ),
     _counter("quarantined", "quarantined", "Stored timers that could not be read and were set aside.", "Quarantined"),
     _counter("events_published", "events_published", "Events of failed timers that were published."),
     _counter(
@@ -102,6 +108,9 @@ GAUGES = (
     _gauge("in_flight", "Callbacks under way, parked ones included.", "InFlight"),
     _gauge("parked", "Parked callbacks still under way."),
     _gauge("waiting", "Due timers read and not yet started.", "Waiting"),
+    _gauge("slow", "Callbacks under way for so long that they take no place from others."),
+    _gauge("breakers_open", "Hosts that are left alone or probed.", "BreakersOpen"),
+    _gauge("backlogged_shards", "Shards with more due than may be started.", "BackloggedShards"),
     _gauge("unrecorded", "Outcomes not yet recorded."),
 )
 DISTRIBUTIONS = (

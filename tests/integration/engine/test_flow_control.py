@@ -1,0 +1,360 @@
+"""Fairness, limits, breakers, backlogs and expiry: the poller against the real SQLite store in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from duetime.domain.namespaces import Namespace, NamespaceSettings
+from duetime.domain.timers import FailureReason, Timer, TimerState
+from duetime.domain.times import parse_instant
+from duetime.engine.poller import Poller
+from duetime.engine.settings import EngineSettings
+from duetime.stores.port import Store, TimerRef
+from tests.support.builders import make_namespace
+from tests.support.engine import make_poller, make_timer, put
+from tests.support.scripted_sender import Script, ScriptedSender
+from tests.support.stores import memory_store
+from tests.support.virtual_time import START, VirtualClock, run_virtually
+
+HANG = Script(status=None)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with memory_store() as store:
+        for name in ("noisy", "quiet", "third"):
+            store.create_namespace(name, num_shards=4, dedicated=False, now=START)
+        yield store
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def limit(store: Store, name: str, settings: NamespaceSettings) -> None:
+    namespace = store.get_namespace(name)
+    assert namespace is not None
+    changed = Namespace(
+        name, namespace.num_shards, namespace.first_shard, namespace.dedicated, namespace.created_at, settings
+    )
+    assert store.update_namespace(changed, if_revision=namespace.revision, now=START) is not None
+
+
+def run(
+    store: Store,
+    sender: ScriptedSender,
+    clock: VirtualClock,
+    seconds: float | Callable[[], Awaitable[None]],
+    *,
+    settings: EngineSettings | None = None,
+) -> Poller:
+    """Run a poller for so long, or while a script runs, and stop it in good order."""
+    poller = make_poller(store, sender, clock, settings=settings)
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        task = asyncio.create_task(poller.run(stop))
+        await (seconds() if callable(seconds) else asyncio.sleep(seconds))
+        stop.set()
+        await task
+
+    run_virtually(clock, main())
+    return poller
+
+
+def lag(body: dict[str, object]) -> float:
+    return (parse_instant(str(body["firedAt"])) - parse_instant(str(body["executeAt"]))).total_seconds()
+
+
+def of(sender: ScriptedSender, namespace: str) -> list[dict[str, object]]:
+    return [body for body in sender.received if body["namespace"] == namespace]
+
+
+def stored(store: Store, clock: VirtualClock, timer_id: str, *, namespace: str = "noisy") -> Timer:
+    timer = store.get_timer(make_namespace(namespace), timer_id, now=clock.now())
+    assert timer is not None
+    return timer
+
+
+def hanging(body: dict[str, object]) -> Script:
+    return HANG if body["namespace"] == "noisy" else Script()
+
+
+# -- fairness -------------------------------------------------------------------------------------------------------
+
+
+def test_an_endpoint_that_hangs_does_not_delay_another_namespace(store: Store, clock: VirtualClock) -> None:
+    """The proof of issue B: 30 s of silence, 5,000 due timers, and others stay within the second."""
+    sender = ScriptedSender(hanging)
+    put(store, [make_timer(f"n{n}", namespace="noisy", execute_at=at(1)) for n in range(5000)], START)
+    quiet = [make_timer(f"q{n}", namespace="quiet", execute_at=at(1 + n / 4)) for n in range(160)]
+    put(store, quiet, START)
+
+    run(store, sender, clock, 45.0)
+
+    assert len(of(sender, "quiet")) == len(quiet)
+    assert max(lag(body) for body in of(sender, "quiet")) < 1.0
+
+
+@pytest.mark.parametrize("hosts", [3, 40])
+def test_many_endpoints_that_hang_do_not_either(store: Store, clock: VirtualClock, hosts: int) -> None:
+    sender = ScriptedSender(hanging)
+    noisy = [
+        make_timer(f"n{n}", namespace="noisy", execute_at=at(1), callback_url=f"http://host{n % hosts}.test/")
+        for n in range(4000)
+    ]
+    put(store, noisy, START)
+    quiet = [make_timer(f"q{n}", namespace="quiet", execute_at=at(1 + n / 4)) for n in range(80)]
+    put(store, quiet, START)
+
+    run(store, sender, clock, 25.0)
+
+    assert len(of(sender, "quiet")) == len(quiet)
+    assert max(lag(body) for body in of(sender, "quiet")) < 1.0
+
+
+def test_an_endpoint_that_begins_to_hang_when_it_is_used_to_the_full(store: Store, clock: VirtualClock) -> None:
+    def script(body: dict[str, object]) -> Script:
+        return HANG if body["namespace"] == "noisy" and clock.elapsed_seconds > 5 else Script(delay_seconds=0.05)
+
+    sender = ScriptedSender(script)
+    noisy = [make_timer(f"n{n}", namespace="noisy", execute_at=at(n / 1000)) for n in range(10_000)]
+    put(store, noisy, START)
+    quiet = [make_timer(f"q{n}", namespace="quiet", execute_at=at(1 + n / 4)) for n in range(60)]
+    put(store, quiet, START)
+
+    run(store, sender, clock, 20.0)
+
+    assert len(of(sender, "quiet")) == len(quiet)
+    assert max(lag(body) for body in of(sender, "quiet")) < 1.0
+
+
+def test_a_namespace_with_a_hundred_times_as_many_does_not_starve_a_small_one(
+    store: Store, clock: VirtualClock
+) -> None:
+    """Both overdue, as after an outage: the small one is later in every shard and must not wait for the large one."""
+    sender = ScriptedSender(lambda _: Script(delay_seconds=0.2))
+    put(store, [make_timer(f"n{n}", namespace="noisy", execute_at=at(-60)) for n in range(20_000)], START)
+    put(store, [make_timer(f"q{n}", namespace="quiet", execute_at=at(-1)) for n in range(10)], START)
+
+    async def script() -> None:
+        await asyncio.sleep(8.0)
+
+    run(store, sender, clock, script)
+
+    assert len(of(sender, "quiet")) == 10
+    assert len(of(sender, "noisy")) < 20_000
+
+
+def test_timers_that_become_due_behind_a_backlog_are_on_time(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender(lambda _: Script(delay_seconds=0.5))
+    put(store, [make_timer(f"n{n}", namespace="noisy", execute_at=at(-60)) for n in range(10_000)], START)
+
+    async def script() -> None:
+        for number in range(20):
+            await asyncio.sleep(0.37)
+            put(store, [make_timer(f"q{number}", namespace="quiet", execute_at=clock.now())], clock.now())
+        await asyncio.sleep(2)
+
+    run(store, sender, clock, script)
+
+    assert len(of(sender, "quiet")) == 20
+    assert max(lag(body) for body in of(sender, "quiet")) < 1.0
+    assert 0 < len(of(sender, "noisy")) < 10_000
+
+
+def test_a_backlog_is_fired_oldest_first_and_once_each(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender(lambda _: Script(delay_seconds=0.02))
+    settings = EngineSettings(max_buffered=200, page_size=50, max_in_flight=20)
+    noisy = [make_timer(f"n{n}", namespace="noisy", execute_at=at(-3000 + n)) for n in range(2000)]
+    put(store, noisy, START)
+
+    poller = run(store, sender, clock, 30.0, settings=settings)
+
+    assert Counter(body["timerId"] for body in sender.received) == Counter(timer.timer_id for timer in noisy)
+    order = [int(str(body["timerId"])[1:]) for body in sender.received]
+    assert max(earlier - later for earlier, later in pairwise(order)) < 2 * settings.max_buffered
+    assert poller.stats()["fired"] == 2000
+    # Reading over and over what cannot be started yet would read each of them many times.
+    assert poller.stats()["timers_read"] < 4 * 2000
+
+
+# -- limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_namespace_s_rate_limit_spreads_its_attempts(store: Store, clock: VirtualClock) -> None:
+    limit(store, "noisy", NamespaceSettings(rate_limit_per_second=5.0))
+    sender = ScriptedSender()
+    put(store, [make_timer(f"n{n}", namespace="noisy", execute_at=at(-1)) for n in range(100)], START)
+    put(store, [make_timer(f"q{n}", namespace="quiet", execute_at=at(1)) for n in range(50)], START)
+
+    run(store, sender, clock, 10.0)
+
+    assert 45 <= len(of(sender, "noisy")) <= 56  # a burst of 5, then 5 a second for ten seconds
+    fired = sorted(parse_instant(str(body["firedAt"])) for body in of(sender, "noisy"))
+    assert all((fired[n + 11] - fired[n]).total_seconds() > 1.0 for n in range(len(fired) - 11))
+    assert len(of(sender, "quiet")) == 50
+    assert max(lag(body) for body in of(sender, "quiet")) < 0.1
+
+
+def test_a_rate_limited_namespace_loses_nothing(store: Store, clock: VirtualClock) -> None:
+    limit(store, "noisy", NamespaceSettings(rate_limit_per_second=20.0))
+    sender = ScriptedSender()
+    put(store, [make_timer(f"n{n}", namespace="noisy", execute_at=at(0)) for n in range(300)], START)
+
+    run(store, sender, clock, 25.0)
+
+    assert Counter(body["timerId"] for body in sender.received) == Counter(f"n{n}" for n in range(300))
+
+
+def test_a_namespace_s_concurrency_is_kept(store: Store, clock: VirtualClock) -> None:
+    limit(store, "noisy", NamespaceSettings(max_in_flight=3))
+    sender = ScriptedSender(lambda _: Script(delay_seconds=1.0))
+    put(store, [make_timer(f"n{n}", namespace="noisy", execute_at=at(0)) for n in range(30)], START)
+
+    run(store, sender, clock, 20.0)
+
+    assert sender.most_under_way == 3
+    assert len(sender.received) == 30
+
+
+def test_two_pollers_share_a_namespace_s_limits(store: Store, clock: VirtualClock) -> None:
+    limit(store, "noisy", NamespaceSettings(max_in_flight=8))
+    sender = ScriptedSender(lambda _: Script(delay_seconds=1.0))
+    put(store, [make_timer(f"n{n}", namespace="noisy", execute_at=at(5)) for n in range(200)], START)
+    senders = [sender, sender.for_another_poller()]
+    pollers = [make_poller(store, each, clock, worker_id=f"w{n}") for n, each in enumerate(senders)]
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        tasks = [asyncio.create_task(poller.run(stop)) for poller in pollers]
+        await asyncio.sleep(15.0)
+        stop.set()
+        await asyncio.gather(*tasks)
+
+    run_virtually(clock, main())
+    assert [each.most_under_way for each in senders] == [4, 4]
+
+
+def test_a_timer_that_waits_for_its_turn_can_still_be_cancelled(store: Store, clock: VirtualClock) -> None:
+    limit(store, "noisy", NamespaceSettings(max_in_flight=1))
+    sender = ScriptedSender(lambda _: Script(delay_seconds=4.0))
+    put(store, [make_timer(f"n{n}", namespace="noisy", execute_at=at(n / 100)) for n in range(3)], START)
+
+    async def script() -> None:
+        await asyncio.sleep(1.0)
+        store.delete_timers(make_namespace("noisy"), [TimerRef("n1")], now=clock.now())
+        await asyncio.sleep(12.0)
+
+    run(store, sender, clock, script)
+
+    assert [body["timerId"] for body in sender.received] == ["n0", "n2"]
+
+
+def test_the_retry_policy_of_the_namespace_is_the_default_of_its_timers(store: Store, clock: VirtualClock) -> None:
+    limit(store, "noisy", NamespaceSettings(retry_policy_json='{"maxAttempts": 2, "initialInterval": "1s"}'))
+    sender = ScriptedSender(lambda _: Script(status=500))
+    own = make_timer("own", namespace="noisy", execute_at=at(1), retry_policy_json='{"maxAttempts": 1}')
+    put(store, [make_timer("n", namespace="noisy", execute_at=at(1)), own], START)
+
+    run(store, sender, clock, 10.0)
+
+    assert Counter(body["timerId"] for body in sender.received) == {"n": 2, "own": 1}
+    assert stored(store, clock, "n").state is TimerState.FAILED
+
+
+# -- breakers -------------------------------------------------------------------------------------------------------
+
+
+def test_a_host_that_is_down_is_left_alone_and_its_timers_keep_their_attempts(
+    store: Store, clock: VirtualClock
+) -> None:
+    def script(body: dict[str, object]) -> Script:
+        return Script(status=503) if body["namespace"] == "noisy" and clock.elapsed_seconds < 60 else Script()
+
+    sender = ScriptedSender(script)
+    policy = '{"maxAttempts": 2, "initialInterval": "1s"}'
+    noisy = [
+        make_timer(f"n{n}", namespace="noisy", execute_at=at(1 + n / 10), retry_policy_json=policy)
+        for n in range(500)
+    ]
+    put(store, noisy, START)
+    quiet = [make_timer(f"q{n}", namespace="quiet", execute_at=at(1 + n)) for n in range(50)]
+    put(store, quiet, START)
+
+    poller = run(store, sender, clock, 180.0)
+
+    while_down = [body for body in of(sender, "noisy") if parse_instant(str(body["firedAt"])) < at(60)]
+    assert len(while_down) < 30  # without a breaker: 500 timers, two attempts each
+    states = Counter(stored(store, clock, timer.timer_id).state for timer in noisy)
+    assert states[TimerState.FIRED] > 480
+    assert states.total() == states[TimerState.FIRED] + states[TimerState.FAILED]
+    assert poller.stats()["breakers_opened"] >= 1
+    assert max(lag(body) for body in of(sender, "quiet")) < 0.1
+
+
+def test_an_answer_of_the_receiver_is_no_failure_of_its_host(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender(lambda _: Script(status=500))
+    policy = '{"maxAttempts": 1}'
+    noisy = [make_timer(f"n{n}", namespace="noisy", execute_at=at(1), retry_policy_json=policy) for n in range(100)]
+    put(store, noisy, START)
+
+    poller = run(store, sender, clock, 5.0)
+
+    assert len(sender.received) == 100
+    assert poller.stats()["breakers_opened"] == 0
+
+
+# -- misfires -------------------------------------------------------------------------------------------------------
+
+
+def test_a_timer_that_is_too_late_fails_and_is_not_fired(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender()
+    late = make_timer("late", namespace="noisy", execute_at=at(-10), expire_after_ms=9_000)
+    in_time = make_timer("in-time", namespace="noisy", execute_at=at(-10), expire_after_ms=20_000)
+    put(store, [late, in_time], START)
+
+    poller = run(store, sender, clock, 3.0)
+
+    assert [body["timerId"] for body in sender.received] == ["in-time"]
+    timer = stored(store, clock, "late")
+    assert (timer.state, timer.attempts) == (TimerState.FAILED, 0)
+    assert timer.failure is not None
+    assert timer.failure.reason is FailureReason.EXPIRED
+    assert poller.stats()["failed"] == 1
+
+
+def test_timers_expire_while_their_host_hangs(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender(hanging)
+    noisy = [make_timer(f"n{n}", namespace="noisy", execute_at=at(1), expire_after_ms=10_000) for n in range(300)]
+    put(store, noisy, START)
+
+    run(store, sender, clock, 25.0)
+
+    failures = [stored(store, clock, timer.timer_id).failure for timer in noisy]
+    expired = [failure for failure in failures if failure is not None and failure.reason is FailureReason.EXPIRED]
+    assert len(expired) == 300 - EngineSettings().initial_window
+    assert max(failure.at for failure in expired) < at(1 + 10 + 6)
+
+
+def test_more_expired_timers_than_can_be_recorded_at_once_all_end(store: Store, clock: VirtualClock) -> None:
+    sender = ScriptedSender()
+    settings = EngineSettings(max_buffered=100, record_batch_size=50)
+    noisy = [make_timer(f"n{n}", namespace="noisy", execute_at=at(-100), expire_after_ms=1000) for n in range(1500)]
+    put(store, noisy, START)
+
+    poller = run(store, sender, clock, 20.0, settings=settings)
+
+    assert sender.received == []
+    assert poller.stats()["failed"] == 1500
