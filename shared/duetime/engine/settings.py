@@ -46,7 +46,7 @@ class EngineSettings:
     max_slow_in_flight: int = 400
     slow_after_seconds: float = 0.25
     max_in_flight_per_namespace: int = 400
-    max_in_flight_per_host: int = 256
+    max_in_flight_per_host: int = 250
     initial_window: int = 16
     max_buffered: int = 2000
     max_wait_seconds: float = 2.0
@@ -70,6 +70,11 @@ class EngineSettings:
     def __post_init__(self) -> None:
         if self.skew_margin_seconds >= self.lease_seconds / 2:
             raise ValueError("skew_margin_seconds must be less than half of lease_seconds")
+
+    @property
+    def max_connections(self) -> int:
+        """The most callbacks that are ever under way at once."""
+        return self.max_in_flight + self.max_slow_in_flight
 
     def backoff_after(self, errors: int, random: float) -> float:
         """Seconds to wait after ``errors`` (1 or more) store errors in a row; ``random`` in [0, 1)."""

@@ -118,7 +118,41 @@ class EngineTuning(KeySettings):
         _ENGINE.poll_interval_seconds,
         description="The longest that a timer stored by another process goes unseen.",
     )
-    max_in_flight: int = Field(_ENGINE.max_in_flight, ge=1, le=100_000, description="Callbacks under way at once.")
+    max_in_flight: int = Field(
+        _ENGINE.max_in_flight, ge=1, le=100_000, description="Callbacks under way at once, slow ones not counted."
+    )
+    max_slow_in_flight: int | None = Field(
+        None,
+        ge=0,
+        le=100_000,
+        description="Callbacks that may be under way beside those since they have been for a quarter of a second. "
+        "By default four fifths of max_in_flight.",
+    )
+    max_in_flight_per_namespace: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="Of one namespace, slow ones too. By default four fifths of max_in_flight.",
+    )
+    max_in_flight_per_host: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="To one host, fast and slow; a namespace has three quarters. By default half of max_in_flight.",
+    )
+    breaker_failures: int = Field(
+        _ENGINE.breaker_failures,
+        ge=1,
+        le=100_000,
+        description="Failures of a host in a row (no answer, or 502, 503, 504) that postpone its callbacks.",
+    )
+    breaker_pause_seconds: Seconds = Field(
+        _ENGINE.breaker_pause_seconds,
+        description="How long they are postponed before one is tried; doubled each time that it fails.",
+    )
+    breaker_max_pause_seconds: Seconds = Field(
+        _ENGINE.breaker_max_pause_seconds, description="The longest such pause."
+    )
     drain_seconds: Seconds = Field(
         _ENGINE.drain_seconds, description="How long a stop waits for the callbacks that are under way."
     )
@@ -138,7 +172,11 @@ class EngineTuning(KeySettings):
     def engine_settings(self, **more: object) -> EngineSettings:
         """The engine's settings as these fields and ``more`` have them. ``InvalidSettings`` when they disagree."""
         names = {field.name for field in dataclass_fields(EngineSettings)}
-        given = {name: value for name, value in self.model_dump().items() if name in names}
+        given = {name: value for name, value in self.model_dump().items() if name in names and value is not None}
+        four_fifths = max(1, self.max_in_flight * 4 // 5)
+        given.setdefault("max_slow_in_flight", four_fifths)
+        given.setdefault("max_in_flight_per_namespace", four_fifths)
+        given.setdefault("max_in_flight_per_host", max(1, self.max_in_flight // 2))
         try:
             return EngineSettings(**(given | more))
         except ValueError as error:
@@ -238,7 +276,7 @@ def _reason(field: str, message: str, options: Mapping[str, object]) -> str:
 
 def child_environment(settings: Settings) -> dict[str, str]:
     """The environment for a process that shall have the same settings. (Arguments would show secrets in ``ps``.)"""
-    return {**os.environ, **{variable(name): str(value) for name, value in settings}}
+    return {**os.environ, **{variable(name): str(value) for name, value in settings if value is not None}}
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:

@@ -20,6 +20,7 @@ from duetime.domain.timers import Timer
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id, new_worker_id
 from duetime.runtime.logs import configure_logging, log_context
+from duetime.runtime.open_files import allow_connections
 from duetime.runtime.settings import (
     ApiTuning,
     EngineTuning,
@@ -121,12 +122,16 @@ def make_poller(
     from duetime.engine.poller import Poller
 
     more = {} if settings.store.startswith(SQLITE) else _DYNAMODB_ENGINE
-    sender = CurlSender(SenderSettings(max_connections=settings.max_in_flight, ca_file=find_ca_file()))
+    engine_settings = settings.engine_settings(**more)
+    connections = engine_settings.max_connections
+    sender = CurlSender(
+        SenderSettings(max_connections=connections, max_connections_per_host=connections, ca_file=find_ca_file())
+    )
     poller = Poller(
         store,
         sender,
         clock=clock,
-        settings=settings.engine_settings(**more),
+        settings=engine_settings,
         worker_id=new_worker_id(),
         new_id=new_id,
         random=random.random,
@@ -138,6 +143,7 @@ def make_poller(
 @contextmanager
 def opened_poller(store: Store, settings: LocalSettings | WorkerSettings, clock: Clock) -> Iterator[Poller]:
     """A poller, closed at the end together with its senders. ``Poller.run`` has drained it by then."""
+    allow_connections(settings.engine_settings().max_connections)
     hook = make_hook(settings.failed_hook_url) if settings.failed_hook_url else None
     poller, sender = make_poller(store, settings, clock, events=hook)
     try:

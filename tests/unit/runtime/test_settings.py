@@ -118,3 +118,14 @@ def test_a_child_gets_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None
 def test_unknown_variables_are_found() -> None:
     environ = {"DUETIME_PORT": "1", "DUETIME_LEASE_SECS": "1", "DUETIMEX": "1", "PATH": "x"}
     assert unknown_variables(environ) == ["DUETIME_LEASE_SECS"]
+
+
+def test_bounds_that_are_not_given_follow_the_one_on_callbacks() -> None:
+    engine = load_settings(WorkerSettings, {"max_in_flight": 1000}, environ={}).engine_settings()
+    assert engine.max_slow_in_flight == engine.max_in_flight_per_namespace == 800
+    assert (engine.max_in_flight_per_host, engine.max_connections) == (500, 1800)
+
+    given = {"max_in_flight": 1, "max_slow_in_flight": 0, "max_in_flight_per_host": 7}
+    engine = load_settings(WorkerSettings, given, environ={}).engine_settings()
+    assert (engine.max_slow_in_flight, engine.max_in_flight_per_namespace) == (0, 1)
+    assert (engine.max_in_flight_per_host, engine.max_connections) == (7, 1)
