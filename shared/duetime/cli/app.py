@@ -10,16 +10,19 @@ import os
 import click
 
 from duetime import __version__
+from duetime.cli.namespaces import namespaces, secrets
 from duetime.cli.options import LOGS, load, settings_options
 from duetime.cli.timers import redrive, timers
 from duetime.runtime.settings import (
     EngineTuning,
+    KeySettings,
     LocalSettings,
     StoreSettings,
     WorkerSettings,
 )
 
-_ENGINE = tuple(name for name in EngineTuning.model_fields if name not in StoreSettings.model_fields)
+_ENGINE = tuple(name for name in EngineTuning.model_fields if name not in KeySettings.model_fields)
+_KEYS = ("kms_key_id", "key_file")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -32,7 +35,7 @@ def app() -> None:
 
 
 @app.command()
-@settings_options(LocalSettings, "port", "host", "store", "workers", "default_num_shards", *_ENGINE, *LOGS)
+@settings_options(LocalSettings, "port", "host", "store", "workers", "default_num_shards", *_ENGINE, *_KEYS, *LOGS)
 def serve(**given: str | None) -> int:
     """Serve the API and fire timers, all on this machine.
 
@@ -46,7 +49,7 @@ def serve(**given: str | None) -> int:
 
 
 @app.command()
-@settings_options(WorkerSettings, "store", *_ENGINE, "metrics_port", "metrics_host", *LOGS)
+@settings_options(WorkerSettings, "store", *_ENGINE, *_KEYS, "metrics_port", "metrics_host", *LOGS)
 @click.option("--stop-on-eof", is_flag=True, help="Stop also when standard input ends; for whoever starts workers.")
 @click.option(
     "--snapshots", is_flag=True, help="Write what is counted to standard output, a line of JSON each second."
@@ -108,5 +111,7 @@ def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float
     return run(host, port, Reply(status, body, delay_seconds), clock=SystemClock(), show=show)
 
 
+app.add_command(namespaces)
 app.add_command(redrive)
+app.add_command(secrets)
 app.add_command(timers)

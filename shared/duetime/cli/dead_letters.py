@@ -8,6 +8,7 @@ from typing import Self
 import click
 
 from duetime.api.encoding import timer_json
+from duetime.cli.tables import show_table
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidSettings, NamespaceNotFound
 from duetime.domain.ids import check_namespace, check_timer_id
@@ -126,9 +127,7 @@ def show_timers(
         else:
             rows.append(_row(timer))
     if not as_json:
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        show_table(rows)
 
 
 def _found(

@@ -1,0 +1,262 @@
+"""Commands about namespaces and their signing secrets. They work on the store itself, by the rules of the API."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from duetime.cli.options import LOGS, load, settings_options
+from duetime.runtime.settings import LocalKeySettings
+from duetime.stores.port import Store
+
+_KEYS = ("store", "kms_key_id", "key_file")
+_PAGE = 200
+_MAX_SECRET_CHARACTERS = 1024
+_CLEAR = "none"
+
+_OPTIONS = {"maxInFlight": "--max-in-flight", "rateLimit": "--rate-limit", "retryPolicy": "--retry-policy"}
+
+
+class _Overlap(click.ParamType[float]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from duetime.api.fields import overlap_seconds
+
+        try:
+            return overlap_seconds(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+# -- namespaces --------------------------------------------------------------------------------------------------
+
+
+@click.group()
+def namespaces() -> None:
+    """Look at namespaces and change their settings."""
+
+
+@namespaces.command("list")
+@settings_options(LocalKeySettings, "store", *LOGS)
+def list_namespaces(**given: str | None) -> None:
+    """List namespaces by name."""
+    from duetime.cli.tables import show_table
+    from duetime.domain.secrets import valid_secrets
+    from duetime.runtime.clock import SystemClock
+
+    rows = [("NAME", "SHARDS", "DEDICATED", "MAX-IN-FLIGHT", "RATE-LIMIT", "SECRETS", "RETRY-POLICY")]
+    cursor: str | None = None
+    now = SystemClock().now()
+    with _opened(given) as (_, store):
+        while True:
+            page = store.list_namespaces(cursor=cursor, limit=_PAGE)
+            for namespace in page.items:
+                settings = namespace.settings
+                rows.append(
+                    (
+                        namespace.name,
+                        str(namespace.num_shards),
+                        "yes" if namespace.dedicated else "no",
+                        _shown(settings.max_in_flight),
+                        _shown(settings.rate_limit_per_second),
+                        str(len(valid_secrets(namespace, now))),
+                        _shown(settings.retry_policy_json),
+                    )
+                )
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+    show_table(rows)
+
+
+@namespaces.command("show")
+@click.argument("namespace")
+@settings_options(LocalKeySettings, "store", *LOGS)
+def show_namespace(*, namespace: str, **given: str | None) -> None:
+    """Show NAMESPACE as the API does."""
+    from duetime.api.encoding import namespace_json
+    from duetime.api.namespace_changes import found_namespace
+
+    with _opened(given) as (_, store):
+        click.echo(namespace_json(found_namespace(store, namespace)))
+
+
+@namespaces.command("set")
+@click.argument("namespace")
+@click.option("--max-in-flight", metavar="N|none", help="Callbacks that may be under way at once.")
+@click.option("--rate-limit", metavar="N|none", help="Attempts that may be started per second.")
+@click.option(
+    "--retry-policy",
+    metavar="JSON|none",
+    help="""For timers without a policy of their own, like '{"maxAttempts": 5, "initialInterval": "10s"}'.""",
+)
+@settings_options(LocalKeySettings, "store", *LOGS)
+def set_namespace(
+    *,
+    namespace: str,
+    max_in_flight: str | None,
+    rate_limit: str | None,
+    retry_policy: str | None,
+    **given: str | None,
+) -> None:
+    """Change settings of NAMESPACE. What is not given stays; "none" clears a setting.
+
+    Pollers follow within seconds, also for the timers that are stored already.
+    """
+    changes = _settings(max_in_flight=max_in_flight, rate_limit=rate_limit, retry_policy=retry_policy)
+    if not changes:
+        raise click.UsageError(f"give at least one of {', '.join(_OPTIONS.values())}")
+    from duetime.api.encoding import namespace_json
+    from duetime.api.namespace_changes import changed_settings
+    from duetime.runtime.clock import SystemClock
+
+    with _opened(given) as (_, store):
+        click.echo(namespace_json(changed_settings(store, namespace, changes, now=SystemClock().now())))
+
+
+def _settings(*, max_in_flight: str | None, rate_limit: str | None, retry_policy: str | None) -> dict[str, Any]:
+    """What is to be set, by the rules of the API's body. Raises ``click.UsageError``."""
+    from duetime.api.catalogue import given_settings
+    from duetime.api.raw_json import RawJson, RawObject
+    from duetime.api.reading import validate
+    from duetime.api.schemas import NamespaceBody
+    from duetime.domain.errors import InvalidInput
+
+    values = {
+        "maxInFlight": None if max_in_flight is None else _number(max_in_flight),
+        "rateLimit": None if rate_limit is None else _number(rate_limit),
+        "retryPolicy": None if retry_policy is None else RawJson(retry_policy.strip()),
+    }
+    texts = {"maxInFlight": max_in_flight, "rateLimit": rate_limit, "retryPolicy": retry_policy}
+    members = {name: None if texts[name] == _CLEAR else value for name, value in values.items() if texts[name]}
+    try:
+        return given_settings(validate(NamespaceBody, RawObject(members, [])))
+    except InvalidInput as error:
+        name, _, inner = error.field.partition(".")
+        raise click.UsageError(f"{_OPTIONS[name]}: {inner} {error.message}".replace(":  ", ": ")) from None
+
+
+def _number(text: str) -> int | float | str:
+    """The number in ``text``; what is none stays text, which the rules of the API then refuse."""
+    if re.fullmatch(r"-?[0-9]{1,18}", text):
+        return int(text)
+    return float(text) if re.fullmatch(r"-?[0-9]{1,18}\.[0-9]{1,18}", text) else text
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------
+
+
+@click.group()
+def secrets() -> None:
+    """Create, rotate, list and delete the secrets that callbacks are signed with."""
+
+
+@secrets.command("create")
+@click.argument("namespace")
+@click.option(
+    "--overlap",
+    type=_Overlap(),
+    default="24h",
+    show_default=True,
+    help='How long the secret before it stays valid; "0s" ends it at once.',
+)
+@click.option("--secret-stdin", is_flag=True, help="Read a secret of your own (whsec_...) from standard input.")
+@settings_options(LocalKeySettings, *_KEYS, *LOGS)
+def create_secret(*, namespace: str, overlap: float, secret_stdin: bool, **given: str | None) -> None:
+    """Create a signing secret for NAMESPACE, which replaces the one before it after the overlap.
+
+    Standard output has the secret and nothing else, and this is the only time that it is shown. One of your own is
+    not shown.
+    """
+    from duetime.api import namespace_changes
+    from duetime.domain.errors import InvalidInput
+    from duetime.domain.times import format_instant
+    from duetime.runtime.clock import SystemClock
+    from duetime.runtime.ids import new_id
+    from duetime.runtime.wiring import make_secret_box
+
+    text = sys.stdin.read(_MAX_SECRET_CHARACTERS).strip() if secret_stdin else None
+    with _opened(given) as (settings, store):
+        try:
+            created = namespace_changes.create_secret(
+                store,
+                make_secret_box(settings),
+                namespace,
+                secret_id=new_id(),
+                text=text,
+                overlap_seconds=overlap,
+                now=SystemClock().now(),
+            )
+        except InvalidInput as error:
+            raise click.UsageError(f"the secret on standard input {error.message}") from None
+    click.echo(f"created secret {created.secret.secret_id} of namespace {namespace}", err=True)
+    if created.previous is not None and created.previous.expires_at is not None:
+        end = format_instant(created.previous.expires_at)
+        click.echo(f"the one before it, {created.previous.secret_id}, is valid until {end}", err=True)
+    if not secret_stdin:
+        click.echo(created.text)
+
+
+@secrets.command("list")
+@click.argument("namespace")
+@settings_options(LocalKeySettings, "store", *LOGS)
+def list_secrets(*, namespace: str, **given: str | None) -> None:
+    """List the secrets of NAMESPACE that are valid now, oldest first. What they are cannot be shown."""
+    from duetime.api.namespace_changes import found_namespace
+    from duetime.cli.tables import show_table
+    from duetime.domain.secrets import valid_secrets
+    from duetime.domain.times import format_instant
+    from duetime.runtime.clock import SystemClock
+
+    with _opened(given) as (_, store):
+        found = valid_secrets(found_namespace(store, namespace), SystemClock().now())
+    rows = [("ID", "CREATED", "VALID UNTIL")]
+    rows += [
+        (
+            secret.secret_id,
+            format_instant(secret.created_at),
+            "replaced" if secret.expires_at is None else format_instant(secret.expires_at),
+        )
+        for secret in found
+    ]
+    show_table(rows)
+
+
+@secrets.command("delete")
+@click.argument("namespace")
+@click.argument("secret_id", metavar="ID")
+@settings_options(LocalKeySettings, "store", *LOGS)
+def delete_secret(*, namespace: str, secret_id: str, **given: str | None) -> None:
+    """End the secret ID of NAMESPACE at once.
+
+    Of two, deleting the newer one undoes the rotation. Without any, callbacks are not signed.
+    """
+    from duetime.api import namespace_changes
+    from duetime.runtime.clock import SystemClock
+
+    with _opened(given) as (_, store):
+        namespace_changes.delete_secret(store, namespace, secret_id, now=SystemClock().now())
+    click.echo(f"deleted secret {secret_id} of namespace {namespace}", err=True)
+
+
+@contextmanager
+def _opened(given: dict[str, str | None]) -> Iterator[tuple[LocalKeySettings, Store]]:
+    """The settings in ``given`` and their store, whose tables must be there."""
+    settings = load(LocalKeySettings, given)
+    from duetime.runtime.wiring import opened_store
+
+    with opened_store(settings.store) as store:
+        store.check()
+        yield settings, store

@@ -1,0 +1,14 @@
+"""Rows of text in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+
+def show_table(rows: Sequence[Sequence[str]]) -> None:
+    """``rows`` on standard output, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

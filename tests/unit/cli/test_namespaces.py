@@ -1,0 +1,212 @@
+"""``duetime namespaces`` and ``duetime secrets`` on an SQLite store."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from duetime.cli.main import run
+from duetime.domain.namespaces import Namespace
+from duetime.domain.secrets import parse_secret, secret_text, valid_secrets
+from duetime.runtime.clock import SystemClock
+from duetime.runtime.local_key import KeyFile, LocalSecretBox
+from duetime.stores.open import open_store
+from duetime.stores.port import Store
+
+NOW = SystemClock().now()
+"""The commands read the real clock."""
+
+OWN = secret_text(bytes(range(24)))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/timers.db"
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    return tmp_path / "duetime.key"
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    store = open_store(url)
+    store.initialise()
+    store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
+    yield store
+    store.close()
+
+
+def orders(store: Store) -> Namespace:
+    namespace = store.get_namespace("orders")
+    assert namespace is not None
+    return namespace
+
+
+class Cli:
+    def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self._url = url
+        self._capsys = capsys
+
+    def __call__(self, *words: str, code: int = 0) -> tuple[str, str]:
+        """Standard output and error of a command that ends with ``code``."""
+        assert run([*words, "--store", self._url]) == code
+        captured = self._capsys.readouterr()
+        return captured.out, captured.err
+
+    def fails(self, *words: str, code: int) -> str:
+        out, error = self(*words, code=code)
+        assert out == ""
+        (line,) = error.splitlines()
+        return line.removeprefix("duetime: error: ")
+
+
+@pytest.fixture
+def cli(url: str, store: Store, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(url, capsys)
+
+
+class TestNamespaces:
+    def test_settings_are_set_shown_and_cleared(self, cli: Cli, store: Store) -> None:
+        policy = '{"maxAttempts":  3}'
+        words = ["--max-in-flight", "7", "--rate-limit", "2.5", "--retry-policy", f" {policy} "]
+        out, _ = cli("namespaces", "set", "orders", *words)
+
+        shown = json.loads(out)
+        assert (shown["maxInFlight"], shown["rateLimit"], shown["retryPolicy"]) == (7, 2.5, {"maxAttempts": 3})
+        assert orders(store).settings.retry_policy_json == policy
+        assert cli("namespaces", "show", "orders")[0] == out
+        cli("namespaces", "set", "orders", "--max-in-flight", "none", "--rate-limit", "10")
+        assert orders(store).settings.max_in_flight is None
+        assert orders(store).settings.rate_limit_per_second == 10
+        assert orders(store).settings.retry_policy_json == policy
+
+    def test_they_are_listed(self, cli: Cli, store: Store) -> None:
+        store.create_namespace("vip", num_shards=2, dedicated=True, now=NOW)
+        cli("namespaces", "set", "vip", "--rate-limit", "10", "--retry-policy", '{"maxAttempts": 3}')
+        cli("secrets", "create", "vip")
+
+        lines = [re.split(r" {2,}", line) for line in cli("namespaces", "list")[0].splitlines()]
+
+        assert lines[1:] == [
+            ["orders", "4", "no", "-", "-", "0", "-"],
+            ["vip", "2", "yes", "-", "10", "1", '{"maxAttempts": 3}'],
+        ]
+
+    @pytest.mark.parametrize(
+        ("words", "reason"),
+        [
+            (["--max-in-flight", "0"], "--max-in-flight: must be greater than or equal to 1"),
+            (["--max-in-flight", "many"], "--max-in-flight: must be a valid integer"),
+            (["--max-in-flight", "1.5"], "--max-in-flight: must be a valid integer"),
+            (["--max-in-flight", ""], "give at least one"),
+            (["--rate-limit", "0"], "--rate-limit: must be greater than or equal to 0.001"),
+            (["--rate-limit", "nan"], "--rate-limit: must be a valid number"),
+            (["--rate-limit", "1e5"], "--rate-limit: must be a valid number"),
+            (["--retry-policy", "{"], "--retry-policy: Expecting"),
+            (["--retry-policy", "7"], "--retry-policy: must be an object"),
+            (["--retry-policy", '{"maxAttempts": 0}'], "--retry-policy: maxAttempts must be a whole number"),
+            (["--retry-policy", '{}, "numShards": 9'], "--retry-policy: Extra data"),
+            ([], "give at least one of --max-in-flight, --rate-limit, --retry-policy"),
+        ],
+    )
+    def test_what_cannot_be_set_is_one_line_that_names_the_option(
+        self, cli: Cli, store: Store, words: list[str], reason: str
+    ) -> None:
+        assert reason in cli.fails("namespaces", "set", "orders", *words, code=2)
+        assert orders(store).revision == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["namespaces", "show", "nobody"],
+        ["namespaces", "set", "nobody", "--rate-limit", "1"],
+        ["secrets", "create", "nobody"],
+        ["secrets", "list", "nobody"],
+        ["secrets", "delete", "nobody", "x"],
+        ["secrets", "list", "NOBODY"],
+    ],
+)
+def test_a_namespace_that_does_not_exist_is_one_line(cli: Cli, words: list[str]) -> None:
+    assert "does not exist" in cli.fails(*words, code=1)
+
+
+@pytest.mark.parametrize(
+    "words", [["namespaces", "list"], ["secrets", "create", "orders"], ["secrets", "list", "orders"]]
+)
+def test_a_store_that_does_not_exist_is_not_made(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "duetime init" in Cli(f"sqlite:///{tmp_path}/none.db", capsys).fails(*words, code=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+class TestSecrets:
+    def test_one_is_created_and_is_all_that_standard_output_has(self, cli: Cli, store: Store, key_file: Path) -> None:
+        out, error = cli("secrets", "create", "orders")
+
+        (secret,) = valid_secrets(orders(store), NOW)
+        box = LocalSecretBox(KeyFile(key_file))
+        assert box.unseal(secret.sealed, context="orders") == parse_secret(out.removesuffix("\n"))
+        assert error == f"created secret {secret.secret_id} of namespace orders\n"
+
+    def test_it_is_rotated_listed_and_undone(self, cli: Cli, store: Store) -> None:
+        cli("secrets", "create", "orders")
+        _, error = cli("secrets", "create", "orders", "--overlap", "2h")
+
+        old, new = orders(store).secrets
+        assert old.expires_at is not None
+        assert (old.expires_at - new.created_at).total_seconds() == 7200
+        assert f"the one before it, {old.secret_id}, is valid until " in error
+        rows = [line.split() for line in cli("secrets", "list", "orders")[0].splitlines()]
+        assert [(row[0], row[-1]) for row in rows[1:]] == [
+            (old.secret_id, old.expires_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")),
+            (new.secret_id, "replaced"),
+        ]
+        assert "two secrets of namespace 'orders' are valid" in cli.fails("secrets", "create", "orders", code=1)
+
+        cli("secrets", "delete", "orders", new.secret_id)
+
+        assert [secret.expires_at for secret in orders(store).secrets] == [None]
+
+    def test_one_of_ones_own_is_read_and_not_shown(
+        self, cli: Cli, store: Store, key_file: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("sys.stdin", io.StringIO(OWN + "\n"))
+        out, error = cli("secrets", "create", "orders", "--secret-stdin")
+
+        assert out == ""
+        assert OWN not in error
+        (secret,) = orders(store).secrets
+        assert LocalSecretBox(KeyFile(key_file)).unseal(secret.sealed, context="orders") == bytes(range(24))
+
+    @pytest.mark.parametrize("text", ["", "confidential", "whsec_confidential", OWN * 100])
+    def test_a_bad_one_is_refused_and_not_shown(
+        self, cli: Cli, store: Store, text: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        line = cli.fails("secrets", "create", "orders", "--secret-stdin", code=2)
+
+        assert line.startswith("the secret on standard input must ")
+        assert "confidential" not in line
+        assert orders(store).secrets == ()
+
+    @pytest.mark.parametrize("overlap", ["soon", "-1s", "91d"])
+    def test_a_bad_overlap_is_a_usage_error(self, cli: Cli, overlap: str) -> None:
+        assert "'--overlap'" in cli.fails("secrets", "create", "orders", "--overlap", overlap, code=2)
+
+    def test_an_unknown_one_cannot_be_deleted(self, cli: Cli) -> None:
+        assert "no valid secret 'x'" in cli.fails("secrets", "delete", "orders", "x", code=1)
+
+    def test_a_key_that_others_may_read_is_refused(self, cli: Cli, store: Store, key_file: Path) -> None:
+        cli("secrets", "create", "orders")
+        key_file.chmod(0o644)
+        assert "chmod 600" in cli.fails("secrets", "create", "orders", code=2)
+        assert len(orders(store).secrets) == 1
