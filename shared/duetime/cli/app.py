@@ -96,7 +96,16 @@ def init(**given: str | None) -> None:
     type=click.FloatRange(0, 3600),
     help="Time to take before answering.",
 )
-def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float) -> int:
+@click.option(
+    "--secret",
+    "secrets_",
+    multiple=True,
+    envvar="WEBHOOK_SECRETS",
+    metavar="whsec_...",
+    help="Say whether callbacks are signed with it. Can be repeated. Others on this machine can see what a command is"
+    " called with: the variable shows it to nobody.  [env: WEBHOOK_SECRETS, separated by spaces]",
+)
+def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float, secrets_: tuple[str, ...]) -> int:
     """Receive callbacks and show them: a receiver for trying things out.
 
     Give http://127.0.0.1:9000/ (any path) as a timer's callbackUrl.
@@ -108,7 +117,7 @@ def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float
     def show(block: str) -> None:
         click.echo(block + "\n")
 
-    return run(host, port, Reply(status, body, delay_seconds), clock=SystemClock(), show=show)
+    return run(host, port, Reply(status, body, delay_seconds), clock=SystemClock(), show=show, secrets=secrets_)
 
 
 app.add_command(namespaces)

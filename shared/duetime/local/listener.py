@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from duetime.client.webhooks import VerificationError, verify
 from duetime.domain.clock import Clock
-from duetime.domain.errors import PayloadTooLarge
+from duetime.domain.errors import InvalidSettings, PayloadTooLarge
+from duetime.domain.secrets import parse_secret
 from duetime.domain.times import format_instant, parse_instant
 from duetime.local.asgi import ClientGone, Receive, Scope, Send, read_body, send_answer
 from duetime.local.gateway import HttpAnswer
@@ -39,8 +41,12 @@ class Reply:
 class Listener:
     """The ASGI application. ``show`` gets one block of text for each request, in the order of arrival."""
 
-    def __init__(self, reply: Reply, *, clock: Clock, show: Callable[[str], None]) -> None:
+    def __init__(
+        self, reply: Reply, *, clock: Clock, show: Callable[[str], None], secrets: Sequence[str] = ()
+    ) -> None:
+        """``secrets`` (``whsec_...``): what callbacks should be signed with; their signatures are then checked."""
         self._reply = reply
+        self._secrets = secrets
         self._clock = clock
         self._show = show
         self._number = 0
@@ -68,15 +74,29 @@ class Listener:
                 body,
                 received_at=received_at,
                 reply=reply,
+                signature=self._judge(body, headers, received_at) if self._secrets else None,
             )
         )
         await asyncio.sleep(reply.delay_seconds)
         content = (("content-type", "application/json"),) if reply.body else ()
         await send_answer(HttpAnswer(reply.status, content, reply.body.encode()), send)
 
+    def _judge(self, body: bytes, headers: Sequence[tuple[str, str]], now: datetime) -> str:
+        try:
+            verify(body, dict(headers), self._secrets, now=now)
+        except VerificationError as error:
+            return f"NOT VALID: {error}"
+        return "valid"
+
 
 def describe(
-    title: str, headers: Sequence[tuple[str, str]], body: bytes, *, received_at: datetime, reply: Reply
+    title: str,
+    headers: Sequence[tuple[str, str]],
+    body: bytes,
+    *,
+    received_at: datetime,
+    reply: Reply,
+    signature: str | None = None,
 ) -> str:
     """One request as a block of lines. Nothing in it can move the terminal's cursor."""
     callback = _read_callback(body)
@@ -90,6 +110,8 @@ def describe(
             ("due", f"{callback['executeAt']}, {late_ms} ms ago"),
             ("payload", json.dumps(callback["payload"], ensure_ascii=False)),
         ]
+    if signature is not None:
+        rows.append(("signed", signature))
     rows += [("header", f"{name}: {value}") for name, value in headers if name not in _DULL_HEADERS]
     rows.append(("answer", f"{reply.status} {reply.body}".rstrip()))
     return "\n".join([_printable(title), *(f"    {name:<8} {_printable(value)}" for name, value in rows)])
@@ -114,12 +136,19 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
 
 
-def listen(host: str, port: int, reply: Reply, *, clock: Clock, show: Callable[[str], None]) -> int:
-    """Receive until a signal; the exit code. Raises ``CannotListen``."""
+def listen(
+    host: str, port: int, reply: Reply, *, clock: Clock, show: Callable[[str], None], secrets: Sequence[str] = ()
+) -> int:
+    """Receive until a signal; the exit code. Raises ``CannotListen``, and ``InvalidSettings`` for a bad secret."""
+    for secret in secrets:
+        try:
+            parse_secret(secret)
+        except ValueError as error:
+            raise InvalidSettings(f"--secret: {error}") from None
     with bind(host, port) as listener:
         url = url_of(listener)
         service = http_service(
-            Listener(reply, clock=clock, show=show),
+            Listener(reply, clock=clock, show=show, secrets=secrets),
             listener,
             lambda: show(f"listening on {url} (any path; Ctrl-C ends)"),
         )

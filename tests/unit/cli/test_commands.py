@@ -86,6 +86,7 @@ def test_the_options_of_a_setting_name_its_variable_and_default(command: str, mo
         (["serve", "--lease-seconds", "nan"], "--lease-seconds: "),
         (["worker", "--store", "sqlite://"], "--store: a store in memory"),
         (["listen", "--status", "99"], "'--status'"),
+        (["listen", "--secret", "confidential"], "--secret: must begin with whsec_"),
         (["redrive"], "Missing argument 'NAMESPACE'"),
         (["redrive", "default", "--reason", "bad luck"], "'--reason'"),
         (["redrive", "default", "--due-from", "today"], "'--due-from'"),

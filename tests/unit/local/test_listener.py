@@ -8,7 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
+from duetime.delivery.request import callback_for
+from duetime.delivery.signing import Signer
+from duetime.domain.secrets import secret_text
 from duetime.local.listener import Listener, Reply, describe
+from tests.support.builders import make_namespace, make_timer
 from tests.support.clock import NOW, FakeClock
 
 CALLBACK = {
@@ -92,3 +96,33 @@ def test_lifespan() -> None:
 
     asyncio.run(drive())
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+@pytest.mark.parametrize(
+    ("key", "body", "judgement"),
+    [
+        (b"a" * 32, b"", "valid"),
+        (b"b" * 32, b"", "valid"),
+        (b"c" * 32, b"", "NOT VALID: no signature was made with a secret that is known here"),
+        (b"a" * 32, b" ", "NOT VALID: no signature was made with a secret that is known here"),
+        (None, b"", "NOT VALID: there is no webhook-id"),
+    ],
+)
+def test_signatures_are_judged_when_there_are_secrets(key: bytes | None, body: bytes, judgement: str) -> None:
+    blocks: list[str] = []
+    secrets = [secret_text(b"a" * 32), secret_text(b"b" * 32)]
+    listener = Listener(Reply(), clock=FakeClock(), show=blocks.append, secrets=secrets)
+    callback = callback_for(make_timer(make_namespace()), key=1, fired_at=NOW, signer=Signer((key or b"x",)))
+    headers = dict(line.split(": ", 1) for line in callback.headers) if key else {}
+
+    async def send() -> None:
+        transport = httpx.ASGITransport(listener)  # type: ignore[arg-type]
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            await client.post("/hook", content=callback.body + body, headers=headers)
+
+    asyncio.run(send())
+    assert f"    signed   {judgement}\n" in blocks[0]
+
+
+def test_without_secrets_nothing_is_said_of_signatures() -> None:
+    assert not any(line.startswith("signed") for line in shown(json.dumps(CALLBACK).encode()))
