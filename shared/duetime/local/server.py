@@ -45,7 +45,7 @@ def serve(settings: LocalSettings) -> int:
         wiring.make_ready(store, settings.store)
         _ensure_default_namespace(store, settings, clock)
         secret_box = wiring.make_secret_box(settings)
-        poller = stack.enter_context(wiring.opened_poller(store, settings, clock))
+        poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box))
         stop_seconds = settings.drain_seconds + STOP_MARGIN_SECONDS
         workers = [
             WorkerService(number, environ=child_environment(settings), stop_seconds=stop_seconds, clock=clock)
@@ -78,7 +78,8 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
     with ExitStack() as stack:
         store = stack.enter_context(wiring.opened_store(settings.store))
         store.check()
-        poller = stack.enter_context(wiring.opened_poller(store, settings, clock))
+        secret_box = wiring.make_secret_box(settings)
+        poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box))
         services: list[Service] = [poller_service(poller)]
         if settings.metrics_port:
             listener = stack.enter_context(bind(settings.metrics_host, settings.metrics_port))

@@ -113,7 +113,12 @@ def make_secret_box(settings: KeySettings) -> SecretBox | None:
 
 
 def make_poller(
-    store: Store, settings: EngineTuning, clock: Clock, *, events: FailureEvents | None = None
+    store: Store,
+    settings: EngineTuning,
+    clock: Clock,
+    *,
+    events: FailureEvents | None = None,
+    secret_box: SecretBox | None = None,
 ) -> tuple[Poller, Sender]:
     """A poller and the sender that it uses; both are the caller's to close, the sender first."""
     from duetime.delivery.curl import CurlSender
@@ -136,16 +141,19 @@ def make_poller(
         new_id=new_id,
         random=random.random,
         events=events,
+        secret_box=secret_box,
     )
     return poller, sender
 
 
 @contextmanager
-def opened_poller(store: Store, settings: LocalSettings | WorkerSettings, clock: Clock) -> Iterator[Poller]:
+def opened_poller(
+    store: Store, settings: LocalSettings | WorkerSettings, clock: Clock, *, secret_box: SecretBox | None
+) -> Iterator[Poller]:
     """A poller, closed at the end together with its senders. ``Poller.run`` has drained it by then."""
     allow_connections(settings.engine_settings().max_connections)
     hook = make_hook(settings.failed_hook_url) if settings.failed_hook_url else None
-    poller, sender = make_poller(store, settings, clock, events=hook)
+    poller, sender = make_poller(store, settings, clock, events=hook, secret_box=secret_box)
     try:
         yield poller
     finally:
@@ -221,7 +229,8 @@ def poller_function() -> PollerFunction:
     _log_to_lambda(settings)
     clock = SystemClock()
     store = open_store(settings.store)
-    poller, _ = make_poller(store, settings, clock, events=EventBridgeEvents(settings.event_bus, clock=clock))
+    events = EventBridgeEvents(settings.event_bus, clock=clock)
+    poller, _ = make_poller(store, settings, clock, events=events, secret_box=make_secret_box(settings))
     function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "poller")
     reporter = EmfReporter(_write_line, clock=clock, stage=settings.stage, function=function)
     return PollerFunction(poller, store, clock=clock, settings=settings, invoke=_lambda_invoke(), reporter=reporter)
