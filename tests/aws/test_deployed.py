@@ -19,6 +19,7 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from standardwebhooks import Webhook
 
 from scripts.aws_local import REGION, Deployment, deploy, emulator_client
 from tests.support.callbacks import CallbackReceiver
@@ -133,6 +134,25 @@ def test_timers_made_through_the_api_are_fired_by_scheduled_pollers(
 
         _wait_until(lambda: call("GET", f"{TIMERS}/later").json()["state"] == "fired")
     assert receiver.counts() == dict.fromkeys([*ids, "later"], 1)
+
+
+def test_a_secret_is_sealed_by_the_api_and_unsealed_by_the_poller(
+    deployment: Deployment, caller: Credentials
+) -> None:
+    """The emulator checks policies: the API may encrypt only, the poller decrypt only."""
+
+    def call(method: str, path: str, body: Any = None) -> Answer:
+        return request(deployment, method, path, body, credentials=caller)
+
+    assert call("PUT", "/v1/namespaces/signed", {"numShards": 1}).status == 201
+    created = call("POST", "/v1/namespaces/signed/secrets")
+    assert created.status == 201, created
+    with CallbackReceiver() as receiver:
+        timer = {"id": "signed", "delay": "0s", "callbackUrl": receiver.url}
+        assert call("POST", "/v1/namespaces/signed/timers", timer).status == 201
+        arrival = receiver.wait_for_timer("signed", timeout_seconds=POLLER_STARTS_SECONDS)
+
+    Webhook(created.json()["secret"]).verify(arrival.raw, arrival.headers)
 
 
 def _wait_until(holds: Callable[[], bool], *, timeout_seconds: float = 10) -> None:

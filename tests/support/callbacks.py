@@ -18,6 +18,8 @@ class Arrival:
     body: dict[str, Any]
     headers: dict[str, str]
     at: datetime
+    raw: bytes = b""
+    """The body as it arrived, which is what a signature is about."""
 
     @property
     def timer_id(self) -> str:
@@ -50,8 +52,10 @@ class CallbackReceiver:
 
             def do_POST(self) -> None:
                 at = datetime.now(UTC)
-                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                arrival = Arrival(body, {name.lower(): value for name, value in self.headers.items()}, at)
+                raw = self.rfile.read(int(self.headers["content-length"]))
+                arrival = Arrival(
+                    json.loads(raw), {name.lower(): value for name, value in self.headers.items()}, at, raw
+                )
                 receiver._note(arrival)
                 status, answer_body = receiver.answer(arrival)
                 self.send_response(status)

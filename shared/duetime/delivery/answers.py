@@ -1,4 +1,4 @@
-"""What a receiver's answer means. The table is in docs/delivery.md."""
+"""What a receiver's answer means. The table is in docs/receivers.md."""
 
 from __future__ import annotations
 
