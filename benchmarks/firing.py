@@ -23,7 +23,9 @@ from typing import Any
 from benchmarks.receiver import Receiver
 from benchmarks.service import Service, rfc3339, running
 from duetime.delivery.curl import CurlSender
+from duetime.delivery.egress import LOOPBACK, EgressPolicy
 from duetime.delivery.port import Callback, CallbackResult
+from duetime.delivery.settings import SenderSettings
 from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.ids import new_id
@@ -57,7 +59,7 @@ def store_pending(store_url: str, number: int) -> None:
 
 def bare_rate(receiver: Receiver, number: int) -> float:
     """Callbacks a second of the HTTP client alone, with as many under way as the poller allows."""
-    sender = CurlSender()
+    sender = CurlSender(SenderSettings(egress=EgressPolicy(allow_cidrs=LOOPBACK)))
     done = threading.Event()
     body = b'{"namespace":"default","timerId":"x","executeAt":"2026-12-20T15:30:00.000Z","payload":{"n":1}}'
     in_flight = min(number, EngineSettings().max_in_flight)

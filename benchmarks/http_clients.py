@@ -57,11 +57,18 @@ MODULES = {
 def run_curl_sender(url: str, posts: int, concurrency: int) -> None:
     """As the engine uses it: batches in, batches out."""
     from duetime.delivery.curl import CurlSender
+    from duetime.delivery.egress import LOOPBACK, EgressPolicy
     from duetime.delivery.port import Callback, CallbackResult
     from duetime.delivery.settings import SenderSettings
 
     headers = tuple(f"{name}: {value}" for name, value in HEADERS.items())
-    sender = CurlSender(SenderSettings(max_connections=concurrency, max_connections_per_host=concurrency))
+    sender = CurlSender(
+        SenderSettings(
+            max_connections=concurrency,
+            max_connections_per_host=concurrency,
+            egress=EgressPolicy(allow_cidrs=LOOPBACK),
+        )
+    )
     counts = {"sent": 0, "answered": 0}
     finished = threading.Event()
 

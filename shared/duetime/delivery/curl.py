@@ -12,14 +12,19 @@ import contextlib
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 import pycurl
 
+from duetime.delivery.egress import RefusedUrl
+from duetime.delivery.guard import Guard, Lookup, Target
+from duetime.delivery.lookups import Resolve, system_resolve
 from duetime.delivery.multi import Multi
 from duetime.delivery.port import Callback, CallbackResult, TransportError
 from duetime.delivery.settings import SenderSettings
 from duetime.delivery.transfer import Transfer, Unsendable, error_result
+from duetime.delivery.waiting_room import Waiting, WaitingRoom
 
 _logger = logging.getLogger(__name__)
 
@@ -38,8 +43,10 @@ class CurlSender:
     before any byte of an answer, libcurl sends the callback once more on a fresh one.
     """
 
-    def __init__(self, settings: SenderSettings | None = None) -> None:
+    def __init__(self, settings: SenderSettings | None = None, *, resolve: Resolve = system_resolve) -> None:
+        """``resolve`` looks host names up; it runs in threads of its own and may block."""
         self._settings = settings or SenderSettings()
+        self._resolve = resolve
         self._inbox = _Inbox()
         self._start_lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -49,7 +56,7 @@ class CurlSender:
         with self._start_lock:
             if self._thread is not None or self._inbox.is_closed:
                 raise RuntimeError("a sender starts once")
-            loop = _Loop(self._settings, self._inbox, on_results)
+            loop = _Loop(self._settings, self._inbox, self._resolve, on_results)
             self._thread = threading.Thread(target=loop.run, name="duetime-sender")
             self._thread.start()
 
@@ -76,6 +83,7 @@ class _Inbox:
         self._lock = threading.Lock()
         self._receiver, self._sender = socket.socketpair()
         self._callbacks: list[Callback] = []
+        self._lookups: list[Lookup] = []
         self._is_signalled = False
         self.is_closed = False
         self.is_aborted = False
@@ -91,6 +99,11 @@ class _Inbox:
             self._callbacks.extend(callbacks)
             self._signal()
 
+    def put_lookup(self, lookup: Lookup) -> None:
+        with self._lock:
+            self._lookups.append(lookup)
+            self._signal()
+
     def close(self) -> None:
         """Nothing more will come."""
         with self._lock:
@@ -103,13 +116,14 @@ class _Inbox:
             self.is_aborted = True
             self._signal()
 
-    def take(self) -> list[Callback]:
+    def take(self) -> tuple[list[Callback], list[Lookup]]:
         with self._lock:
             if self._is_signalled:
                 self._receiver.recv(1)
                 self._is_signalled = False
-            callbacks, self._callbacks = self._callbacks, []
-            return callbacks
+            taken = self._callbacks, self._lookups
+            self._callbacks, self._lookups = [], []
+            return taken
 
     def discard(self) -> None:
         """Close the sockets; the loop has ended."""
@@ -126,13 +140,15 @@ class _Inbox:
 class _Loop:
     """The thread's side: starts what is submitted, lets libcurl work, reports what ended."""
 
-    def __init__(self, settings: SenderSettings, inbox: _Inbox, on_results: OnResults) -> None:
+    def __init__(self, settings: SenderSettings, inbox: _Inbox, resolve: Resolve, on_results: OnResults) -> None:
         self._settings = settings
         self._inbox = inbox
         self._on_results = on_results
+        self._guard = Guard(settings.egress, resolve, inbox.put_lookup, fresh_seconds=settings.dns_cache_seconds)
         self._multi = Multi(settings, inbox.fd)
         self._idle: list[Transfer] = []
         self._under_way: set[Transfer] = set()
+        self._waiting = WaitingRoom()
         self._results: list[CallbackResult] = []
 
     def run(self) -> None:
@@ -147,6 +163,7 @@ class _Loop:
                 self._close_multi()
                 self._multi = Multi(self._settings, self._inbox.fd)
             self._report()
+        self._guard.close()
         for transfer in self._idle:
             transfer.close()
         self._close_multi()
@@ -154,32 +171,71 @@ class _Loop:
     def _turn(self) -> bool:
         """One wait and what it brings. False when it was the last."""
         inbox = self._inbox
-        for callback in inbox.take():
-            self._start(callback)
+        callbacks, lookups = inbox.take()
+        now = time.monotonic()
+        for lookup in lookups:
+            self._start_waiting(lookup, now)
+        for callback in callbacks:
+            self._start(callback, now)
+        self._end_late(now)
         if inbox.is_aborted:
             self._abort("the sender was closed")
-        if inbox.is_closed and not self._under_way:
+        if inbox.is_closed and not self._under_way and not self._waiting:
             return False
         if not self._results:  # else something ended before it began: report that first
-            self._multi.turn(len(self._under_way))
+            self._multi.turn(len(self._under_way), self._waiting.seconds_left(now))
             for transfer, code, message in self._multi.finished():
                 self._results.append(transfer.failed(code, message) if code else transfer.succeeded())
                 self._under_way.discard(transfer)
                 self._release(transfer)
         return True
 
-    def _start(self, callback: Callback) -> None:
+    def _start(self, callback: Callback, now: float) -> None:
+        """At once when the addresses of its host are known, else when they are."""
         try:
-            transfer = self._idle.pop() if self._idle else Transfer(self._settings)
-            transfer.prepare(callback)
+            target = self._guard.target(callback.url, now)
+        except RefusedUrl as error:
+            self._results.append(error_result(callback.key, TransportError.REFUSED_URL, f"the URL {error}"))
+        except Exception:
+            self._not_started(callback)
+        else:
+            if now < target.usable_until:
+                self._begin(callback, target, 0.0)
+            else:
+                seconds = min(callback.timeout_seconds, self._settings.connect_timeout_seconds)
+                self._waiting.add(target, Waiting(callback, now, now + seconds))
+
+    def _start_waiting(self, lookup: Lookup, now: float) -> None:
+        target = self._guard.settle(lookup, now)
+        for waiting in self._waiting.leave(target):
+            self._begin(waiting.callback, target, now - waiting.since)
+
+    def _begin(self, callback: Callback, target: Target, waited_seconds: float) -> None:
+        refusal = target.refusal
+        if refusal is not None:
+            self._results.append(error_result(callback.key, refusal.error, refusal.message, waited_seconds))
+            return
+        try:
+            transfer = self._idle.pop() if self._idle else Transfer(self._settings, self._guard)
+            transfer.prepare(callback, target, waited_seconds)
             self._multi.add(transfer)
         except Unsendable as error:
             self._results.append(error_result(callback.key, TransportError.REFUSED_URL, str(error)))
-        except Exception:  # out of memory, say: none of the callback's fault, and none of the next one's
-            _logger.exception("a callback could not be started", extra={"action": "sender.start_failed"})
-            self._results.append(error_result(callback.key, TransportError.ABORTED, "it could not be started"))
+        except Exception:
+            self._not_started(callback)
         else:
             self._under_way.add(transfer)
+
+    def _not_started(self, callback: Callback) -> None:
+        """In an exception handler. Out of memory, say: none of the callback's fault, and none of the next one's."""
+        _logger.exception("a callback could not be started", extra={"action": "sender.start_failed"})
+        self._results.append(error_result(callback.key, TransportError.ABORTED, "it could not be started"))
+
+    def _end_late(self, now: float) -> None:
+        for waiting in self._waiting.leave_late(now):
+            message = "timed out while the host's name was looked up"
+            key, seconds = waiting.callback.key, now - waiting.since
+            self._results.append(error_result(key, TransportError.TIMEOUT, message, seconds))
 
     def _release(self, transfer: Transfer) -> None:
         if len(self._idle) < self._settings.max_connections:
@@ -189,6 +245,8 @@ class _Loop:
             transfer.close()
 
     def _abort(self, why: str) -> None:
+        for waiting in self._waiting.leave_all():
+            self._results.append(error_result(waiting.callback.key, TransportError.ABORTED, why))
         for transfer in self._under_way:
             self._results.append(error_result(transfer.key, TransportError.ABORTED, why))
             with contextlib.suppress(pycurl.error):
@@ -199,7 +257,7 @@ class _Loop:
     def _close_multi(self) -> None:
         """Close all connections, in a thread that may be left behind.
 
-        libcurl waits here for name look-ups that it began, and nothing can cancel those.
+        Nothing should keep it from closing, but all of the process would wait here if something did.
         """
         closer = threading.Thread(target=self._multi.close, name="duetime-sender-closer", daemon=True)
         closer.start()

@@ -120,6 +120,9 @@ class EgressPolicy:
         return special_kind(address)
 
 
+PUBLIC_ONLY = EgressPolicy()
+
+
 def parse_cidrs(text: str) -> tuple[Network, ...]:
     """Networks, comma separated; a single address counts as one. Raises ``ValueError`` that shows no item."""
     try:

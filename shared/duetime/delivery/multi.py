@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 from collections.abc import Callable, Iterator
+from math import ceil
 from typing import Any
 
 import pycurl
@@ -39,7 +40,7 @@ class Multi:
         self.add: Callable[[Transfer], None] = self._curl.add_handle
         self.remove: Callable[[Transfer], None] = self._curl.remove_handle
 
-    def turn(self, under_way: int) -> None:
+    def turn(self, under_way: int, max_wait_seconds: float | None = None) -> None:
         """Wait until something can go on, and let it. ``under_way``: how many are added and not yet finished."""
         curl = self._curl
         timeout_ms = curl.timeout()
@@ -47,6 +48,9 @@ class Multi:
             _, running = curl.socket_action(pycurl.SOCKET_TIMEOUT, 0)
             # One may have ended at once; nothing would wake us for it.
             timeout_ms = curl.timeout() if running == under_way else 0
+        if max_wait_seconds is not None:
+            max_wait_ms = ceil(max_wait_seconds * 1000)
+            timeout_ms = max_wait_ms if timeout_ms < 0 else min(timeout_ms, max_wait_ms)
         events = self._wait(timeout_ms)
         for fd, mask in events:
             if fd != self._wake_fd:

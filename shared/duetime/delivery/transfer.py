@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 import pycurl
 
+from duetime.delivery.guard import Guard, Target
 from duetime.delivery.port import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, Callback, CallbackResult, TransportError
 from duetime.delivery.settings import SenderSettings
 
@@ -15,6 +17,8 @@ _MAX_MESSAGE_CHARACTERS = 200
 _LINE_OVERHEAD = 64
 """What a short line costs besides its bytes, so that many empty ones are bounded as well."""
 _SCHEMES = ("http://", "https://")
+_PIN_SECONDS = 1000
+"""Longer than any callback may wait for a connection; with each callback its host's addresses are pinned anew."""
 _NO_EXPECT = "Expect:"
 """Without it libcurl asks before it sends a large body, and waits a second for receivers that never answer that."""
 
@@ -46,13 +50,27 @@ class Unsendable(ValueError):
     """A callback that libcurl cannot be given, now or later. The message names no part of it."""
 
 
+class _Handed(socket.socket):
+    """A socket for libcurl. pycurl takes a duplicate of the descriptor and drops this object at once."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
     """A handle whose unchanging options are set once; ``prepare`` sets what differs from callback to callback."""
 
-    __slots__ = ("_chunks", "_head", "_head_room", "_is_large", "_room", "_timeout_ms", "_truncated", "key")
+    __slots__ = (
+        *("_chunks", "_guard", "_head", "_head_room", "_is_large", "_is_refused", "_room", "_target", "_timeout_ms"),
+        *("_truncated", "_waited_seconds", "key"),
+    )
+    _target: Target
 
-    def __init__(self, settings: SenderSettings) -> None:
+    def __init__(self, settings: SenderSettings, guard: Guard) -> None:
         self.key = 0
+        self._guard = guard
+        self._is_refused = False
+        self._waited_seconds = 0.0
         self._chunks: list[bytes] = []
         self._room = MAX_ANSWER_BYTES
         self._head: list[bytes] = []
@@ -71,7 +89,8 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self.setopt(pycurl.POST, 1)
         self.setopt(pycurl.TCP_KEEPALIVE, 1)
         self.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, ceil(settings.connect_timeout_seconds * 1000)))
-        self.setopt(pycurl.DNS_CACHE_TIMEOUT, settings.dns_cache_seconds)
+        self.setopt(pycurl.DNS_CACHE_TIMEOUT, _PIN_SECONDS)
+        self.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
         self.setopt(pycurl.SSL_VERIFYPEER, 1)
         self.setopt(pycurl.SSL_VERIFYHOST, 2)
         if settings.ca_file is not None:
@@ -79,17 +98,27 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self.setopt(pycurl.WRITEFUNCTION, self._receive)
         self.setopt(pycurl.HEADERFUNCTION, self._receive_head)
 
-    def prepare(self, callback: Callback) -> None:
-        """Set what this callback needs. Raises ``Unsendable``."""
+    def prepare(self, callback: Callback, target: Target, waited_seconds: float = 0.0) -> None:
+        """Set what this callback needs. Raises ``Unsendable``.
+
+        ``waited_seconds`` of its deadline went into looking its host's name up.
+        """
         if not callback.url[:8].lower().startswith(_SCHEMES):
             raise Unsendable("the URL must begin with http:// or https://")
         try:
             self._address(callback)
         except (TypeError, ValueError):  # NUL, a lone surrogate, or a header that is not Latin-1
             raise Unsendable("the URL or a header has a character that cannot be sent") from None
+        if target.pins:
+            # On every callback, since it costs next to nothing: so no order of events can leave libcurl without the
+            # addresses, or with others. A list that was set for another host is not applied again by itself.
+            self.setopt(pycurl.RESOLVE, target.pins)
+        self._target = target
+        self._is_refused = False
+        self._waited_seconds = waited_seconds
         self.setopt(pycurl.POSTFIELDS, callback.body)
         self._is_large = len(callback.body) > _MAX_KEPT_BODY_BYTES
-        timeout_ms = max(1, ceil(callback.timeout_seconds * 1000))  # 0 would mean no deadline
+        timeout_ms = max(1, ceil((callback.timeout_seconds - waited_seconds) * 1000))  # 0 would mean no deadline
         if timeout_ms != self._timeout_ms:
             self.setopt(pycurl.TIMEOUT_MS, timeout_ms)
             self._timeout_ms = timeout_ms
@@ -112,10 +141,13 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         """The result of a transfer that libcurl gave up with error ``code``."""
         if code == pycurl.E_WRITE_ERROR and self._truncated:
             return self._answer(self.getinfo(pycurl.RESPONSE_CODE))  # it was us who would not read on
+        if self._is_refused:
+            message = "the connection would have led to an address that may not be called"
+            return error_result(self.key, TransportError.REFUSED_ADDRESS, message, self._seconds())
         error = _ERRORS.get(code, TransportError.PROTOCOL)
         if code == pycurl.E_UNSUPPORTED_PROTOCOL and not self.getinfo(pycurl.REQUEST_SIZE):
             error = TransportError.REFUSED_URL  # after a request it means an answer that is not HTTP/1
-        return error_result(self.key, error, message, self.getinfo(pycurl.TOTAL_TIME))
+        return error_result(self.key, error, message, self._seconds())
 
     def release(self) -> None:
         """Forget the answer, and a large body, before the handle waits for its next callback."""
@@ -140,10 +172,20 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
             retry_after,
             None,
             "",
-            self.getinfo(pycurl.TOTAL_TIME),
+            self._seconds(),
             self._truncated,
             tuple(self._head),
         )
+
+    def _seconds(self) -> float:
+        return float(self.getinfo(pycurl.TOTAL_TIME)) + self._waited_seconds
+
+    def _open_socket(self, _purpose: int, address: Any) -> socket.socket | int:
+        """libcurl's wish to connect: once per connection and address, before anything is sent."""
+        if self._guard.may_connect(self._target, address.family, address.addr[0]):
+            return _Handed(address.family, address.socktype, address.protocol)
+        self._is_refused = True
+        return int(pycurl.SOCKET_BAD)
 
     def _receive_head(self, line: bytes) -> None:
         """libcurl's header callback: one line. A new head replaces an informational one (1xx)."""

@@ -2,21 +2,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 
 import pytest
 
 from duetime.delivery.curl import CurlSender
+from duetime.delivery.egress import LOOPBACK, EgressPolicy
+from duetime.delivery.lookups import Resolve, system_resolve
 from duetime.delivery.port import Callback, CallbackResult
 from duetime.delivery.settings import SenderSettings
 from tests.support.receiver import WAIT_SECONDS, Receiver
 
+LOOPBACK_ALLOWED = SenderSettings(egress=EgressPolicy(allow_cidrs=LOOPBACK))
+
 
 class Sending:
-    """A started sender and what it reported so far."""
+    """A started sender, which may call this machine, and what it reported so far."""
 
-    def __init__(self, settings: SenderSettings | None = None) -> None:
-        self.sender = CurlSender(settings)
+    def __init__(self, settings: SenderSettings = LOOPBACK_ALLOWED, *, resolve: Resolve = system_resolve) -> None:
+        self.sender = CurlSender(settings, resolve=resolve)
         self.batches: list[list[CallbackResult]] = []
         self.threads: set[str] = set()
         self._keys = count(1)
@@ -71,8 +76,8 @@ def start() -> Iterator[Callable[..., Sending]]:
     """Makes senders and closes them."""
     made: list[Sending] = []
 
-    def start(**settings: object) -> Sending:
-        made.append(Sending(SenderSettings(**settings)))  # type: ignore[arg-type]
+    def start(*, resolve: Resolve = system_resolve, **settings: object) -> Sending:
+        made.append(Sending(replace(LOOPBACK_ALLOWED, **settings), resolve=resolve))  # type: ignore[arg-type]
         return made[-1]
 
     yield start

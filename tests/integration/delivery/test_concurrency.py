@@ -10,8 +10,9 @@ import pytest
 
 from duetime.delivery import multi, transfer
 from duetime.delivery.curl import CurlSender
+from duetime.delivery.guard import Target
 from duetime.delivery.port import Callback, CallbackResult, TransportError
-from tests.integration.delivery.conftest import Sending
+from tests.integration.delivery.conftest import LOOPBACK_ALLOWED, Sending
 from tests.support.receiver import WAIT_SECONDS, Gate, Receiver, drip, held, raw, reply
 
 Start = Callable[..., Sending]
@@ -103,7 +104,7 @@ def test_many_threads_may_submit(sending: Sending, receiver: Receiver) -> None:
 def test_results_may_submit_more(receiver: Receiver) -> None:
     done = threading.Event()
     statuses: list[int | None] = []
-    sender = CurlSender()
+    sender = CurlSender(LOOPBACK_ALLOWED)
 
     def take(results: list[CallbackResult]) -> None:
         statuses.extend(result.status for result in results)
@@ -168,7 +169,7 @@ def test_a_sender_starts_once(sending: Sending) -> None:
 
 
 def test_a_sender_that_never_started_can_be_closed() -> None:
-    sender = CurlSender()
+    sender = CurlSender(LOOPBACK_ALLOWED)
     sender.close(grace_seconds=1)
     with pytest.raises(RuntimeError, match="once"):
         sender.start(lambda results: None)
@@ -199,7 +200,7 @@ def test_close_does_not_wait_for_what_libcurl_cannot_cancel(
 
 def test_an_error_in_the_taker_is_logged_and_survived(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     sending = Sending()
-    sender = CurlSender()
+    sender = CurlSender(LOOPBACK_ALLOWED)
     calls = 0
 
     def take(results: list[CallbackResult]) -> None:
@@ -228,11 +229,11 @@ def test_when_libcurl_breaks_what_is_under_way_is_aborted_and_the_rest_goes_on(
     whole = multi.Multi.turn
     breaks = [True]
 
-    def turn(self: multi.Multi, under_way: int) -> None:
+    def turn(self: multi.Multi, under_way: int, max_wait_seconds: float | None = None) -> None:
         if under_way and breaks:
             breaks.clear()
             raise RuntimeError("libcurl")
-        whole(self, under_way)
+        whole(self, under_way, max_wait_seconds)
 
     monkeypatch.setattr(multi.Multi, "turn", turn)
     with caplog.at_level(logging.ERROR):
@@ -246,10 +247,10 @@ def test_one_that_cannot_be_started_takes_no_other_with_it(
 ) -> None:
     whole = transfer.Transfer.prepare
 
-    def prepare(self: transfer.Transfer, callback: Callback) -> None:
+    def prepare(self: transfer.Transfer, callback: Callback, target: Target, waited_seconds: float) -> None:
         if callback.body == b"no":
             raise MemoryError
-        whole(self, callback)
+        whole(self, callback, target, waited_seconds)
 
     monkeypatch.setattr(transfer.Transfer, "prepare", prepare)
     callbacks = [sending.callback(receiver.url(), body=body) for body in (b"a", b"no", b"b")]
