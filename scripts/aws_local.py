@@ -82,11 +82,14 @@ def _digest_of_inputs() -> str:
 
 
 def deploy(build_directory: Path, endpoint_url: str, **parameters: str) -> Deployment:
-    """`sam deploy` to the emulator, then wire its HTTP API. ``parameters`` are those of the template."""
+    """`sam deploy` to the emulator, then wire its HTTP API. ``parameters`` are those of the template.
+
+    Receivers are on this machine, so callbacks may go there.
+    """
+    parameters = {"EgressAllowCidrs": "127.0.0.0/8", **parameters}
     command = ["deploy", "--template-file", str(build_directory / "template.yaml"), "--stack-name", STACK_NAME]
     command += ["--config-file", str(ROOT / "samconfig.toml"), "--no-confirm-changeset", "--no-progressbar"]
-    if parameters:
-        command += ["--parameter-overrides", *(f"{name}={value}" for name, value in parameters.items())]
+    command += ["--parameter-overrides", *(f"{name}={value}" for name, value in parameters.items())]
     _run_sam(command, AWS_ENDPOINT_URL=endpoint_url)
     client = partial(emulator_client, endpoint_url)
     api_ids = wire_http_apis(client, STACK_NAME)

@@ -51,10 +51,13 @@ class Account:
         return forward(body)
 
     def environment(self, function: str) -> dict[str, str]:
-        """The function's variables as the template sets them by default, and where DynamoDB is."""
+        """The function's variables as the template sets them by default, and where DynamoDB and receivers are."""
         given = self._properties(function)["Environment"]["Variables"]
         variables = {name: self._resolve(value) for name, value in given.items()}
-        return variables | {"AWS_ENDPOINT_URL_DYNAMODB": self._proxy.url}
+        return variables | {
+            "AWS_ENDPOINT_URL_DYNAMODB": self._proxy.url,
+            "DUETIME_EGRESS_ALLOW_CIDRS": "127.0.0.0/8",
+        }
 
     def _properties(self, function: str) -> dict[str, Any]:
         return self._template.of_type("AWS::Lambda::Function")[function]

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from duetime.api.openapi import openapi_document
+from duetime.delivery.egress import PUBLIC_ONLY
 from duetime.runtime.emf import EmfReporter
 from duetime.runtime.eventbridge import SOURCE
-from duetime.runtime.settings import PollerSettings, Settings, TimersApiSettings, variable
+from duetime.runtime.settings import PollerSettings, Settings, TimersApiSettings, load_settings, variable
 from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE, table_definition
 from scripts.aws_local import ROOT
 from tests.aws.conftest import Template
@@ -96,6 +97,21 @@ def test_the_key_of_the_secrets_is_rotated_and_outlives_the_stack(template: Temp
     assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
     assert resource["Properties"]["EnableKeyRotation"] is True
     assert all(each["Environment"]["Variables"]["DUETIME_KMS_KEY_ID"] == SECRETS_KEY for each in functions)
+
+
+def test_callbacks_go_to_public_addresses_alone_unless_a_parameter_says_otherwise(template: Template) -> None:
+    parameters = template.source["Parameters"]
+    for function in template.of_type("AWS::Lambda::Function").values():
+        variables = function["Environment"]["Variables"]
+        given = {name: value for name, value in variables.items() if name.startswith("DUETIME_EGRESS_")}
+        assert given == {
+            "DUETIME_EGRESS_ALLOW_CIDRS": {"Ref": "EgressAllowCidrs"},
+            "DUETIME_EGRESS_ALLOW_HOSTS": {"Ref": "EgressAllowHosts"},
+            "DUETIME_EGRESS_HTTPS_ONLY": {"Ref": "EgressHttpsOnly"},
+        }
+        environ = {name: parameters[value["Ref"]]["Default"] for name, value in given.items()}
+        settings = load_settings(PollerSettings, environ=environ | {"DUETIME_STORE": "dynamodb://timers"})
+        assert settings.egress_policy() == PUBLIC_ONLY
 
 
 def test_the_routes_are_those_of_the_api(template: Template) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from duetime.api.app import build_handler
 from duetime.api.context import ApiContext
+from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.sealing import SecretBox
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
@@ -37,14 +38,14 @@ class World:
 
 
 @contextmanager
-def api_world() -> Iterator[World]:
+def api_world(*, egress: EgressPolicy = PUBLIC_ONLY) -> Iterator[World]:
     """A namespace ``default`` with four shards exists."""
     with memory_store() as store:
         clock = FakeClock()
         namespace, _ = store.create_namespace("default", num_shards=4, dedicated=False, now=clock.now())
         stored: list[Timer] = []
         box = LocalSecretBox(ProcessKey())
-        context = context_for(store, clock, stored, secret_box=box)
+        context = replace(context_for(store, clock, stored, secret_box=box), egress=egress)
         yield World(store, clock, namespace, Api(build_handler(context)), stored, box)
 
 

@@ -33,7 +33,7 @@ def create_batch(services: Services, request: Request, *, namespace: str) -> Rep
     timers: dict[str, Timer] = {}
     for raw in found:
         try:
-            timer = read_timer(_object(raw), space, new_id=context.new_id, now=now)
+            timer = read_timer(_object(raw), space, egress=context.egress, new_id=context.new_id, now=now)
             refuse_duplicate(timer.timer_id, timers)
         except DuetimeError as error:
             items.append(failed_item(_given_id(raw), error))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from duetime.api.cursors import CursorCodec
 from duetime.api.namespace_changes import found_namespace
+from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, Namespace
@@ -44,7 +45,8 @@ class ApiContext:
 
     ``log_context`` makes every event that is logged inside carry the request id. All of them are called from
     several threads at once. ``default_num_shards`` is for namespaces that are created without a number.
-    ``secret_box`` seals the signing secrets that are created; without one none can be.
+    ``egress`` says which callback URLs are accepted. ``secret_box`` seals the signing secrets that are created;
+    without one none can be.
     """
 
     store: Store
@@ -54,6 +56,7 @@ class ApiContext:
     on_served: Callable[[ServedRequest], None] = _count_nothing
     log_context: Callable[[str], AbstractContextManager[None]] = _no_context
     default_num_shards: int = DEFAULT_NUM_SHARDS
+    egress: EgressPolicy = PUBLIC_ONLY
     secret_box: SecretBox | None = None
 
 

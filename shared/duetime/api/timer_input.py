@@ -11,6 +11,7 @@ from duetime.api.http import utf8_length
 from duetime.api.raw_json import RawJson, RawObject
 from duetime.api.reading import validate
 from duetime.api.schemas import TimerBody, TimerPatch
+from duetime.delivery.egress import EgressPolicy, RefusedUrl
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.ids import check_timer_id
 from duetime.domain.namespaces import Namespace
@@ -48,6 +49,7 @@ def read_timer(
     namespace: Namespace,
     *,
     timer_id: str | None = None,
+    egress: EgressPolicy,
     new_id: Callable[[], str],
     now: datetime,
 ) -> Timer:
@@ -63,6 +65,7 @@ def read_timer(
     if timer_id is None:
         timer_id = new_id() if body.id is None else body.id
     check_id(namespace, timer_id)
+    _check_callback_url(body.callback_url, egress)
     if (body.execute_at is None) == (body.delay is None):
         raise InvalidFields([FieldError("executeAt", "is required, or delay, and not both")])
     execute_at = body.execute_at if body.execute_at is not None else after(now, body.delay or 0.0)
@@ -81,13 +84,15 @@ def read_timer(
     return new_timer(namespace, timer_id, content, digest=digest, firing_id=new_id(), now=now)
 
 
-def read_change(found: RawObject, *, now: datetime) -> TimerChange:
+def read_change(found: RawObject, *, egress: EgressPolicy, now: datetime) -> TimerChange:
     """The change that a merge patch asks for; nothing is set when it is empty."""
     _check_payload_size(found)
     patch = validate(TimerPatch, found)
     given = patch.model_fields_set
     if given >= {"execute_at", "delay"}:
         raise InvalidFields([FieldError("executeAt", "and delay cannot both be given")])
+    if "callback_url" in given:
+        _check_callback_url(patch.callback_url, egress)
     execute_at: datetime | Unset = UNSET
     if "delay" in given:
         execute_at = after(now, patch.delay)
@@ -114,6 +119,14 @@ def after(now: datetime, delay_seconds: float) -> datetime:
         return check_range(round_up(now + timedelta(seconds=delay_seconds)))
     except (OverflowError, ValueError):
         raise InvalidInput("delay", "leads beyond the year 9999") from None
+
+
+def _check_callback_url(url: str, egress: EgressPolicy) -> None:
+    """What is wrong whenever it fires is refused now. A name is judged by where it leads when it fires."""
+    try:
+        egress.check_url(url)
+    except RefusedUrl as error:
+        raise InvalidInput("callbackUrl", str(error)) from None
 
 
 def _check_payload_size(found: RawObject) -> None:

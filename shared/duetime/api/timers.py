@@ -37,7 +37,7 @@ def create_timer(services: Services, request: Request, *, namespace: str) -> Rep
     space = services.namespaces.get(namespace)
     now = context.clock.now()
     found = read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES)
-    timer = read_timer(found, space, new_id=context.new_id, now=now)
+    timer = read_timer(found, space, egress=context.egress, new_id=context.new_id, now=now)
     (result,) = context.store.put_timers([timer], mode=PutMode.CREATE, now=now)
     if result.status is PutStatus.CONFLICT:
         raise TimerConflict(f"timer {timer.timer_id!r} exists and has other content")
@@ -53,7 +53,7 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
         raise InvalidInput("If-None-Match", "must be * here, and without If-Match")
     now = context.clock.now()
     found = read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES)
-    timer = read_timer(found, space, timer_id=timer_id, new_id=context.new_id, now=now)
+    timer = read_timer(found, space, timer_id=timer_id, egress=context.egress, new_id=context.new_id, now=now)
     if unwanted is not None:
         (result,) = context.store.put_timers([timer], mode=PutMode.CREATE, now=now)
         if result.status is not PutStatus.CREATED:
@@ -88,7 +88,7 @@ def patch_timer(services: Services, request: Request, *, namespace: str, timer_i
     space, timer_id = read_address(services, namespace, timer_id)
     wanted = if_match(request)
     now = context.clock.now()
-    change = read_change(read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES), now=now)
+    change = read_change(read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES), egress=context.egress, now=now)
     firing_id = context.new_id()
 
     def read() -> Timer | None:

@@ -36,6 +36,8 @@ def settings_options(model: type[Settings], *names: str) -> Callable[[F], F]:
 def _metavar(name: str, field: FieldInfo) -> str:
     if isinstance(field.default, StrEnum):
         return "|".join(type(field.default))
+    if isinstance(field.default, bool):
+        return "true|false"
     if name == "store":
         return "URL"
     if name.endswith("_seconds"):
@@ -52,6 +54,8 @@ def shown_default(field: FieldInfo) -> str:
     default = field.default
     if field.is_required():
         return "required"
+    if isinstance(default, bool):
+        return str(default).lower()
     return str(int(default)) if isinstance(default, float) and default.is_integer() else str(default)
 
 

@@ -121,6 +121,8 @@ class EgressPolicy:
 
 
 PUBLIC_ONLY = EgressPolicy()
+ANYWHERE = EgressPolicy(allow_cidrs=(IPv4Network("0.0.0.0/0"), IPv6Network("::/0")))
+"""For URLs that come from whoever runs Duetime, and never for those of clients."""
 
 
 def parse_cidrs(text: str) -> tuple[Network, ...]:

@@ -24,7 +24,14 @@ from duetime.runtime import wiring
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
 from duetime.runtime.redaction import redact_text
-from duetime.runtime.settings import EngineTuning, LocalSettings, WorkerSettings, child_environment
+from duetime.runtime.settings import (
+    EgressSettings,
+    EngineTuning,
+    LocalSettings,
+    WorkerSettings,
+    child_environment,
+    option,
+)
 from duetime.stores.port import Store
 
 DEFAULT_NAMESPACE = "default"
@@ -92,6 +99,7 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
             redact_text(settings.store),
             extra={"action": "worker.polling", "lease_seconds": settings.lease_seconds},
         )
+        _tell_egress(settings)
         code = run_services(
             services,
             stop_seconds=settings.drain_seconds + STOP_MARGIN_SECONDS,
@@ -148,13 +156,20 @@ def _tell_start(settings: EngineTuning, listener: socket.socket) -> None:
         url,
         extra={"action": "server.started", "url": url, "store": settings.store},
     )
-    logger.info(
-        "callbacks may go to any address, loopback and private ones included; no API key is asked for",
-        extra={"action": "server.open"},
-    )
+    logger.info("no API key is asked for", extra={"action": "server.open"})
+    _tell_egress(settings)
     host = listener.getsockname()[0]
     if host not in ("127.0.0.1", "::1"):
         logger.warning(
             "everyone who reaches this address can create timers, and so make this machine send requests",
             extra={"action": "server.exposed", "host": host},
+        )
+
+
+def _tell_egress(settings: EgressSettings) -> None:
+    if settings.egress_allow_loopback:
+        logger.info(
+            "callbacks may go to this machine itself (127.0.0.0/8, ::1) beside public addresses; %s forbids it",
+            f"{option('egress_allow_loopback')} false",
+            extra={"action": "egress.loopback_allowed"},
         )

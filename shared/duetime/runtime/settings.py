@@ -8,13 +8,14 @@ counts as absent. ``docs/configuration.md`` is made from these models (``scripts
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields as dataclass_fields
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from duetime.delivery.egress import LOOPBACK, EgressPolicy, parse_cidrs, parse_hosts
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
 from duetime.engine.settings import EngineSettings
@@ -39,6 +40,16 @@ def _check_hook_url(url: str) -> str:
     if url and not (is_usable and url.isascii() and url.isprintable() and " " not in url):
         raise ValueError("must be an http or https URL")
     return url
+
+
+def _checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
+    """The text stays as it is, so that it can be handed on to a child; ``parse`` raises ``ValueError``."""
+
+    def check(text: str) -> str:
+        parse(text)
+        return text
+
+    return check
 
 
 class Settings(BaseModel):
@@ -90,7 +101,37 @@ class LocalKeySettings(KeySettings):
     )
 
 
-class ApiTuning(KeySettings):
+class EgressSettings(StoreSettings):
+    """What every entry point has that accepts callback URLs or calls them. Empty lists: public addresses only."""
+
+    egress_allow_cidrs: Annotated[str, AfterValidator(_checked_by(parse_cidrs))] = Field(
+        "", description="Blocks of addresses that callbacks may go to although they are not public, comma separated."
+    )
+    egress_allow_hosts: Annotated[str, AfterValidator(_checked_by(parse_hosts))] = Field(
+        "", description="Hosts whose addresses need not be public, exact or *.suffix, comma separated."
+    )
+    egress_https_only: bool = Field(False, description="Whether callback URLs must be https.")
+    egress_allow_loopback: bool = Field(
+        False, description="Whether callbacks may go to this machine's own addresses, 127.0.0.0/8 and ::1."
+    )
+
+    def egress_policy(self) -> EgressPolicy:
+        return EgressPolicy(
+            allow_cidrs=parse_cidrs(self.egress_allow_cidrs) + (LOOPBACK if self.egress_allow_loopback else ()),
+            allow_hosts=parse_hosts(self.egress_allow_hosts),
+            https_only=self.egress_https_only,
+        )
+
+
+class LocalEgressSettings(EgressSettings):
+    """On a machine of one's own a receiver is most often there too."""
+
+    egress_allow_loopback: bool = Field(
+        True, description="Whether callbacks may go to this machine's own addresses, 127.0.0.0/8 and ::1."
+    )
+
+
+class ApiTuning(KeySettings, EgressSettings):
     """What every entry point with the API has."""
 
     default_num_shards: int = Field(
@@ -105,7 +146,7 @@ class TimersApiSettings(LambdaSettings, ApiTuning):
     """The timers API on Lambda."""
 
 
-class EngineTuning(KeySettings):
+class EngineTuning(KeySettings, EgressSettings):
     """What every entry point with a poller has."""
 
     lease_seconds: float = Field(
@@ -209,7 +250,7 @@ class LocalEvents(StoreSettings):
     )
 
 
-class WorkerSettings(EngineTuning, LocalEvents, LocalKeySettings):
+class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, LocalKeySettings):
     """``duetime worker``."""
 
     metrics_port: int = Field(
@@ -221,7 +262,7 @@ class WorkerSettings(EngineTuning, LocalEvents, LocalKeySettings):
     metrics_host: str = Field("127.0.0.1", min_length=1, description="Address for GET /metrics.")
 
 
-class LocalSettings(EngineTuning, ApiTuning, LocalEvents, LocalKeySettings):
+class LocalSettings(LocalEgressSettings, EngineTuning, ApiTuning, LocalEvents, LocalKeySettings):
     """``duetime serve``."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")

@@ -130,7 +130,12 @@ def make_poller(
     engine_settings = settings.engine_settings(**more)
     connections = engine_settings.max_connections
     sender = CurlSender(
-        SenderSettings(max_connections=connections, max_connections_per_host=connections, ca_file=find_ca_file())
+        SenderSettings(
+            max_connections=connections,
+            max_connections_per_host=connections,
+            egress=settings.egress_policy(),
+            ca_file=find_ca_file(),
+        )
     )
     poller = Poller(
         store,
@@ -166,12 +171,16 @@ def opened_poller(
 def make_hook(url: str) -> HookEvents:
     """Events to the operator's URL, wherever that is: the egress policy is about the clients' URLs."""
     from duetime.delivery.curl import CurlSender
+    from duetime.delivery.egress import ANYWHERE
     from duetime.delivery.settings import SenderSettings
     from duetime.delivery.trust import find_ca_file
     from duetime.runtime.hook import MAX_CONNECTIONS, HookEvents
 
     settings = SenderSettings(
-        max_connections=MAX_CONNECTIONS, max_connections_per_host=MAX_CONNECTIONS, ca_file=find_ca_file()
+        max_connections=MAX_CONNECTIONS,
+        max_connections_per_host=MAX_CONNECTIONS,
+        egress=ANYWHERE,
+        ca_file=find_ca_file(),
     )
     return HookEvents(url, lambda: CurlSender(settings))
 
@@ -200,6 +209,7 @@ def timers_api(
         log_context=lambda request_id: log_context(request_id=request_id),
         default_num_shards=settings.default_num_shards,
         secret_box=secret_box,
+        egress=settings.egress_policy(),
         **{name: hook for name, hook in hooks.items() if hook is not None},
     )
     return build_handler(context)

@@ -184,3 +184,33 @@ def test_the_default_number_of_shards_is_a_setting(tmp_path: Path) -> None:
         assert server.client.get("/v1/namespaces/default").json()["numShards"] == 3
         assert server.client.put("/v1/namespaces/new", json={}).json()["numShards"] == 3
         assert server.client.put("/v1/namespaces/other", json={"numShards": 5}).json()["numShards"] == 5
+
+
+# -- where callbacks may go ----------------------------------------------------------------------------------------
+
+
+def test_it_says_that_callbacks_may_go_to_this_machine(server: DuetimeServer) -> None:
+    told = server.wait_for("egress.loopback_allowed")
+    assert "--egress-allow-loopback false" in told["message"]
+    answer = server.client.post(
+        "/v1/namespaces/default/timers", json={"delay": "1h", "callbackUrl": "http://10.0.0.1/"}
+    )
+    assert answer.status_code == 400
+    assert [error["field"] for error in answer.json()["errors"]] == ["callbackUrl"]
+
+
+def test_loopback_can_be_forbidden(receiver: CallbackReceiver, tmp_path: Path) -> None:
+    """A literal address is a 400; a name is accepted, never connected to, and in the end a dead letter."""
+    with DuetimeServer("--egress-allow-loopback", "false", cwd=tmp_path) as server:
+        path = "/v1/namespaces/default/timers"
+        assert server.client.post(path, json={"delay": "1s", "callbackUrl": receiver.url}).status_code == 400
+        retry = {"maxAttempts": 2, "initialInterval": "50ms"}
+        by_name = receiver.url.replace("127.0.0.1", "localhost")
+        server.create("t1", delay="0s", callbackUrl=by_name, retryPolicy=retry)
+        server.wait_for("timer.failed")
+        while server.ok("GET", "/timers/t1")["state"] != "failed":  # until it is recorded
+            assert server.process.poll() is None
+        attempts = server.ok("GET", "/timers/t1/attempts")["items"]
+        assert server.of("egress.loopback_allowed") == []
+    assert receiver.arrivals == []
+    assert [attempt["errorClass"] for attempt in attempts] == ["refused_address", "refused_address"]

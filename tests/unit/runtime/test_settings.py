@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from ipaddress import ip_network
+
 import pytest
 from pydantic import ValidationError
 
+from duetime.delivery.egress import LOOPBACK, PUBLIC_ONLY, EgressPolicy
 from duetime.domain.errors import InvalidSettings
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
@@ -65,6 +68,12 @@ def test_lambda_logs_json_and_people_read_text() -> None:
         ("DUETIME_LEASE_SECONDS", "2.0"),
         ("DUETIME_DRAIN_SECONDS", "-1"),
         ("DUETIME_LOG_FORMAT", "yaml"),
+        ("DUETIME_EGRESS_ALLOW_CIDRS", "10.0.0.1/8"),
+        ("DUETIME_EGRESS_ALLOW_CIDRS", "everywhere"),
+        ("DUETIME_EGRESS_ALLOW_HOSTS", "*"),
+        ("DUETIME_EGRESS_ALLOW_HOSTS", "http://a.test"),
+        ("DUETIME_EGRESS_HTTPS_ONLY", "perhaps"),
+        ("DUETIME_EGRESS_ALLOW_LOOPBACK", "perhaps"),
     ],
 )
 def test_a_bad_variable_is_named_and_its_value_is_not_shown(variable: str, value: str) -> None:
@@ -129,3 +138,34 @@ def test_bounds_that_are_not_given_follow_the_one_on_callbacks() -> None:
     engine = load_settings(WorkerSettings, given, environ={}).engine_settings()
     assert (engine.max_slow_in_flight, engine.max_in_flight_per_namespace) == (0, 1)
     assert (engine.max_in_flight_per_host, engine.max_connections) == (7, 1)
+
+
+@pytest.mark.parametrize("model", [TimersApiSettings, PollerSettings])
+def test_a_lambda_calls_public_addresses_alone(model: type[TimersApiSettings | PollerSettings]) -> None:
+    assert load_settings(model, environ=ON_LAMBDA).egress_policy() == PUBLIC_ONLY
+
+
+@pytest.mark.parametrize("model", [LocalSettings, WorkerSettings])
+def test_a_command_may_call_its_own_machine_unless_it_is_told_not_to(
+    model: type[LocalSettings | WorkerSettings],
+) -> None:
+    assert load_settings(model, environ={}).egress_policy() == EgressPolicy(allow_cidrs=LOOPBACK)
+    told = load_settings(model, {"egress_allow_loopback": "false"}, {"DUETIME_EGRESS_ALLOW_LOOPBACK": "true"})
+    assert told.egress_policy() == PUBLIC_ONLY
+
+
+def test_the_egress_policy_is_what_the_lists_say() -> None:
+    environ = {
+        "DUETIME_EGRESS_ALLOW_CIDRS": "10.0.0.0/8, fd00::/8",
+        "DUETIME_EGRESS_ALLOW_HOSTS": "Hooks.internal,*.corp.test",
+        "DUETIME_EGRESS_HTTPS_ONLY": "true",
+    }
+    expected = EgressPolicy(
+        allow_cidrs=(ip_network("10.0.0.0/8"), ip_network("fd00::/8")),
+        allow_hosts=("hooks.internal", "*.corp.test"),
+        https_only=True,
+    )
+    settings = load_settings(PollerSettings, environ=environ | ON_LAMBDA)
+    assert settings.egress_policy() == expected
+    child = load_settings(PollerSettings, environ=child_environment(settings))
+    assert child.egress_policy() == expected

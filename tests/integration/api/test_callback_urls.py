@@ -1,0 +1,112 @@
+"""Which callback URLs are accepted.
+
+Where names lead is judged when they fire: tests/integration/delivery/test_guard.py.
+"""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+
+from duetime.delivery.egress import EgressPolicy
+from tests.support.api import World, api_world
+
+GOOD: dict[str, Any] = {"id": "good", "executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/"}
+
+
+def assert_refused(world: World, url: str, *, message: str) -> None:
+    """By every way in, and nothing is stored."""
+    assert world.api.create(GOOD).status in (200, 201)
+    body = GOOD | {"id": "bad", "callbackUrl": url}
+    for answer in (
+        world.api.create(body),
+        world.api.put("bad", body),
+        world.api.put("good", GOOD | {"callbackUrl": url}),
+        world.api.patch("good", {"callbackUrl": url}),
+    ):
+        assert answer.status == 400
+        assert list(answer.faults) == ["callbackUrl"]
+        assert message in answer.faults["callbackUrl"]
+        assert "hunter2" not in answer.text
+    (item,) = world.api.call("POST", f"{world.api.timers}/batch", {"timers": [body]}).json()["items"]
+    assert (item["status"], item["problem"]["errors"][0]["field"]) == (400, "callbackUrl")
+    assert [timer["id"] for timer in world.api.all_pages()] == ["good"]
+    assert world.timer("good").revision == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "kind"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("10.1.2.3", "private"),
+        ("169.254.169.254", "link-local"),
+        ("100.64.0.1", "carrier-grade NAT"),
+        ("224.0.0.1", "multicast"),
+        ("0.0.0.0", "unspecified"),
+        ("255.255.255.255", "broadcast"),
+        ("[::1]", "loopback"),
+        ("[::ffff:127.0.0.1]", "IPv4-mapped"),
+        ("[::127.0.0.1]", "IPv4-compatible"),
+        ("[64:ff9b::7f00:1]", "NAT64"),
+        ("[2002:7f00:1::]", "6to4"),
+        ("[fd00:ec2::254]", "unique local"),
+        ("[fe80::1]", "link-local"),
+    ],
+)
+def test_an_address_that_is_not_public_is_a_400(world: World, host: str, kind: str) -> None:
+    assert_refused(
+        world, f"https://{host}:8443/x", message=f"must not lead to an address that is not public ({kind})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        *(
+            (host, "unusual form")
+            for host in ("2130706433", "0177.0.0.1", "0x7f.1", "127.1", "127.0.0.1.", "08.8.8.8")
+        ),
+        *(
+            (host, "in ASCII")
+            for host in ("[::1%25lo]", "%31%32%37.0.0.1", "１２７.0.0.1", "127。0。0。1", "straße.test")
+        ),
+        ("receiver.test.", "without a dot at the end"),
+        ("user:hunter2@receiver.test", "user information"),
+        ("receiver.test:0", "port"),
+        ("receiver.test\r\nX: y", "control characters"),
+    ],
+)
+def test_a_host_that_clients_read_in_different_ways_is_a_400(world: World, host: str, message: str) -> None:
+    assert_refused(world, f"http://{host}/", message=message)
+
+
+def test_http_is_a_400_where_https_is_required() -> None:
+    with api_world(egress=EgressPolicy(https_only=True)) as world:
+        https = {"callbackUrl": "https://receiver.test/"}
+        assert world.api.create(GOOD | https).status == 201
+        http = {"callbackUrl": GOOD["callbackUrl"]}
+        for answer in (world.api.create(GOOD | {"id": "t2"}), world.api.patch("good", http)):
+            assert (answer.status, answer.faults) == (400, {"callbackUrl": "must be an https URL"})
+
+
+def test_what_is_allowed_is_accepted() -> None:
+    policy = EgressPolicy(allow_cidrs=(ip_network("10.1.0.0/16"),), allow_hosts=("192.168.0.1",))
+    with api_world(egress=policy) as world:
+        for host, status in [("10.1.2.3", 201), ("192.168.0.1:81", 201), ("10.2.0.1", 400), ("127.0.0.1", 400)]:
+            assert world.api.create(GOOD | {"id": host, "callbackUrl": f"http://{host}/"}).status == status
+
+
+def test_a_name_is_accepted_unresolved_wherever_it_leads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may lead elsewhere by the time it fires, and a look-up would make creating depend on a client's DNS."""
+
+    def resolve(*args: object, **more: object) -> list[object]:
+        raise AssertionError("creating a timer looked a name up")
+
+    for function in ("getaddrinfo", "gethostbyname", "gethostbyname_ex"):
+        monkeypatch.setattr(socket, function, resolve)
+    for number, host in enumerate(["localhost", "localtest.me", "metadata.google.internal", "not-yet.test"]):
+        created = world.api.create(GOOD | {"id": f"t{number}", "callbackUrl": f"http://{host}/"})
+        assert created.status == 201
