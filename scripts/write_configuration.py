@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from duetime.cli.options import shown_default
+from pydantic.fields import FieldInfo
+
+from duetime.cli.options import has_no_default, shown_default
 from duetime.runtime.settings import (
     LocalKeySettings,
     LocalSettings,
@@ -53,10 +55,14 @@ def render() -> str:
 
 def _section(title: str, model: type[Settings]) -> str:
     rows = [
-        f"| `{variable(name)}` | `{shown_default(field)}` | {field.description} |"
+        f"| `{variable(name)}` | {_default(field)} | {field.description} |"
         for name, field in model.model_fields.items()
     ]
     return "\n".join([f"\n## {title}\n", "| variable | default | meaning |", "| --- | --- | --- |", *rows, ""])
+
+
+def _default(field: FieldInfo) -> str:
+    return shown_default(field) if has_no_default(field) else f"`{shown_default(field)}`"
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import count
+from typing import Any
 
 from duetime.api.app import build_handler
 from duetime.api.context import ApiContext
@@ -47,6 +49,28 @@ def api_world(*, egress: EgressPolicy = PUBLIC_ONLY) -> Iterator[World]:
         box = LocalSecretBox(ProcessKey())
         context = replace(context_for(store, clock, stored, secret_box=box), egress=egress)
         yield World(store, clock, namespace, Api(build_handler(context)), stored, box)
+
+
+class ContendedStore:
+    """A store in which somebody else changes the namespace just before each of the first ``times`` updates."""
+
+    def __init__(self, world: World, times: int) -> None:
+        self._store = world.store
+        self._times = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
+        if self._times:
+            self._times -= 1
+            current = self._store.get_namespace(namespace.name)
+            assert current is not None
+            other = replace(
+                current, settings=replace(current.settings, rate_limit_per_second=float(current.revision))
+            )
+            assert self._store.update_namespace(other, if_revision=current.revision, now=now)
+        return self._store.update_namespace(namespace, if_revision=if_revision, now=now)
 
 
 def context_for(

@@ -54,9 +54,16 @@ def shown_default(field: FieldInfo) -> str:
     default = field.default
     if field.is_required():
         return "required"
+    if has_no_default(field):
+        return "none"
     if isinstance(default, bool):
         return str(default).lower()
     return str(int(default)) if isinstance(default, float) and default.is_integer() else str(default)
+
+
+def has_no_default(field: FieldInfo) -> bool:
+    """None and the empty text stand for nothing at all."""
+    return not field.is_required() and field.default in (None, "")
 
 
 def load(model: type[S], given: dict[str, str | None], **log_fields: object) -> S:

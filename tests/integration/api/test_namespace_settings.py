@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 from duetime.api.app import build_handler
-from duetime.domain.namespaces import Namespace, NamespaceSettings
-from tests.support.api import World, context_for
+from duetime.domain.namespaces import NamespaceSettings
+from tests.support.api import ContendedStore, World, context_for
 from tests.support.clock import NOW
 from tests.support.http import Answer, Api
 
@@ -125,28 +124,6 @@ class TestConditions:
         answer = api.get(PATH, headers={"If-None-Match": '"1"'})
         assert (answer.status, answer.text, answer.headers["etag"]) == (304, "", '"1"')
         assert api.get(PATH, headers={"If-None-Match": '"2"'}).status == 200
-
-
-class ContendedStore:
-    """A store in which somebody else changes the namespace just before each of the first ``times`` updates."""
-
-    def __init__(self, world: World, times: int) -> None:
-        self._store = world.store
-        self._times = times
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
-        if self._times:
-            self._times -= 1
-            current = self._store.get_namespace(namespace.name)
-            assert current is not None
-            other = replace(
-                current, settings=replace(current.settings, rate_limit_per_second=float(current.revision))
-            )
-            assert self._store.update_namespace(other, if_revision=current.revision, now=now)
-        return self._store.update_namespace(namespace, if_revision=if_revision, now=now)
 
 
 def contended(world: World, times: int) -> Api:

@@ -12,7 +12,7 @@ from duetime.api.app import build_handler
 from duetime.delivery.sealing import SecretUnavailable
 from duetime.domain.secrets import parse_secret
 from duetime.domain.times import format_instant
-from tests.support.api import World, context_for
+from tests.support.api import ContendedStore, World, context_for
 from tests.support.builders import seconds
 from tests.support.clock import NOW
 from tests.support.http import Answer, Api
@@ -237,6 +237,33 @@ def test_without_a_key_none_is_created_and_nothing_stored(world: World, box: Any
     assert (answer.status, answer.code) == (503, "secret_unavailable")
     assert OWN not in answer.text
     assert listed(api) == {}
+
+
+class CountingBox:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def seal(self, plain: bytes, *, context: str) -> bytes:
+        self.calls += 1
+        return b"sealed"
+
+    def unseal(self, sealed: bytes, *, context: str) -> bytes:
+        raise AssertionError("nobody asked for it")
+
+
+def test_a_key_service_is_asked_once_and_only_for_what_can_be_created(world: World) -> None:
+    box = CountingBox()
+    contended = ContendedStore(world, 2)
+    api = Api(build_handler(context_for(contended, world.clock, secret_box=box)))  # type: ignore[arg-type]
+
+    create(api)
+    create(api)
+    assert api.call("POST", PATH).code == "secret_rotation_under_way"
+    assert api.call("POST", "/v1/namespaces/nobody/secrets").status == 404
+    assert api.call("POST", PATH, {"secret": "x"}).status == 400
+
+    assert box.calls == 2
+    assert world.api.get("/v1/namespaces/default").json()["rateLimit"] == 2  # what the other ones changed
 
 
 def test_no_secret_is_ever_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
