@@ -19,6 +19,8 @@ _LINE_OVERHEAD = 64
 _SCHEMES = ("http://", "https://")
 _PIN_SECONDS = 1000
 """Longer than any callback may wait for a connection; with each callback its host's addresses are pinned anew."""
+_RETRY_AFTER = b"retry-after:"
+_RETRY_AFTER_MIN_LINE = len(_RETRY_AFTER) + 19
 _NO_EXPECT = "Expect:"
 """Without it libcurl asks before it sends a large body, and waits a second for receivers that never answer that."""
 
@@ -164,7 +166,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         retry_after = None
         if chunks or not 200 <= status < 300:
             # libcurl has read the header already: seconds, 0 for none, and never more than 6 hours.
-            retry_after = str(self.getinfo(pycurl.RETRY_AFTER) or "") or None
+            retry_after = str(self.getinfo(pycurl.RETRY_AFTER) or _endless_retry_after(self._head)) or None
         return CallbackResult(
             self.key,
             status,
@@ -208,6 +210,16 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self._room = 0
         self._truncated = True
         return 0
+
+
+def _endless_retry_after(head: list[bytes]) -> str:
+    """Whole seconds that libcurl takes for no number, since they do not fit into 63 bits; empty when none came."""
+    for line in head:
+        if len(line) > _RETRY_AFTER_MIN_LINE and line[: len(_RETRY_AFTER)].lower() == _RETRY_AFTER:
+            value = line[len(_RETRY_AFTER) :].strip()
+            if value.isdigit():
+                return value.decode()
+    return ""
 
 
 def error_result(key: int, error: TransportError, message: str, duration_seconds: float = 0.0) -> CallbackResult:
