@@ -1,6 +1,7 @@
 """Which HTTP client costs the least CPU per callback? Decision: docs/decisions/0040-libcurl-for-callbacks.md.
 
-    python benchmarks/http_clients.py [--posts N] [--concurrency N ...] [--rounds N] [--json FILE]
+    python benchmarks/http_clients.py [--posts N] [--concurrency N ...] [--rounds N]
+        [--host 127.0.0.1|localhost] [--only-ours] [--json FILE]
 
 Each client runs in a process of its own and sends the same POSTs over kept-alive HTTP/1.1 to a receiver in another
 process. Counted is the CPU time of the whole client process from the first POST to the last answer: everything
@@ -318,17 +319,19 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def compare(posts: int, concurrency: int, rounds: int) -> dict[str, dict[str, float]]:
+def compare(posts: int, concurrency: int, rounds: int, host: str, clients: list[str]) -> dict[str, dict[str, float]]:
     from receiver import Receiver
 
     best: dict[str, dict[str, float]] = {}
     skipped: dict[str, str] = {}
     with Receiver() as receiver:
         for _ in range(rounds):
-            for client in RUNS:
+            for client in clients:
                 if client in skipped:
                     continue
-                result = measure(client, receiver.url, posts // SLOW.get(client, 1), concurrency)
+                result = measure(
+                    client, receiver.url.replace("127.0.0.1", host), posts // SLOW.get(client, 1), concurrency
+                )
                 if isinstance(result, str):
                     skipped[client] = result
                 elif client not in best:
@@ -357,6 +360,8 @@ def main() -> None:
     parser.add_argument("--posts", type=int, default=20_000)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[100, 500])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--host", choices=["127.0.0.1", "localhost"], default="127.0.0.1", help="call it by this")
+    parser.add_argument("--only-ours", action="store_true", help="measure CurlSender alone")
     parser.add_argument("--json", type=Path, help="write the numbers there too")
     parser.add_argument("--client", choices=RUNS, help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
@@ -364,7 +369,10 @@ def main() -> None:
     if given.client:
         print(json.dumps(measure_here(given.client, given.url, given.posts, given.concurrency[0])))
         return
-    numbers = {number: compare(given.posts, number, given.rounds) for number in given.concurrency}
+    clients = ["CurlSender"] if given.only_ours else list(RUNS)
+    numbers = {
+        number: compare(given.posts, number, given.rounds, given.host, clients) for number in given.concurrency
+    }
     if given.json:
         given.json.write_text(json.dumps(numbers, indent=2))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from math import ceil
 from typing import Any, Final
@@ -93,6 +94,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, ceil(settings.connect_timeout_seconds * 1000)))
         self.setopt(pycurl.DNS_CACHE_TIMEOUT, _PIN_SECONDS)
         self.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
+        self.setopt(pycurl.SOCKOPTFUNCTION, _keep_from_children)
         self.setopt(pycurl.SSL_VERIFYPEER, 1)
         self.setopt(pycurl.SSL_VERIFYHOST, 2)
         if settings.ca_file is not None:
@@ -210,6 +212,12 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self._room = 0
         self._truncated = True
         return 0
+
+
+def _keep_from_children(descriptor: int, _purpose: int) -> int:
+    """pycurl's duplicate of the descriptor has lost what Python and libcurl set on theirs."""
+    os.set_inheritable(descriptor, False)
+    return 0  # CURL_SOCKOPT_OK
 
 
 def _endless_retry_after(head: list[bytes]) -> str:

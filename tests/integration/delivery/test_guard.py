@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -328,3 +331,13 @@ def test_a_redirect_leads_nowhere(start: Start, receiver: Receiver, inner: Inner
     assert sending.post(url_of(receiver, "a.test")).status == status
     assert not inner.was_reached()
     assert len(receiver.requests) == 1
+
+
+def test_no_child_process_inherits_a_connection(sending: Sending, receiver: Receiver) -> None:
+    assert sending.post(receiver.url()).status == 200
+    ours = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(entry.name))) as same:
+            if same.family == socket.AF_INET and same.getpeername()[1] == receiver.port:
+                ours.append(int(entry.name))
+    assert [os.get_inheritable(descriptor) for descriptor in ours] == [False]
