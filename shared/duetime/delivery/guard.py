@@ -103,9 +103,15 @@ class Guard:
         origin = origin_of(url)
         target = self._by_origin.get(origin) or self._new_target(origin)
         if now >= target.fresh_until and not target.is_looked_up:
-            target.is_looked_up = True
-            self._threads.run(lambda: self._report(self._look_up(target)))
+            self._ask(target, now)
         return target
+
+    def _ask(self, target: Target, now: float) -> None:
+        if self._threads.run(lambda: self._report(self._look_up(target))):
+            target.is_looked_up = True
+        elif now >= target.usable_until:
+            message = "too many host names are being looked up"
+            target.refuse(Refusal(TransportError.RESOLVE, message), until=now + FAILED_SECONDS)
 
     def settle(self, lookup: Lookup, now: float) -> Target:
         """Judge what a look-up brought. The target is ready afterwards."""

@@ -14,6 +14,9 @@ from queue import SimpleQueue
 MAX_LOOKUP_THREADS = 20
 """Look-ups that hang hold up those of other names that are new; names that are known are not affected."""
 
+MAX_UNFINISHED_LOOKUPS = 2_000
+"""Those whose callbacks have given up count as well: nothing else bounds them while the resolver hangs."""
+
 Resolve = Callable[[str, int], Sequence[str]]
 """All addresses, as text, of a host name (ASCII, lower case) for a port. Raises ``OSError`` when there are none."""
 
@@ -28,22 +31,27 @@ def system_resolve(host: str, port: int) -> Sequence[str]:
 class LookupThreads:
     """Runs jobs, first come first served, in threads that are started when they are needed and then stay."""
 
-    def __init__(self, max_threads: int = MAX_LOOKUP_THREADS) -> None:
+    def __init__(self, max_threads: int = MAX_LOOKUP_THREADS, max_unfinished: int = MAX_UNFINISHED_LOOKUPS) -> None:
         self._max_threads = max_threads
+        self._max_unfinished = max_unfinished
         self._lock = threading.Lock()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._unfinished = 0
         self._threads = 0
 
-    def run(self, job: Callable[[], None]) -> None:
-        """Queue ``job``, which must not raise. The caller bounds how many are unfinished."""
+    def run(self, job: Callable[[], None]) -> bool:
+        """Queue ``job``, which must not raise. False when it is not taken, since too many are unfinished.
+
+        Raises ``RuntimeError`` when there is no thread yet and none can be started.
+        """
         with self._lock:
+            if self._unfinished >= self._max_unfinished:
+                return False
+            if self._unfinished >= self._threads < self._max_threads:
+                self._grow()
             self._unfinished += 1
-            must_grow = self._unfinished > self._threads < self._max_threads
-            self._threads += must_grow
-        if must_grow:
-            threading.Thread(target=self._work, name="duetime-lookup", daemon=True).start()
         self._jobs.put(job)
+        return True
 
     def close(self) -> None:
         """Let the threads end after the jobs that they have. Does not wait."""
@@ -51,6 +59,15 @@ class LookupThreads:
             threads, self._threads, self._max_threads = self._threads, 0, 0
         for _ in range(threads):
             self._jobs.put(None)
+
+    def _grow(self) -> None:
+        try:
+            threading.Thread(target=self._work, name="duetime-lookup", daemon=True).start()
+        except RuntimeError:  # the system has no thread to give
+            if not self._threads:
+                raise
+        else:
+            self._threads += 1
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

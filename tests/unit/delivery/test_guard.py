@@ -108,6 +108,40 @@ def test_a_refusal_is_remembered_for_a_moment(addresses: list[str]) -> None:
     guarded.guard.close()
 
 
+def test_when_too_many_names_are_looked_up_the_answer_is_no_but_for_those_that_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resolver = Resolver(a=["8.8.8.8"], b=["8.8.4.4"])
+    guarded = Guarded(resolver, fresh_seconds=10)
+    known = guarded.known("http://a.test", now=0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(LookupThreads, "run", lambda self, job: False)
+        assert guarded.guard.target("http://a.test", 15.0).refusal is None
+        refused = guarded.guard.target("http://b.test", 15.0)
+        assert refused.refusal is not None
+        assert refused.refusal.error is TransportError.RESOLVE
+        assert refused.usable_until > 15.0
+        assert guarded.guard.target("http://a.test", 20.0).refusal is not None
+    assert guarded.known("http://b.test", now=30.0).refusal is None
+    assert guarded.known("http://a.test", now=30.0) is known
+    assert known.refusal is None
+    guarded.guard.close()
+
+
+def test_a_look_up_that_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    guarded = Guarded(Resolver(a=["8.8.8.8"]))
+
+    def run(self: LookupThreads, job: object) -> bool:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LookupThreads, "run", run)
+        with pytest.raises(RuntimeError):
+            guarded.guard.target("http://a.test", 0.0)
+    assert guarded.known("http://a.test").refusal is None
+    guarded.guard.close()
+
+
 def test_urls_of_one_host_and_port_share_what_is_known() -> None:
     guarded = Guarded(Resolver(a=["8.8.8.8"]))
     first = guarded.guard.target("http://a.test/x", 0.0)
@@ -175,6 +209,42 @@ class TestLookupThreads:
         gate.set()
         assert all(done.acquire(timeout=WAIT_SECONDS) for _ in range(10))
         assert 1 <= len(names) <= 3
+        threads.close()
+
+    def test_take_no_more_than_they_may_have(self) -> None:
+        threads = LookupThreads(max_threads=2, max_unfinished=3)
+        gate, ended = threading.Event(), threading.Semaphore(0)
+
+        def job() -> None:
+            gate.wait(WAIT_SECONDS)
+            ended.release()
+
+        assert [threads.run(job) for _ in range(5)] == [True, True, True, False, False]
+        gate.set()
+        assert all(ended.acquire(timeout=WAIT_SECONDS) for _ in range(3))
+        threads.close()
+
+    def test_do_with_those_that_there_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        threads = LookupThreads(max_threads=2)
+        gate, ended = threading.Event(), threading.Semaphore(0)
+
+        def job() -> None:
+            gate.wait(WAIT_SECONDS)
+            ended.release()
+
+        def start(self: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            with pytest.raises(RuntimeError):
+                threads.run(job)
+        assert threads.run(job)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            assert threads.run(job)
+        gate.set()
+        assert all(ended.acquire(timeout=WAIT_SECONDS) for _ in range(2))
         threads.close()
 
     def test_end_when_they_are_closed(self) -> None:
