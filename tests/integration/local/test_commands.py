@@ -69,6 +69,7 @@ def test_init_can_be_repeated_and_is_all_that_a_worker_needs(tmp_path: Path) -> 
         assert "polls sqlite:///data/duetime.db" in worker.stderr.readline()
         _, log = worker.communicate()  # closes its standard input
     assert worker.returncode == 0
+    assert "egress.loopback_allowed" in log
     assert "worker.stopped" in log
 
 
