@@ -21,7 +21,8 @@ from duetime.stores.port import UnreadableRow
 log = logging.getLogger(__name__)
 
 MAX_BATCH = 100
-MAX_PENDING = 10_000
+MAX_PENDING = 1000
+"""Events that may wait while the bus takes them. Their outcomes wait with them, unrecorded."""
 TRIES = 3
 FIRST_BACKOFF_SECONDS = 0.2
 PATIENCE_SECONDS = 5.0
@@ -59,8 +60,9 @@ def event_of(row: UnreadableRow, *, at: datetime) -> TimerFailed:
 class Announcer:
     """Publishes events in batches and calls back for each one, whether it could be published or not.
 
-    An event that could not be is logged whole. After that, until one is taken again, each batch gets a single try:
-    a broken bus must not slow down the recording of failures more than it has to.
+    An event that could not be is logged whole. After that, until one is taken again, each batch gets a single try,
+    and no more than a batch may wait for it: what comes beyond that is logged at once. So a flood of failures with a
+    broken bus takes no room from the outcomes of others for longer than it takes to find out.
     """
 
     def __init__(
@@ -76,12 +78,16 @@ class Announcer:
 
     def add(self, event: TimerFailed, then: Callable[[], None]) -> None:
         """``then`` is called in the event loop's thread when all has been done for ``event`` that can be."""
-        if len(self._pending) >= MAX_PENDING:
+        if len(self._pending) >= self._room:
             self._log_undelivered([event], "too many events wait")
             then()
         else:
             self._pending.append((event, then))
             self._alarm.ring()
+
+    @property
+    def _room(self) -> int:
+        return MAX_PENDING if self._is_heard else MAX_BATCH
 
     async def run(self) -> None:
         """Publish until cancelled."""
@@ -93,6 +99,15 @@ class Announcer:
                 await self._announce([event for event, _ in batch])
                 for _, then in batch:
                     then()
+                self._shed()
+
+    def _shed(self) -> None:
+        """Let go of what waits beyond the room that there is."""
+        shed, self._pending = self._pending[self._room :], self._pending[: self._room]
+        if shed:
+            self._log_undelivered([event for event, _ in shed], "too many events wait")
+        for _, then in shed:
+            then()
 
     def clear(self) -> None:
         """Forget what waits; its callbacks are not called."""

@@ -259,7 +259,7 @@ class Firing:
         if changed is None:
             return
         namespace, host = attempt.lane
-        facts = {"action": f"breaker.{'opened' if changed is BreakerState.OPEN else 'closed'}"}
+        facts = {"action": "breaker.opened" if changed is BreakerState.OPEN else "breaker.closed"}
         facts |= {"namespace": namespace, "host": host}
         if changed is BreakerState.CLOSED:
             log.info("the host answers again", extra=facts)

@@ -14,6 +14,7 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.events import TimerFailed
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import FailureReason, TimerState
+from duetime.domain.times import parse_instant
 from duetime.engine.announcing import EventsUndelivered
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
@@ -94,6 +95,11 @@ def run(clock: VirtualClock, poller: Poller, *, seconds: float) -> None:
 
 def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
+
+
+def lag_seconds(body: dict[str, object]) -> float:
+    fired, due = parse_instant(str(body["firedAt"])), parse_instant(str(body["executeAt"]))
+    return (fired - due).total_seconds()
 
 
 def state_of(store: Store, timer_id: str, clock: VirtualClock) -> TimerState:
@@ -229,6 +235,27 @@ def test_a_slow_or_silent_bus_does_not_delay_other_outcomes(
     run_virtually(clock, main())
     assert max(behind) <= 6  # half a second of work
     assert poller.snapshot().counters["failed"] == 100
+
+
+def test_a_flood_of_failures_with_a_silent_bus_does_not_delay_other_timers(
+    store: Store, clock: VirtualClock, sender: ScriptedSender
+) -> None:
+    """More failures than may be unrecorded; others wait once at most, until it is known that nobody listens."""
+    put(store, [make_timer(f"bad{n}", execute_at=at(n / 200)) for n in range(6000)], START)
+    put(store, [make_timer(f"good{n}", execute_at=at(6 + n / 10)) for n in range(240)], START)
+    poller = make_poller(
+        store,
+        sender,
+        clock,
+        events=Bus(),
+        make_offload=lambda threads, name: SlowOffload(1e9 if name == "duetime-events" else 0.0),
+    )
+    run(clock, poller, seconds=45)
+    late = [body for body in sender.received if lag_seconds(body) > 0.5 and str(body["timerId"]).startswith("good")]
+    assert late == []
+    counters = poller.snapshot().counters
+    assert (counters["failed"], counters["fired"]) == (6000, 240)
+    assert counters["events_undelivered"] == 6000
 
 
 def test_after_the_bus_has_recovered_events_get_all_their_tries_again(
