@@ -259,13 +259,14 @@ class Firing:
         if changed is None:
             return
         namespace, host = attempt.lane
-        facts = {"action": "breaker.opened" if changed is BreakerState.OPEN else "breaker.closed"}
-        facts |= {"namespace": namespace, "host": host}
+        lane = {"namespace": namespace, "host": host}
         if changed is BreakerState.CLOSED:
-            log.info("the host answers again", extra=facts)
+            log.info("the host answers again", extra={"action": "breaker.closed", **lane})
             return
-        log.warning("the host does not answer: its callbacks are postponed", extra=facts)
         self._stats.breakers_opened += 1
+        log.warning(
+            "the host does not answer: its callbacks are postponed", extra={"action": "breaker.opened", **lane}
+        )
         for shard, timer, _ in self._flow.clear(attempt.lane):
             self._defer(attempt.lane, shard, timer)
 
