@@ -99,11 +99,11 @@ class Client:
         answer = self._connection.getresponse()
         return answer.status, json.loads(answer.read() or b"null")
 
-    def create(self, timers: list[dict[str, Any]]) -> None:
+    def create(self, timers: list[dict[str, Any]], *, namespace: str = "default") -> None:
         """Create timers in batches of 500; anything but success is an error."""
         for start in range(0, len(timers), 500):
             status, answer = self.request(
-                "POST", "/v1/namespaces/default/timers/batch", {"timers": timers[start : start + 500]}
+                "POST", f"/v1/namespaces/{namespace}/timers/batch", {"timers": timers[start : start + 500]}
             )
             bad = [item for item in answer.get("items", []) if item["status"] != 201]
             if status != 200 or bad:
