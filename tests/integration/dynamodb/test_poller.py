@@ -23,12 +23,14 @@ SECONDS = 30.0
 _ids = count()
 
 
-def make_poller(store: DynamoDbStore, sender: ScriptedSender, name: str) -> Poller:
+def make_poller(
+    store: DynamoDbStore, sender: ScriptedSender, name: str, settings: EngineSettings | None = None
+) -> Poller:
     return Poller(
         store,
         sender,
         clock=SystemClock(),
-        settings=EngineSettings(),
+        settings=settings or EngineSettings(),
         worker_id=name,
         new_id=lambda: f"{name}-{next(_ids)}",
         random=random.random,
@@ -72,3 +74,42 @@ def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: DynamoDbStor
     assert {timer.state for timer in stored} == {TimerState.FIRED}
     assert all(timer.fired_at is not None and timer.fired_at >= timer.content.execute_at for timer in stored)
     assert all(status.is_free(clock.now()) for status in store.shard_statuses(namespace.shard_ids()))
+
+
+def test_a_backlog_is_read_to_its_end_and_what_becomes_due_meanwhile_is_not_kept_waiting(
+    store: DynamoDbStore,
+) -> None:
+    """The noisy namespace's receiver takes its time, so almost all of its timers have to stay in the store."""
+    clock = SystemClock()
+    now = clock.now()
+    noisy, _ = store.create_namespace("noisy", num_shards=2, dedicated=False, now=now)
+    quiet, _ = store.create_namespace("quiet", num_shards=2, dedicated=False, now=now)
+    create(store, *make_timers(noisy, 400, execute_at=now - timedelta(seconds=60), now=now))
+    late = [
+        make_timer(quiet, f"q{at}", execute_at=now + timedelta(seconds=0.5 + at / 5), now=now) for at in range(10)
+    ]
+    create(store, *late)
+    sender = ScriptedSender(script=lambda body: Script(delay_seconds=0.1 if body["namespace"] == "noisy" else 0))
+    settings = EngineSettings(max_buffered=60, page_size=30, max_in_flight=20, initial_window=10)
+    poller = make_poller(store, sender, "w", settings)
+    backlogged = 0
+
+    async def fire_all() -> None:
+        nonlocal backlogged
+        stop = asyncio.Event()
+        task = asyncio.create_task(poller.run(stop))
+        async with asyncio.timeout(SECONDS):
+            while poller.stats()["fired"] < 410:
+                backlogged = max(backlogged, poller.snapshot().gauges["backlogged_shards"])
+                await asyncio.sleep(0.01)
+        stop.set()
+        await task
+        poller.close()
+
+    asyncio.run(fire_all())
+
+    assert Counter(body["timerId"] for body in sender.received).total() == 410
+    assert len({(body["namespace"], body["timerId"]) for body in sender.received}) == 410
+    assert backlogged == 2
+    in_order = [body["namespace"] for body in sender.received]
+    assert "noisy" in in_order[in_order.index("quiet") :]  # the quiet ones did not wait for the end of the backlog
