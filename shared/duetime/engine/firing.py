@@ -404,7 +404,7 @@ class Firing:
 
 def _ending(result: CallbackResult) -> Ending:
     if result.status is not None:
-        return Ending.FAILED if result.status in _GATEWAY_ERRORS else Ending.ANSWERED
+        return Ending.UNAVAILABLE if result.status in _GATEWAY_ERRORS else Ending.ANSWERED
     return Ending.FAILED if result.error in _HOST_ERRORS else Ending.NEUTRAL
 
 

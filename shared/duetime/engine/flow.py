@@ -29,7 +29,9 @@ class Ending(StrEnum):
 
     ANSWERED = "answered"
     FAILED = "failed"
-    """It did not answer, or a gateway said so for it."""
+    """It did not answer."""
+    UNAVAILABLE = "unavailable"
+    """A gateway answered that the host is not there."""
     NEUTRAL = "neutral"
     """Nothing: the attempt was refused or given up by us."""
 
@@ -180,9 +182,12 @@ class FlowControl:
             lane.namespace.window.answered(self._settings.max_in_flight_per_namespace)
             if lane.breaker.succeeded():
                 changed = BreakerState.CLOSED
-        elif ending is Ending.FAILED:
+        elif ending is not Ending.NEUTRAL:
             lane.window.failed()
-            if lane.breaker.failed(started=started, monotonic=monotonic, random=self._random()):
+            is_answered = ending is Ending.UNAVAILABLE
+            if lane.breaker.failed(
+                started=started, is_answered=is_answered, monotonic=monotonic, random=self._random()
+            ):
                 changed = BreakerState.OPEN
         if lane.host.blocked and lane.waiting and not lane.is_in_round:
             lane.host.blocked[lane] = None  # behind those that wait already: its own end is no privilege

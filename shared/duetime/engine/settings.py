@@ -21,7 +21,7 @@ class EngineSettings:
     three quarters at most. Each host of a namespace begins with ``initial_window`` and earns one with every answer.
     ``max_buffered``: timers read and waiting for their turn. ``max_wait_seconds``: one that was read longer ago is
     read again before it is fired, for it may have been changed or cancelled.
-    ``breaker_failures``: so many failures of a host in a row (no answer, or 502, 503, 504) stop its callbacks for
+    ``breaker_failures``: so many failures of a host in a row (no answer, or 502, 503, 504 for a second) stop it for
     ``breaker_pause_seconds``, doubled with every probe that fails up to ``breaker_max_pause_seconds``.
     ``reschedule_floor_seconds``: a receiver cannot ask for the next firing sooner than that.
     ``park_after_seconds``: a callback still under way after this time is parked, to be fired again

@@ -185,7 +185,7 @@ class EngineTuning(KeySettings, EgressSettings):
         _ENGINE.breaker_failures,
         ge=1,
         le=100_000,
-        description="Failures of a host in a row (no answer, or 502, 503, 504) that postpone its callbacks.",
+        description="Failures of a host in a row (no answer; 502, 503, 504 for 1 s) that postpone its callbacks.",
     )
     breaker_pause_seconds: Seconds = Field(
         _ENGINE.breaker_pause_seconds,

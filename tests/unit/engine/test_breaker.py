@@ -10,7 +10,7 @@ def make_breaker() -> CircuitBreaker:
 
 
 def fail(breaker: CircuitBreaker, at: float, *, started: float | None = None, random: float = 0.5) -> bool:
-    return breaker.failed(started=at if started is None else started, monotonic=at, random=random)
+    return breaker.failed(started=at if started is None else started, is_answered=False, monotonic=at, random=random)
 
 
 def test_it_opens_after_so_many_failures_in_a_row() -> None:
@@ -70,3 +70,16 @@ def test_the_pause_is_spread(random: float, pause: float) -> None:
     for _ in range(3):
         fail(breaker, 0.0, random=random)
     assert breaker.open_until == pytest.approx(pause)
+
+
+def test_answers_of_a_gateway_open_it_only_when_they_go_on_for_a_second() -> None:
+    breaker = make_breaker()
+
+    def answer(at: float) -> bool:
+        return breaker.failed(started=at, is_answered=True, monotonic=at, random=0.5)
+
+    assert [answer(7.0) for _ in range(50)] == [False] * 50
+    assert not answer(7.999)
+    assert answer(8.0)
+    breaker.succeeded()
+    assert [answer(8.1) for _ in range(50)] == [False] * 50
