@@ -81,7 +81,8 @@ class FlowControl:
         self._let_in(line)
 
     def open_breakers(self, monotonic: float) -> int:
-        return sum(lane.breaker.state(monotonic) is not BreakerState.CLOSED for lane in self._lanes.values())
+        """May be called from any thread: the copy is made in one step."""
+        return sum(lane.breaker.state(monotonic) is not BreakerState.CLOSED for lane in list(self._lanes.values()))
 
     @property
     def _max_in_flight_per_lane(self) -> int:

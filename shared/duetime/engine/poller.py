@@ -68,18 +68,7 @@ class Poller:
         self._record_offload = make_offload(settings.record_concurrency, "duetime-record")
         self._event_offload = None if events is None else make_offload(1, "duetime-events")
         self._wake = Alarm()
-        announcer = None
-        if events is not None and self._event_offload is not None:
-            announcer = Announcer(events, offload=self._event_offload, stats=self._stats, random=random)
-        self._recorder = Recorder(
-            store,
-            clock=clock,
-            settings=settings,
-            stats=self._stats,
-            offload=self._record_offload,
-            random=random,
-            announcer=announcer,
-        )
+        self._recorder = self._make_recorder(events)
         directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
         self._firing = Firing(
             sender,
@@ -118,6 +107,20 @@ class Poller:
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_sender_started = False
+
+    def _make_recorder(self, events: FailureEvents | None) -> Recorder:
+        announcer = None
+        if events is not None and self._event_offload is not None:
+            announcer = Announcer(events, offload=self._event_offload, stats=self._stats, random=self._random)
+        return Recorder(
+            self._store,
+            clock=self._clock,
+            settings=self._settings,
+            stats=self._stats,
+            offload=self._record_offload,
+            random=self._random,
+            announcer=announcer,
+        )
 
     # -- for others ------------------------------------------------------------------------------------------
 
