@@ -177,20 +177,23 @@ class Firing:
             self._flow.slow_down(attempt.lane)
         places = self._places()
         callbacks: list[Callback] = []
-        token_at = self._flow.next_token_at(monotonic)
+        self._flow.next_token_at(monotonic)  # lets in those that have a token by now
         while len(callbacks) < places and (taken := self._flow.take(monotonic)) is not None:
             key, shard, timer = taken
-            if not shard.is_trusted(monotonic):
-                shard.settle(firing_key(timer))
-                self._flow.end(key, Ending.NEUTRAL, started=monotonic, is_slow=False, monotonic=monotonic)
+            if shard.is_trusted(monotonic) and not timer.is_too_late(now):
+                callbacks.append(self._start(key, shard, timer, now, monotonic))
                 continue
-            callbacks.append(self._start(key, shard, timer, now, monotonic))
+            self._flow.end(key, Ending.NEUTRAL, started=monotonic, is_slow=False, monotonic=monotonic)
+            if shard.is_trusted(monotonic):
+                self._expire(shard, timer, now)
+            else:
+                shard.settle(firing_key(timer))
         if callbacks:
             self._stats.attempts_started += len(callbacks)
             self._sender.submit(callbacks)
         if self.room >= self._settings.max_buffered // 2:
             self._on_room()
-        self._look_again_later(monotonic, places - len(callbacks), token_at)
+        self._look_again_later(monotonic, places - len(callbacks))
 
     def _start(self, key: LaneKey, shard: OwnedShard, timer: Timer, now: datetime, monotonic: float) -> Callback:
         number = self._attempts.add(Attempt(shard, shard.lease, key, timer, now, monotonic))
@@ -209,8 +212,9 @@ class Firing:
         fast = len(self._attempts) - min(self._attempts.slow, self._settings.max_slow_in_flight)
         return min(self._settings.max_in_flight - fast, self._settings.max_buffered - self._recorder.backlog)
 
-    def _look_again_later(self, monotonic: float, places: int, token_at: float | None) -> None:
+    def _look_again_later(self, monotonic: float, places: int) -> None:
         """Come back when time alone makes room: an attempt becomes slow, or a namespace gets a token."""
+        token_at = self._flow.next_token_at(monotonic)
         later = [] if token_at is None else [token_at]
         if places <= 0 and len(self._flow) and (slow_at := self._attempts.next_slow_at()) is not None:
             later.append(slow_at)

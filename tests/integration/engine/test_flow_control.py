@@ -208,6 +208,19 @@ def test_a_namespace_s_rate_limit_spreads_its_attempts(store: Store, clock: Virt
     assert max(lag(body) for body in of(sender, "quiet")) < 0.1
 
 
+def test_a_rate_limited_attempt_starts_when_its_token_is_there(store: Store, clock: VirtualClock) -> None:
+    limit(store, "noisy", NamespaceSettings(rate_limit_per_second=10.0))
+    sender = ScriptedSender()
+    put(store, [make_timer(f"n{n}", namespace="noisy", execute_at=at(1)) for n in range(40)], START)
+
+    run(store, sender, clock, 6.0)
+
+    fired = [parse_instant(str(body["firedAt"])) for body in sender.received]
+    gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(fired[10:])]
+    assert len(gaps) == 29
+    assert all(0.099 <= gap <= 0.101 for gap in gaps)  # not in bursts at the pace of the polls
+
+
 def test_a_rate_limited_namespace_loses_nothing(store: Store, clock: VirtualClock) -> None:
     limit(store, "noisy", NamespaceSettings(rate_limit_per_second=20.0))
     sender = ScriptedSender()
@@ -333,6 +346,18 @@ def test_a_timer_that_is_too_late_fails_and_is_not_fired(store: Store, clock: Vi
     assert timer.failure is not None
     assert timer.failure.reason is FailureReason.EXPIRED
     assert poller.stats()["failed"] == 1
+
+
+def test_no_attempt_is_begun_too_late_by_a_timer_that_waits_for_its_turn(store: Store, clock: VirtualClock) -> None:
+    limit(store, "noisy", NamespaceSettings(max_in_flight=1))
+    sender = ScriptedSender(lambda _: Script(delay_seconds=0.7))
+    noisy = [make_timer(f"n{n}", namespace="noisy", execute_at=at(1), expire_after_ms=1000) for n in range(5)]
+    put(store, noisy, START)
+
+    poller = run(store, sender, clock, 5.0)
+
+    assert max(lag(body) for body in sender.received) <= 1.0
+    assert (poller.stats()["fired"], poller.stats()["failed"]) == (2, 3)
 
 
 def test_timers_expire_while_their_host_hangs(store: Store, clock: VirtualClock) -> None:
