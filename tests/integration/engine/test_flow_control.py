@@ -210,10 +210,10 @@ def test_a_namespace_s_rate_limit_spreads_its_attempts(store: Store, clock: Virt
 
 def test_a_rate_limited_attempt_starts_when_its_token_is_there(store: Store, clock: VirtualClock) -> None:
     limit(store, "noisy", NamespaceSettings(rate_limit_per_second=10.0))
-    sender = ScriptedSender()
+    sender = ScriptedSender(lambda _: Script(delay_seconds=10.0))  # so that no answer makes the poller look
     put(store, [make_timer(f"n{n}", namespace="noisy", execute_at=at(1)) for n in range(40)], START)
 
-    run(store, sender, clock, 6.0)
+    run(store, sender, clock, 6.0, settings=EngineSettings(initial_window=100))
 
     fired = [parse_instant(str(body["firedAt"])) for body in sender.received]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(fired[10:])]
