@@ -69,6 +69,7 @@ class NamespaceDirectory:
         While the store does not answer, what was known stays in force. Raises ``StoreError`` when nothing was.
         """
         monotonic = self._clock.monotonic()
+        names = set(names)
         for name in names:
             entry = self._entries.get(name)
             if entry is not None and monotonic < entry.stale_at:
@@ -80,9 +81,12 @@ class NamespaceDirectory:
                     raise
                 self._entries[name] = _Entry(entry.view, monotonic + _RETRY_SECONDS, entry.namespace)
                 continue
-            if len(self._entries) >= _MAX_VIEWS:
-                self._entries = {}
+            self._entries.pop(name, None)  # so that what was read longest ago is first
             self._entries[name] = self._read(namespace, entry, monotonic)
+        if len(self._entries) > _MAX_VIEWS:  # never those of the page at hand
+            others = [name for name in self._entries if name not in names]
+            for name in others[: len(self._entries) - _MAX_VIEWS]:
+                self._entries.pop(name, None)
 
     def _read(self, namespace: Namespace | None, known: _Entry | None, monotonic: float) -> _Entry:
         if namespace is None:  # its timers are orphans: nothing says that they should not be fired

@@ -180,6 +180,10 @@ class Firing:
         self._flow.next_token_at(monotonic)  # lets in those that have a token by now
         while len(callbacks) < places and (taken := self._flow.take(monotonic)) is not None:
             key, shard, timer = taken
+            if not self._is_known(key):
+                self._flow.end(key, Ending.NEUTRAL, started=monotonic, is_slow=False, monotonic=monotonic)
+                self._defer(key, shard, timer)
+                continue
             if shard.is_trusted(monotonic) and not timer.is_too_late(now):
                 callbacks.append(self._start(key, shard, timer, now, monotonic))
                 continue
@@ -226,6 +230,11 @@ class Firing:
         """False while a namespace's secret cannot be had: nothing is sent unsigned that should be signed."""
         view = self._directory.get(key[0])
         return (view is None or view.is_usable) and self._has_record_room
+
+    def _is_known(self, key: LaneKey) -> bool:
+        """What was read while the namespace was usable may have waited until it is not, or is forgotten."""
+        view = self._directory.get(key[0])
+        return view is not None and view.is_usable
 
     def _defer(self, key: LaneKey, shard: OwnedShard, timer: Timer) -> None:
         """A timer that waits is given up for now: it must be read again before it is fired."""
@@ -339,7 +348,7 @@ class Firing:
         for attempt in self._attempts:
             if attempt.started > started_before:
                 break  # attempts are in the order of their start
-            if not attempt.is_parking and not attempt.is_parked:
+            if not (attempt.is_parking or attempt.is_parked or attempt.is_superseded):
                 self._park_one(attempt)
 
     def _park_one(self, attempt: Attempt) -> None:

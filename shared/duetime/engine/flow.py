@@ -58,6 +58,8 @@ class FlowControl:
         self._busy_namespaces = 0
         """Those with something waiting: they share the buffer."""
         self._tokens_due: list[tuple[float, int, NamespaceLine]] = []
+        self._crowded: dict[Host, None] = {}
+        """Hosts at which lanes are blocked, and perhaps some at which none is any longer."""
         self._serial = count()
         self._max_lanes = _MAX_IDLE_LANES
 
@@ -78,6 +80,7 @@ class FlowControl:
             line.bucket = TokenBucket(rate_per_second, monotonic=monotonic)
         elif line.bucket.per_second != rate_per_second:
             line.bucket.change(rate_per_second, monotonic=monotonic)
+            line.waits_for_token = False  # its time was reckoned with the old rate
         self._let_in(line)
 
     def open_breakers(self, monotonic: float) -> int:
@@ -111,6 +114,9 @@ class FlowControl:
         lane = self._lanes.get(key)
         if lane is not None and len(lane.waiting) > self._room_of(lane, monotonic) // 2:
             return False
+        line = self._namespaces.get(key[0])
+        if line is not None and line.bucket is not None and line.waiting > self._tokens_ahead(line.bucket) // 2:
+            return False  # or a page would be read for every token
         return self.accepts(key, monotonic)
 
     def add(self, key: LaneKey, shard: OwnedShard, timer: Timer, monotonic: float) -> None:
@@ -143,7 +149,7 @@ class FlowControl:
 
     def take(self, monotonic: float) -> tuple[LaneKey, OwnedShard, Timer] | None:
         """The next timer that may be started now, which counts as under way from then on. None when there is none."""
-        while self._round:
+        while self._round or self._let_in_through_idle_hosts():
             line = self._round.popleft()
             lane = self._next_lane(line, monotonic)
             if lane is None:
@@ -192,6 +198,7 @@ class FlowControl:
                 changed = BreakerState.OPEN
         if lane.host.blocked and lane.waiting and not lane.is_in_round:
             lane.host.blocked[lane] = None  # behind those that wait already: its own end is no privilege
+            self._crowded[lane.host] = None
         self._let_lane_in(lane)
         self._let_in(lane.namespace)
         self._let_in_through_host(lane.host, monotonic)
@@ -236,6 +243,7 @@ class FlowControl:
                 if lane.host.in_flight < self._settings.max_in_flight_per_host:
                     return lane
                 lane.host.blocked[lane] = None
+                self._crowded[lane.host] = None
             lane.is_in_round = False
         return None
 
@@ -265,6 +273,23 @@ class FlowControl:
             self._let_lane_in(lane)
             if lane.is_in_round and lane.may_start(monotonic):
                 break
+
+    def _let_in_through_idle_hosts(self) -> bool:
+        """Nobody in the round may start: those that were let in have no use for their hosts' room, so others may.
+
+        Without this a host's room could be kept for a lane whose namespace must not start, and no end would wake the
+        next. Every turn takes a lane out of those that are blocked. True when a namespace is in the round again.
+        """
+        for host in list(self._crowded):
+            while host.blocked and host.in_flight < self._settings.max_in_flight_per_host:
+                lane = next(iter(host.blocked))
+                del host.blocked[lane]
+                self._let_lane_in(lane)
+                if self._round:
+                    return True
+            if not host.blocked:
+                del self._crowded[host]
+        return False
 
     def _remove(self, lane: Lane, is_unwanted: Callable[[Waiting], bool]) -> Iterator[Waiting]:
         kept: deque[Waiting] = deque()

@@ -159,6 +159,8 @@ class OwnedShard:
         else:
             assert timer.next_attempt_at is not None
             self.backlog.defer(key, timer.next_attempt_at)
+            if self.is_polling:  # the page that is being read passes it over, as it was under way until now
+                self.backlog.lap_deferred[key] = None
 
     def finish_poll(
         self,

@@ -1,0 +1,192 @@
+"""What a namespace must not do to another, or to itself, when its limits or its secrets change while timers wait."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from duetime.delivery.port import Callback
+from duetime.delivery.sealing import SecretUnavailable
+from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.engine import directory
+from duetime.engine.directory import NamespaceDirectory
+from duetime.engine.flow import Ending, FlowControl
+from duetime.engine.keys import LaneKey, lane_key
+from duetime.engine.poller import Poller
+from duetime.engine.settings import EngineSettings
+from duetime.stores.port import Store, TimerRef
+from tests.support.engine import make_poller, make_shard, make_timer, put
+from tests.support.scripted_sender import Script, ScriptedSender
+from tests.support.stores import memory_store
+from tests.support.virtual_time import START, InlineOffload, VirtualClock, run_virtually
+
+
+def make_flow(settings: EngineSettings) -> FlowControl:
+    return FlowControl(settings, random=lambda: 0.5, on_stale=lambda key, shard, timer: None)
+
+
+def add(flow: FlowControl, namespace: str, timer_id: str, host: str, monotonic: float) -> LaneKey:
+    timer = make_timer(timer_id, namespace=namespace, callback_url=f"http://{host}.test/")
+    key = lane_key(timer)
+    assert flow.accepts(key, monotonic)
+    flow.add(key, make_shard(), timer, monotonic)
+    return key
+
+
+def test_a_lane_that_was_let_in_and_cannot_start_does_not_keep_its_host_s_room() -> None:
+    flow = make_flow(EngineSettings(max_in_flight_per_host=1))
+    flow.configure("narrow", max_in_flight=1, rate_per_second=None, monotonic=0.0)
+    noisy = add(flow, "noisy", "n", "shared", 0.0)
+    assert flow.take(0.0) is not None
+    add(flow, "narrow", "a", "shared", 0.0)
+    add(flow, "narrow", "x", "other", 0.0)
+    taken = flow.take(0.0)
+    assert taken is not None
+    assert taken[2].timer_id == "x"  # all that "narrow" may have under way, while its other lane is blocked
+    add(flow, "quiet", "q", "shared", 0.0)
+    assert flow.take(0.0) is None
+
+    flow.end(noisy, Ending.ANSWERED, started=0.0, is_slow=False, monotonic=0.1)
+
+    taken = flow.take(0.1)
+    assert taken is not None
+    assert taken[2].timer_id == "q"
+
+
+def test_a_new_rate_is_in_force_for_who_waits_for_a_token_already() -> None:
+    flow = make_flow(EngineSettings())
+    flow.configure("n", max_in_flight=None, rate_per_second=0.01, monotonic=0.0)
+    add(flow, "n", "1", "h", 0.0)
+    assert flow.take(0.0) is not None
+    add(flow, "n", "2", "h", 0.0)
+    assert flow.take(0.0) is None
+    flow.configure("n", max_in_flight=None, rate_per_second=100.0, monotonic=0.1)
+    assert flow.take(0.1) is None
+    at = flow.next_token_at(0.1)
+    assert at is not None
+    assert at < 0.12
+
+
+def test_more_namespaces_than_are_remembered_are_known_while_their_page_is_offered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with memory_store() as store:
+        names = [f"n{number}" for number in range(4)]
+        for name in names:
+            store.create_namespace(name, num_shards=1, dedicated=False, now=START)
+        known = NamespaceDirectory(store, clock=VirtualClock(), secret_box=None)
+        monkeypatch.setattr(directory, "_MAX_VIEWS", 3)
+        known.load(names[:3])
+        known.load(names[1:])
+        assert [known.get(name) is not None for name in names] == [False, True, True, True]
+        known.load(names)
+        assert all(known.get(name) is not None for name in names)
+
+
+class Box:
+    is_down = False
+
+    def seal(self, plain: bytes, *, context: str) -> bytes:
+        return plain
+
+    def unseal(self, sealed: bytes, *, context: str) -> bytes:
+        if self.is_down:
+            raise SecretUnavailable("no key service")
+        return bytes(32)
+
+
+class Signatures(ScriptedSender):
+    def submit(self, callbacks: Sequence[Callback]) -> None:
+        signed.extend(any(line.startswith("webhook-signature:") for line in each.headers) for each in callbacks)
+        super().submit(callbacks)
+
+
+signed: list[bool] = []
+
+
+def rotate(store: Store, secret: str) -> None:
+    known = store.get_namespace("n")
+    assert known is not None
+    changed = Namespace(
+        "n", known.num_shards, known.first_shard, known.dedicated, known.created_at,
+        NamespaceSettings(max_in_flight=4), secrets=(SealedSecret(secret, b"sealed", START, None),),
+    )  # fmt: skip
+    assert store.update_namespace(changed, if_revision=known.revision, now=START) is not None
+
+
+def test_what_waits_while_its_namespace_s_secret_gets_lost_is_not_sent_unsigned() -> None:
+    signed.clear()
+    clock, box, ids = VirtualClock(), Box(), itertools.count()
+    with memory_store() as store:
+        store.create_namespace("n", num_shards=4, dedicated=False, now=START)
+        rotate(store, "first")
+        poller = Poller(
+            store, Signatures(lambda _: Script(delay_seconds=0.2)), clock=clock, settings=EngineSettings(),
+            worker_id="w", new_id=lambda: f"id-{next(ids)}", random=Random(1).random, secret_box=box,
+            make_offload=InlineOffload,
+        )  # fmt: skip
+        put(store, [make_timer(f"t{n}", namespace="n") for n in range(500)], START)
+
+        async def main() -> None:
+            stop = asyncio.Event()
+            task = asyncio.create_task(poller.run(stop))
+            await asyncio.sleep(5.0)
+            box.is_down = True
+            rotate(store, "second")
+            await asyncio.sleep(20.0)
+            assert len(signed) < 500
+            box.is_down = False
+            await asyncio.sleep(45.0)
+            stop.set()
+            await task
+
+        run_virtually(clock, main())
+    assert signed == [True] * 500
+
+
+def test_a_rate_limited_backlog_is_not_read_once_for_every_token() -> None:
+    clock = VirtualClock()
+    with memory_store() as store:
+        created, _ = store.create_namespace("n", num_shards=4, dedicated=False, now=START)
+        changed = Namespace(
+            "n", 4, created.first_shard, dedicated=False, created_at=START,
+            settings=NamespaceSettings(rate_limit_per_second=15.0),
+        )  # fmt: skip
+        assert store.update_namespace(changed, if_revision=created.revision, now=START) is not None
+        poller = make_poller(store, ScriptedSender(), clock)
+        put(store, [make_timer(f"t{n}", namespace="n") for n in range(3000)], START)
+
+        async def main() -> None:
+            stop = asyncio.Event()
+            task = asyncio.create_task(poller.run(stop))
+            await asyncio.sleep(20.0)
+            stop.set()
+            await task
+
+        run_virtually(clock, main())
+    assert poller.stats()["fired"] >= 300
+    assert poller.stats()["polls"] < 20 * 30
+
+
+def test_a_timer_that_was_cancelled_while_its_callback_hangs_is_not_parked_over_and_over() -> None:
+    clock = VirtualClock()
+    with memory_store() as store:
+        namespace, _ = store.create_namespace("n", num_shards=4, dedicated=False, now=START)
+        poller = make_poller(store, ScriptedSender(lambda _: Script(status=None)), clock)
+        put(store, [make_timer("t", namespace="n", callback_timeout_seconds=60)], START)
+
+        async def main() -> None:
+            stop = asyncio.Event()
+            task = asyncio.create_task(poller.run(stop))
+            await asyncio.sleep(1.5)
+            store.delete_timers(namespace, [TimerRef("t")], now=clock.now())
+            await asyncio.sleep(30.0)
+            stop.set()
+            await task
+
+        run_virtually(clock, main())
+    assert poller.stats()["superseded"] == 1
