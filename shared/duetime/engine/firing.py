@@ -155,7 +155,7 @@ class Firing:
             part = share(view)
             self._flow.configure(
                 name,
-                max_in_flight=None if view.max_in_flight is None else max(1, round(view.max_in_flight * part)),
+                max_in_flight=None if view.max_in_flight is None else max(1, int(view.max_in_flight * part)),
                 rate_per_second=None if view.rate_limit_per_second is None else view.rate_limit_per_second * part,
                 monotonic=monotonic,
             )
@@ -180,18 +180,17 @@ class Firing:
         self._flow.next_token_at(monotonic)  # lets in those that have a token by now
         while len(callbacks) < places and (taken := self._flow.take(monotonic)) is not None:
             key, shard, timer = taken
-            if not self._is_known(key):
-                self._flow.end(key, Ending.NEUTRAL, started=monotonic, is_slow=False, monotonic=monotonic)
-                self._defer(key, shard, timer)
-                continue
-            if shard.is_trusted(monotonic) and not timer.is_too_late(now):
+            is_ours, is_too_late = shard.is_trusted(monotonic), timer.is_too_late(now)
+            if is_ours and not is_too_late and self._can_be_sent(key):
                 callbacks.append(self._start(key, shard, timer, now, monotonic))
                 continue
             self._flow.end(key, Ending.NEUTRAL, started=monotonic, is_slow=False, monotonic=monotonic)
-            if shard.is_trusted(monotonic):
+            if not is_ours:
+                shard.settle(firing_key(timer))
+            elif is_too_late:
                 self._expire(shard, timer, now)
             else:
-                shard.settle(firing_key(timer))
+                self._defer(key, shard, timer)
         if callbacks:
             self._stats.attempts_started += len(callbacks)
             self._sender.submit(callbacks)
@@ -231,8 +230,8 @@ class Firing:
         view = self._directory.get(key[0])
         return (view is None or view.is_usable) and self._has_record_room
 
-    def _is_known(self, key: LaneKey) -> bool:
-        """What was read while the namespace was usable may have waited until it is not, or is forgotten."""
+    def _can_be_sent(self, key: LaneKey) -> bool:
+        """False when the namespace could be used as the timer was read, and is not usable or not known any more."""
         view = self._directory.get(key[0])
         return view is not None and view.is_usable
 

@@ -120,6 +120,7 @@ def test_every_timer_comes_to_its_right_end(seed: int) -> None:
 
         run_virtually(clock, main())
 
+        received = {(body["namespace"], body["timerId"]) for body in sender.received}
         ends: Counter[str] = Counter()
         for timer in timers:
             stored = store.get_timer(make_namespace(timer.namespace), timer.timer_id, now=clock.now())
@@ -133,6 +134,7 @@ def test_every_timer_comes_to_its_right_end(seed: int) -> None:
                 assert stored.failure.reason is FailureReason.EXPIRED, stored.failure
             else:
                 assert stored.state is TimerState.FIRED, stored
+                assert (timer.namespace, timer.timer_id) in received
             ends[stored.state] += 1
         # Each of the ends is seen, or this would prove little.
         assert min(ends[kind] for kind in ("cancelled", TimerState.FAILED, TimerState.FIRED)) > 5
