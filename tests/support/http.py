@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from duetime.api.answers import Problem
 from duetime.api.app import Handler
-from duetime.api.openapi import OPERATIONS
+from duetime.api.openapi import OPERATIONS, problems_of
 from duetime.api.routes import ROUTES
 from duetime.local.gateway import HttpRequest, from_result, to_event
 from tests.support.clock import NOW
@@ -136,7 +136,7 @@ def _check(method: str, path: str, answer: Answer) -> None:
     for route in ROUTES:
         if route.method == method and re.fullmatch(re.sub(r"<\w+>", "[^/]+", route.rule), path):
             about = OPERATIONS[route.operation_id]
-            assert answer.status in (*about.answers, *about.problems) or answer.status >= 500, (route, answer)
+            assert answer.status in (*about.answers, *problems_of(route)) or answer.status >= 500, (route, answer)
             model = about.answers.get(answer.status)
             if model is not None:
                 model.model_validate(document)

@@ -10,6 +10,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 from urllib.parse import unquote
@@ -18,6 +19,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
+from duetime.api.auth import PUBLIC, authorise
 from duetime.api.context import ApiContext, ServedRequest, Services
 from duetime.api.errors import MethodNotAllowed, RouteNotFound
 from duetime.api.http import Reply, Request, read_request
@@ -102,7 +104,12 @@ class _Dispatcher:
         def call(**parameters: str) -> Response[str]:
             self._rule = route.rule
             decoded = {name: unquote(value) for name, value in parameters.items()}
-            return _response(route.endpoint(self._services, self._request, **decoded))
+            request = self._request
+            authenticate = self._services.context.authenticate
+            if authenticate is not None and route.needs is not PUBLIC:
+                request = replace(request, principal=authenticate(request))
+            authorise(route.needs, request.principal, decoded)
+            return _response(route.endpoint(self._services, request, **decoded))
 
         return call
 

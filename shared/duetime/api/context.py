@@ -7,11 +7,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from duetime.api.cursors import CursorCodec
+from duetime.api.http import Request
 from duetime.api.namespace_changes import found_namespace
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, Namespace
+from duetime.domain.principals import Principal
 from duetime.domain.timers import Timer
 from duetime.stores.port import Store
 
@@ -46,7 +48,8 @@ class ApiContext:
     ``log_context`` makes every event that is logged inside carry the request id. All of them are called from
     several threads at once. ``default_num_shards`` is for namespaces that are created without a number.
     ``egress`` says which callback URLs are accepted. ``secret_box`` seals the signing secrets that are created;
-    without one none can be.
+    without one none can be. ``authenticate`` says who makes a request to a route that is not public, or raises
+    ``Unauthenticated``; None: open mode, nobody is asked.
     """
 
     store: Store
@@ -58,6 +61,7 @@ class ApiContext:
     default_num_shards: int = DEFAULT_NUM_SHARDS
     egress: EgressPolicy = PUBLIC_ONLY
     secret_box: SecretBox | None = None
+    authenticate: Callable[[Request], Principal] | None = None
 
 
 class NamespaceCache:

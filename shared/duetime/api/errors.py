@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from duetime.domain.errors import DuetimeError, InvalidInput
+from duetime.domain.principals import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,35 @@ class MethodNotAllowed(DuetimeError):
     def __init__(self, message: str, *, allowed: Sequence[str]) -> None:
         super().__init__(message)
         self.allowed = tuple(allowed)
+
+
+class Unauthenticated(DuetimeError):
+    """No API key, or none that is good. ``was_given`` says whether one came with the request."""
+
+    code = "unauthenticated"
+
+    def __init__(self, message: str, *, was_given: bool) -> None:
+        super().__init__(message)
+        self.was_given = was_given
+
+
+class Forbidden(DuetimeError):
+    """The API key is good, and its role is not enough."""
+
+    code = "forbidden"
+
+    def __init__(self, needed: Role) -> None:
+        super().__init__(f"this needs an API key with the role {needed}")
+        self.needed = needed
+
+
+class TenantNotFound(DuetimeError):
+    """The path is not of the tenant of the API key; whether there is anything at it is not said."""
+
+    code = "tenant_not_found"
+
+    def __init__(self, tenant_id: str) -> None:
+        super().__init__(f"there is no tenant {tenant_id!r} for this API key")
 
 
 class UnsupportedMediaType(DuetimeError):

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from duetime.api.errors import UnsupportedMediaType
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
+from duetime.domain.principals import Principal
 
 JSON = "application/json"
 
@@ -25,7 +26,9 @@ _JSON_TYPE = re.compile(
 class Request:
     """``path`` is decoded and without the stage; ``query`` is raw; header names are in lower case.
 
-    ``request_id`` is the caller's ``X-Request-Id`` when it is a sane one, else the gateway's.
+    ``request_id`` is the caller's ``X-Request-Id`` when it is a sane one, else the gateway's. ``authorizer`` is what
+    a Lambda authorizer in front of the function said, empty when there is none. ``principal`` is set before an
+    endpoint sees the request; None in open mode, in which everything is allowed.
     """
 
     method: str
@@ -35,6 +38,8 @@ class Request:
     request_id: str
     body: str
     body_is_base64: bool
+    authorizer: Mapping[str, Any] = field(default_factory=dict)
+    principal: Principal | None = None
 
     def header(self, name: str) -> str | None:
         return self.headers.get(name)
@@ -87,6 +92,7 @@ def read_request(event: Mapping[str, Any], *, new_id: Callable[[], str]) -> Requ
         request_id=asked_id if is_sane else context.get("requestId") or new_id(),
         body=event.get("body") or "",
         body_is_base64=bool(event.get("isBase64Encoded")),
+        authorizer=(context.get("authorizer") or {}).get("lambda") or {},
     )
 
 

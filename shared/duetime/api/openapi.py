@@ -12,9 +12,11 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from duetime import __version__
 from duetime.api import answers, schemas
+from duetime.api.auth import PUBLIC, TENANT_PARAMETER
 from duetime.api.http import JSON
 from duetime.api.problems import PROBLEM_JSON
 from duetime.api.routes import ROUTES, Route
+from duetime.domain.tenants import TENANT_PATTERN
 
 Json = dict[str, Any]
 References = dict[str, Json]
@@ -22,7 +24,7 @@ References = dict[str, Json]
 
 _TAG_NAMESPACES, _TAG_TIMERS, _TAG_SERVICE = "namespaces", "timers", "service"
 _PARAMETER = re.compile(r"<(\w+)>")
-_PARAMETER_NAMES = {"namespace": "namespace", "timer_id": "timerId", "secret_id": "secretId"}
+_PARAMETER_NAMES = {"namespace": "namespace", "timer_id": "timerId", "secret_id": "secretId", "tenant": "tenant"}
 _PATH_PARAMETERS: dict[str, Json] = {
     "namespace": {"schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$"}},
     "timerId": {
@@ -30,6 +32,7 @@ _PATH_PARAMETERS: dict[str, Json] = {
         "description": "percent-encoded, or base64url: and the base64url of its UTF-8",
     },
     "secretId": {"schema": {"type": "string", "minLength": 1}},
+    "tenant": {"schema": {"type": "string", "pattern": f"^{TENANT_PATTERN}$"}},
 }
 _REFERENCES = "#/components/schemas/{model}"
 
@@ -251,10 +254,17 @@ def _operation(route: Route, references: References) -> Json:
             answer["content"] = {about.answer_types[status]: {}}
         described["responses"][str(status)] = answer
     problem = {PROBLEM_JSON: {"schema": references["Problem"]}}
-    for status in about.problems:
+    for status in problems_of(route):
         described["responses"][str(status)] = {"description": HTTPStatus(status).phrase, "content": problem}
     described["responses"]["default"] = {"description": "Any other problem", "content": problem}
     return described
+
+
+def problems_of(route: Route) -> tuple[int, ...]:
+    """The statuses of the problems that a route answers with: its own, and those of every route like it."""
+    needed = () if route.needs is PUBLIC else (401, 403)
+    of_tenant = (404,) if f"<{TENANT_PARAMETER}>" in route.rule else ()
+    return tuple(sorted({*OPERATIONS[route.operation_id].problems, *needed, *of_tenant}))
 
 
 def _parameters(route: Route, about: Operation) -> list[Json]:

@@ -9,9 +9,12 @@ from typing import Any
 from duetime.api.errors import (
     DuplicateId,
     FieldError,
+    Forbidden,
     InvalidFields,
     MethodNotAllowed,
     RouteNotFound,
+    TenantNotFound,
+    Unauthenticated,
     UnsupportedMediaType,
 )
 from duetime.api.http import Reply
@@ -43,7 +46,10 @@ MAX_FIELD_ERRORS = 50
 _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (PayloadTooLarge, 413, "Content too large"),
     (InvalidInput, 400, "Invalid request"),
+    (Unauthenticated, 401, "Unauthenticated"),
+    (Forbidden, 403, "Forbidden"),
     (RouteNotFound, 404, "Not found"),
+    (TenantNotFound, 404, "Tenant not found"),
     (NamespaceNotFound, 404, "Namespace not found"),
     (TimerNotFound, 404, "Timer not found"),
     (SecretNotFound, 404, "Secret not found"),
@@ -92,6 +98,11 @@ def problem_reply(error: Exception, *, request_id: str) -> Reply:
     headers = {}
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = ", ".join(error.allowed)
+    elif isinstance(error, Unauthenticated):
+        # RFC 6750: the error is named to those alone who showed a key.
+        headers["www-authenticate"] = 'Bearer realm="duetime"' + (
+            ', error="invalid_token"' if error.was_given else ""
+        )
     elif isinstance(error, StoreUnavailable):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))
     elif isinstance(error, StoreNotReady):

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from duetime.api import attempts, batches, catalogue, documents, redrives, signing_secrets, timer_lists, timers
+from duetime.api.auth import PUBLIC, Need
 from duetime.api.http import Reply
+from duetime.domain.principals import Role
 
 _NAMESPACE = "/v1/namespaces/<namespace>"
 _TIMERS = f"{_NAMESPACE}/timers"
@@ -16,36 +18,41 @@ _TIMER = f"{_TIMERS}/<timer_id>"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``endpoint(services, request, **path parameters)``; ``rule`` has the parameters in angle brackets."""
+    """``endpoint(services, request, **path parameters)``; ``rule`` has the parameters in angle brackets.
+
+    ``needs`` is the least role that an API key must have, or PUBLIC. It has no default, so that no route is without
+    one. A parameter ``<tenant>`` must be the tenant of the key (``auth.authorise``).
+    """
 
     method: str
     rule: str
     operation_id: str
     endpoint: Callable[..., Reply]
+    needs: Need
 
 
 # The first rule that fits counts: the words after /timers/ are ids for every method but POST.
 ROUTES = (
-    Route("PUT", _NAMESPACE, "putNamespace", catalogue.put_namespace),
-    Route("GET", _NAMESPACE, "getNamespace", catalogue.get_namespace),
-    Route("GET", "/v1/namespaces", "listNamespaces", catalogue.list_namespaces),
-    Route("POST", _SECRETS, "createSecret", signing_secrets.create_secret),
-    Route("GET", _SECRETS, "listSecrets", signing_secrets.list_secrets),
-    Route("DELETE", f"{_SECRETS}/<secret_id>", "deleteSecret", signing_secrets.delete_secret),
-    Route("POST", _TIMERS, "createTimer", timers.create_timer),
-    Route("GET", _TIMERS, "listTimers", timer_lists.list_timers),
-    Route("POST", f"{_TIMERS}/batch", "createTimers", batches.create_batch),
-    Route("POST", f"{_TIMERS}/batch-cancel", "cancelTimers", batches.cancel_batch),
-    Route("PUT", _TIMER, "putTimer", timers.put_timer),
-    Route("GET", _TIMER, "getTimer", timers.get_timer),
-    Route("PATCH", _TIMER, "patchTimer", timers.patch_timer),
-    Route("DELETE", _TIMER, "deleteTimer", timers.delete_timer),
-    Route("POST", f"{_TIMER}/redrive", "redriveTimer", redrives.redrive_timer),
-    Route("POST", f"{_TIMER}/fire", "fireTimer", redrives.fire_timer),
-    Route("POST", f"{_NAMESPACE}/redrive", "redriveTimers", redrives.redrive_timers),
-    Route("GET", f"{_TIMER}/attempts", "listAttempts", attempts.list_attempts),
-    Route("GET", "/v1/shards", "listShards", catalogue.list_shards),
-    Route("GET", "/health", "getHealth", catalogue.get_health),
-    Route("GET", "/v1/openapi.json", "getOpenApi", documents.get_openapi),
-    Route("GET", "/docs", "getDocs", documents.get_docs),
+    Route("PUT", _NAMESPACE, "putNamespace", catalogue.put_namespace, Role.ADMIN),
+    Route("GET", _NAMESPACE, "getNamespace", catalogue.get_namespace, Role.READER),
+    Route("GET", "/v1/namespaces", "listNamespaces", catalogue.list_namespaces, Role.READER),
+    Route("POST", _SECRETS, "createSecret", signing_secrets.create_secret, Role.ADMIN),
+    Route("GET", _SECRETS, "listSecrets", signing_secrets.list_secrets, Role.ADMIN),
+    Route("DELETE", f"{_SECRETS}/<secret_id>", "deleteSecret", signing_secrets.delete_secret, Role.ADMIN),
+    Route("POST", _TIMERS, "createTimer", timers.create_timer, Role.WRITER),
+    Route("GET", _TIMERS, "listTimers", timer_lists.list_timers, Role.READER),
+    Route("POST", f"{_TIMERS}/batch", "createTimers", batches.create_batch, Role.WRITER),
+    Route("POST", f"{_TIMERS}/batch-cancel", "cancelTimers", batches.cancel_batch, Role.WRITER),
+    Route("PUT", _TIMER, "putTimer", timers.put_timer, Role.WRITER),
+    Route("GET", _TIMER, "getTimer", timers.get_timer, Role.READER),
+    Route("PATCH", _TIMER, "patchTimer", timers.patch_timer, Role.WRITER),
+    Route("DELETE", _TIMER, "deleteTimer", timers.delete_timer, Role.WRITER),
+    Route("POST", f"{_TIMER}/redrive", "redriveTimer", redrives.redrive_timer, Role.WRITER),
+    Route("POST", f"{_TIMER}/fire", "fireTimer", redrives.fire_timer, Role.WRITER),
+    Route("POST", f"{_NAMESPACE}/redrive", "redriveTimers", redrives.redrive_timers, Role.WRITER),
+    Route("GET", f"{_TIMER}/attempts", "listAttempts", attempts.list_attempts, Role.READER),
+    Route("GET", "/v1/shards", "listShards", catalogue.list_shards, Role.ADMIN),
+    Route("GET", "/health", "getHealth", catalogue.get_health, PUBLIC),
+    Route("GET", "/v1/openapi.json", "getOpenApi", documents.get_openapi, PUBLIC),
+    Route("GET", "/docs", "getDocs", documents.get_docs, PUBLIC),
 )

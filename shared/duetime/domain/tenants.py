@@ -1,0 +1,20 @@
+"""Tenants: the owners of namespaces and service calls. A tenant is nothing but its id; it is not created."""
+
+from __future__ import annotations
+
+import re
+
+MAX_TENANT_CHARACTERS = 55
+"""``calls@<tenant>``, the longest name that is made of it, then fits where a namespace does (63 characters)."""
+TENANT_PATTERN = "[a-z0-9][a-z0-9._-]{0,54}"
+DEFAULT_TENANT = "default"
+"""Owns what is created where nobody is asked for a key, and what was stored before there were tenants."""
+
+_TENANT = re.compile(TENANT_PATTERN)
+
+
+def check_tenant(tenant_id: str) -> str:
+    """``tenant_id``, or ``ValueError`` saying what a tenant's id may be."""
+    if _TENANT.fullmatch(tenant_id) is None:
+        raise ValueError(f"must match {TENANT_PATTERN}")
+    return tenant_id

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from duetime.api.auth import PUBLIC, authorise, own_tenant
+from duetime.api.errors import Forbidden, TenantNotFound
+from duetime.api.problems import problem_reply
+from duetime.api.routes import ROUTES, Route
+from duetime.domain.errors import InvalidInput
+from duetime.domain.principals import Principal, Role
+from duetime.domain.tenants import DEFAULT_TENANT
+
+OPEN = {"getHealth", "getOpenApi", "getDocs"}
+
+
+def acme(role: Role) -> Principal:
+    return Principal("acme", role, "key-1")
+
+
+def test_a_route_cannot_be_without_a_declaration() -> None:
+    needs = inspect.signature(Route).parameters["needs"]
+
+    assert needs.default is inspect.Parameter.empty
+    assert all(route.needs is PUBLIC or isinstance(route.needs, Role) for route in ROUTES)
+
+
+def test_the_public_routes_are_these() -> None:
+    assert {route.operation_id for route in ROUTES if route.needs is PUBLIC} == OPEN
+
+
+def test_a_reader_cannot_change_anything() -> None:
+    assert all(route.method == "GET" for route in ROUTES if route.needs in (PUBLIC, Role.READER))
+
+
+@pytest.mark.parametrize("needed", Role)
+@pytest.mark.parametrize("role", Role)
+def test_a_role_is_held_against_what_a_route_needs(role: Role, needed: Role) -> None:
+    if role.allows(needed):
+        authorise(needed, acme(role), {})
+    else:
+        with pytest.raises(Forbidden, match=f"the role {needed}"):
+            authorise(needed, acme(role), {})
+
+
+def test_a_public_route_needs_nothing() -> None:
+    authorise(PUBLIC, None, {})
+    authorise(PUBLIC, acme(Role.READER), {})
+
+
+def test_the_tenant_of_the_path_must_be_that_of_the_key() -> None:
+    authorise(Role.READER, acme(Role.READER), {"tenant": "acme"})
+
+    for other in ("globex", "acm", "acme.", "ACME", "", "acme/..", "no such tenant"):
+        with pytest.raises(TenantNotFound):
+            authorise(Role.READER, acme(Role.ADMIN), {"tenant": other})
+
+
+def test_open_mode_allows_every_tenant_that_can_be_one() -> None:
+    authorise(Role.ADMIN, None, {"tenant": "globex"})
+
+    with pytest.raises(InvalidInput) as refusal:
+        authorise(Role.READER, None, {"tenant": "Globex"})
+    assert refusal.value.field == "tenant"
+
+
+def test_what_is_created_belongs_to_the_tenant_of_the_key() -> None:
+    assert own_tenant(acme(Role.WRITER)) == "acme"
+    assert own_tenant(None) == DEFAULT_TENANT
+
+
+def test_a_refused_role_says_which_one_is_needed() -> None:
+    reply = problem_reply(Forbidden(Role.ADMIN), request_id="r1")
+
+    assert reply.status == 403
+    assert "admin" in reply.body
