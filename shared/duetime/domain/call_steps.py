@@ -1,0 +1,317 @@
+"""The steps of a service call's life: pure functions from a stored call to a ``Transition``.
+
+A store writes a transition whole or not at all, and only onto the revision that it starts from
+(``stores.calls_port``). So whoever takes a step first wins, and every event tells of a change that was made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
+from duetime.domain.namespaces import Namespace
+from duetime.domain.service_calls import (
+    CallChange,
+    CallFailure,
+    CallOutcome,
+    CallStatus,
+    RequestSpec,
+    ServiceCall,
+    calls_namespace,
+)
+from duetime.domain.times import format_instant, round_up
+
+NewId = Callable[[], str]
+"""Makes UUIDv7s, each later than the one before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """A change to be stored in one transaction, if the stored revision is that of ``before`` (None: no such call).
+
+    ``executions`` are to be stored as they are, whether new or known. The call's timer becomes ``timer_of(after)``.
+    """
+
+    before: ServiceCall | None
+    after: ServiceCall
+    executions: tuple[Execution, ...] = ()
+    events: tuple[CallEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRules:
+    """``watchdog_grace_seconds``: what an execution gets beyond its timeout for its end to be recorded.
+    ``retention_seconds``: how long a finished call that is not starred is kept; None: for ever."""
+
+    watchdog_grace_seconds: float = 5.0
+    retention_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What a tenant submits, validated. ``due_at`` None: now."""
+
+    name: str
+    request: RequestSpec
+    digest: str
+    due_at: datetime | None
+    timeout_seconds: int
+    retry_policy_json: str | None
+    correlation_id: str
+    idempotency_key: str | None = None
+    tags: tuple[str, ...] = ()
+    rerun_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionResult:
+    """What came of the exchange. ``failure`` None: a 2xx. ``retry_after_seconds`` as the receiver asked for it.
+
+    ``is_final``: trying again is pointless whatever the policy says.
+    """
+
+    response_status: int | None
+    response: LoggedMessage | None
+    duration_ms: int | None
+    failure: CallFailure | None = None
+    message: str = ""
+    retry_after_seconds: float | None = None
+    is_final: bool = False
+
+
+class _Recorder:
+    """The events of one step, each caused by the one before."""
+
+    def __init__(self, call: ServiceCall, *, new_id: NewId, now: datetime, cause: str | None = None) -> None:
+        self._call = call
+        self._new_id = new_id
+        self._now = now
+        self._cause = call.last_event_id or cause
+        self._count = call.event_count
+        self.events: list[CallEvent] = []
+
+    def add(self, event_type: CallEventType, **payload: Any) -> None:
+        self._count += 1
+        event = CallEvent(
+            event_id=self._new_id(),
+            type=event_type,
+            tenant_id=self._call.tenant_id,
+            aggregate_id=self._call.call_id,
+            sequence=self._count,
+            occurred_at=self._now,
+            correlation_id=self._call.correlation_id,
+            causation_id=self._cause,
+            payload_json=json.dumps(payload, separators=(",", ":")),
+        )
+        self._cause = event.event_id
+        self.events.append(event)
+
+    def onto(self, call: ServiceCall) -> ServiceCall:
+        return replace(call, event_count=self._count, last_event_id=self._cause)
+
+
+def submitted(
+    tenant_id: str,
+    call_id: str,
+    submission: Submission,
+    *,
+    namespace: Namespace,
+    new_id: NewId,
+    now: datetime,
+) -> Transition:
+    """A new call. ``call_id`` was made at ``now``; ``namespace`` is ``calls_namespace(tenant_id)`` as stored."""
+    assert namespace.name == calls_namespace(tenant_id)
+    due_at = now if submission.due_at is None else submission.due_at
+    call = ServiceCall(
+        tenant_id=tenant_id,
+        call_id=call_id,
+        shard_id=namespace.shard_of(call_id),
+        name=submission.name,
+        request=submission.request,
+        digest=submission.digest,
+        status=CallStatus.SCHEDULED,
+        revision=1,
+        submitted_at=now,
+        updated_at=now,
+        due_at=due_at,
+        registered_at=now,
+        wake_at=due_at,
+        timeout_seconds=submission.timeout_seconds,
+        retry_policy_json=submission.retry_policy_json,
+        correlation_id=submission.correlation_id,
+        idempotency_key=submission.idempotency_key,
+        rerun_of=submission.rerun_of,
+        tags=submission.tags,
+    )
+    events = _Recorder(call, new_id=new_id, now=now, cause=submission.rerun_of)
+    events.add(
+        CallEventType.SUBMITTED,
+        name=call.name,
+        method=call.request.method,
+        url=call.request.url,
+        tags=list(call.tags),
+        rerunOf=call.rerun_of,
+    )
+    events.add(CallEventType.SCHEDULED, dueAt=format_instant(due_at))
+    return Transition(before=None, after=events.onto(call), events=tuple(events.events))
+
+
+def amended(call: ServiceCall, change: CallChange, *, new_id: NewId, now: datetime, rules: CallRules) -> Transition:
+    """``call`` with ``change``. The caller has checked that due time and request are changed only while Scheduled.
+
+    A new due time sets the timer anew, which is an event; labels and the request alone are not.
+    """
+    fields = change.given()
+    after = replace(call, **fields, revision=call.revision + 1, updated_at=now)  # type: ignore[arg-type]
+    events = _Recorder(call, new_id=new_id, now=now)
+    if "due_at" in fields:
+        after = replace(after, registered_at=now, reached_at=None, wake_at=after.due_at)
+        events.add(CallEventType.SCHEDULED, dueAt=format_instant(after.due_at))
+    after = replace(after, expires_at=_expires_at(after, rules))
+    return Transition(before=call, after=events.onto(after), events=tuple(events.events))
+
+
+def begun(
+    call: ServiceCall, *, sent: LoggedMessage, execution_id: str, new_id: NewId, now: datetime, rules: CallRules
+) -> Transition:
+    """The next execution begins: the due time was reached, or it is time for another attempt.
+
+    ``call`` is not finished and has no open execution. ``sent``: the request as the log keeps it.
+    """
+    number = call.attempts + 1
+    margin = timedelta(seconds=call.timeout_seconds + rules.watchdog_grace_seconds)
+    execution = Execution(
+        tenant_id=call.tenant_id,
+        call_id=call.call_id,
+        execution_id=execution_id,
+        number=number,
+        status=ExecutionStatus.RUNNING,
+        started_at=now,
+        deadline_at=round_up(now + margin),
+        method=call.request.method,
+        url=call.request.url,
+        request=sent,
+    )
+    events = _Recorder(call, new_id=new_id, now=now)
+    after = replace(
+        call,
+        revision=call.revision + 1,
+        updated_at=now,
+        attempts=number,
+        execution_id=execution_id,
+        wake_at=execution.deadline_at,
+    )
+    if call.status is CallStatus.SCHEDULED:
+        events.add(CallEventType.DUE_TIME_REACHED, dueAt=format_instant(call.due_at), reachedAt=format_instant(now))
+        events.add(CallEventType.RUNNING, startedAt=format_instant(now))
+        after = replace(after, status=CallStatus.RUNNING, reached_at=now, started_at=now)
+    events.add(CallEventType.EXECUTION_STARTED, executionId=execution_id, number=number)
+    return Transition(before=call, after=events.onto(after), executions=(execution,), events=tuple(events.events))
+
+
+def concluded(
+    call: ServiceCall,
+    execution: Execution,
+    result: ExecutionResult,
+    *,
+    new_id: NewId,
+    now: datetime,
+    rules: CallRules,
+    random: float,
+) -> Transition:
+    """The open ``execution`` ends with ``result``: the call succeeds, fails, or waits for another attempt.
+
+    ``random`` in [0, 1) is the jitter of the retry policy.
+    """
+    assert call.execution_id == execution.execution_id
+    is_ok = result.failure is None
+    ended = replace(
+        execution,
+        status=ExecutionStatus.SUCCEEDED if is_ok else ExecutionStatus.FAILED,
+        finished_at=now,
+        duration_ms=result.duration_ms,
+        response_status=result.response_status,
+        response=result.response,
+        failure=result.failure,
+        message=result.message,
+    )
+    outcome = CallOutcome(
+        execution_id=execution.execution_id,
+        http_status=result.response_status,
+        reason=result.failure,
+        message=result.message,
+    )
+    retry_at = None if is_ok or result.is_final else _retry_at(call, result, now=now, random=random)
+    after = replace(
+        call, revision=call.revision + 1, updated_at=now, execution_id=None, outcome=outcome, wake_at=retry_at
+    )
+    events = _Recorder(call, new_id=new_id, now=now)
+    facts = {"executionId": execution.execution_id, "number": execution.number, "status": result.response_status}
+    if is_ok:
+        events.add(CallEventType.EXECUTION_SUCCEEDED, **facts)
+    else:
+        next_at = None if retry_at is None else format_instant(retry_at)
+        events.add(
+            CallEventType.EXECUTION_FAILED,
+            **facts,
+            reason=result.failure,
+            message=result.message,
+            nextAttemptAt=next_at,
+        )
+    if retry_at is None:
+        after = _finished(after, events, outcome, is_ok=is_ok, now=now, rules=rules)
+    return Transition(before=call, after=events.onto(after), executions=(ended,), events=tuple(events.events))
+
+
+def timed_out(
+    call: ServiceCall, execution: Execution, *, new_id: NewId, now: datetime, rules: CallRules, random: float
+) -> Transition:
+    """The watchdog's step: the open ``execution`` is past its deadline and nobody has told how it ended."""
+    result = ExecutionResult(
+        response_status=None,
+        response=None,
+        duration_ms=None,
+        failure=CallFailure.TIMEOUT,
+        message=f"no result within {call.timeout_seconds} s; the request may have reached the receiver",
+    )
+    return concluded(call, execution, result, new_id=new_id, now=now, rules=rules, random=random)
+
+
+def _retry_at(call: ServiceCall, result: ExecutionResult, *, now: datetime, random: float) -> datetime | None:
+    return call.retry_policy.next_attempt_at(
+        attempts=call.attempts,
+        execute_at=call.due_at if call.started_at is None else call.started_at,
+        now=now,
+        random=random,
+        retry_after_seconds=result.retry_after_seconds,
+    )
+
+
+def _finished(
+    call: ServiceCall,
+    events: _Recorder,
+    outcome: CallOutcome,
+    *,
+    is_ok: bool,
+    now: datetime,
+    rules: CallRules,
+) -> ServiceCall:
+    facts = {"attempts": call.attempts, "executionId": outcome.execution_id, "status": outcome.http_status}
+    if is_ok:
+        events.add(CallEventType.SUCCEEDED, **facts)
+    else:
+        events.add(CallEventType.FAILED, **facts, reason=outcome.reason, message=outcome.message)
+    status = CallStatus.SUCCEEDED if is_ok else CallStatus.FAILED
+    finished = replace(call, status=status, finished_at=now)
+    return replace(finished, expires_at=_expires_at(finished, rules))
+
+
+def _expires_at(call: ServiceCall, rules: CallRules) -> datetime | None:
+    if call.finished_at is None or call.starred or rules.retention_seconds is None:
+        return None
+    return round_up(call.finished_at + timedelta(seconds=rules.retention_seconds))

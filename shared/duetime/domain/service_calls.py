@@ -1,0 +1,260 @@
+"""The service call: a tenant's HTTP request with a due time. docs/service-calls.md tells its life.
+
+State machine: ``Scheduled -> Running -> Succeeded | Failed`` and nothing else; ``domain.call_steps`` makes every
+step. A call has exactly one timer (``timer_of``), whose row is written in the same transaction as the call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from duetime.domain.retry import RetryPolicy, read_retry_policy
+from duetime.domain.timers import UNSET, Timer, TimerContent, TimerState, Unset
+
+DEFAULT_TIMEOUT_SECONDS = 30
+MAX_TIMEOUT_SECONDS = 900
+MAX_NAME_CHARACTERS = 200
+MAX_TAGS = 20
+MAX_BODY_BYTES = 256 * 1024
+ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1)
+"""The default: a request that may have had its effect is not sent twice unless asked for."""
+CALLS_PREFIX = "calls@"
+
+
+class Method(StrEnum):
+    GET = "GET"
+    POST = "POST"
+    PUT = "PUT"
+    PATCH = "PATCH"
+    DELETE = "DELETE"
+
+
+class CallStatus(StrEnum):
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+    @property
+    def is_finished(self) -> bool:
+        return self in (CallStatus.SUCCEEDED, CallStatus.FAILED)
+
+
+LEGAL_STEPS: Final = frozenset(
+    {
+        (CallStatus.SCHEDULED, CallStatus.RUNNING),
+        (CallStatus.RUNNING, CallStatus.SUCCEEDED),
+        (CallStatus.RUNNING, CallStatus.FAILED),
+    }
+)
+
+
+class CallFailure(StrEnum):
+    """Why an execution, or a call, failed."""
+
+    HTTP_STATUS = "HttpStatus"
+    """The answer was no 2xx."""
+    TIMEOUT = "Timeout"
+    """No complete answer in time, or nobody came back to tell of it: the watchdog ended it."""
+    NETWORK = "Network"
+    REFUSED_URL = "RefusedUrl"
+    REFUSED_ADDRESS = "RefusedAddress"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSpec:
+    """The request as the tenant gave it.
+
+    ``headers_json`` is an object of strings. ``body_json`` is the exact JSON text of what was given as body: a
+    string is sent as its text, any other value as the JSON text itself. In lists it is left out:
+    ``body_bytes`` tells the length of ``body_json`` in UTF-8 always.
+    """
+
+    method: Method
+    url: str
+    headers_json: str | None = None
+    body_json: str | None = None
+    body_bytes: int = 0
+
+    def without_body(self) -> RequestSpec:
+        return replace(self, body_json=None)
+
+
+def request_spec(*, method: Method, url: str, headers_json: str | None, body_json: str | None) -> RequestSpec:
+    """A request with ``body_bytes`` counted."""
+    body_bytes = 0 if body_json is None else len(body_json.encode(errors="surrogatepass"))
+    return RequestSpec(method=method, url=url, headers_json=headers_json, body_json=body_json, body_bytes=body_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOutcome:
+    """How a finished call ended, or how the last execution of one that will be tried again did.
+
+    ``http_status`` is that of the response, None when there was none. ``message`` holds no secrets, no header
+    values and nothing of the response. The response itself is in the execution log under ``execution_id``.
+    """
+
+    execution_id: str
+    http_status: int | None = None
+    reason: CallFailure | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceCall:
+    """A stored service call. All times are UTC with whole milliseconds.
+
+    - ``call_id``: a UUIDv7 made at ``submitted_at``, so ids sort by submission; unique within the tenant.
+    - ``revision`` counts changes from 1 and is its timer's revision too.
+    - ``digest`` identifies what was submitted, for ``idempotency_key``.
+    - ``due_at``, ``registered_at``, ``reached_at``: the timer of the seed. ``registered_at`` is when the due time
+      was last set; ``reached_at`` is set once, when the due time was found reached.
+    - ``wake_at``: when its timer is due next: the due time; while an execution is open, the time at which the
+      watchdog ends it; between two attempts, the next one. None when finished.
+    - ``attempts`` counts executions begun; ``execution_id`` is the one that is open.
+    - ``outcome``: of the last execution that ended.
+    - ``event_count`` and ``last_event_id``: of the events written so far.
+    - ``rerun_of``: the call that this one repeats.
+    - ``expires_at``: when a finished call may be removed; None: not by itself.
+    """
+
+    tenant_id: str
+    call_id: str
+    shard_id: int
+    name: str
+    request: RequestSpec
+    digest: str
+    status: CallStatus
+    revision: int
+    submitted_at: datetime
+    updated_at: datetime
+    due_at: datetime
+    registered_at: datetime
+    reached_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    wake_at: datetime | None
+    timeout_seconds: int = DEFAULT_TIMEOUT_SECONDS
+    retry_policy_json: str | None = None
+    correlation_id: str
+    idempotency_key: str | None = None
+    rerun_of: str | None = None
+    tags: tuple[str, ...] = ()
+    starred: bool = False
+    attempts: int = 0
+    execution_id: str | None = None
+    outcome: CallOutcome | None = None
+    event_count: int = 0
+    last_event_id: str | None = None
+    expires_at: datetime | None = None
+
+    @property
+    def namespace(self) -> str:
+        return calls_namespace(self.tenant_id)
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        if self.retry_policy_json is None:
+            return ONE_ATTEMPT
+        try:
+            return read_retry_policy(self.retry_policy_json)
+        except ValueError:  # validated when accepted: only a damaged row gets here
+            return ONE_ATTEMPT
+
+    def is_expired(self, now: datetime) -> bool:
+        """True when the store may already have removed it; such a call reads as absent."""
+        return self.expires_at is not None and self.expires_at <= now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallChange:
+    """A partial update: what is UNSET stays. ``due_at`` and ``request`` only while the call is Scheduled."""
+
+    name: str | Unset = UNSET
+    tags: tuple[str, ...] | Unset = UNSET
+    starred: bool | Unset = UNSET
+    due_at: datetime | Unset = UNSET
+    request: RequestSpec | Unset = UNSET
+
+    def given(self) -> dict[str, object]:
+        """The fields that are set."""
+        return {name: value for name in self.__dataclass_fields__ if (value := getattr(self, name)) is not UNSET}
+
+
+def calls_namespace(tenant_id: str) -> str:
+    """The internal namespace of the timers of a tenant's calls. ``@`` keeps it apart from all that clients name."""
+    return f"{CALLS_PREFIX}{tenant_id}"
+
+
+def tenant_of(namespace: str) -> str | None:
+    """The tenant whose calls a namespace holds; None for any other namespace."""
+    return namespace[len(CALLS_PREFIX) :] if namespace.startswith(CALLS_PREFIX) else None
+
+
+def timer_of(call: ServiceCall) -> Timer:
+    """The one timer of ``call``, as its row has to be. Firing it means taking the call's next step.
+
+    It is parked (``firing``) while an execution is open: its wake time then is the watchdog's. A finished call's
+    timer has fired, whatever came of the call, and goes when the call goes.
+    """
+    if call.status.is_finished:
+        state = TimerState.FIRED
+    elif call.execution_id is not None:
+        state = TimerState.FIRING
+    else:
+        state = TimerState.SCHEDULED
+    content = TimerContent(
+        execute_at=call.due_at,
+        callback_url=call.request.url,
+        callback_timeout_seconds=call.timeout_seconds,
+        correlation_id=call.correlation_id,
+    )
+    return Timer(
+        namespace=call.namespace,
+        timer_id=call.call_id,
+        shard_id=call.shard_id,
+        content=content,
+        digest=call.digest,
+        state=state,
+        revision=call.revision,
+        firing_id=call.call_id,
+        attempts=call.attempts,
+        next_attempt_at=call.wake_at,
+        created_at=call.registered_at,
+        updated_at=call.updated_at,
+        fired_at=call.reached_at,
+    )
+
+
+def call_digest(
+    *,
+    name: str,
+    request: RequestSpec,
+    due: str | None,
+    tags: tuple[str, ...],
+    timeout_seconds: int,
+    retry_policy_json: str | None,
+    correlation_id: str | None,
+) -> str:
+    """Identifies what was submitted, so that a repeat can be told from other content under the same key.
+
+    ``due`` and ``correlation_id`` as they were asked for: None when the caller left them to us.
+    """
+    parts = [
+        name,
+        str(request.method),
+        request.url,
+        request.headers_json,
+        request.body_json,
+        due,
+        tags,
+        timeout_seconds,
+        retry_policy_json,
+        correlation_id,
+    ]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

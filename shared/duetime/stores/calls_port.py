@@ -1,0 +1,157 @@
+"""The call store port: what the service call module asks of a database. These docstrings are the contract.
+
+``Store.calls`` gives it: calls, their timers and their events live in one database and change in one transaction.
+The general rules of ``stores.port`` hold. Every operation but those of the outbox is within one tenant, and no
+operation reads another tenant's rows, whatever its arguments say. ``tests/contract`` proves each sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from duetime.domain.call_events import CallEvent
+from duetime.domain.call_steps import Transition
+from duetime.domain.executions import Execution
+from duetime.domain.service_calls import CallStatus, ServiceCall
+from duetime.domain.shards import Lease
+from duetime.stores.port import Page
+
+
+class ApplyStatus(StrEnum):
+    APPLIED = "applied"
+    SUPERSEDED = "superseded"
+    """The stored call has another revision than ``before``, or is gone: nothing was written."""
+    EXISTS = "exists"
+    """``before`` is None and there is a call with this id or this idempotency key: nothing was written."""
+    LEASE_LOST = "lease_lost"
+    """The call's shard has another owner now: nothing was written."""
+
+
+class DeleteStatus(StrEnum):
+    DELETED = "deleted"
+    NOT_FOUND = "not_found"
+    REVISION_MISMATCH = "revision_mismatch"
+    RUNNING = "running"
+    """A Running call is not removed; nothing was written."""
+
+
+class CallOrder(StrEnum):
+    NEWEST = "newest"
+    """By ``call_id``, the newest first; with ``name_prefix`` by name, and the newest first within a name."""
+    DUE = "due"
+    """By (``due_at``, ``call_id``), the earliest first; only with ``status`` SCHEDULED."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFilter:
+    """Conditions that must all hold; ``tags``: every one of them. ``submitted_from`` is inclusive,
+    ``submitted_to`` exclusive, both by ``submitted_at``; ``due_to`` is inclusive."""
+
+    status: CallStatus | None = None
+    tags: tuple[str, ...] = ()
+    submitted_from: datetime | None = None
+    submitted_to: datetime | None = None
+    due_to: datetime | None = None
+    name_prefix: str | None = None
+    starred: bool | None = None
+    correlation_id: str | None = None
+    order: CallOrder = CallOrder.NEWEST
+
+
+@dataclass(frozen=True, slots=True)
+class CallRef:
+    tenant_id: str
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEvent:
+    """An event as it is stored. ``position`` is opaque: only the store that made it reads it."""
+
+    event: CallEvent
+    position: str
+    published_at: datetime | None = None
+
+
+class CallStore(Protocol):
+    # -- changes ---------------------------------------------------------------------------------------------
+
+    def apply(
+        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
+    ) -> list[ApplyStatus]:
+        """Store each transition with its executions, its events and the call's timer in one transaction.
+
+        Each succeeds or fails alone; no two are of one call. ``leases`` (of the engine) has the lease of every shard
+        among them: a store with transactions over shards checks ``shard_version`` and owner, as ``Store.record``
+        does. Instants inside the transitions are stored as they are. Two with one idempotency key of a tenant: one
+        is APPLIED, the other EXISTS.
+        """
+        ...
+
+    def delete_call(
+        self, tenant_id: str, call_id: str, *, now: datetime, if_revision: int | None = None
+    ) -> DeleteStatus:
+        """Remove a call that is not Running with its timer, tags, idempotency key and executions.
+
+        Its events stay until they are published and pruned; ``list_events`` no longer shows them. A store that needs
+        several transactions removes the call last, so that a repeat completes the work.
+        """
+        ...
+
+    # -- reads -----------------------------------------------------------------------------------------------
+
+    def get_calls(self, refs: Sequence[CallRef], *, now: datetime) -> list[ServiceCall | None]:
+        """Whole calls, in the order of ``refs``; strongly consistent."""
+        ...
+
+    def find_by_idempotency_key(self, tenant_id: str, key: str, *, now: datetime) -> ServiceCall | None:
+        """The call that was submitted with ``key``; strongly consistent."""
+        ...
+
+    def list_calls(
+        self, tenant_id: str, call_filter: CallFilter, *, cursor: str | None, limit: int, now: datetime
+    ) -> Page[ServiceCall]:
+        """Calls without the body of their request (``RequestSpec.without_body``), as ``CallFilter.order`` says.
+
+        By an index; the work of one call is bounded, whatever the filter leaves out, so a page may be short and not
+        the last. A call that is not changed meanwhile appears exactly once. May lag a moment behind writes on some
+        stores, except without any condition but the dates.
+        """
+        ...
+
+    def get_execution(self, tenant_id: str, call_id: str, execution_id: str) -> Execution | None:
+        """Strongly consistent."""
+        ...
+
+    def list_executions(self, tenant_id: str, call_id: str, *, cursor: str | None, limit: int) -> Page[Execution]:
+        """The newest first."""
+        ...
+
+    def list_events(self, tenant_id: str, call_id: str, *, after: int, limit: int) -> list[CallEvent]:
+        """Events with ``sequence > after`` in order; strongly consistent. Empty when the call is gone."""
+        ...
+
+    # -- the outbox ------------------------------------------------------------------------------------------
+
+    def unpublished_events(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]:
+        """Events that are not marked as published, of all tenants, the oldest first as far as the store can tell.
+
+        Of one call: in order of ``sequence``, without gaps, beginning with its first unpublished one. ``skip``: calls
+        whose events are not wanted now.
+        """
+        ...
+
+    def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None:
+        """Idempotent: ``published_at`` is set once."""
+        ...
+
+    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
+        """Remove up to ``limit`` rows: events published before that time, and expired calls with all they have.
+
+        How many rows of either kind went; 0 where the database does it by itself. No unpublished event is removed.
+        """
+        ...
