@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from duetime.domain.shards import MAX_SHARED_SHARDS, shard_index
+from duetime.domain.tenants import DEFAULT_TENANT
 
 DEFAULT_NUM_SHARDS = 16
 MAX_NUM_SHARDS = MAX_SHARED_SHARDS
@@ -42,7 +43,7 @@ class SealedSecret:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """``num_shards``, ``first_shard`` and ``dedicated`` never change after creation.
+    """``num_shards``, ``first_shard``, ``dedicated`` and ``tenant_id`` never change after creation.
 
     ``revision`` counts changes of ``settings`` and ``secrets`` from 1.
     """
@@ -55,6 +56,7 @@ class Namespace:
     settings: NamespaceSettings = NamespaceSettings()
     secrets: tuple[SealedSecret, ...] = ()
     revision: int = 1
+    tenant_id: str = DEFAULT_TENANT
 
     def as_created(self) -> Namespace:
         """What never changes of it, to be kept for as long as one likes."""

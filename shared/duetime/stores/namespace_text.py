@@ -1,4 +1,6 @@
-"""The changeable part of a namespace as JSON text, the same in every store. What has its default is not stored."""
+"""What is the same of namespaces in every store: the changeable part as JSON text, of which only what differs from
+the default is stored, and what an attempt to create one again comes to.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from base64 import b64decode, b64encode
 from datetime import datetime
 from typing import Any
 
-from duetime.domain.errors import StoreError
+from duetime.domain.errors import NamespaceConflict, StoreError
 from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
 from duetime.domain.times import format_instant, read_instant
 
@@ -49,6 +51,7 @@ def read_namespace(
     revision: int,
     settings: str | None,
     secrets: str | None,
+    tenant_id: str,
 ) -> Namespace:
     """The namespace with ``settings`` and ``secrets`` from their text. ``StoreError`` for text of another form."""
     try:
@@ -61,10 +64,21 @@ def read_namespace(
             settings=_settings({} if settings is None else json.loads(settings)),
             secrets=tuple(_secret(row) for row in ([] if secrets is None else json.loads(secrets))),
             revision=revision,
+            tenant_id=tenant_id,
         )
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         # The text is not quoted: it holds secrets, sealed as they are.
         raise StoreError(f"what is stored of namespace {name!r} cannot be read: {type(error).__name__}") from None
+
+
+def agreed(stored: Namespace, *, num_shards: int, dedicated: bool, tenant_id: str) -> Namespace:
+    """``stored``, which was to be created with these values. Raises ``NamespaceConflict``."""
+    if stored.tenant_id != tenant_id:
+        raise NamespaceConflict(f"the name {stored.name!r} is not available")
+    if (stored.num_shards, stored.dedicated) != (num_shards, dedicated):
+        kind = "dedicated" if stored.dedicated else "shared"
+        raise NamespaceConflict(f"namespace {stored.name!r} exists with {stored.num_shards} {kind} shards")
+    return stored
 
 
 def _settings(row: dict[str, Any]) -> NamespaceSettings:

@@ -23,9 +23,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
+from duetime.domain.api_keys import ApiKey
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.shards import Lease, ShardMap, ShardStatus
+from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerChange, TimerState
 
 T = TypeVar("T")
@@ -169,19 +171,23 @@ class Store(Protocol):
     # -- catalogue -------------------------------------------------------------------------------------------
 
     def create_namespace(
-        self, name: str, *, num_shards: int, dedicated: bool, now: datetime
+        self, name: str, *, num_shards: int, dedicated: bool, now: datetime, tenant_id: str = DEFAULT_TENANT
     ) -> tuple[Namespace, bool]:
         """The namespace and whether this call made it. Idempotent.
 
         Shared namespaces have ``first_shard`` 0; a dedicated one gets a range of its own that never overlaps
-        another. Raises ``NamespaceConflict`` when it exists with another ``num_shards`` or ``dedicated``.
+        another. ``name`` may be internal (``domain.tenants.internal_namespace``). Raises ``NamespaceConflict`` when
+        it exists with another ``num_shards`` or ``dedicated``, or belongs to another tenant: that error tells
+        nothing more of it.
         """
         ...
 
-    def get_namespace(self, name: str) -> Namespace | None: ...
+    def get_namespace(self, name: str) -> Namespace | None:
+        """Of any tenant, internal ones too: it is for the caller to judge who may see it."""
+        ...
 
-    def list_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
-        """In order of name."""
+    def list_namespaces(self, *, cursor: str | None, limit: int, tenant_id: str | None = None) -> Page[Namespace]:
+        """In order of name, without internal ones: those of a tenant, found by its key; None: of all tenants."""
         ...
 
     def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
@@ -198,6 +204,24 @@ class Store(Protocol):
 
     def catalogue_secret(self, name: str, candidate: bytes) -> bytes:
         """The secret kept under ``name``; the first caller's ``candidate`` becomes it. For all processes alike."""
+        ...
+
+    # -- API keys --------------------------------------------------------------------------------------------
+
+    def create_api_key(self, key: ApiKey) -> bool:
+        """Store a new key; False when its id is taken, by whichever tenant, and nothing was stored."""
+        ...
+
+    def get_api_key(self, key_id: str) -> ApiKey | None:
+        """Strongly consistent. Expired keys too."""
+        ...
+
+    def list_api_keys(self, tenant_id: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        """In order of id, found by the tenant's key. Expired keys too."""
+        ...
+
+    def delete_api_key(self, tenant_id: str, key_id: str) -> bool:
+        """False when the tenant has no such key."""
         ...
 
     # -- clients ---------------------------------------------------------------------------------------------

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from duetime.domain.api_keys import SECRET_BYTES, ApiKey, hash_of, new_secret
 from duetime.domain.errors import InvalidCursor, StoreNotReady
 from duetime.domain.namespaces import Namespace
+from duetime.domain.principals import Role
 from duetime.domain.shards import MAX_SHARED_SHARDS
+from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.domain.timers import FailureReason, Timer, TimerChange
 from duetime.stores.dynamodb.items import encode, item_key, timer_key
 from duetime.stores.dynamodb.schema import create_table, table_definition
@@ -158,7 +161,8 @@ def test_the_ownership_row_is_that_of_the_design(store: DynamoDbStore, raw: Any)
 
 
 def test_the_catalogue_has_a_partition_of_its_own(store: DynamoDbStore, single: Namespace, raw: Any) -> None:
-    store.create_namespace("vip", num_shards=3, dedicated=True, now=NOW)
+    store.create_namespace("vip", num_shards=3, dedicated=True, now=NOW, tenant_id="acme")
+    store.create_namespace("calls@acme", num_shards=1, dedicated=False, now=NOW, tenant_id="acme")
     store.announce_worker("w1", ttl_seconds=10, now=NOW)
 
     assert raw(-1, "NAMESPACE#vip") == {
@@ -170,10 +174,55 @@ def test_the_catalogue_has_a_partition_of_its_own(store: DynamoDbStore, single: 
         "namespace_first_shard": {"N": str(MAX_SHARED_SHARDS)},
         "namespace_dedicated": {"BOOL": True},
         "namespace_created_at": {"S": "2026-12-20T15:30:00.000Z"},
+        "namespace_tenant_id": {"S": "acme"},
     }
+    assert raw(-1, "TENANT#acme#NAMESPACE#vip") is not None
+    assert raw(-1, "INTERNAL#calls@acme")["namespace_name"] == {"S": "calls@acme"}
+    assert raw(-1, "TENANT#acme#NAMESPACE#calls@acme") is None
     counter = raw(-1, "COUNTER#SHARDS")
     assert (counter["shared_shards"], counter["dedicated_end"]) == ({"N": "1"}, {"N": str(MAX_SHARED_SHARDS + 3)})
     assert raw(-1, "WORKER#w1")["expires_at"] == {"N": str(int(NOW.timestamp()) + 10)}
+
+
+def test_an_api_key_is_kept_without_its_secret(store: DynamoDbStore, raw: Any) -> None:
+    secret = new_secret(b"s" * SECRET_BYTES)
+    key = ApiKey(key_id="k1", tenant_id="acme", role=Role.ADMIN, secret_hash=hash_of(secret), created_at=NOW)
+
+    assert store.create_api_key(key)
+
+    kept = raw(-1, "APIKEY#k1")
+    assert kept == raw(-1, "TENANT#acme#APIKEY#k1") | {"sortKey": {"S": "APIKEY#k1"}}
+    assert secret not in repr(kept)
+    assert bytes(kept["key_secret_hash"]["B"]) == hash_of(secret)
+    assert store.delete_api_key("acme", "k1")
+    assert raw(-1, "APIKEY#k1") is None
+    assert raw(-1, "TENANT#acme#APIKEY#k1") is None
+
+
+def test_a_table_older_than_tenants_is_brought_up_to_date(
+    store: DynamoDbStore, ministack_client: Any, timers_table: str, raw: Any
+) -> None:
+    namespaces = [
+        store.create_namespace(f"old-{index}", num_shards=1, dedicated=False, now=NOW)[0] for index in range(3)
+    ]
+    acme, _ = store.create_namespace("new", num_shards=1, dedicated=False, now=NOW, tenant_id="acme")
+    for namespace in namespaces:
+        ministack_client.delete_item(
+            TableName=timers_table, Key=item_key(-1, f"TENANT#default#NAMESPACE#{namespace.name}")
+        )
+        ministack_client.update_item(
+            TableName=timers_table,
+            Key=item_key(-1, f"NAMESPACE#{namespace.name}"),
+            UpdateExpression="REMOVE namespace_tenant_id",
+        )
+    assert store.get_namespace("old-0") == namespaces[0]
+
+    store.initialise()
+    store.initialise()
+
+    assert store.list_namespaces(cursor=None, limit=9, tenant_id=DEFAULT_TENANT).items == namespaces
+    assert store.list_namespaces(cursor=None, limit=9, tenant_id="acme").items == [acme]
+    assert raw(-1, "NAMESPACE#old-0")["namespace_tenant_id"] == {"S": "default"}
 
 
 # -- broken items ---------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.shards import shard_index
+from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.domain.times import format_instant
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.sqlite_migrations import MIGRATIONS, TRACKING_TABLE
@@ -128,6 +129,8 @@ def test_what_the_first_version_stored_stays(path: Path) -> None:
 
     orders = store.get_namespace("orders")
     assert orders is not None
+    assert orders.tenant_id == DEFAULT_TENANT
+    assert store.list_namespaces(cursor=None, limit=5, tenant_id=DEFAULT_TENANT).items == [orders]
     timer = store.get_timer(orders, "t1", now=NOW)
     assert timer is not None
     assert (timer.revision, timer.content.expire_after_ms, timer.rearmed_at, timer.attempt_log) == (

@@ -89,6 +89,44 @@ ACTIONS: dict[str, Action] = {
 }
 
 
+CATALOGUE_ACTIONS: dict[str, tuple[Action, str]] = {
+    "get namespace": (
+        lambda store, _: store.get_namespace("single"),
+        "SEARCH namespaces USING INDEX sqlite_autoindex_namespaces_1 (namespace_name=?)",
+    ),
+    "list namespaces": (
+        lambda store, _: store.list_namespaces(cursor="a", limit=5),
+        "SEARCH namespaces USING INDEX idx_namespace_list (is_internal=? AND namespace_name>?)",
+    ),
+    "list a tenant's namespaces": (
+        lambda store, _: store.list_namespaces(cursor="a", limit=5, tenant_id="acme"),
+        "SEARCH namespaces USING INDEX idx_namespace_tenant (tenant_id=? AND is_internal=? AND namespace_name>?)",
+    ),
+    "get API key": (
+        lambda store, _: store.get_api_key("k1"),
+        "SEARCH api_keys USING INDEX idx_api_key_id (key_id=?)",
+    ),
+    "list API keys": (
+        lambda store, _: store.list_api_keys("acme", cursor="k1", limit=5),
+        "SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (tenant_id=? AND key_id>?)",
+    ),
+    "delete API key": (
+        lambda store, _: store.delete_api_key("acme", "k1"),
+        "SEARCH api_keys USING INDEX idx_api_key_id (key_id=?)",  # unique; the tenant is compared
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CATALOGUE_ACTIONS)
+def test_the_catalogue_is_searched_by_name_tenant_and_key(store: SqlStore, single: Namespace, name: str) -> None:
+    action, wanted = CATALOGUE_ACTIONS[name]
+    with recorded_statements(store) as statements:
+        action(store, single)
+
+    (steps,) = [plan for each in statements if (plan := query_plan(store, each))]
+    assert steps == [wanted]
+
+
 @pytest.mark.parametrize("name", ACTIONS)
 def test_every_statement_searches_by_index(filled: SqlStore, single: Namespace, name: str) -> None:
     found = plans(filled, single, ACTIONS[name])

@@ -20,6 +20,7 @@ def read(*, settings: str | None = None, secrets: str | None = None) -> Namespac
         revision=1,
         settings=settings,
         secrets=secrets,
+        tenant_id="acme",
     )
 
 

@@ -1,48 +1,50 @@
-"""The catalogue partition ``shard_id = -1``: namespaces, the shard counter, workers and shared secrets."""
+"""The catalogue partition ``shard_id = -1``: namespaces, the shard counter, workers and shared secrets.
+
+A namespace has two items: itself, and under its tenant's key a pointer that lists find it by. An internal one has
+a prefix of its own and no pointer, so that no list meets it.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
-from duetime.domain.errors import NamespaceConflict, StoreError, StoreUnavailable
+from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardMap
+from duetime.domain.tenants import DEFAULT_TENANT, is_internal
 from duetime.domain.times import format_instant, read_instant
 from duetime.stores.dynamodb.changes import Change, Item, as_update, text, whole
 from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
 from duetime.stores.dynamodb.items import item_key, time_to_live
-from duetime.stores.dynamodb.table import Table, back_offs
-from duetime.stores.namespace_text import read_namespace, secrets_text, settings_text
+from duetime.stores.dynamodb.table import QueryPage, Table, back_offs
+from duetime.stores.namespace_text import agreed, read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
 
 CATALOGUE_SHARD = -1
 _NAMESPACE = "NAMESPACE#"
+_INTERNAL = "INTERNAL#"
 _WORKER = "WORKER#"
 _SECRET = "SECRET#"  # noqa: S105  # a key prefix
 _COUNTER_KEY = item_key(CATALOGUE_SHARD, "COUNTER#SHARDS")
 _CREATE_TRIES = 12
 _FIRST_REVISION = 1
+_UPGRADE_PAGE = 100
 
 
 class Catalogue:
     _table: Table
 
     def create_namespace(
-        self, name: str, *, num_shards: int, dedicated: bool, now: datetime
+        self, name: str, *, num_shards: int, dedicated: bool, now: datetime, tenant_id: str = DEFAULT_TENANT
     ) -> tuple[Namespace, bool]:
         for back_off in back_offs(_CREATE_TRIES):
-            stored, counter = self._table.get_many(
-                [item_key(CATALOGUE_SHARD, _NAMESPACE + name), _COUNTER_KEY], consistent=True
-            )
+            stored, counter = self._table.get_many([_namespace_key(name), _COUNTER_KEY], consistent=True)
             if stored is not None:
                 namespace = _namespace(stored)
-                if (namespace.num_shards, namespace.dedicated) != (num_shards, dedicated):
-                    raise NamespaceConflict(
-                        f"namespace {name!r} exists with {namespace.num_shards} "
-                        f"{'dedicated' if namespace.dedicated else 'shared'} shards"
-                    )
-                return namespace, False
+                return agreed(namespace, num_shards=num_shards, dedicated=dedicated, tenant_id=tenant_id), False
             shard_map = _shard_map(counter)
             namespace = Namespace(
                 name=name,
@@ -50,6 +52,7 @@ class Catalogue:
                 first_shard=shard_map.dedicated_end if dedicated else 0,
                 dedicated=dedicated,
                 created_at=now,
+                tenant_id=tenant_id,
             )
             if self._insert_namespace(namespace, shard_map, is_first=counter is None):
                 return namespace, True
@@ -80,34 +83,52 @@ class Catalogue:
         put_namespace = {
             "TableName": self._table.name,
             "Item": {
-                **item_key(CATALOGUE_SHARD, _NAMESPACE + namespace.name),
+                **_namespace_key(namespace.name),
                 "row_type": text("NAMESPACE"),
                 "namespace_name": text(namespace.name),
                 "namespace_num_shards": whole(namespace.num_shards),
                 "namespace_first_shard": whole(namespace.first_shard),
                 "namespace_dedicated": {"BOOL": namespace.dedicated},
                 "namespace_created_at": text(format_instant(namespace.created_at)),
+                "namespace_tenant_id": text(namespace.tenant_id),
             },
             "ConditionExpression": "attribute_not_exists(sortKey)",
         }
-        return self._table.transact([{"Put": put_counter}, {"Put": put_namespace}])
+        puts: list[dict[str, Any]] = [{"Put": put_counter}, {"Put": put_namespace}]
+        if not is_internal(namespace.name):
+            pointer = _pointer(namespace.tenant_id, namespace.name)
+            puts.append({"Put": {"TableName": self._table.name, "Item": pointer}})
+        return self._table.transact(puts)
 
     def get_namespace(self, name: str) -> Namespace | None:
-        stored = self._table.get(item_key(CATALOGUE_SHARD, _NAMESPACE + name), consistent=True)
+        stored = self._table.get(_namespace_key(name), consistent=True)
         return None if stored is None else _namespace(stored)
 
-    def list_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
-        parameters: dict[str, object] = {"Limit": limit, "ConsistentRead": True}
-        if cursor is not None:
-            (after,) = read_cursor(cursor, str)
-            parameters["ExclusiveStartKey"] = item_key(CATALOGUE_SHARD, _NAMESPACE + after)
-        page = self._table.query(
-            "shard_id = :shard AND begins_with(sortKey, :prefix)",
-            {":shard": whole(CATALOGUE_SHARD), ":prefix": text(_NAMESPACE)},
-            **parameters,
-        )
-        namespaces = [_namespace(item) for item in page.items]
-        return Page(namespaces, write_cursor(namespaces[-1].name) if page.last_key and namespaces else None)
+    def list_namespaces(self, *, cursor: str | None, limit: int, tenant_id: str | None = None) -> Page[Namespace]:
+        prefix = _NAMESPACE if tenant_id is None else tenant_prefix(tenant_id, _NAMESPACE)
+        page = read_page(self._table, prefix, cursor=cursor, limit=limit)
+        names = [item["sortKey"]["S"].removeprefix(prefix) for item in page.items]
+        items: Sequence[Item | None] = page.items
+        if tenant_id is not None:
+            items = self._table.get_many([_namespace_key(name) for name in names], consistent=True)
+        namespaces = [_namespace(item) for item in items if item is not None]
+        return Page(namespaces, write_cursor(names[-1]) if page.last_key and names else None)
+
+    def point_to_namespaces(self) -> None:
+        """Give the namespaces of a table that is older than tenants what lists find them by."""
+        cursor: str | None = None
+        while True:
+            page = read_page(self._table, _NAMESPACE, cursor=cursor, limit=_UPGRADE_PAGE)
+            for item in page.items:
+                if "namespace_tenant_id" in item:
+                    continue
+                self._table.put(_pointer(DEFAULT_TENANT, item["namespace_name"]["S"]))
+                key = {"shard_id": item["shard_id"], "sortKey": item["sortKey"]}
+                sets = {"namespace_tenant_id": text(DEFAULT_TENANT)}
+                self._table.apply_one(Change(key=key, sets=sets, unchanged={"namespace_tenant_id": None}))
+            if page.last_key is None:
+                return
+            cursor = write_cursor(page.items[-1]["namespace_name"]["S"])
 
     def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:  # noqa: ARG002
         texts = {
@@ -115,7 +136,7 @@ class Catalogue:
             "namespace_secrets": secrets_text(namespace.secrets),
         }
         change = Change(
-            key=item_key(CATALOGUE_SHARD, _NAMESPACE + namespace.name),
+            key=_namespace_key(namespace.name),
             sets={
                 "namespace_revision": whole(if_revision + 1),
                 **{name: text(value) for name, value in texts.items() if value is not None},
@@ -179,6 +200,35 @@ class Catalogue:
         self._table.delete(item_key(CATALOGUE_SHARD, _WORKER + worker_id))
 
 
+def tenant_prefix(tenant_id: str, kind: str) -> str:
+    """What the sort keys of a tenant's items of one ``kind`` (``NAMESPACE#``) begin with: its id has no ``#``."""
+    return f"TENANT#{tenant_id}#{kind}"
+
+
+def read_page(table: Table, prefix: str, *, cursor: str | None, limit: int) -> QueryPage:
+    """Items of the catalogue whose sort key begins with ``prefix``; a cursor has the rest of the last one's."""
+    parameters: dict[str, object] = {"Limit": limit, "ConsistentRead": True}
+    if cursor is not None:
+        (after,) = read_cursor(cursor, str)
+        parameters["ExclusiveStartKey"] = item_key(CATALOGUE_SHARD, prefix + after)
+    return table.query(
+        "shard_id = :shard AND begins_with(sortKey, :prefix)",
+        {":shard": whole(CATALOGUE_SHARD), ":prefix": text(prefix)},
+        **parameters,
+    )
+
+
+def _namespace_key(name: str) -> Item:
+    return item_key(CATALOGUE_SHARD, (_INTERNAL if is_internal(name) else _NAMESPACE) + name)
+
+
+def _pointer(tenant_id: str, name: str) -> Item:
+    return {
+        **item_key(CATALOGUE_SHARD, tenant_prefix(tenant_id, _NAMESPACE) + name),
+        "row_type": text("NAMESPACE_OF_TENANT"),
+    }
+
+
 def _namespace(item: Item) -> Namespace:
     return read_namespace(
         name=item["namespace_name"]["S"],
@@ -189,6 +239,7 @@ def _namespace(item: Item) -> Namespace:
         revision=int(item["namespace_revision"]["N"]) if "namespace_revision" in item else _FIRST_REVISION,
         settings=item["namespace_settings"]["S"] if "namespace_settings" in item else None,
         secrets=item["namespace_secrets"]["S"] if "namespace_secrets" in item else None,
+        tenant_id=item["namespace_tenant_id"]["S"] if "namespace_tenant_id" in item else DEFAULT_TENANT,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError
 
 from duetime.domain.errors import InvalidSettings
+from duetime.stores.dynamodb.api_keys import ApiKeys
 from duetime.stores.dynamodb.catalogue import CATALOGUE_SHARD, Catalogue
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.due import Due
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
-class DynamoDbStore(Catalogue, Timers, Listing, Leases, Due):
+class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
     """``stores.port.Store`` over one table. Thread-safe; ``batch_statements`` as in ``Table``."""
 
     def __init__(self, client: DynamoDBClient, table_name: str, *, batch_statements: bool = True) -> None:
@@ -32,6 +33,7 @@ class DynamoDbStore(Catalogue, Timers, Listing, Leases, Due):
 
     def initialise(self) -> None:
         create_table(self._table.client, self._table.name)
+        self.point_to_namespaces()
 
     def check(self) -> None:
         self._table.get(item_key(CATALOGUE_SHARD, "COUNTER#SHARDS"), consistent=False)

@@ -7,14 +7,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from duetime.domain.errors import InvalidInput, NamespaceConflict
+from duetime.domain.errors import InvalidInput
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardMap
+from duetime.domain.tenants import DEFAULT_TENANT, is_internal
 from duetime.domain.times import from_milliseconds
-from duetime.stores.namespace_text import read_namespace, secrets_text, settings_text
+from duetime.stores.namespace_text import agreed, read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
 from duetime.stores.sql.database import Database, Mutation
-from duetime.stores.sql.tables import counters, given, given_count, namespaces, secrets
+from duetime.stores.sql.tables import constant, counters, given, given_count, namespaces, secrets
 
 _SHARED_SHARDS = "shared_shards"
 _DEDICATED_END = "dedicated_end"
@@ -35,17 +36,19 @@ class Catalogue:
             columns.namespace_revision,
             columns.namespace_settings,
             columns.namespace_secrets,
+            columns.tenant_id,
         )
         prepare = database.prepare
         name, value = given("name"), given("value")
         self._get = prepare(select.where(columns.namespace_name == name), "name")
-        self._list = prepare(
-            select.where(columns.namespace_name > given("after"))
+        tenant = given("tenant")
+        page = (
+            select.where(columns.is_internal == constant(0), columns.namespace_name > given("after"))
             .order_by(columns.namespace_name)
-            .limit(given_count("limit")),
-            "after",
-            "limit",
+            .limit(given_count("limit"))
         )
+        self._list = prepare(page, "after", "limit")
+        self._list_of_tenant = prepare(page.where(columns.tenant_id == tenant), "tenant", "after", "limit")
         self._insert = prepare(
             sa.insert(namespaces).values(
                 namespace_name=name,
@@ -53,11 +56,15 @@ class Catalogue:
                 first_shard=given("first"),
                 is_dedicated=given("dedicated"),
                 created_at=database.db_now.epoch_ms(),
+                tenant_id=tenant,
+                is_internal=given("internal"),
             ),
             "name",
             "shards",
             "first",
             "dedicated",
+            "tenant",
+            "internal",
         )
         self._update = prepare(
             sa.update(namespaces)
@@ -85,26 +92,33 @@ class Catalogue:
         )
 
     def create_namespace(
-        self, name: str, *, num_shards: int, dedicated: bool, now: datetime
+        self, name: str, *, num_shards: int, dedicated: bool, now: datetime, tenant_id: str = DEFAULT_TENANT
     ) -> tuple[Namespace, bool]:
         with self._database.write(now) as mutation:
             stored = self._get.one(mutation.connection, name).first()
             if stored is not None:
-                return _agreed(_namespace(stored), num_shards=num_shards, dedicated=dedicated), False
+                namespace = _namespace(stored)
+                return agreed(namespace, num_shards=num_shards, dedicated=dedicated, tenant_id=tenant_id), False
             first = self._take_range(mutation, num_shards) if dedicated else 0
             if not dedicated:
                 self._grow_shared(mutation, num_shards)
-            self._insert.one(mutation.connection, name, num_shards, first, int(dedicated))
-            return Namespace(name, num_shards, first, dedicated, mutation.now), True
+            self._insert.one(
+                mutation.connection, name, num_shards, first, int(dedicated), tenant_id, int(is_internal(name))
+            )
+            return Namespace(name, num_shards, first, dedicated, mutation.now, tenant_id=tenant_id), True
 
     def get_namespace(self, name: str) -> Namespace | None:
         with self._database.read() as connection:
             row = self._get.one(connection, name).first()
         return None if row is None else _namespace(row)
 
-    def list_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
+    def list_namespaces(self, *, cursor: str | None, limit: int, tenant_id: str | None = None) -> Page[Namespace]:
+        after, more = cursor or "", limit + 1
         with self._database.read() as connection:
-            rows = self._list.one(connection, cursor or "", limit + 1).all()
+            if tenant_id is None:
+                rows = self._list.one(connection, after, more).all()
+            else:
+                rows = self._list_of_tenant.one(connection, tenant_id, after, more).all()
         items = [_namespace(row) for row in rows[:limit]]
         return Page(items, items[-1].name if len(rows) > limit else None)
 
@@ -150,7 +164,7 @@ class Catalogue:
 
 
 def _namespace(row: Any) -> Namespace:
-    name, num_shards, first_shard, is_dedicated, created_at, revision, settings, secrets_ = row
+    name, num_shards, first_shard, is_dedicated, created_at, revision, settings, secrets_, tenant_id = row
     return read_namespace(
         name=name,
         num_shards=num_shards,
@@ -160,11 +174,5 @@ def _namespace(row: Any) -> Namespace:
         revision=revision,
         settings=settings,
         secrets=secrets_,
+        tenant_id=tenant_id,
     )
-
-
-def _agreed(stored: Namespace, *, num_shards: int, dedicated: bool) -> Namespace:
-    if (stored.num_shards, stored.dedicated) != (num_shards, dedicated):
-        kind = "dedicated" if stored.dedicated else "shared"
-        raise NamespaceConflict(f"namespace {stored.name!r} exists with {stored.num_shards} {kind} shards")
-    return stored

@@ -117,4 +117,28 @@ MIGRATIONS = (
             "ALTER TABLE namespaces ADD COLUMN namespace_secrets TEXT",
         ),
     ),
+    Migration(
+        3,
+        "tenancy",
+        (
+            "ALTER TABLE namespaces ADD COLUMN tenant_id TEXT NOT NULL DEFAULT 'default'",
+            "ALTER TABLE namespaces ADD COLUMN is_internal INTEGER NOT NULL DEFAULT 0",
+            "CREATE INDEX idx_namespace_tenant ON namespaces (tenant_id, is_internal, namespace_name)",
+            "CREATE INDEX idx_namespace_list ON namespaces (is_internal, namespace_name)",
+            """
+            CREATE TABLE api_keys (
+                tenant_id TEXT NOT NULL,
+                key_id TEXT NOT NULL,
+                key_role TEXT NOT NULL,
+                key_name TEXT NOT NULL,
+                key_secret_hash BLOB NOT NULL,
+                key_created_at INTEGER NOT NULL,
+                key_expires_at INTEGER,
+                PRIMARY KEY (tenant_id, key_id),
+                CONSTRAINT api_keys_role CHECK (key_role IN ('reader', 'writer', 'admin'))
+            ) STRICT
+            """,
+            "CREATE UNIQUE INDEX idx_api_key_id ON api_keys (key_id)",
+        ),
+    ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from duetime.stores.sql.api_keys import ApiKeys
 from duetime.stores.sql.catalogue import Catalogue
 from duetime.stores.sql.clients import Clients
 from duetime.stores.sql.database import Database
@@ -30,6 +31,12 @@ class SqlStore:
         self.update_namespace = catalogue.update_namespace
         self.shard_map = catalogue.shard_map
         self.catalogue_secret = catalogue.catalogue_secret
+
+        api_keys = ApiKeys(self.database)
+        self.create_api_key = api_keys.create_api_key
+        self.get_api_key = api_keys.get_api_key
+        self.list_api_keys = api_keys.list_api_keys
+        self.delete_api_key = api_keys.delete_api_key
 
         rows = TimerRows(self.database)
         clients = Clients(self.database, rows)

@@ -126,8 +126,30 @@ namespaces = Table(
     Column("namespace_revision", _Big, nullable=False, server_default=sa.text("1")),
     Column("namespace_settings", sa.Text),
     Column("namespace_secrets", sa.Text),
+    Column("tenant_id", _text(55), nullable=False, server_default=sa.text("'default'")),
+    Column("is_internal", _Small, nullable=False, server_default=sa.text("0")),
     sqlite_strict=True,
 )
+
+# A list of a tenant's namespaces, and one of all, without internal ones: ranges of these.
+Index("idx_namespace_tenant", namespaces.c.tenant_id, namespaces.c.is_internal, namespaces.c.namespace_name)
+Index("idx_namespace_list", namespaces.c.is_internal, namespaces.c.namespace_name)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("tenant_id", _text(55), primary_key=True, nullable=False),
+    Column("key_id", _text(64), primary_key=True, nullable=False),
+    Column("key_role", _text(16), nullable=False),
+    Column("key_name", _text(255), nullable=False),
+    Column("key_secret_hash", sa.LargeBinary(32), nullable=False),
+    Column("key_created_at", _Big, nullable=False),
+    Column("key_expires_at", _Big),
+    CheckConstraint("key_role IN ('reader', 'writer', 'admin')", name="api_keys_role"),
+    sqlite_strict=True,
+)
+
+Index("idx_api_key_id", api_keys.c.key_id, unique=True)
 
 counters = Table(
     "counters",

@@ -1,0 +1,92 @@
+"""API keys: found by their id, listed by their tenant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from duetime.domain.api_keys import ApiKey
+from duetime.domain.principals import Role
+from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.port import Page
+from duetime.stores.sql.database import Database
+from duetime.stores.sql.tables import api_keys, given, given_count
+
+
+class ApiKeys:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        columns = api_keys.c
+        select = sa.select(
+            columns.tenant_id,
+            columns.key_id,
+            columns.key_role,
+            columns.key_name,
+            columns.key_secret_hash,
+            columns.key_created_at,
+            columns.key_expires_at,
+        )
+        prepare = database.prepare
+        tenant, key_id = given("tenant"), given("id")
+        self._get = prepare(select.where(columns.key_id == key_id), "id")
+        self._list = prepare(
+            select.where(columns.tenant_id == tenant, columns.key_id > given("after"))
+            .order_by(columns.key_id)
+            .limit(given_count("limit")),
+            "tenant",
+            "after",
+            "limit",
+        )
+        values = {column.name: given(f"new_{column.name}") for column in columns}
+        self._insert = prepare(
+            database.insert_if_absent(api_keys).values(values), *(f"new_{name}" for name in values)
+        )
+        self._delete = prepare(
+            sa.delete(api_keys).where(columns.tenant_id == tenant, columns.key_id == key_id), "tenant", "id"
+        )
+
+    def create_api_key(self, key: ApiKey) -> bool:
+        with self._database.write() as mutation:
+            return self._insert.count(mutation.connection, *_row(key)) == 1
+
+    def get_api_key(self, key_id: str) -> ApiKey | None:
+        with self._database.read() as connection:
+            row = self._get.one(connection, key_id).first()
+        return None if row is None else _api_key(row)
+
+    def list_api_keys(self, tenant_id: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        with self._database.read() as connection:
+            rows = self._list.one(connection, tenant_id, cursor or "", limit + 1).all()
+        items = [_api_key(row) for row in rows[:limit]]
+        return Page(items, items[-1].key_id if len(rows) > limit else None)
+
+    def delete_api_key(self, tenant_id: str, key_id: str) -> bool:
+        with self._database.write() as mutation:
+            return self._delete.count(mutation.connection, tenant_id, key_id) == 1
+
+
+def _row(key: ApiKey) -> tuple[object, ...]:
+    """In the order of the table's columns."""
+    return (
+        key.tenant_id,
+        key.key_id,
+        key.role.value,
+        key.name,
+        key.secret_hash,
+        to_milliseconds(key.created_at),
+        None if key.expires_at is None else to_milliseconds(key.expires_at),
+    )
+
+
+def _api_key(row: Any) -> ApiKey:
+    tenant_id, key_id, role, name, secret_hash, created_at, expires_at = row
+    return ApiKey(
+        key_id=key_id,
+        tenant_id=tenant_id,
+        role=Role(role),
+        name=name,
+        secret_hash=bytes(secret_hash),
+        created_at=from_milliseconds(created_at),
+        expires_at=None if expires_at is None else from_milliseconds(expires_at),
+    )
