@@ -145,6 +145,11 @@ class CallStore(Protocol):
         """
         ...
 
+    def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]:
+        """Events of one call that are not marked as published, in order of ``sequence``, without gaps, beginning with
+        its first unpublished one; strongly consistent, and also when the call is gone."""
+        ...
+
     def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None:
         """Idempotent: ``published_at`` is set once."""
         ...
@@ -153,5 +158,11 @@ class CallStore(Protocol):
         """Remove up to ``limit`` rows: events published before that time, and expired calls with all they have.
 
         How many rows of either kind went; 0 where the database does it by itself. No unpublished event is removed.
+        """
+        ...
+
+    def remove_remains(self, refs: Sequence[CallRef]) -> None:
+        """Where the database removes expired calls by itself: remove what is left of such calls, their timer, tags,
+        idempotency key and executions; events stay. Idempotent. Nothing of a call that is still there is touched.
         """
         ...
