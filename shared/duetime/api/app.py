@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -35,21 +34,24 @@ Handler = Callable[[Mapping[str, Any], Any], dict[str, Any]]
 _PARAMETER = re.compile(r"<\w+>")
 
 
-def build_handler(context: ApiContext) -> Handler:
+def build_handler(context: ApiContext, routes: Sequence[Route] = ROUTES) -> Handler:
     """A Lambda handler for HTTP API events of payload format 2.0. Safe to call from many threads.
+
+    It answers ``routes``: those of timers and all that is common, of service calls, or all of them.
 
     ``rawPath`` is taken as API Gateway sends it, decoded but for ``%25``; ``rawQueryString`` as the client sent it.
     """
     services = Services.of(context)
+    table = _RouteTable(routes)
     # A resolver keeps the request that it is working on, so every thread has its own.
     local = threading.local()
     # On Lambda this thread serves all requests, and building is best done while the function initialises.
-    local.dispatcher = _Dispatcher(services)
+    local.dispatcher = _Dispatcher(services, table)
 
     def handle(event: Mapping[str, Any], lambda_context: Any) -> dict[str, Any]:
         dispatcher = getattr(local, "dispatcher", None)
         if dispatcher is None:
-            dispatcher = local.dispatcher = _Dispatcher(services)
+            dispatcher = local.dispatcher = _Dispatcher(services, table)
         request = read_request(event, new_id=context.new_id)
         with context.log_context(request.request_id):
             return dispatcher.serve(request, lambda_context)
@@ -57,15 +59,34 @@ def build_handler(context: ApiContext) -> Handler:
     return handle
 
 
+class _RouteTable:
+    """Routes, and which methods the path of a request has among them."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self.routes = routes
+        by_rule: dict[str, list[str]] = {}
+        for route in routes:
+            methods = by_rule.setdefault(route.rule, ["OPTIONS"])
+            methods += ["GET", "HEAD"] if route.method == "GET" else [route.method]
+        self._methods = [
+            (re.compile(_PARAMETER.sub("[^/]+", rule)), sorted(methods)) for rule, methods in by_rule.items()
+        ]
+
+    def methods(self, path: str) -> list[str]:
+        """The methods that the first rule with a match for ``path`` takes."""
+        return next((methods for pattern, methods in self._methods if pattern.fullmatch(path)), [])
+
+
 class _Dispatcher:
     """The routes bound to the request under way. For one thread."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, table: _RouteTable) -> None:
         self._services = services
+        self._table = table
         self._request: Request
         self._rule: str | None = None
         self._resolver = APIGatewayHttpResolver()
-        for route in ROUTES:
+        for route in table.routes:
             self._resolver.route(route.rule, route.method)(self._bound(route))
         self._resolver.not_found(self._answer_no_route)
         self._resolver.exception_handler(Exception)(self._answer_error)
@@ -114,7 +135,7 @@ class _Dispatcher:
         return call
 
     def _answer_no_route(self, error: NotFoundError) -> Response[str]:
-        methods = _methods(routable(self._request.path))
+        methods = self._table.methods(routable(self._request.path))
         if not methods:
             raise RouteNotFound("there is nothing at this path") from error
         if self._request.method == "OPTIONS":
@@ -133,20 +154,3 @@ class _Dispatcher:
 def _response(reply: Reply) -> Response[str]:
     content_type = reply.content_type if reply.body else None
     return Response(status_code=reply.status, content_type=content_type, body=reply.body, headers=dict(reply.headers))
-
-
-def _methods(path: str) -> list[str]:
-    """The methods that the first rule with a match for ``path`` takes."""
-    for pattern, methods in _methods_by_pattern():
-        if pattern.fullmatch(path):
-            return methods
-    return []
-
-
-@cache
-def _methods_by_pattern() -> list[tuple[re.Pattern[str], list[str]]]:
-    by_rule: dict[str, list[str]] = {}
-    for route in ROUTES:
-        methods = by_rule.setdefault(route.rule, ["OPTIONS"])
-        methods += ["GET", "HEAD"] if route.method == "GET" else [route.method]
-    return [(re.compile(_PARAMETER.sub("[^/]+", rule)), sorted(methods)) for rule, methods in by_rule.items()]
