@@ -21,6 +21,7 @@ from duetime.api.http import Reply
 from duetime.delivery.sealing import SecretUnavailable
 from duetime.domain.errors import (
     AttemptUnderWay,
+    CallUnreadable,
     DuetimeError,
     InvalidInput,
     NamespaceConflict,
@@ -60,6 +61,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (TimerNotFailed, 409, "Timer not failed"),
     (TimerUnreadable, 409, "Timer unreadable"),
     (AttemptUnderWay, 409, "Attempt under way"),
+    (CallUnreadable, 409, "Service call unreadable"),
     (SecretRotationUnderWay, 409, "Secret rotation under way"),
     (DuplicateId, 409, "Duplicate id"),
     (RevisionMismatch, 412, "Revision mismatch"),

@@ -25,6 +25,7 @@ from duetime.domain.service_calls import (
     calls_namespace,
 )
 from duetime.domain.times import format_instant, round_up
+from duetime.domain.urls import without_query
 
 NewId = Callable[[], str]
 """Makes UUIDv7s, each later than the one before."""
@@ -153,7 +154,7 @@ def submitted(
         CallEventType.SUBMITTED,
         name=call.name,
         method=call.request.method,
-        url=call.request.url,
+        url=without_query(call.request.url),
         tags=list(call.tags),
         rerunOf=call.rerun_of,
     )
@@ -177,11 +178,18 @@ def amended(call: ServiceCall, change: CallChange, *, new_id: NewId, now: dateti
 
 
 def begun(
-    call: ServiceCall, *, sent: LoggedMessage, execution_id: str, new_id: NewId, now: datetime, rules: CallRules
+    call: ServiceCall,
+    *,
+    url: str,
+    sent: LoggedMessage,
+    execution_id: str,
+    new_id: NewId,
+    now: datetime,
+    rules: CallRules,
 ) -> Transition:
     """The next execution begins: the due time was reached, or it is time for another attempt.
 
-    ``call`` is not finished and has no open execution. ``sent``: the request as the log keeps it.
+    ``call`` is not finished and has no open execution. ``url`` and ``sent``: the request as the log keeps it.
     """
     number = call.attempts + 1
     margin = timedelta(seconds=call.timeout_seconds + rules.watchdog_grace_seconds)
@@ -194,7 +202,7 @@ def begun(
         started_at=now,
         deadline_at=round_up(now + margin),
         method=call.request.method,
-        url=call.request.url,
+        url=url,
         request=sent,
     )
     events = _Recorder(call, new_id=new_id, now=now)

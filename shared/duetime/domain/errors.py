@@ -134,6 +134,12 @@ class StoreNotReady(StoreError):
     code = "store_not_ready"
 
 
+class CallUnreadable(StoreError):
+    """A stored service call cannot be decoded; asking again will not help."""
+
+    code = "call_unreadable"
+
+
 class InvalidSettings(DuetimeError):
     """A setting, store URL or command-line value cannot be used."""
 

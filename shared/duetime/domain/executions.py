@@ -38,6 +38,8 @@ REDACTED = "[redacted]"
 class Execution:
     """One attempt. ``number`` counts from 1; ``deadline_at`` is when the watchdog ends it.
 
+    ``url`` is redacted as ``request`` is.
+
     ``response_status`` and ``response`` are None when there was no response; ``failure`` and ``message`` then say
     why, and also when there was one that is no 2xx. ``duration_ms`` is that of the exchange, None when unknown.
     """

@@ -105,7 +105,10 @@ class CallStore(Protocol):
     # -- reads -----------------------------------------------------------------------------------------------
 
     def get_calls(self, refs: Sequence[CallRef], *, now: datetime) -> list[ServiceCall | None]:
-        """Whole calls, in the order of ``refs``; strongly consistent."""
+        """Whole calls, in the order of ``refs``; strongly consistent.
+
+        Raises ``CallUnreadable`` when one of them cannot be decoded: asking for each alone tells which.
+        """
         ...
 
     def find_by_idempotency_key(self, tenant_id: str, key: str, *, now: datetime) -> ServiceCall | None:
