@@ -7,6 +7,7 @@ deeper than the field itself.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -88,13 +89,14 @@ def _check_origin(origin: str) -> None:
 
 def headers(value: RawJson) -> RawJson:
     """Custom headers of the callback."""
-    _check_headers(value)
+    check_headers(value, is_reserved)
     return value
 
 
 # Timers of one kind have the same headers and policy again and again.
 @lru_cache(maxsize=_CACHED_CHECKS)
-def _check_headers(raw: RawJson) -> None:
+def check_headers(raw: RawJson, is_reserved: Callable[[str], bool]) -> None:
+    """Raises ``ValueError`` unless ``raw`` is an object of headers, with no name that ``is_reserved``."""
     given = decode_unique(raw)
     if not isinstance(given, dict):
         raise ValueError("must be an object of strings")
@@ -102,26 +104,26 @@ def _check_headers(raw: RawJson) -> None:
         raise ValueError(f"must have at most {MAX_HEADERS} members")
     seen: set[str] = set()
     size_bytes = 0
-    for name, text in given.items():
-        problem = _header_problem(name, text, seen)
+    for name, content in given.items():
+        problem = _header_problem(name, content, seen, is_reserved)
         if problem:
             raise at(f".{name}", problem)
         seen.add(name.lower())
-        size_bytes += len(name) + len(text)
+        size_bytes += len(name) + len(content)
     if size_bytes > MAX_HEADERS_BYTES or len(raw.text) > _MAX_HEADERS_TEXT:
         raise ValueError(f"must have at most {MAX_HEADERS_BYTES} bytes")
 
 
-def _header_problem(name: str, text: Any, seen: set[str]) -> str | None:
+def _header_problem(name: str, content: Any, seen: set[str], is_reserved: Callable[[str], bool]) -> str | None:
     if not _TOKEN.fullmatch(name):
         return "is not a header name"
     if is_reserved(name):
         return "is set by Duetime and cannot be given"
     if name.lower() in seen:
         return "is given twice"
-    if not isinstance(text, str):
+    if not isinstance(content, str):
         return "must be a string"
-    if not _HEADER_VALUE.fullmatch(text):
+    if not _HEADER_VALUE.fullmatch(content):
         return "must hold printable Latin-1 characters only"
     return None
 
@@ -146,15 +148,19 @@ def _check_retry_policy(raw: RawJson) -> None:
 
 
 def correlation_id(value: str) -> str:
-    return _text(value, MAX_CORRELATION_ID_CHARACTERS)
+    return text(value, MAX_CORRELATION_ID_CHARACTERS)
 
 
 def tags(value: list[str]) -> tuple[str, ...]:
-    if len(value) > MAX_TAGS:
-        raise ValueError(f"must have at most {MAX_TAGS} items")
+    return checked_tags(value, MAX_TAGS)
+
+
+def checked_tags(value: list[str], max_items: int) -> tuple[str, ...]:
+    if len(value) > max_items:
+        raise ValueError(f"must have at most {max_items} items")
     for index, tag in enumerate(value):
         try:
-            _text(tag, MAX_TAG_CHARACTERS)
+            text(tag, MAX_TAG_CHARACTERS)
         except ValueError as error:
             raise at(f"[{index}]", str(error)) from None
     if len(set(value)) != len(value):
@@ -163,10 +169,10 @@ def tags(value: list[str]) -> tuple[str, ...]:
 
 
 def tag(value: str) -> str:
-    return _text(value, MAX_TAG_CHARACTERS)
+    return text(value, MAX_TAG_CHARACTERS)
 
 
-def _text(value: str, max_characters: int) -> str:
+def text(value: str, max_characters: int) -> str:
     if not 1 <= len(value) <= max_characters:
         raise ValueError(f"must have 1 to {max_characters} characters")
     if _CONTROL.search(value):

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from json import JSONDecodeError
 from typing import Any, Never
 
@@ -46,10 +47,12 @@ class Shape:
     """Which members are not plain: ``opaque`` ones become RawJson, but for null, which is None.
 
     ``items`` names a member that holds an array whose objects are read by the same shape, as RawObject.
+    ``objects`` has the shapes of members that hold an object of their own, which becomes a RawObject too.
     """
 
     opaque: AbstractSet[str] = frozenset()
     items: str | None = None
+    objects: Mapping[str, Shape] = field(default_factory=dict)
 
 
 def _refuse_constant(name: str) -> Never:
@@ -106,7 +109,7 @@ def _read_members(text: str, start: int, shape: Shape, has_surrogates: bool) -> 
     """The object that begins at ``start`` and the index after it."""
     members: dict[str, Any] = {}
     faults: list[tuple[str, str]] = []
-    opaque, items = shape.opaque, shape.items
+    opaque, items, objects = shape.opaque, shape.items, shape.objects
     end = start + 1
     match = _FIRST.match(text, end)
     while match is not None:
@@ -120,17 +123,24 @@ def _read_members(text: str, start: int, shape: Shape, has_surrogates: bool) -> 
             value = None if value is None else RawJson(text[index:end])
         elif name == items and text.startswith("[", index):
             value, end = _read_items(text, index, shape, has_surrogates)
+        elif name in objects and text.startswith("{", index):
+            value, end = _read_members(text, index, objects[name], has_surrogates)
         else:
             value, end = _scan_plain(text, index)
         if has_surrogates and has_lone_surrogate(match[1]):
             faults.append((match[1], "is not a known field"))
         elif name in members:
             faults.append((name, "is given twice"))
-        elif has_surrogates and name != items and has_lone_surrogate(text[index:end]):
+        elif has_surrogates and not _is_read_apart(name, value, items) and has_lone_surrogate(text[index:end]):
             faults.append((name, "has half of a surrogate pair, which is not a character"))
         members[name] = value
         match = _MORE.match(text, end)
     raise JSONDecodeError("Expecting a name in double quotes and a colon, or the end of the object", text, end)
+
+
+def _is_read_apart(name: str, value: Any, items: str | None) -> bool:
+    """Whether the faults inside a member are found where its objects are read."""
+    return name == items or isinstance(value, RawObject)
 
 
 def _read_items(text: str, start: int, shape: Shape, has_surrogates: bool) -> tuple[list[Any], int]:

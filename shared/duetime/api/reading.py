@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -15,6 +16,7 @@ from duetime.api.schemas import Body
 from duetime.domain.errors import InvalidInput
 
 _MAX_QUERY_PARAMETERS = 50
+_TIMES = ("dueFrom", "dueTo", "from", "to")
 
 ModelT = TypeVar("ModelT", bound=Body)
 
@@ -48,8 +50,11 @@ def read_items(request: Request, shape: Shape, *, max_items: int, limit_bytes: i
     return list(items or [])
 
 
-def read_query(model: type[ModelT], request: Request) -> ModelT:
-    """The query string as ``model``. Raises ``InvalidFields`` for unknown, repeated and malformed parameters."""
+def read_query(model: type[ModelT], request: Request, *, lists: Collection[str] = ()) -> ModelT:
+    """The query string as ``model``. Raises ``InvalidFields`` for unknown, repeated and malformed parameters.
+
+    ``lists`` are the parameters that may be repeated: their value is the list of all that were given.
+    """
     faults: list[tuple[str, str]] = []
     parameters: dict[str, Any] = {}
     try:
@@ -57,22 +62,36 @@ def read_query(model: type[ModelT], request: Request) -> ModelT:
     except ValueError:
         raise InvalidInput("", f"there are more than {_MAX_QUERY_PARAMETERS} query parameters") from None
     for name, value in pairs:
+        if name in lists:
+            parameters.setdefault(name, []).append(value)
+            continue
         if name in parameters:
             faults.append((name, "is given twice"))
         # The '+' of an offset, which clients forget to encode, reads as a space; a time never has one.
-        parameters[name] = value.replace(" ", "+") if name in ("dueFrom", "dueTo") else value
+        parameters[name] = value.replace(" ", "+") if name in _TIMES else value
     return validate(model, RawObject(parameters, faults))
 
 
 def validate(model: type[ModelT], found: RawObject) -> ModelT:
     """``found`` as ``model``. Raises ``InvalidFields`` with everything that is wrong."""
-    if found.faults:
-        raise InvalidFields([FieldError(name, message) for name, message in found.faults])
+    members, faults = _joined(found)
+    if faults:
+        raise InvalidFields([FieldError(name, message) for name, message in faults])
     try:
-        return model.model_validate(found.members)
+        return model.model_validate(members)
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
         raise InvalidFields([_field_error(detail) for detail in details]) from None
+
+
+def _joined(found: RawObject) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The members of ``found``, with those of the objects in it, and the faults of all of them."""
+    members, faults = dict(found.members), list(found.faults)
+    for name, value in found.members.items():
+        if isinstance(value, RawObject):
+            members[name], inner = _joined(value)
+            faults += [(f"{name}.{path}", message) for path, message in inner]
+    return members, faults
 
 
 def _field_error(detail: ErrorDetails) -> FieldError:
@@ -82,6 +101,8 @@ def _field_error(detail: ErrorDetails) -> FieldError:
         return FieldError(path, "is required")
     if kind == "extra_forbidden":
         return FieldError(path, "is not a known field")
+    if kind == "model_type":
+        return FieldError(path, "must be an object")
     if kind == "duetime":
         return FieldError(path + context["path"], context["message"])
     message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)

@@ -66,6 +66,7 @@ class Submission:
     correlation_id: str
     idempotency_key: str | None = None
     tags: tuple[str, ...] = ()
+    starred: bool = False
     rerun_of: str | None = None
 
 
@@ -148,6 +149,7 @@ def submitted(
         idempotency_key=submission.idempotency_key,
         rerun_of=submission.rerun_of,
         tags=submission.tags,
+        starred=submission.starred,
     )
     events = _Recorder(call, new_id=new_id, now=now, cause=submission.rerun_of)
     events.add(

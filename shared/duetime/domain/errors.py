@@ -106,6 +106,44 @@ class AttemptUnderWay(DuetimeError):
     code = "attempt_under_way"
 
 
+class CallNotFound(DuetimeError):
+    code = "service_call_not_found"
+
+    def __init__(self, tenant_id: str, call_id: str) -> None:
+        super().__init__(f"service call {call_id!r} does not exist in tenant {tenant_id!r}")
+
+
+class ExecutionNotFound(DuetimeError):
+    code = "execution_not_found"
+
+    def __init__(self, call_id: str, execution_id: str) -> None:
+        super().__init__(f"service call {call_id!r} has no execution {execution_id!r}")
+
+
+class CallConflict(DuetimeError):
+    """The idempotency key was used before, to submit something else."""
+
+    code = "service_call_conflict"
+
+
+class CallNotScheduled(DuetimeError):
+    """Due time and request can be changed only while the service call is Scheduled."""
+
+    code = "service_call_not_scheduled"
+
+
+class CallRunning(DuetimeError):
+    """A Running service call cannot be removed."""
+
+    code = "service_call_running"
+
+
+class CallNotFinished(DuetimeError):
+    """Only a service call that has Succeeded or Failed can be rerun."""
+
+    code = "service_call_not_finished"
+
+
 class RevisionMismatch(DuetimeError):
     """``If-Match`` names another revision than the stored one."""
 

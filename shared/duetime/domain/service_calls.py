@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -240,6 +241,7 @@ def call_digest(
     timeout_seconds: int,
     retry_policy_json: str | None,
     correlation_id: str | None,
+    starred: bool = False,
 ) -> str:
     """Identifies what was submitted, so that a repeat can be told from other content under the same key.
 
@@ -256,5 +258,15 @@ def call_digest(
         timeout_seconds,
         retry_policy_json,
         correlation_id,
+        starred,
     ]
+    return _digest(parts)
+
+
+def rerun_digest(*, rerun_of: str, due: str | None, correlation_id: str | None) -> str:
+    """As ``call_digest``, of a rerun: what is asked for is to repeat a call, whatever its labels become."""
+    return _digest(["rerun", rerun_of, due, correlation_id])
+
+
+def _digest(parts: Sequence[object]) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

@@ -145,6 +145,26 @@ def test_a_fault_in_one_item_leaves_the_others_alone() -> None:
     assert items[2] == 7
 
 
+def test_an_object_of_its_own_shape_is_read_by_it() -> None:
+    shape = Shape(objects={"request": Shape(opaque=frozenset({"body"}))})
+    inner = read_object('{"a":1,"request": {"url":"x","body": [1.0, {}]}, "body": 1.5}', shape)
+    assert inner.members == {
+        "a": 1,
+        "request": RawObject({"url": "x", "body": RawJson("[1.0, {}]")}, []),
+        "body": 1.5,
+    }
+    assert read_object('{"request": "no object"}', shape).members == {"request": "no object"}
+
+
+def test_the_faults_of_an_object_inside_are_its_own() -> None:
+    shape = Shape(objects={"request": Shape(opaque=frozenset({"body"}))})
+    found = read_object('{"request":{"url":1,"url":2,"body":"\\ud800"}}', shape)
+    assert found.faults == []
+    assert [name for name, _ in found.members["request"].faults] == ["url", "body"]
+    text = read_object('{"request":"\\ud800"}', shape)
+    assert [name for name, _ in text.faults] == ["request"]
+
+
 @given(st.lists(st.sampled_from(["\\ud83d", "\\uDE00", "\\\\", "\\n", "a", "ud83d", "é", "\\u0041"]), max_size=8))
 def test_lone_surrogates_are_what_has_no_utf8(parts: list[str]) -> None:
     text = f'"{"".join(parts)}"'

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
-from uuid import UUID
+from datetime import UTC, datetime
+from uuid import RFC_4122, UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime.domain.ids import check_namespace, check_timer_id, sort_key, timer_uuid
+from duetime.domain.ids import UUID7_RANDOM_BITS, check_namespace, check_timer_id, sort_key, timer_uuid, uuid7_at
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap, shard_index
+from duetime.domain.times import to_milliseconds
 from tests.support.virtual_time import START
 
 
@@ -69,3 +71,11 @@ def test_the_uuid_is_stable_and_of_namespace_and_id() -> None:
 def test_the_shard_map_lists_shared_and_dedicated_shards() -> None:
     assert ShardMap(2, MAX_SHARED_SHARDS + 2).shard_ids() == [0, 1, MAX_SHARED_SHARDS, MAX_SHARED_SHARDS + 1]
     assert ShardMap().shard_ids() == []
+
+
+@given(st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31)), st.integers(0, 2**UUID7_RANDOM_BITS - 1))
+def test_a_uuid_of_an_instant_is_one_of_version_7_at_that_millisecond(instant: datetime, random_bits: int) -> None:
+    made = UUID(uuid7_at(instant.replace(tzinfo=UTC), random_bits))
+    assert (made.version, made.variant) == (7, RFC_4122)
+    assert made.int >> 80 == to_milliseconds(instant.replace(tzinfo=UTC))
+    assert (made.int >> 64 & 0xFFF) << 62 | made.int & (2**62 - 1) == random_bits
