@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from duetime.domain.service_calls import Method
+
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_HEAD_BYTES = 8 * 1024
 
@@ -29,15 +31,19 @@ class TransportError(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """One HTTP POST. ``key`` comes back with the result. ``headers`` are final: Latin-1 without CR and LF."""
+    """One HTTP request. ``key`` comes back with the result. ``headers`` are final: Latin-1 without CR and LF."""
 
     key: int
     url: str
     headers: tuple[str, ...]
     """Each one whole: ``Name: value``, or ``Name;`` for one without a value."""
-    body: bytes
+    body: bytes | None
+    """None: the request has no content; ``b""``: its content is empty, and says so."""
     timeout_seconds: float
     """The total deadline: resolving, connecting, sending and reading the answer."""
+    method: Method = Method.POST
+    is_sent_once: bool = False
+    """Whether it must not be sent again when a kept-alive connection turns out to be closed."""
 
 
 @dataclass(frozen=True, slots=True)

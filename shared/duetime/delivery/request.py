@@ -7,22 +7,18 @@ kept in bounded caches.
 from __future__ import annotations
 
 import json
-import re
 from datetime import datetime
 from functools import lru_cache
-from urllib.parse import quote
 
 from duetime import __version__
-from duetime.delivery.headers import is_reserved
+from duetime.delivery.headers import header_line, is_reserved, stored_headers, visible
 from duetime.delivery.port import Callback
 from duetime.delivery.signing import Signer
 from duetime.domain.timers import Timer
 from duetime.domain.times import format_instant, to_milliseconds
 
-_FIXED_HEADERS = ("Content-Type: application/json", f"User-Agent: Duetime/{__version__}")
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110: a token
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
-_VISIBLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
+USER_AGENT = f"Duetime/{__version__}"
+_FIXED_HEADERS = ("Content-Type: application/json", f"User-Agent: {USER_AGENT}")
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -48,7 +44,7 @@ def callback_for(timer: Timer, *, key: int, fired_at: datetime, signer: Signer |
     if signer is not None:
         headers += (f"webhook-signature: {signer.signature(timer.firing_id, timestamp, body)}",)
     if content.correlation_id is not None:
-        headers += (f"x-correlation-id: {_header_value(content.correlation_id)}",)
+        headers += (f"x-correlation-id: {visible(content.correlation_id)}",)
     if content.headers_json is not None:
         headers += _custom_headers(content.headers_json)
     return Callback(
@@ -74,25 +70,4 @@ def _fired_at_parts(fired_at: datetime) -> tuple[str, int, str]:
 
 @lru_cache(maxsize=1024)
 def _custom_headers(headers_json: str) -> tuple[str, ...]:
-    """Header lines of the JSON object of strings ``headers_json``.
-
-    The API refuses what is left out here. It is left out as well, so that a row from another source cannot split
-    the request or speak for Duetime; for the same reason text that is no object means no headers.
-    """
-    try:
-        headers = json.loads(headers_json)
-    except (ValueError, RecursionError):
-        return ()
-    lines = []
-    for name, value in headers.items() if isinstance(headers, dict) else ():
-        if _HEADER_NAME.fullmatch(name) is None or is_reserved(name):
-            continue
-        if isinstance(value, str) and _HEADER_VALUE.fullmatch(value):
-            value = value.strip()
-            lines.append(f"{name}: {value}" if value else f"{name};")
-    return tuple(lines)
-
-
-def _header_value(text: str) -> str:
-    """``text`` where it is visible ASCII, percent-encoded UTF-8 where it is not."""
-    return text if text.isascii() and text.isprintable() else quote(text, safe=_VISIBLE_ASCII, errors="replace")
+    return tuple(header_line(name, value) for name, value in stored_headers(headers_json, is_reserved))

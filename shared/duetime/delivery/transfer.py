@@ -12,6 +12,7 @@ import pycurl
 from duetime.delivery.guard import Guard, Target
 from duetime.delivery.port import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, Callback, CallbackResult, TransportError
 from duetime.delivery.settings import SenderSettings
+from duetime.domain.service_calls import Method
 
 _MAX_KEPT_BODY_BYTES = 16 * 1024
 _MAX_MESSAGE_CHARACTERS = 200
@@ -22,6 +23,8 @@ _PIN_SECONDS = 1000
 """Longer than any callback may wait for a connection; with each callback its host's addresses are pinned anew."""
 _RETRY_AFTER = b"retry-after:"
 _RETRY_AFTER_MIN_LINE = len(_RETRY_AFTER) + 19
+_POST = (Method.POST, True, False)
+"""Method, whether there is a body, and whether it is sent once: of almost all callbacks."""
 _NO_EXPECT = "Expect:"
 """Without it libcurl asks before it sends a large body, and waits a second for receivers that never answer that."""
 
@@ -64,8 +67,8 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
     """A handle whose unchanging options are set once; ``prepare`` sets what differs from callback to callback."""
 
     __slots__ = (
-        *("_chunks", "_guard", "_head", "_head_room", "_is_large", "_is_refused", "_room", "_target", "_timeout_ms"),
-        *("_truncated", "_waited_seconds", "key"),
+        *("_chunks", "_guard", "_head", "_head_room", "_is_large", "_is_refused", "_kind", "_room", "_target"),
+        *("_timeout_ms", "_truncated", "_waited_seconds", "key"),
     )
     _target: Target
 
@@ -89,6 +92,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self.setopt(pycurl.HTTP_CONTENT_DECODING, 0)
         self.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
         self.setopt(pycurl.NOSIGNAL, 1)
+        self._kind = _POST
         self.setopt(pycurl.POST, 1)
         self.setopt(pycurl.TCP_KEEPALIVE, 1)
         self.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, ceil(settings.connect_timeout_seconds * 1000)))
@@ -120,13 +124,27 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self._target = target
         self._is_refused = False
         self._waited_seconds = waited_seconds
-        self.setopt(pycurl.POSTFIELDS, callback.body)
-        self._is_large = len(callback.body) > _MAX_KEPT_BODY_BYTES
+        body = callback.body
+        kind = callback.method, body is not None, callback.is_sent_once
+        if kind != self._kind:
+            self._change_kind(*kind)
+        if body is not None:
+            self.setopt(pycurl.POSTFIELDS, body)
+            self._is_large = len(body) > _MAX_KEPT_BODY_BYTES
         timeout_ms = max(1, ceil((callback.timeout_seconds - waited_seconds) * 1000))  # 0 would mean no deadline
         if timeout_ms != self._timeout_ms:
             self.setopt(pycurl.TIMEOUT_MS, timeout_ms)
             self._timeout_ms = timeout_ms
         self.key = callback.key
+
+    def _change_kind(self, method: Method, has_body: bool, is_sent_once: bool) -> None:
+        """The handle had another method, or a body where there is none now, or the other way round."""
+        self._kind = (method, has_body, is_sent_once)
+        self.setopt(pycurl.POST if has_body else pycurl.HTTPGET, 1)
+        # With its own word for the method, libcurl does not take the body of a POST to be of one.
+        self.setopt(pycurl.CUSTOMREQUEST, str(method))
+        # Only over a connection that it has used before does libcurl send a request again by itself.
+        self.setopt(pycurl.FRESH_CONNECT, is_sent_once)
 
     def _address(self, callback: Callback) -> None:
         headers = (*callback.headers, _NO_EXPECT)
@@ -162,6 +180,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
             self._truncated = False
         if self._is_large:
             self.setopt(pycurl.POSTFIELDS, b"")
+            self._is_large = False
 
     def _answer(self, status: int) -> CallbackResult:
         chunks = self._chunks

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+from dataclasses import replace
 
 import pytest
 
 from duetime.delivery.port import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, TransportError
+from duetime.domain.service_calls import Method
 from tests.integration.delivery.conftest import Sending
 from tests.support.receiver import Gate, Receiver, drip, hang_up, held, raw, reply, reset
 
@@ -55,6 +57,54 @@ def test_a_reused_handle_carries_nothing_over(sending: Sending, receiver: Receiv
     request = receiver.requests[1]
     assert request.body == b""
     assert (request.header("a"), request.header("b")) == (None, "3")
+
+
+@pytest.mark.parametrize("method", Method)
+@pytest.mark.parametrize("body", [None, b"", b"hello", b"x" * 50_000])
+def test_any_method_with_and_without_a_body(
+    sending: Sending, receiver: Receiver, method: Method, body: bytes | None
+) -> None:
+    callback = replace(
+        sending.callback(receiver.url("/m"), headers=("Content-Type:", "User-Agent:")), method=method, body=body
+    )
+    sending.sender.submit([callback])
+    assert sending.wait_for(1)[0].status == 200
+    (request,) = receiver.requests
+    assert (request.method, request.body) == (method, body or b"")
+    length = None if body is None else str(len(body))
+    assert dict(request.headers) == {"host": f"localhost:{receiver.port}", "accept": "*/*"} | (
+        {} if length is None else {"content-length": length}
+    )
+
+
+def test_a_reused_handle_takes_any_method_after_any_other(sending: Sending, receiver: Receiver) -> None:
+    kinds = [
+        (method, body, is_sent_once)
+        for method in Method
+        for body in (None, b"", b"{}", b"x" * 50_000)
+        for is_sent_once in (False, True)
+    ]
+    order = [kind for first in kinds[::3] for second in kinds for kind in (first, second)]
+    for number, (method, body, is_sent_once) in enumerate(order, 1):
+        callback = sending.callback(receiver.url("/m"))
+        sending.sender.submit([replace(callback, method=method, body=body, is_sent_once=is_sent_once)])
+        assert sending.wait_for(number)[-1].status == 200
+    assert [(request.method, request.body) for request in receiver.requests] == [
+        (method, body or b"") for method, body, _ in order
+    ]
+
+
+@pytest.mark.parametrize("is_sent_once", [False, True])
+def test_what_must_be_sent_once_is_not_sent_again_over_another_connection(
+    sending: Sending, receiver: Receiver, is_sent_once: bool
+) -> None:
+    """The receiver reads the request on the kept-alive connection, and goes away: it may have done its work."""
+    url = receiver.on("/", reply(200), hang_up, reply(200))
+    assert sending.post(url).status == 200
+    sending.sender.submit([replace(sending.callback(url), is_sent_once=is_sent_once)])
+    result = sending.wait_for(2)[1]
+    assert len(receiver.requests) == (2 if is_sent_once else 3)
+    assert (result.status, result.error) == ((None, TransportError.PROTOCOL) if is_sent_once else (200, None))
 
 
 def test_characters_beyond_ascii(sending: Sending, receiver: Receiver) -> None:

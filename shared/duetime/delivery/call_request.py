@@ -1,0 +1,84 @@
+"""What is sent for a service call: the tenant's request, with what names it to the receiver."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from duetime.delivery.headers import Header, header_line, is_reserved_in_calls, stored_headers, visible
+from duetime.delivery.port import Callback
+from duetime.delivery.request import USER_AGENT
+from duetime.domain.service_calls import Method, ServiceCall
+
+CALL_ID_HEADER: Final = "x-duetime-service-call-id"
+EXECUTION_ID_HEADER: Final = "x-duetime-execution-id"
+ATTEMPT_HEADER: Final = "x-duetime-attempt"
+
+_HAS_CONTENT = frozenset({Method.POST, Method.PUT, Method.PATCH})
+"""Methods whose requests say that they have no content when they have none (RFC 9110, section 8.6)."""
+_NOT_IDEMPOTENT = frozenset({Method.POST, Method.PATCH})
+"""Methods that HTTP itself must not repeat (RFC 9110, section 9.2.2)."""
+_NO_CONTENT_TYPE = "Content-Type:"
+"""Without it libcurl would call content that it is not told the type of a form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """One request, final. ``body`` None: without content. ``Host`` and ``Content-Length`` are left to the client."""
+
+    method: Method
+    url: str
+    headers: tuple[Header, ...]
+    body: bytes | None
+    timeout_seconds: int
+
+    def callback(self, key: int) -> Callback:
+        lines = tuple(header_line(name, value) for name, value in self.headers)
+        if self.body == b"" and not any(name.lower() == "content-type" for name, _ in self.headers):
+            lines += (_NO_CONTENT_TYPE,)
+        return Callback(
+            key=key,
+            url=self.url,
+            headers=lines,
+            body=self.body,
+            timeout_seconds=self.timeout_seconds,
+            method=self.method,
+            is_sent_once=self.method in _NOT_IDEMPOTENT,
+        )
+
+
+def call_request(call: ServiceCall, *, execution_id: str, attempt: int) -> CallRequest:
+    """The request of the execution ``execution_id``, the ``attempt``-th of ``call``.
+
+    Raises ``ValueError`` when the stored body is no JSON.
+    """
+    spec = call.request
+    given = () if spec.headers_json is None else tuple(stored_headers(spec.headers_json, is_reserved_in_calls))
+    names = {name.lower() for name, _ in given}
+    body, content_type = _body(spec.method, spec.body_json)
+    defaults = [("User-Agent", USER_AGENT), ("Accept", "*/*")]
+    if content_type is not None:
+        defaults.append(("Content-Type", content_type))
+    headers = (
+        *(header for header in defaults if header[0].lower() not in names),
+        ("x-correlation-id", visible(call.correlation_id)),
+        (CALL_ID_HEADER, call.call_id),
+        (EXECUTION_ID_HEADER, execution_id),
+        (ATTEMPT_HEADER, str(attempt)),
+        *given,
+    )
+    return CallRequest(
+        method=spec.method, url=spec.url, headers=headers, body=body, timeout_seconds=call.timeout_seconds
+    )
+
+
+def _body(method: Method, body_json: str | None) -> tuple[bytes | None, str | None]:
+    """The content and its type, as ``RequestSpec.body_json`` tells."""
+    if body_json is None:
+        return (b"" if method in _HAS_CONTENT else None), None
+    if body_json.startswith('"'):
+        text: str = json.loads(body_json)
+        return text.encode(errors="replace"), "text/plain; charset=utf-8"
+    # A lone surrogate has no UTF-8 form; as \\udxxx it is the JSON escape that it came from.
+    return body_json.encode(errors="backslashreplace"), "application/json"
