@@ -92,16 +92,23 @@ build-Poller:
 
 # -- checks ---------------------------------------------------------------------------------------------------
 
+# Processes that run tests; 0 runs them in pytest's own. Tests wait more than they compute, so 2 suit 2 cores.
+TEST_WORKERS ?= 2
+# Workers take tests from each other at the end, so none is left with the long ones.
+PARALLEL := --numprocesses $(TEST_WORKERS) --dist worksteal
+# These share what takes a minute to set up: a file's tests stay together.
+PARALLEL_FILES := --numprocesses $(TEST_WORKERS) --dist loadfile
+
 .PHONY: check
 check: lint validate test ## The gate
 
 .PHONY: test
-test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite (under 5 minutes)
-	$(BIN)/python -m pytest -m "not slow"
+test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 2 tests at a time (TEST_WORKERS=)
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow $(PARALLEL_FILES)
 
 .PHONY: test-all
 test-all: test-slow test ## Run all tests

@@ -6,6 +6,7 @@ checks permissions (its ``AUTH=true``), so requests must be signed and the polic
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -33,6 +34,7 @@ _CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 _BUILD_INPUTS = ("template.yaml", "Makefile", "scripts/build_layer.py", "functions", "shared", "requirements/sam.txt")
 _BUILDS = ROOT / ".aws-sam"
 _PREFIX = "this-machine-"
+_LOCK = "this-machine.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +56,21 @@ class Deployment:
 def build() -> Path:
     """What `sam build` makes of the repository for this machine's Python. Made again when an input has changed."""
     directory = _BUILDS / (_PREFIX + _digest_of_inputs())
-    if directory.exists():
-        return directory
     _BUILDS.mkdir(exist_ok=True)
+    with (_BUILDS / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+        if not directory.exists():
+            _build(directory)
+    return directory
+
+
+def _build(directory: Path) -> None:
     with tempfile.TemporaryDirectory(dir=_BUILDS, prefix="building-") as scratch:
         unfinished = Path(scratch) / "build"
         _run_sam(["build", "--template", "template.yaml", "--build-dir", str(unfinished)], BUILD_FOR="this-machine")
         for outdated in _BUILDS.glob(_PREFIX + "*"):
             shutil.rmtree(outdated, ignore_errors=True)
         unfinished.rename(directory)
-    return directory
 
 
 def _digest_of_inputs() -> str:

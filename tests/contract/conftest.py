@@ -1,7 +1,8 @@
 """The stores that the contract suite runs against.
 
 A store joins by adding a factory to ``STORES``. A SQL database that is already running joins by its URL:
-``DUETIME_TEST_POSTGRES_URL=postgresql://... pytest tests/contract`` (its tables are dropped before each test).
+``DUETIME_TEST_POSTGRES_URL=postgresql://... pytest tests/contract`` (its tables are dropped before each test, so
+in one process only).
 """
 
 from __future__ import annotations
@@ -34,8 +35,13 @@ STORES: dict[str, Factory] = {
 
 def _given_by_environment() -> dict[str, Factory]:
     pattern = re.compile(r"DUETIME_TEST_([A-Z0-9]+)_URL")
-    found = ((pattern.fullmatch(name), value) for name, value in os.environ.items())
-    return {match[1].lower(): partial(any_sql, url) for match, url in found if match}
+    matches = ((pattern.fullmatch(name), value) for name, value in os.environ.items())
+    found: dict[str, Factory] = {match[1].lower(): partial(any_sql, url) for match, url in matches if match}
+    if found and "PYTEST_XDIST_WORKER" in os.environ:
+        raise pytest.UsageError(
+            f"the tests of one process would drop the tables of another (use -n 0): {sorted(found)}"
+        )
+    return found
 
 
 STORES |= _given_by_environment()

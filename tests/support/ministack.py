@@ -8,18 +8,19 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from tests.support.ports import reserved_port
 from tests.support.tools import tool_program
 
 _READY_SECONDS = 30.0
+_LOG = "log"
 
 
 @contextmanager
@@ -29,7 +30,17 @@ def running_ministack(*, checks_permissions: bool = False) -> Iterator[str]:
     ``checks_permissions``: signatures and IAM policies count; the key ``test`` with the secret ``test`` is root.
     """
     directory = Path(tempfile.mkdtemp(prefix="ministack-"))
-    port = _free_port()
+    with ExitStack() as cleanup:
+        cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
+        with reserved_port() as port:
+            process = _start(port, directory, checks_permissions=checks_permissions)
+            cleanup.callback(_stop, process)
+            endpoint_url = f"http://127.0.0.1:{port}"
+            _wait_until_ready(endpoint_url, process, directory / _LOG)
+        yield endpoint_url
+
+
+def _start(port: int, directory: Path, *, checks_permissions: bool) -> subprocess.Popen[bytes]:
     environment = {
         "PATH": os.environ["PATH"],
         "GATEWAY_PORT": str(port),
@@ -44,22 +55,14 @@ def running_ministack(*, checks_permissions: bool = False) -> Iterator[str]:
         "TMPDIR": str(directory),
         "LOG_LEVEL": "WARNING",
     }
-    log = directory / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
+    with (directory / _LOG).open("wb") as output:
+        return subprocess.Popen(
             [tool_program("ministack", "ministack")],
             env=environment,
             stdout=output,
             stderr=output,
             start_new_session=True,  # a process group of its own, with the functions that it runs
         )
-    try:
-        endpoint_url = f"http://127.0.0.1:{port}"
-        _wait_until_ready(endpoint_url, process, log)
-        yield endpoint_url
-    finally:
-        _stop(process)
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -70,13 +73,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_until_ready(endpoint_url: str, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
@@ -14,5 +15,7 @@ def tool_program(tool: str, program: str) -> str:
     path = _ROOT / f".venv-{tool}" / "bin" / program
     if not path.exists():
         command = ["make", "--silent", f"PYTHON={sys.executable}", f".venv-{tool}/.installed"]
-        subprocess.run(command, cwd=_ROOT, check=True)
+        with (_ROOT / "requirements" / f"{tool}.txt").open() as requirements:
+            fcntl.flock(requirements, fcntl.LOCK_EX)  # several test processes may want it at once
+            subprocess.run(command, cwd=_ROOT, check=True)
     return str(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import httpx
 
 from tests.support.callbacks import CallbackReceiver
 from tests.support.metrics import Scrape
+from tests.support.ports import reserved_port
 from tests.support.processes import DuetimeProcess, DuetimeServer
 
 WAIT_SECONDS = 15.0
@@ -84,8 +84,7 @@ def test_the_figures_of_all_workers_are_shown_and_those_of_a_dead_one_are_not(
 
 
 def test_a_worker_serves_its_own_on_loopback_when_asked(tmp_path: Path, receiver: CallbackReceiver) -> None:
-    port = free_port()
-    with DuetimeServer(cwd=tmp_path) as server:
+    with reserved_port() as port, DuetimeServer(cwd=tmp_path) as server:
         with DuetimeProcess("worker", "--metrics-port", str(port), cwd=tmp_path) as worker:
             assert worker.wait_for("metrics.served")["url"] == f"http://127.0.0.1:{port}/metrics"
             wait_for(
@@ -103,9 +102,3 @@ def test_a_worker_whose_metrics_port_is_taken_does_not_start(tmp_path: Path) -> 
         with DuetimeProcess("worker", "--metrics-port", port, cwd=tmp_path) as worker:
             assert worker.wait() == 1
             assert any("cannot listen" in line for line in worker.noise)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
