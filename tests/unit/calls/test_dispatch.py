@@ -1,0 +1,374 @@
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duetime.calls.dispatch import MAX_BLOCKED, MAX_STORE_BACKOFF_SECONDS, OUTBOX_SHARD
+from duetime.calls.publishing import LogPublisher
+from tests.support.clock import NOW, FakeClock
+from tests.support.outbox import (
+    FakeLeases,
+    FakeOutbox,
+    RecordingPublisher,
+    first_occurrences,
+    make_dispatcher,
+    make_event,
+)
+from tests.support.stores import memory_store
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def outbox() -> FakeOutbox:
+    return FakeOutbox()
+
+
+@pytest.fixture
+def publisher() -> RecordingPublisher:
+    return RecordingPublisher()
+
+
+def test_events_are_published_then_marked(outbox, publisher, clock) -> None:
+    outbox.append(make_event("a", 1), make_event("b", 1), make_event("a", 2))
+    dispatcher = make_dispatcher(outbox, [publisher], clock)
+    assert dispatcher.turn() == 1.0
+    assert [(event.aggregate_id, event.sequence) for event in publisher.taken] == [("a", 1), ("b", 1), ("a", 2)]
+    assert outbox.unpublished == []
+    assert dispatcher.stats.counters()["outbox_published"] == 3
+
+
+def test_no_publisher_gets_two_events_of_a_call_at_once(outbox, publisher, clock) -> None:
+    outbox.append(*(make_event("a", number) for number in (1, 2, 3)), make_event("b", 1))
+    make_dispatcher(outbox, [publisher], clock).turn()
+    assert [[(event.aggregate_id, event.sequence) for event in batch] for batch in publisher.batches] == [
+        [("a", 1), ("b", 1)],
+        [("a", 2)],
+        [("a", 3)],
+    ]
+
+
+def test_a_full_page_asks_for_another_turn_at_once(outbox, publisher, clock) -> None:
+    outbox.append(*(make_event("a", number) for number in range(1, 8)))
+    dispatcher = make_dispatcher(outbox, [publisher], clock, batch=3)
+    assert [dispatcher.turn(), dispatcher.turn()] == [0.0, 0.0]
+    assert dispatcher.turn() == 1.0
+    assert publisher.sequences("a") == list(range(1, 8))
+
+
+def test_a_failing_event_blocks_only_its_own_call(outbox, publisher, clock) -> None:
+    publisher.broken_calls = {"bad"}
+    outbox.append(make_event("bad", 1), make_event("good", 1), make_event("bad", 2))
+    dispatcher = make_dispatcher(outbox, [publisher], clock)
+    assert dispatcher.turn() == 0.5
+    outbox.append(make_event("good", 2))
+    dispatcher.turn()
+    assert publisher.sequences("good") == [1, 2]
+    assert publisher.sequences("bad") == []
+    publisher.broken_calls = set()
+    clock.advance(0.5)
+    dispatcher.turn()
+    assert publisher.sequences("bad") == [1, 2]
+    assert outbox.unpublished == []
+
+
+def test_back_off_grows_has_jitter_and_ends(outbox, publisher, clock) -> None:
+    publisher.is_down = True
+    outbox.append(make_event())
+    randoms = iter([0.0, 1 - 1e-9] * 10)
+    dispatcher = make_dispatcher(
+        outbox,
+        [publisher],
+        clock,
+        random=lambda: next(randoms),
+        poll_interval_seconds=1e6,
+        prune_interval_seconds=1e9,
+    )
+    waits = []
+    for _ in range(9):
+        waits.append(dispatcher.turn())
+        clock.advance(waits[-1])
+    # The second random number is the pruning's.
+    assert [round(wait, 2) for wait in waits] == [0.38, 0.75, 2.5, 3.0, 10.0, 12.0, 40.0, 45.0, 75.0]
+    publisher.is_down = False
+    dispatcher.turn()
+    assert publisher.sequences("call-1") == [1]
+    assert dispatcher.stats.failures == 9
+
+
+def test_an_outage_of_the_publisher_never_spins_and_holds_no_event_for_ever(outbox, publisher, clock) -> None:
+    publisher.is_down = True
+    outbox.append(*(make_event(f"call-{number}") for number in range(MAX_BLOCKED + 400)))
+    dispatcher = make_dispatcher(outbox, [publisher], clock)
+    turns = 0
+    elapsed = 0.0
+    while elapsed < 600:
+        seconds = dispatcher.turn()
+        turns += 1
+        elapsed += seconds
+        clock.advance(seconds)
+    tries = sum(len(batch) for batch in publisher.batches)
+    assert tries < 30 * (MAX_BLOCKED + 400)  # ten minutes: about 7 to get to a minute apart, then one a minute
+    assert turns < 20_000
+    publisher.is_down = False
+    for _ in range(200):
+        clock.advance(dispatcher.turn())
+    assert outbox.unpublished == []
+
+
+def test_hints_are_ignored_while_everything_is_blocked(outbox, publisher, clock) -> None:
+    publisher.is_down = True
+    outbox.append(*(make_event(f"call-{number}") for number in range(MAX_BLOCKED + 201)))
+    dispatcher = make_dispatcher(outbox, [publisher], clock)
+    while dispatcher.turn() == 0.0:
+        pass
+    reads = outbox.reads
+    assert dispatcher.turn() > 0
+    assert outbox.reads == reads
+
+
+def test_a_store_that_is_down_is_asked_ever_more_rarely(outbox, publisher, clock) -> None:
+    dispatcher = make_dispatcher(outbox, [publisher], clock)
+    outbox.is_down = True
+    waits = [dispatcher.turn() for _ in range(10)]
+    assert waits[:4] == [0.5, 1.0, 2.0, 4.0]
+    assert waits[-1] == MAX_STORE_BACKOFF_SECONDS
+    outbox.is_down = False
+    outbox.append(make_event())
+    assert dispatcher.turn() == 1.0
+    assert publisher.sequences("call-1") == [1]
+    assert dispatcher.stats.store_errors == 10
+
+
+def test_an_event_that_was_published_and_not_marked_comes_again(outbox, publisher, clock) -> None:
+    outbox.append(make_event("a", 1), make_event("a", 2))
+    outbox.is_marking_down = True
+    make_dispatcher(outbox, [publisher], clock).turn()
+    outbox.is_marking_down = False
+    outbox.append(make_event("a", 3))
+    make_dispatcher(outbox, [publisher], clock).turn()
+    assert publisher.sequences("a") == [1, 2, 1, 2, 3]
+    assert outbox.unpublished == []
+
+
+def test_a_publisher_that_crashes_is_told_of_and_tried_again(outbox, publisher, clock, caplog) -> None:
+    publisher.crash = RuntimeError("bug")
+    outbox.append(make_event())
+    dispatcher = make_dispatcher(outbox, [publisher], clock)
+    dispatcher.turn()
+    assert [record.action for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "outbox.publisher_crashed",
+        "outbox.publish_failed",
+    ]
+    publisher.crash = None
+    clock.advance(1)
+    dispatcher.turn()
+    assert outbox.unpublished == []
+
+
+def test_every_publisher_must_take_an_event_before_it_is_marked(outbox, clock) -> None:
+    first, second = RecordingPublisher(), RecordingPublisher()
+    second.broken_calls = {"a"}
+    outbox.append(make_event("a", 1), make_event("b", 1), make_event("a", 2))
+    dispatcher = make_dispatcher(outbox, [first, second], clock)
+    dispatcher.turn()
+    assert [event.aggregate_id for event in outbox.unpublished] == ["a", "a"]
+    assert first.sequences("a") == [1]  # nothing that follows the one that failed
+    second.broken_calls = set()
+    clock.advance(1)
+    dispatcher.turn()
+    assert second.sequences("a") == [1, 2]
+    assert first_occurrences(first.sequences("a")) == [1, 2]
+
+
+# -- the lease -----------------------------------------------------------------------------------------------------
+
+
+def test_one_dispatcher_at_a_time_and_the_next_goes_on_after_a_release(outbox, clock) -> None:
+    leases = FakeLeases()
+    first, second = RecordingPublisher(), RecordingPublisher()
+    holder = make_dispatcher(outbox, [first], clock, leases=leases, owner_id="a")
+    other = make_dispatcher(outbox, [second], clock, leases=leases, owner_id="b")
+    outbox.append(make_event())
+    holder.turn()
+    assert other.turn() == pytest.approx(10 / 3)
+    outbox.append(make_event(sequence=2))
+    holder.release()
+    other.turn()
+    assert first.sequences("call-1") == [1]
+    assert second.sequences("call-1") == [2]
+    assert (holder.stats.is_active, other.stats.is_active) == (0, 1)
+
+
+def test_a_holder_that_dies_is_succeeded_when_its_lease_ends(outbox, publisher, clock) -> None:
+    leases = FakeLeases()
+    make_dispatcher(outbox, [RecordingPublisher()], clock, leases=leases, owner_id="dead").turn()
+    other = make_dispatcher(outbox, [publisher], clock, leases=leases, owner_id="b")
+    outbox.append(make_event())
+    clock.advance(9.9)
+    other.turn()
+    assert publisher.taken == []
+    clock.advance(0.2)
+    other.turn()
+    assert publisher.sequences("call-1") == [1]
+
+
+def test_a_holder_that_paused_for_longer_than_its_lease_finds_out_before_it_publishes(outbox, clock, caplog) -> None:
+    leases = FakeLeases()
+    first, second = RecordingPublisher(), RecordingPublisher()
+    paused = make_dispatcher(outbox, [first], clock, leases=leases, owner_id="a")
+    other = make_dispatcher(outbox, [second], clock, leases=leases, owner_id="b")
+    paused.turn()
+    clock.advance(60)
+    other.turn()
+    outbox.append(make_event())
+    paused.turn()
+    assert first.taken == []
+    assert caplog.records[-1].action == "outbox.lost"
+
+
+def test_the_lease_is_renewed_for_as_long_as_the_holder_works(outbox, publisher, clock) -> None:
+    leases = FakeLeases()
+    holder = make_dispatcher(outbox, [publisher], clock, leases=leases, owner_id="a")
+    other = make_dispatcher(outbox, [RecordingPublisher()], clock, leases=leases, owner_id="b")
+    for _ in range(100):
+        clock.advance(min(holder.turn(), 1.0))
+        other.turn()
+    assert (holder.stats.is_active, other.stats.is_active) == (1, 0)
+
+
+def test_the_reserved_shard_is_in_no_list_of_a_real_store(outbox, publisher, clock) -> None:
+    with memory_store() as store:
+        store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
+        holder = make_dispatcher(outbox, [publisher], clock, leases=store, owner_id="a")
+        other = make_dispatcher(outbox, [publisher], clock, leases=store, owner_id="b")
+        holder.turn()
+        other.turn()
+        assert (holder.stats.is_active, other.stats.is_active) == (1, 0)
+        assert OUTBOX_SHARD not in store.shard_map().shard_ids()
+        holder.release()
+        clock.advance(4)
+        other.turn()
+        assert other.stats.is_active == 1
+
+
+# -- the rest ------------------------------------------------------------------------------------------------------
+
+
+def test_pruning_goes_on_while_there_is_more_and_keeps_to_the_retention(outbox, publisher, clock) -> None:
+    outbox.prunable = 12
+    dispatcher = make_dispatcher(outbox, [publisher], clock, prune_limit=5, retention_seconds=3600)
+    assert [dispatcher.turn() for _ in range(4)] == [0.0, 0.0, 1.0, 1.0]
+    assert outbox.prunable == 0
+    assert len(outbox.prunes) == 3
+    assert {(NOW - before).total_seconds() for before in outbox.prunes} == {3600}
+    clock.advance(60)
+    dispatcher.turn()
+    assert len(outbox.prunes) == 4
+
+
+def test_a_hint_wakes_it_at_once_and_a_stop_gives_the_lease_back(outbox) -> None:
+    from duetime.runtime.clock import SystemClock
+
+    leases = FakeLeases()
+    is_published = threading.Event()
+
+    class Signalling(RecordingPublisher):
+        def publish(self, events):
+            refused = super().publish(events)
+            is_published.set()
+            return refused
+
+    dispatcher = make_dispatcher(outbox, [Signalling()], SystemClock(), leases=leases, poll_interval_seconds=3600)
+    thread = threading.Thread(target=dispatcher.run)
+    thread.start()
+    try:
+        outbox.append(make_event())
+        dispatcher.notify()
+        assert is_published.wait(5)
+    finally:
+        dispatcher.stop()
+        thread.join(5)
+    assert not thread.is_alive()
+    other = make_dispatcher(outbox, [RecordingPublisher()], SystemClock(), leases=leases)
+    other.turn()
+    assert other.stats.is_active == 1
+
+
+def test_gauges_tell_of_the_backlog_and_its_age(outbox, publisher, clock) -> None:
+    publisher.broken_calls = {"bad"}
+    outbox.append(make_event("bad", 1), make_event("good", 1))
+    dispatcher = make_dispatcher(outbox, [publisher], clock)
+    clock.advance(42)
+    dispatcher.turn()
+    assert dispatcher.stats.gauges() == {"outbox_backlog": 2, "outbox_oldest_seconds": 42, "outbox_active": 1}
+    dispatcher.turn()
+    assert dispatcher.stats.backlog == 1
+
+
+def test_the_log_publisher_tells_no_payload(outbox, clock, caplog) -> None:
+    caplog.set_level(logging.INFO)
+    outbox.append(make_event(payload_json='{"url":"https://receiver.test/?token=s3cret"}'))
+    make_dispatcher(outbox, [LogPublisher()], clock).turn()
+    (line,) = [record for record in caplog.records if getattr(record, "action", "") == "service_call.event"]
+    assert line.type == "ServiceCallSubmitted"
+    assert (line.tenant_id, line.call_id, line.sequence) == ("acme", "call-1", 1)
+    assert "s3cret" not in str(vars(line))
+
+
+# -- any interleaving ----------------------------------------------------------------------------------------------
+
+_CALLS = ("a", "b", "c")
+_STEPS = st.one_of(
+    st.tuples(st.just("write"), st.sampled_from(_CALLS)),
+    st.tuples(st.just("turn"), st.sampled_from((0, 1))),
+    st.tuples(st.just("break"), st.sets(st.sampled_from(_CALLS))),
+    st.tuples(st.just("down"), st.booleans()),
+    st.tuples(st.just("die"), st.sampled_from((0, 1))),
+    st.tuples(st.just("wait"), st.sampled_from((0.1, 1.0, 20.0))),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps=st.lists(_STEPS, max_size=60), batch=st.integers(1, 5))
+def test_whatever_happens_order_per_call_holds_and_nothing_is_lost(steps, batch) -> None:
+    """Several writers, two dispatchers of which either may be killed between publishing and marking."""
+    clock, outbox, leases, publisher = FakeClock(), FakeOutbox(), FakeLeases(), RecordingPublisher()
+    written = dict.fromkeys(_CALLS, 0)
+
+    def start(owner_id: str):
+        return make_dispatcher(outbox, [publisher], clock, leases=leases, owner_id=owner_id, batch=batch)
+
+    dispatchers = [start("0"), start("1")]
+    for step, value in steps:
+        if step == "write":
+            written[value] += 1
+            outbox.append(make_event(value, written[value]))
+        elif step == "turn":
+            dispatchers[value].turn()
+        elif step == "break":
+            publisher.broken_calls = value
+        elif step == "down":
+            publisher.is_down = value
+        elif step == "die":
+            outbox.is_marking_down = True  # killed before it marks what it published
+            dispatchers[value].turn()
+            outbox.is_marking_down = False
+            dispatchers[value] = start(f"{value} again")
+        else:
+            clock.advance(value)
+    publisher.broken_calls, publisher.is_down = set(), False
+    for _ in range(100):
+        clock.advance(30)
+        for dispatcher in dispatchers:
+            dispatcher.turn()
+    assert outbox.unpublished == []
+    for call, number in written.items():
+        assert first_occurrences(publisher.sequences(call)) == list(range(1, number + 1))
