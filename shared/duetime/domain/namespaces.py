@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.shards import MAX_SHARED_SHARDS, shard_index
 from duetime.domain.tenants import DEFAULT_TENANT
 
@@ -18,11 +19,13 @@ class NamespaceSettings:
 
     ``retry_policy_json`` (as in ``domain.retry``) is for timers without a policy of their own. ``max_in_flight``
     callbacks may be under way at once and ``rate_limit_per_second`` attempts be started, by all pollers together.
+    ``webhook`` is where a tenant's events go: only its internal namespace for them has one.
     """
 
     retry_policy_json: str | None = None
     max_in_flight: int | None = None
     rate_limit_per_second: float | None = None
+    webhook: EventWebhook | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,9 +163,3 @@ class CallStore(Protocol):
         How many rows of either kind went; 0 where the database does it by itself. No unpublished event is removed.
         """
         ...
-
-    def remove_remains(self, refs: Sequence[CallRef]) -> None:
-        """Where the database removes expired calls by itself: remove what is left of such calls, their timer, tags,
-        idempotency key and executions; events stay. Idempotent. Nothing of a call that is still there is touched.
-        """
-        ...

@@ -9,7 +9,9 @@ from base64 import b64decode, b64encode
 from datetime import datetime
 from typing import Any
 
+from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import NamespaceConflict, StoreError
+from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
 from duetime.domain.times import format_instant, read_instant
 
@@ -24,6 +26,8 @@ def settings_text(settings: NamespaceSettings) -> str | None:
     """None when nothing is set."""
     values = {name: getattr(settings, field) for name, field in _NAMES.items()}
     given = {name: value for name, value in values.items() if value is not None}
+    if settings.webhook is not None:
+        given["webhook"] = _webhook_row(settings.webhook)
     return json.dumps(given) if given else None
 
 
@@ -82,7 +86,25 @@ def agreed(stored: Namespace, *, num_shards: int, dedicated: bool, tenant_id: st
 
 
 def _settings(row: dict[str, Any]) -> NamespaceSettings:
-    return NamespaceSettings(**{field: row.get(name) for name, field in _NAMES.items()})
+    webhook = row.get("webhook")
+    return NamespaceSettings(
+        **{field: row.get(name) for name, field in _NAMES.items()},
+        webhook=None if webhook is None else _webhook(webhook),
+    )
+
+
+def _webhook_row(webhook: EventWebhook) -> dict[str, Any]:
+    types = None if webhook.event_types is None else [str(event_type) for event_type in webhook.event_types]
+    return {"url": webhook.url, "eventTypes": types, "enabled": webhook.is_enabled}
+
+
+def _webhook(row: dict[str, Any]) -> EventWebhook:
+    types = row["eventTypes"]
+    return EventWebhook(
+        url=row["url"],
+        event_types=None if types is None else tuple(map(CallEventType, types)),
+        is_enabled=row["enabled"],
+    )
 
 
 def _secret(row: dict[str, Any]) -> SealedSecret:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import StoreError
+from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.stores.namespace_text import read_namespace, secrets_text, settings_text
 from tests.support.clock import NOW
@@ -30,7 +32,16 @@ def test_what_has_its_default_is_not_stored() -> None:
     assert secrets_text(()) is None
 
 
-@pytest.mark.parametrize("settings", ["", "{", "[]", "7", "null"])
+@pytest.mark.parametrize("event_types", [None, (), (CallEventType.FAILED, CallEventType.SUCCEEDED)])
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_webhook_is_read_as_it_was_stored(event_types, is_enabled) -> None:
+    webhook = EventWebhook(url="https://hooks.test/?key=1", event_types=event_types, is_enabled=is_enabled)
+    stored = settings_text(NamespaceSettings(webhook=webhook))
+    assert read(settings=stored).settings == NamespaceSettings(webhook=webhook)
+    assert "key=1" not in repr(webhook)
+
+
+@pytest.mark.parametrize("settings", ["", "{", "[]", "7", "null", '{"webhook": {"url": "x"}}', '{"webhook": 7}'])
 def test_settings_of_another_form_are_an_error(settings: str) -> None:
     with pytest.raises(StoreError, match="namespace 'orders' cannot be read"):
         read(settings=settings)

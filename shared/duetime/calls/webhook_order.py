@@ -1,0 +1,49 @@
+"""The order of one call's deliveries: each waits for the one before it, and makes the next one due when it has ended.
+
+A delivery has ended when its timer has fired, has failed (a dead letter: docs/decisions/0100) or is not there: the
+dispatcher stores deliveries in order of sequence, so what is absent was not wanted, or has been removed. Since each
+one waited for its own predecessor, the nearest one that is there tells of all before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from duetime.domain.event_webhooks import DeliveryId
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Rearm, Timer, TimerState
+from duetime.stores.port import ChangeStatus, Store, TimerRef
+
+WAKE_MARGIN = timedelta(seconds=30)
+"""How long after its predecessor's next attempt a delivery looks by itself whether its turn has come, which it learns
+at once unless a process died at that moment."""
+_MAX_STEPS_AHEAD = 8
+"""Where types are left out, how many sequence numbers further the next delivery is looked for."""
+_PENDING = (TimerState.SCHEDULED, TimerState.FIRING)
+
+
+def predecessor(store: Store, namespace: Namespace, delivery: DeliveryId, *, now: datetime) -> Timer | None:
+    """The timer that ``delivery`` has to wait for; None: its turn has come. Strongly consistent."""
+    for sequence in range(delivery.sequence - 1, 0, -1):
+        timer = store.get_timer(namespace, str(DeliveryId(delivery.call_id, sequence)), now=now)
+        if timer is not None:
+            return timer if timer.state in _PENDING else None
+    return None
+
+
+def look_again_at(waits_for: Timer, *, now: datetime) -> datetime:
+    """When a delivery behind ``waits_for`` looks by itself again."""
+    return max(waits_for.next_attempt_at or now, now) + WAKE_MARGIN
+
+
+def wake_next(store: Store, namespace: Namespace, ended: DeliveryId, *, now: datetime) -> Sequence[Timer]:
+    """Make the delivery after ``ended`` due, if it waits; what was stored by that."""
+    webhook = namespace.settings.webhook
+    has_gaps = webhook is None or webhook.event_types is not None
+    for step in range(1, (_MAX_STEPS_AHEAD if has_gaps else 1) + 1):
+        ref = TimerRef(str(DeliveryId(ended.call_id, ended.sequence + step)))
+        (result,) = store.rearm_timers(namespace, [ref], rearm=Rearm.FIRE, now=now)
+        if result.status is not ChangeStatus.NOT_FOUND:
+            return [result.timer] if result.status is ChangeStatus.APPLIED and result.timer is not None else []
+    return []
