@@ -16,6 +16,7 @@ from functools import partial
 import pytest
 
 from duetime.domain.namespaces import Namespace
+from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
 from tests.contract.sql_stores import any_sql, sqlite_file, sqlite_memory
 from tests.contract.subject import Subject
@@ -56,6 +57,14 @@ def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
 @pytest.fixture
 def store(subject: Subject) -> Store:
     return subject.store
+
+
+@pytest.fixture
+def calls(store: Store) -> CallStore:
+    calls: CallStore | None = getattr(store, "calls", None)
+    if calls is None:
+        pytest.skip("this store has no service calls")
+    return calls
 
 
 @pytest.fixture

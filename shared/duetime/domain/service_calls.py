@@ -65,6 +65,8 @@ class CallFailure(StrEnum):
     NETWORK = "Network"
     REFUSED_URL = "RefusedUrl"
     REFUSED_ADDRESS = "RefusedAddress"
+    UNREADABLE = "Unreadable"
+    """What is stored cannot be read: only lists show it so, and nothing is sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import TimerState
 from duetime.domain.times import to_milliseconds
 from duetime.stores.sql.database import Database, Mutation
+from duetime.stores.sql.fencing import ShardFence
 from duetime.stores.sql.rows import OUTCOME_NAMES, encode_outcome
 from duetime.stores.sql.tables import RowType, constant, given, given_count, timers
 
@@ -23,17 +24,12 @@ class Recording:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._fence = ShardFence(database)
         self._prepare_record()
         self._prepare_prune()
 
     def _prepare_record(self) -> None:
         prepare, now = self._database.prepare, self._database.db_now.epoch_ms()
-        self._owner = prepare(
-            sa.select(_ROW.shard_version, _ROW.shard_owner_id)
-            .where(_ROW.shard_id == given("shard"), _ROW.row_type == constant(RowType.SHARD))
-            .with_for_update(),
-            "shard",
-        )
         self._record = prepare(
             sa.update(timers)
             .where(
@@ -114,14 +110,8 @@ class Recording:
         return statuses
 
     def _lost_shards(self, mutation: Mutation, outcomes: Sequence[Outcome], leases: Mapping[int, Lease]) -> set[int]:
-        """The shards whose lease is not the stored one. The others' ownership rows stay locked until the end."""
         shard_ids = {outcome.timer.shard_id for outcome in outcomes if not _is_parked(outcome)}
-        return {shard_id for shard_id in shard_ids if not self._is_held(mutation, shard_id, leases)}
-
-    def _is_held(self, mutation: Mutation, shard_id: int, leases: Mapping[int, Lease]) -> bool:
-        lease = leases.get(shard_id)
-        row = self._owner.one(mutation.connection, shard_id).first()
-        return lease is not None and row is not None and tuple(row) == (lease.version, lease.owner_id)
+        return self._fence.lost_shards(mutation, shard_ids, leases)
 
     def prune_expired(self, *, now: datetime, limit: int) -> int:
         now_ms = to_milliseconds(now)

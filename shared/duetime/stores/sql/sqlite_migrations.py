@@ -60,6 +60,132 @@ CREATE TABLE timers (
 ) STRICT
 """
 
+_SERVICE_CALLS = """
+CREATE TABLE service_calls (
+    tenant_id TEXT NOT NULL,
+    service_call_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    status TEXT NOT NULL,
+    is_starred INTEGER NOT NULL,
+    submitted_at TEXT NOT NULL,
+    due_at TEXT NOT NULL,
+    started_at TEXT,
+    finished_at TEXT,
+    registered_at TEXT NOT NULL,
+    reached_at TEXT,
+    wake_at TEXT,
+    updated_at TEXT NOT NULL,
+    expires_at TEXT,
+    shard_id INTEGER NOT NULL,
+    call_revision INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    event_count INTEGER NOT NULL,
+    timeout_seconds INTEGER NOT NULL,
+    correlation_id TEXT NOT NULL,
+    idempotency_key TEXT,
+    call_digest TEXT NOT NULL,
+    execution_id TEXT,
+    last_event_id TEXT,
+    rerun_of TEXT,
+    tags TEXT,
+    retry_policy TEXT,
+    outcome_meta TEXT,
+    request_spec TEXT NOT NULL,
+    request_body TEXT,
+    PRIMARY KEY (tenant_id, service_call_id),
+    CONSTRAINT service_calls_status CHECK (status IN ('Scheduled', 'Running', 'Succeeded', 'Failed')),
+    CONSTRAINT service_calls_finished CHECK (
+        (status IN ('Scheduled', 'Running') AND wake_at IS NOT NULL AND finished_at IS NULL)
+        OR (status IN ('Succeeded', 'Failed') AND wake_at IS NULL AND finished_at IS NOT NULL)
+    )
+) STRICT
+"""
+
+_EXECUTION_LOG = """
+CREATE TABLE http_execution_log (
+    tenant_id TEXT NOT NULL,
+    service_call_id TEXT NOT NULL,
+    execution_id TEXT NOT NULL,
+    execution_number INTEGER NOT NULL,
+    execution_status TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    deadline_at TEXT NOT NULL,
+    finished_at TEXT,
+    duration_ms INTEGER,
+    response_status TEXT,
+    failure_reason TEXT,
+    error_message TEXT,
+    request_method TEXT NOT NULL,
+    request_url TEXT NOT NULL,
+    request_headers TEXT NOT NULL,
+    request_body_meta TEXT NOT NULL,
+    response_headers TEXT,
+    response_body_meta TEXT,
+    request_body TEXT,
+    response_body TEXT,
+    PRIMARY KEY (tenant_id, service_call_id, execution_id),
+    FOREIGN KEY (tenant_id, service_call_id)
+        REFERENCES service_calls (tenant_id, service_call_id) ON DELETE CASCADE,
+    CONSTRAINT http_execution_log_method CHECK (request_method IN ('GET', 'POST', 'PUT', 'PATCH', 'DELETE'))
+) STRICT
+"""
+
+_CALLS = (
+    _SERVICE_CALLS,
+    "CREATE INDEX idx_service_calls_status ON service_calls (tenant_id, status, service_call_id)",
+    "CREATE INDEX idx_service_calls_name ON service_calls (tenant_id, name, service_call_id DESC)",
+    "CREATE INDEX idx_service_calls_correlation ON service_calls (tenant_id, correlation_id, service_call_id)",
+    """
+    CREATE INDEX idx_service_calls_due ON service_calls (tenant_id, due_at, service_call_id)
+    WHERE status = 'Scheduled'
+    """,
+    "CREATE INDEX idx_service_calls_starred ON service_calls (tenant_id, service_call_id) WHERE is_starred = 1",
+    """
+    CREATE UNIQUE INDEX idx_service_calls_idempotency ON service_calls (tenant_id, idempotency_key)
+    WHERE idempotency_key IS NOT NULL
+    """,
+    "CREATE INDEX idx_service_calls_expiry ON service_calls (expires_at) WHERE expires_at IS NOT NULL",
+    """
+    CREATE TABLE service_call_tags (
+        tenant_id TEXT NOT NULL,
+        service_call_id TEXT NOT NULL,
+        tag TEXT NOT NULL,
+        PRIMARY KEY (tenant_id, service_call_id, tag),
+        FOREIGN KEY (tenant_id, service_call_id)
+            REFERENCES service_calls (tenant_id, service_call_id) ON DELETE CASCADE
+    ) STRICT
+    """,
+    "CREATE INDEX idx_service_call_tags_tag ON service_call_tags (tenant_id, tag, service_call_id)",
+    _EXECUTION_LOG,
+    """
+    CREATE UNIQUE INDEX idx_http_execution_log_number
+    ON http_execution_log (tenant_id, service_call_id, execution_number)
+    """,
+    """
+    CREATE TABLE outbox (
+        id INTEGER NOT NULL,
+        tenant_id TEXT NOT NULL,
+        aggregate_id TEXT NOT NULL,
+        event_sequence INTEGER NOT NULL,
+        event_id TEXT NOT NULL,
+        event_type TEXT NOT NULL,
+        occurred_at TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        published_at TEXT,
+        correlation_id TEXT NOT NULL,
+        causation_id TEXT,
+        event_payload TEXT NOT NULL,
+        PRIMARY KEY (id)
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX idx_outbox_sequence ON outbox (tenant_id, aggregate_id, event_sequence)",
+    """
+    CREATE INDEX idx_outbox_unpublished ON outbox (tenant_id, aggregate_id, event_sequence)
+    WHERE published_at IS NULL
+    """,
+    "CREATE INDEX idx_outbox_published ON outbox (published_at) WHERE published_at IS NOT NULL",
+)
+
 MIGRATIONS = (
     Migration(
         1,
@@ -141,4 +267,5 @@ MIGRATIONS = (
             "CREATE UNIQUE INDEX idx_api_key_id ON api_keys (key_id)",
         ),
     ),
+    Migration(4, "service_calls", _CALLS),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from duetime.stores.sql.api_keys import ApiKeys
+from duetime.stores.sql.call_store import SqlCallStore
 from duetime.stores.sql.catalogue import Catalogue
 from duetime.stores.sql.clients import Clients
 from duetime.stores.sql.database import Database
@@ -65,3 +66,5 @@ class SqlStore:
         recording = Recording(self.database)
         self.record = recording.record
         self.prune_expired = recording.prune_expired
+
+        self.calls = SqlCallStore(self.database)

@@ -13,6 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import CheckConstraint, Column, Index, MetaData, Table
 
+from duetime.stores.sql.column_types import BIG, SMALL, text_of
+
 
 class RowType(IntEnum):
     """What a row of ``timers`` is. Pollers read the range of TIMER alone."""
@@ -44,50 +46,43 @@ def given_count(name: str) -> sa.BindParameter[int]:
     return sa.bindparam(name, type_=sa.Integer)
 
 
-# STRICT tables know INTEGER, TEXT and BLOB only; other dialects want widths.
-_Big = sa.BigInteger().with_variant(sa.Integer, "sqlite")
-_Small = sa.SmallInteger().with_variant(sa.Integer, "sqlite")
 _Bytes16 = sa.LargeBinary(16)
-
-
-def _text(length: int) -> sa.types.TypeEngine[str]:
-    return sa.String(length).with_variant(sa.Text(), "sqlite")
 
 
 timers = Table(
     "timers",
     metadata,
     Column("shard_id", sa.Integer, primary_key=True, autoincrement=False),
-    Column("row_type", _Small, primary_key=True, autoincrement=False),
-    Column("timer_execute_at", _Big, primary_key=True, autoincrement=False),
+    Column("row_type", SMALL, primary_key=True, autoincrement=False),
+    Column("timer_execute_at", BIG, primary_key=True, autoincrement=False),
     Column("timer_uuid", _Bytes16, primary_key=True),
-    Column("timer_namespace", _text(63)),
-    Column("timer_id", _text(255)),
-    Column("timer_state", _text(16)),
-    Column("timer_due_at", _Big),
-    Column("timer_expires_at", _Big),
+    Column("timer_namespace", text_of(63)),
+    Column("timer_id", text_of(255)),
+    Column("timer_state", text_of(16)),
+    Column("timer_due_at", BIG),
+    Column("timer_expires_at", BIG),
     Column("timer_tags", sa.Text),
-    Column("timer_correlation_id", _text(255)),
-    Column("timer_revision", _Big),
-    Column("timer_firing_id", _text(64)),
+    Column("timer_correlation_id", text_of(255)),
+    Column("timer_revision", BIG),
+    Column("timer_firing_id", text_of(64)),
     Column("timer_attempts", sa.Integer),
-    Column("timer_created_at", _Big),
-    Column("timer_updated_at", _Big),
-    Column("timer_fired_at", _Big),
+    Column("timer_created_at", BIG),
+    Column("timer_updated_at", BIG),
+    Column("timer_fired_at", BIG),
     Column("timer_failure", sa.Text),
-    Column("timer_digest", _text(64)),
+    Column("timer_digest", text_of(64)),
     Column("timer_callback_timeout_seconds", sa.Integer),
-    Column("timer_callback_url", _text(2048)),
+    Column("timer_callback_url", text_of(2048)),
     Column("timer_retry_policy", sa.Text),
     Column("timer_headers", sa.Text),
     Column("timer_payload", sa.Text),
-    Column("shard_version", _Big),
-    Column("shard_owner_id", _text(255)),
-    Column("shard_claimed_at", _Big),
-    Column("shard_lease_expires_at", _Big),
+    Column("shard_version", BIG),
+    Column("shard_owner_id", text_of(255)),
+    Column("shard_claimed_at", BIG),
+    Column("shard_lease_expires_at", BIG),
     Column("shard_metadata", sa.Text),
-    Column("timer_expire_after_ms", _Big),
-    Column("timer_rearmed_at", _Big),
+    Column("timer_expire_after_ms", BIG),
+    Column("timer_rearmed_at", BIG),
     Column("timer_attempt_log", sa.Text),
     CheckConstraint(
         "(row_type = 1 AND shard_version IS NOT NULL)"
@@ -118,16 +113,16 @@ Index("idx_timer_expiry", timers.c.timer_expires_at, sqlite_where=timers.c.timer
 namespaces = Table(
     "namespaces",
     metadata,
-    Column("namespace_name", _text(63), primary_key=True, nullable=False),
+    Column("namespace_name", text_of(63), primary_key=True, nullable=False),
     Column("num_shards", sa.Integer, nullable=False),
     Column("first_shard", sa.Integer, nullable=False),
-    Column("is_dedicated", _Small, nullable=False),
-    Column("created_at", _Big, nullable=False),
-    Column("namespace_revision", _Big, nullable=False, server_default=sa.text("1")),
+    Column("is_dedicated", SMALL, nullable=False),
+    Column("created_at", BIG, nullable=False),
+    Column("namespace_revision", BIG, nullable=False, server_default=sa.text("1")),
     Column("namespace_settings", sa.Text),
     Column("namespace_secrets", sa.Text),
-    Column("tenant_id", _text(55), nullable=False, server_default=sa.text("'default'")),
-    Column("is_internal", _Small, nullable=False, server_default=sa.text("0")),
+    Column("tenant_id", text_of(55), nullable=False, server_default=sa.text("'default'")),
+    Column("is_internal", SMALL, nullable=False, server_default=sa.text("0")),
     sqlite_strict=True,
 )
 
@@ -138,13 +133,13 @@ Index("idx_namespace_list", namespaces.c.is_internal, namespaces.c.namespace_nam
 api_keys = Table(
     "api_keys",
     metadata,
-    Column("tenant_id", _text(55), primary_key=True, nullable=False),
-    Column("key_id", _text(64), primary_key=True, nullable=False),
-    Column("key_role", _text(16), nullable=False),
-    Column("key_name", _text(255), nullable=False),
+    Column("tenant_id", text_of(55), primary_key=True, nullable=False),
+    Column("key_id", text_of(64), primary_key=True, nullable=False),
+    Column("key_role", text_of(16), nullable=False),
+    Column("key_name", text_of(255), nullable=False),
     Column("key_secret_hash", sa.LargeBinary(32), nullable=False),
-    Column("key_created_at", _Big, nullable=False),
-    Column("key_expires_at", _Big),
+    Column("key_created_at", BIG, nullable=False),
+    Column("key_expires_at", BIG),
     CheckConstraint("key_role IN ('reader', 'writer', 'admin')", name="api_keys_role"),
     sqlite_strict=True,
 )
@@ -154,15 +149,15 @@ Index("idx_api_key_id", api_keys.c.key_id, unique=True)
 counters = Table(
     "counters",
     metadata,
-    Column("counter_name", _text(63), primary_key=True, nullable=False),
-    Column("counter_value", _Big, nullable=False),
+    Column("counter_name", text_of(63), primary_key=True, nullable=False),
+    Column("counter_value", BIG, nullable=False),
     sqlite_strict=True,
 )
 
 secrets = Table(
     "secrets",
     metadata,
-    Column("secret_name", _text(63), primary_key=True, nullable=False),
+    Column("secret_name", text_of(63), primary_key=True, nullable=False),
     Column("secret_value", sa.LargeBinary, nullable=False),
     sqlite_strict=True,
 )
@@ -170,8 +165,8 @@ secrets = Table(
 workers = Table(
     "workers",
     metadata,
-    Column("worker_id", _text(255), primary_key=True, nullable=False),
-    Column("worker_expires_at", _Big, nullable=False),
+    Column("worker_id", text_of(255), primary_key=True, nullable=False),
+    Column("worker_expires_at", BIG, nullable=False),
     sqlite_strict=True,
 )
 
@@ -179,7 +174,7 @@ schema_migrations = Table(
     "schema_migrations",
     metadata,
     Column("migration_version", sa.Integer, primary_key=True, autoincrement=False),
-    Column("migration_name", _text(63), nullable=False),
-    Column("applied_at", _text(24), nullable=False),
+    Column("migration_name", text_of(63), nullable=False),
+    Column("applied_at", text_of(24), nullable=False),
     sqlite_strict=True,
 )

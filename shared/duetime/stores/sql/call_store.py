@@ -1,0 +1,24 @@
+"""The service calls of a SQL store: its parts, put together."""
+
+from __future__ import annotations
+
+from duetime.stores.sql.call_reads import CallReads
+from duetime.stores.sql.call_writes import CallWrites
+from duetime.stores.sql.calls import Calls
+from duetime.stores.sql.database import Database
+
+
+class SqlCallStore:
+    """Implements ``duetime.stores.calls_port.CallStore``; each part has the operations of one side of it."""
+
+    def __init__(self, database: Database) -> None:
+        calls = Calls(database, CallWrites(database))
+        self.apply = calls.apply
+        self.delete_call = calls.delete_call
+
+        reads = CallReads(database)
+        self.get_calls = reads.get_calls
+        self.find_by_idempotency_key = reads.find_by_idempotency_key
+        self.get_execution = reads.get_execution
+        self.list_executions = reads.list_executions
+        self.list_events = reads.list_events

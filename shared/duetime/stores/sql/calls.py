@@ -1,0 +1,153 @@
+"""Changes of service calls: transitions are applied, calls are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from duetime.domain.call_steps import Transition
+from duetime.domain.errors import StoreError
+from duetime.domain.service_calls import CallStatus, ServiceCall, timer_of
+from duetime.domain.shards import Lease
+from duetime.domain.timers import TimerState
+from duetime.stores.calls_port import ApplyStatus, DeleteStatus
+from duetime.stores.sql.call_rows import instant_text
+from duetime.stores.sql.call_tables import outbox, service_calls
+from duetime.stores.sql.call_writes import CallWrites
+from duetime.stores.sql.database import Database, Mutation
+from duetime.stores.sql.fencing import ShardFence
+from duetime.stores.sql.tables import constant, given
+
+_CALL = service_calls.c
+
+
+class Calls:
+    """One transaction per batch. The call's row is the fence: nothing else is written unless its statement was."""
+
+    def __init__(self, database: Database, writes: CallWrites) -> None:
+        self._database = database
+        self._writes = writes
+        self._fence = ShardFence(database)
+        prepare = database.prepare
+        self._lock = prepare(
+            sa.select(_CALL.call_revision, _CALL.status, _CALL.expires_at, _CALL.shard_id)
+            .where(_CALL.tenant_id == given("tenant"), _CALL.service_call_id == given("call"))
+            .with_for_update(),
+            "tenant",
+            "call",
+        )
+        self._expired_key = prepare(
+            sa.select(_CALL.tenant_id, _CALL.service_call_id, _CALL.shard_id)
+            .where(
+                _CALL.tenant_id == given("tenant"),
+                _CALL.idempotency_key == given("key"),
+                _CALL.expires_at <= given("now"),
+            )
+            .with_for_update(),
+            "tenant",
+            "key",
+            "now",
+        )
+        self._has_events = prepare(
+            sa.select(outbox.c.id)
+            .where(outbox.c.tenant_id == given("tenant"), outbox.c.aggregate_id == given("call"))
+            .limit(constant(1)),
+            "tenant",
+            "call",
+        )
+
+    def apply(
+        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
+    ) -> list[ApplyStatus]:
+        if not transitions:
+            return []
+        with self._database.write(now) as mutation:
+            lost = self._lost_shards(mutation, transitions, leases)
+            kept = [transition for transition in transitions if not _is_lost(transition, lost)]
+            if self._write_all(mutation.connection, kept):
+                return [
+                    ApplyStatus.LEASE_LOST if _is_lost(transition, lost) else ApplyStatus.APPLIED
+                    for transition in transitions
+                ]
+            mutation.connection.rollback()
+        return self._apply_each(transitions, now, leases)
+
+    def _write_all(self, connection: sa.Connection, transitions: Sequence[Transition]) -> bool:
+        """The usual case: all of them can be written. False, and to be rolled back, when one cannot."""
+        new = [transition.after for transition in transitions if transition.before is None]
+        known = [transition for transition in transitions if transition.before is not None]
+        return (
+            self._writes.insert(connection, new) == len(new)
+            and self._writes.step(connection, known) == len(known)
+            and self._writes.complete(connection, transitions)
+        )
+
+    def _apply_each(
+        self, transitions: Sequence[Transition], now: datetime, leases: Mapping[int, Lease] | None
+    ) -> list[ApplyStatus]:
+        """A statement per call, when a batch as a whole does not say which of them cannot be written."""
+        statuses: list[ApplyStatus] = []
+        with self._database.write(now) as mutation:
+            connection = mutation.connection
+            lost = self._lost_shards(mutation, transitions, leases)
+            for transition in transitions:
+                if _is_lost(transition, lost):
+                    statuses.append(ApplyStatus.LEASE_LOST)
+                elif transition.before is None:
+                    is_new = self._insert_one(connection, transition.after, now)
+                    statuses.append(ApplyStatus.APPLIED if is_new else ApplyStatus.EXISTS)
+                else:
+                    is_stored = self._writes.step(connection, [transition]) == 1
+                    statuses.append(ApplyStatus.APPLIED if is_stored else ApplyStatus.SUPERSEDED)
+            pairs = zip(transitions, statuses, strict=True)
+            applied = [transition for transition, status in pairs if status is ApplyStatus.APPLIED]
+            if not self._writes.complete(connection, applied):
+                raise StoreError("a service call's next event is already in the outbox")
+        return statuses
+
+    def _insert_one(self, connection: sa.Connection, call: ServiceCall, now: datetime) -> bool:
+        """False when its id or its key is taken; that of a call that has expired is free."""
+        if self._has_events.one(connection, call.tenant_id, call.call_id).first() is not None:
+            return False  # a removed call had this id, and not all of its events are pruned
+        if call.idempotency_key is not None:
+            values = (call.tenant_id, call.idempotency_key, instant_text(now))
+            expired = [tuple(row) for row in self._expired_key.one(connection, *values)]
+            self._writes.delete(connection, expired)
+        return self._writes.insert(connection, [call]) == 1
+
+    def _lost_shards(
+        self, mutation: Mutation, transitions: Sequence[Transition], leases: Mapping[int, Lease] | None
+    ) -> set[int]:
+        if leases is None:
+            return set()
+        shard_ids = {transition.after.shard_id for transition in transitions if not _is_parked(transition)}
+        return self._fence.lost_shards(mutation, shard_ids, leases)
+
+    def delete_call(
+        self, tenant_id: str, call_id: str, *, now: datetime, if_revision: int | None = None
+    ) -> DeleteStatus:
+        with self._database.write(now) as mutation:
+            row: Any = self._lock.one(mutation.connection, tenant_id, call_id).first()
+            if row is None:
+                return DeleteStatus.NOT_FOUND
+            revision, status, expires_at, shard_id = row
+            if expires_at is not None and expires_at <= instant_text(now):
+                return DeleteStatus.NOT_FOUND
+            if if_revision not in (None, revision):
+                return DeleteStatus.REVISION_MISMATCH
+            if status == CallStatus.RUNNING.value:
+                return DeleteStatus.RUNNING
+            self._writes.delete(mutation.connection, [(tenant_id, call_id, shard_id)])
+            return DeleteStatus.DELETED
+
+
+def _is_parked(transition: Transition) -> bool:
+    """Fenced by its revision alone: the call belongs to the execution that is open."""
+    return transition.before is not None and timer_of(transition.before).state is TimerState.FIRING
+
+
+def _is_lost(transition: Transition, lost_shards: set[int]) -> bool:
+    return transition.after.shard_id in lost_shards and not _is_parked(transition)

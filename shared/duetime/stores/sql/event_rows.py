@@ -1,0 +1,106 @@
+"""Events as rows of ``outbox`` and back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.stores.calls_port import OutboxEvent
+from duetime.stores.sql.call_rows import instant_text, optional_instant, text_instant
+from duetime.stores.sql.call_tables import outbox
+
+logger = logging.getLogger(__name__)
+
+EVENT_NAMES = (
+    "tenant_id",
+    "aggregate_id",
+    "event_sequence",
+    "event_id",
+    "event_type",
+    "occurred_at",
+    "correlation_id",
+    "causation_id",
+    "event_payload",
+)
+"""What ``encode_event`` writes."""
+EVENT_COLUMNS = (*(outbox.c[name] for name in EVENT_NAMES), outbox.c.id, outbox.c.published_at)
+"""What ``decode_event`` reads."""
+TENANT, AGGREGATE, SEQUENCE = 0, 1, 2
+"""Places in such a row."""
+
+Row = Any
+
+
+class UnreadableEventError(Exception):
+    """A row that does not decode. The message names the kind of fault, never the value."""
+
+
+def encode_event(event: CallEvent) -> tuple[Any, ...]:
+    """The values for ``EVENT_NAMES``."""
+    return (
+        event.tenant_id,
+        event.aggregate_id,
+        event.sequence,
+        event.event_id,
+        event.type.value,
+        instant_text(event.occurred_at),
+        event.correlation_id,
+        event.causation_id,
+        event.payload_json,
+    )
+
+
+def decode_event(row: Row) -> OutboxEvent:
+    """Raises ``UnreadableEventError``."""
+    (
+        tenant_id,
+        aggregate_id,
+        sequence,
+        event_id,
+        event_type,
+        occurred_at,
+        correlation_id,
+        causation_id,
+        payload_json,
+        position,
+        published_at,
+    ) = row
+    try:
+        event = CallEvent(
+            event_id=event_id,
+            type=CallEventType(event_type),
+            tenant_id=tenant_id,
+            aggregate_id=aggregate_id,
+            sequence=sequence,
+            occurred_at=text_instant(occurred_at),
+            correlation_id=correlation_id,
+            causation_id=causation_id,
+            payload_json=payload_json,
+        )
+        return OutboxEvent(event, str(position), optional_instant(published_at))
+    except ValueError as error:
+        raise UnreadableEventError(f"the stored event cannot be read: {type(error).__name__}") from error
+
+
+def readable_events(rows: Iterable[Row]) -> Iterator[OutboxEvent]:
+    """The events of ``rows``, which are of one call in order, up to the first that cannot be read.
+
+    Those behind it have to wait, or their order would be lost; other calls' events need not.
+    """
+    for row in rows:
+        try:
+            yield decode_event(row)
+        except UnreadableEventError as error:
+            logger.error(
+                "%s",
+                error,
+                extra={
+                    "action": "outbox.unreadable",
+                    "tenant_id": row[TENANT],
+                    "call_id": row[AGGREGATE],
+                    "sequence": row[SEQUENCE],
+                },
+            )
+            return

@@ -1,0 +1,117 @@
+"""Executions as rows of ``http_execution_log`` and back, in the order of ``EXECUTION_COLUMNS``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
+from duetime.domain.service_calls import CallFailure, Method
+from duetime.domain.times import MIN_INSTANT
+from duetime.stores.sql.call_rows import instant_text, optional_instant, optional_text, text_instant
+from duetime.stores.sql.call_tables import http_execution_log
+
+EXECUTION_COLUMNS = tuple(http_execution_log.columns)
+EXECUTION_NAMES = tuple(column.name for column in EXECUTION_COLUMNS)
+EXECUTION_KEY_NAMES = ("tenant_id", "service_call_id", "execution_id")
+UNREADABLE_TEXT = "the stored execution cannot be read"
+
+Row = Any
+_Headers = tuple[tuple[str, str], ...]
+
+
+def encode_execution(execution: Execution) -> tuple[Any, ...]:
+    """The values for ``EXECUTION_NAMES``."""
+    sent, received = execution.request, execution.response
+    return (
+        execution.tenant_id,
+        execution.call_id,
+        execution.execution_id,
+        execution.number,
+        execution.status.value,
+        instant_text(execution.started_at),
+        instant_text(execution.deadline_at),
+        optional_text(execution.finished_at),
+        execution.duration_ms,
+        None if execution.response_status is None else str(execution.response_status),
+        None if execution.failure is None else execution.failure.value,
+        execution.message or None,
+        execution.method.value,
+        execution.url,
+        json.dumps(sent.headers),
+        _encode_body_meta(sent),
+        None if received is None else json.dumps(received.headers),
+        None if received is None else _encode_body_meta(received),
+        sent.body,
+        None if received is None else received.body,
+    )
+
+
+def decode_or_salvage_execution(row: Row) -> Execution:
+    """The execution that a row holds; for one that does not decode, what is left of it, as a failed one."""
+    values = dict(zip(EXECUTION_NAMES, row, strict=True))
+    try:
+        return _decode(values)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return _salvaged(values, f"{UNREADABLE_TEXT}: {type(error).__name__}")
+
+
+def _decode(values: dict[str, Any]) -> Execution:
+    status, failure = values["response_status"], values["failure_reason"]
+    is_answered = values["response_headers"] is not None
+    return Execution(
+        tenant_id=values["tenant_id"],
+        call_id=values["service_call_id"],
+        execution_id=values["execution_id"],
+        number=values["execution_number"],
+        status=ExecutionStatus(values["execution_status"]),
+        started_at=text_instant(values["started_at"]),
+        deadline_at=text_instant(values["deadline_at"]),
+        method=Method(values["request_method"]),
+        url=values["request_url"],
+        request=_decode_message(values, "request"),
+        finished_at=optional_instant(values["finished_at"]),
+        duration_ms=values["duration_ms"],
+        response_status=None if status is None else int(status),
+        response=_decode_message(values, "response") if is_answered else None,
+        failure=None if failure is None else CallFailure(failure),
+        message=values["error_message"] or "",
+    )
+
+
+def _salvaged(values: dict[str, Any], reason: str) -> Execution:
+    return Execution(
+        tenant_id=values["tenant_id"],
+        call_id=values["service_call_id"],
+        execution_id=values["execution_id"],
+        number=values["execution_number"],
+        status=ExecutionStatus.FAILED,
+        started_at=MIN_INSTANT,
+        deadline_at=MIN_INSTANT,
+        method=Method(values["request_method"]),
+        url=values["request_url"],
+        request=LoggedMessage(),
+        duration_ms=values["duration_ms"],
+        failure=CallFailure.UNREADABLE,
+        message=reason,
+    )
+
+
+def _encode_body_meta(message: LoggedMessage) -> str:
+    """Length, and whether the body is cut and in base64."""
+    return json.dumps([message.body_bytes, message.is_truncated, message.body_is_base64], separators=(",", ":"))
+
+
+def _decode_message(values: dict[str, Any], side: str) -> LoggedMessage:
+    body_bytes, is_truncated, is_base64 = json.loads(values[f"{side}_body_meta"])
+    return LoggedMessage(
+        headers=_decode_headers(values[f"{side}_headers"]),
+        body=values[f"{side}_body"],
+        body_bytes=body_bytes,
+        is_truncated=is_truncated,
+        body_is_base64=is_base64,
+    )
+
+
+def _decode_headers(text: str) -> _Headers:
+    return tuple([(name, value) for name, value in json.loads(text)])
