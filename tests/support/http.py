@@ -42,10 +42,11 @@ class Answer:
 
 
 class Api:
-    """A client of one handler. ``namespace`` is where the timer shortcuts go."""
+    """A client of one handler. ``namespace`` is where the timer shortcuts go, ``key`` the API key that is sent."""
 
-    def __init__(self, handler: Handler, *, namespace: str = "default") -> None:
+    def __init__(self, handler: Handler, *, namespace: str = "default", key: str | None = None) -> None:
         self._handler = handler
+        self._headers = {"content-type": JSON_TYPE} | ({"authorization": f"Bearer {key}"} if key else {})
         self.timers = f"/v1/namespaces/{namespace}/timers"
 
     def call(
@@ -59,7 +60,7 @@ class Api:
     ) -> Answer:
         """``path`` is percent-encoded, as a client writes it."""
         raw = json.dumps(body) if isinstance(body, Mapping) else body or ""
-        sent = {"content-type": JSON_TYPE} | dict(headers or {})
+        sent = self._headers | dict(headers or {})
         event = to_event(
             HttpRequest(
                 method=method,

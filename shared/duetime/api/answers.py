@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from duetime.api.schemas import MAX_BATCH_ITEMS, CancelItem, TimerBody
 from duetime.domain.attempts import AttemptOutcome
+from duetime.domain.principals import Role
 from duetime.domain.timers import FailureReason, TimerState
 
 ItemT = TypeVar("ItemT")
@@ -76,6 +77,7 @@ class AttemptAnswer(Answer):
 
 class NamespaceAnswer(Answer):
     name: str
+    tenant_id: str = Field(description="the owner; never changes")
     revision: int = Field(ge=1, description="counts changes of settings and secrets; the ETag is this in quotes")
     num_shards: int
     dedicated: bool
@@ -95,6 +97,19 @@ class SecretAnswer(Answer):
 class CreatedSecretAnswer(SecretAnswer):
     secret: str = Field(description="whsec_...; shown by this answer alone")
     previous: SecretAnswer | None = Field(description="the secret before it, which stays valid until it expires")
+
+
+class ApiKeyAnswer(Answer):
+    id: str
+    tenant_id: str
+    role: Role
+    name: str
+    created_at: datetime
+    expires_at: datetime | None = Field(description="null when it never does")
+
+
+class CreatedKeyAnswer(ApiKeyAnswer):
+    key: str = Field(description="dtk_...; shown by this answer alone")
 
 
 class ShardAnswer(Answer):
@@ -129,6 +144,10 @@ class NamespacePage(PageAnswer[NamespaceAnswer]):
 
 class SecretPage(PageAnswer[SecretAnswer]):
     """The secrets that are valid now, oldest first: at most two."""
+
+
+class ApiKeyPage(PageAnswer[ApiKeyAnswer]):
+    """The API keys of a tenant in order of creation, expired ones too."""
 
 
 class ShardPage(PageAnswer[ShardAnswer]):

@@ -19,6 +19,7 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
 from duetime.api.auth import PUBLIC, authorise
+from duetime.api.authentication import refuse_key_in_query
 from duetime.api.context import ApiContext, ServedRequest, Services
 from duetime.api.errors import MethodNotAllowed, RouteNotFound
 from duetime.api.http import Reply, Request, read_request
@@ -118,6 +119,9 @@ class _Dispatcher:
             "duration_ms": round(1000 * seconds, 3),
             "request_id": request.request_id,
         }
+        principal = self._request.principal
+        if principal is not None:
+            facts |= {"tenant_id": principal.tenant_id, "key_id": principal.key_id}
         _log.info("request served", extra=facts)
         return answer
 
@@ -126,9 +130,10 @@ class _Dispatcher:
             self._rule = route.rule
             decoded = {name: unquote(value) for name, value in parameters.items()}
             request = self._request
+            refuse_key_in_query(request)
             authenticate = self._services.context.authenticate
             if authenticate is not None and route.needs is not PUBLIC:
-                request = replace(request, principal=authenticate(request))
+                request = self._request = replace(request, principal=authenticate(request))
             authorise(route.needs, request.principal, decoded)
             return _response(route.endpoint(self._services, request, **decoded))
 

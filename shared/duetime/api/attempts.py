@@ -10,9 +10,9 @@ from duetime.domain.attempts import read_attempts
 from duetime.domain.errors import TimerNotFound
 
 
-def list_attempts(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:  # noqa: ARG001
+def list_attempts(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """GET: the last attempts, oldest first. They are few, so they are one page."""
-    space, timer_id = read_address(services, namespace, timer_id)
+    space, timer_id = read_address(services, request, namespace, timer_id)
     timer = services.context.store.get_timer(space, timer_id, now=services.context.clock.now())
     if timer is None:
         raise TimerNotFound(space.name, timer_id)

@@ -26,7 +26,7 @@ Item = dict[str, Any]
 def create_batch(services: Services, request: Request, *, namespace: str) -> Reply:
     """POST: create up to 500 timers. Those that are good are stored, also when others are not."""
     context = services.context
-    space = services.namespaces.get(namespace)
+    space = services.namespaces.get(namespace, request.principal)
     now = context.clock.now()
     found = read_items(request, TIMERS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BODY_BYTES)
     items: list[Item | None] = []
@@ -49,7 +49,7 @@ def create_batch(services: Services, request: Request, *, namespace: str) -> Rep
 
 def cancel_batch(services: Services, request: Request, *, namespace: str) -> Reply:
     """POST: cancel up to 500 timers."""
-    space = services.namespaces.get(namespace)
+    space = services.namespaces.get(namespace, request.principal)
     now = services.context.clock.now()
     found = read_items(request, PLAIN_ITEMS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BODY_BYTES)
     items: list[Item | None] = []

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from duetime import __version__
+from duetime.api.auth import own_tenant
 from duetime.api.conditions import etag, if_match, if_none_match
 from duetime.api.context import Services
 from duetime.api.encoding import encode, list_json, namespace_json, shard_json
@@ -22,7 +23,8 @@ MAX_BODY_BYTES = 64 * 1024
 
 
 def put_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
-    """PUT: 201, or 200 when it exists with these shards; ``NamespaceConflict`` when it exists with others.
+    """PUT: 201, or 200 when it exists with these shards; ``NamespaceConflict`` when it exists with others, or belongs
+    to another tenant.
 
     The settings that the body has are changed, null clears one, and what it omits stays.
     """
@@ -33,24 +35,30 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
     wanted = if_match(request)
     body = validate(NamespaceBody, read_body(request, NAMESPACE_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
     store, now = services.context.store, services.context.clock.now()
+    principal = request.principal
+    known = store.get_namespace(namespace)
+    if known is not None and principal is not None and known.tenant_id != principal.tenant_id:
+        known = None  # nothing of it must show, not even in what is asked of the store below
+    if wanted is not None and known is None:
+        raise RevisionMismatch(f"namespace {namespace!r} does not exist in a revision that If-Match names")
     num_shards, dedicated = body.num_shards, body.dedicated
-    if num_shards is None or dedicated is None or wanted is not None:
-        known = store.get_namespace(namespace)
-        if wanted is not None and known is None:
-            raise RevisionMismatch(f"namespace {namespace!r} does not exist in a revision that If-Match names")
-        if num_shards is None:
-            num_shards = known.num_shards if known else services.context.default_num_shards
-        if dedicated is None:
-            dedicated = known.dedicated if known else False
+    if num_shards is None:
+        num_shards = known.num_shards if known else services.context.default_num_shards
+    if dedicated is None:
+        dedicated = known.dedicated if known else False
 
     def check(current: Namespace) -> None:
         if wanted is not None and not wanted.match_strongly(current.revision):
             raise RevisionMismatch("the namespace has another revision than If-Match names")
 
-    stored, is_new = store.create_namespace(namespace, num_shards=num_shards, dedicated=dedicated, now=now)
+    # In open mode a namespace that exists may be any tenant's.
+    tenant_id = known.tenant_id if known else own_tenant(principal)
+    stored, is_new = store.create_namespace(
+        namespace, num_shards=num_shards, dedicated=dedicated, now=now, tenant_id=tenant_id
+    )
     given = given_settings(body)
     if given or wanted is not None:
-        stored = changed_settings(store, namespace, given, now=now, check=check)
+        stored = changed_settings(store, namespace, given, principal=principal, now=now, check=check)
     reply = _namespace_reply(201 if is_new else 200, stored)
     return replace(reply, headers={**reply.headers, "location": f"/v1/namespaces/{namespace}"}) if is_new else reply
 
@@ -68,7 +76,7 @@ def given_settings(body: NamespaceBody) -> dict[str, Any]:
 
 def get_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """GET: 304 when ``If-None-Match`` names the revision."""
-    found = found_namespace(services.context.store, namespace)
+    found = found_namespace(services.context.store, namespace, principal=request.principal)
     known = if_none_match(request)
     if known is not None and known.match_weakly(found.revision):
         return Reply(status=304, headers={"etag": etag(found.revision)})
@@ -80,11 +88,13 @@ def _namespace_reply(status: int, namespace: Namespace) -> Reply:
 
 
 def list_namespaces(services: Services, request: Request) -> Reply:
+    """GET: those of the key's tenant; in open mode, of all tenants."""
     query = read_query(PageQuery, request)
     bound_to = ("namespaces",)
-    cursor = services.cursors.decode(query.cursor, bound_to)
-    page = services.context.store.list_namespaces(cursor=cursor, limit=query.limit)
-    next_cursor = services.cursors.encode(page.next_cursor, bound_to)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    tenant_id = None if request.principal is None else request.principal.tenant_id
+    page = services.context.store.list_namespaces(cursor=cursor, limit=query.limit, tenant_id=tenant_id)
+    next_cursor = services.cursors.encode(page.next_cursor, bound_to, request.principal)
     return Reply(status=200, body=list_json(map(namespace_json, page.items), next_cursor))
 
 
@@ -92,7 +102,7 @@ def list_shards(services: Services, request: Request) -> Reply:
     """GET: the shards in order of id, with their owners. A cursor is the last id that was shown."""
     query = read_query(PageQuery, request)
     bound_to = ("shards",)
-    cursor = services.cursors.decode(query.cursor, bound_to)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
     store = services.context.store
     shard_ids = sorted(store.shard_map().shard_ids())
     start = 0 if cursor is None else bisect_right(shard_ids, _shard_id(cursor))
@@ -100,7 +110,7 @@ def list_shards(services: Services, request: Request) -> Reply:
     is_last = start + query.limit >= len(shard_ids)
     now = services.context.clock.now()
     items = [shard_json(status, now=now) for status in (store.shard_statuses(shown) if shown else [])]
-    next_cursor = None if is_last else services.cursors.encode(str(shown[-1]), bound_to)
+    next_cursor = None if is_last else services.cursors.encode(str(shown[-1]), bound_to, request.principal)
     return Reply(status=200, body=list_json(items, next_cursor))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from duetime.api.cursors import CursorCodec
 from duetime.api.http import Request
-from duetime.api.namespace_changes import found_namespace
+from duetime.api.namespace_changes import found_namespace, visible
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
@@ -71,15 +71,15 @@ class NamespaceCache:
         self._store = store
         self._found: dict[str, Namespace] = {}
 
-    def get(self, name: str) -> Namespace:
-        """The namespace as it was created. Raises ``NamespaceNotFound``."""
+    def get(self, name: str, principal: Principal | None) -> Namespace:
+        """The namespace as it was created. Raises ``NamespaceNotFound``, also when it is another tenant's."""
         namespace = self._found.get(name)
         if namespace is None:
-            namespace = found_namespace(self._store, name).as_created()
+            namespace = found_namespace(self._store, name, principal=principal).as_created()
             if len(self._found) >= _MAX_CACHED_NAMESPACES:
                 self._found.clear()
             self._found[name] = namespace
-        return namespace
+        return visible(namespace, principal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Cursors as clients see them: opaque, and good for the one query that they were made for.
 
-A token is the store's cursor and a MAC over it and the query (kind of list, namespace, filters; not the limit).
-All processes share the key through the store, so a token made by one is read by another.
+A token is the store's cursor and a MAC over it, the tenant whose key asked, and the query (kind of list, namespace,
+filters; not the limit). All processes share the key through the store, so a token made by one is read by another.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import secrets
 
 from duetime.domain.errors import InvalidCursor
+from duetime.domain.principals import Principal
 from duetime.stores.port import Store
 
 _SECRET_NAME = "cursor"  # noqa: S105 (the name of a secret, not one)
@@ -26,31 +27,31 @@ class CursorCodec:
         self._store = store
         self._key: bytes | None = None
 
-    def encode(self, store_cursor: str | None, query: tuple[object, ...]) -> str | None:
+    def encode(self, store_cursor: str | None, query: tuple[object, ...], principal: Principal | None) -> str | None:
         """The token for ``store_cursor``; None stays None."""
         if store_cursor is None:
             return None
         raw = store_cursor.encode()
-        return _to_text(self._mac(raw, query) + raw)
+        return _to_text(self._mac(raw, query, principal) + raw)
 
-    def decode(self, token: str | None, query: tuple[object, ...]) -> str | None:
-        """The store's cursor in ``token``. Raises ``InvalidCursor`` unless it was made for ``query``."""
+    def decode(self, token: str | None, query: tuple[object, ...], principal: Principal | None) -> str | None:
+        """The store's cursor in ``token``. Raises ``InvalidCursor`` unless it was made for this query and tenant."""
         if token is None:
             return None
         try:
             joined = base64.b64decode(token.encode("ascii") + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
             mac, raw = joined[:_MAC_BYTES], joined[_MAC_BYTES:]
             # Bits beyond the last byte are no licence to change a token.
-            if hmac.compare_digest(mac, self._mac(raw, query)) and _to_text(joined) == token:
+            if hmac.compare_digest(mac, self._mac(raw, query, principal)) and _to_text(joined) == token:
                 return raw.decode()
         except (binascii.Error, ValueError):
             pass
         raise InvalidCursor("cursor", "is not a cursor of this list and these filters")
 
-    def _mac(self, raw: bytes, query: tuple[object, ...]) -> bytes:
+    def _mac(self, raw: bytes, query: tuple[object, ...], principal: Principal | None) -> bytes:
         if self._key is None:
             self._key = self._store.catalogue_secret(_SECRET_NAME, secrets.token_bytes(_KEY_BYTES))
-        message = json.dumps(query).encode() + b"\0" + raw
+        message = json.dumps([None if principal is None else principal.tenant_id, query]).encode() + b"\0" + raw
         return hmac.new(self._key, message, hashlib.sha256).digest()[:_MAC_BYTES]
 
 

@@ -56,9 +56,10 @@ def _operation(method: str, path: str, operation: Json) -> str:
     )
     body = f"<p>Body: {_content(operation['requestBody'])}</p>" if "requestBody" in operation else ""
     table = f"<table>{parameters}</table>" if parameters else ""
+    role = f"<p>Role: {escape(operation['x-duetime-role'])}</p>" if "x-duetime-role" in operation else ""
     return (
         f'<details id="{escape(operation["operationId"])}"><summary><b>{method.upper()}</b> '
-        f"<code>{escape(path)}</code> {escape(operation['summary'])}</summary>{table}{body}"
+        f"<code>{escape(path)}</code> {escape(operation['summary'])}</summary>{role}{table}{body}"
         f"<table>{rows}</table></details>"
     )
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from duetime.api.key_changes import CreatedKey
 from duetime.api.namespace_changes import CreatedSecret
+from duetime.domain.api_keys import ApiKey
 from duetime.domain.attempts import AttemptRecord
 from duetime.domain.namespaces import Namespace, SealedSecret
 from duetime.domain.shards import ShardStatus
@@ -78,6 +80,7 @@ def namespace_json(namespace: Namespace) -> str:
     rate = settings.rate_limit_per_second
     members = {
         "name": namespace.name,
+        "tenantId": namespace.tenant_id,
         "revision": namespace.revision,
         "numShards": namespace.num_shards,
         "dedicated": namespace.dedicated,
@@ -104,6 +107,26 @@ def _secret(secret: SealedSecret) -> dict[str, Any]:
         "id": secret.secret_id,
         "createdAt": format_instant(secret.created_at),
         "expiresAt": instant_json(secret.expires_at),
+    }
+
+
+def api_key_json(key: ApiKey) -> str:
+    return encode(_api_key(key))
+
+
+def created_key_json(created: CreatedKey) -> str:
+    return encode(_api_key(created.key) | {"key": created.text})
+
+
+def _api_key(key: ApiKey) -> dict[str, Any]:
+    """What may be told of a key."""
+    return {
+        "id": key.key_id,
+        "tenantId": key.tenant_id,
+        "role": key.role,
+        "name": key.name,
+        "createdAt": format_instant(key.created_at),
+        "expiresAt": instant_json(key.expires_at),
     }
 
 

@@ -69,6 +69,13 @@ class TenantNotFound(DuetimeError):
         super().__init__(f"there is no tenant {tenant_id!r} for this API key")
 
 
+class ApiKeyNotFound(DuetimeError):
+    code = "api_key_not_found"
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"the tenant has no API key {key_id!r}")
+
+
 class UnsupportedMediaType(DuetimeError):
     code = "unsupported_media_type"
 

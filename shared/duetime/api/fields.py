@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from duetime.api.raw_json import RawJson, decode_unique
 from duetime.delivery.egress import origin_of, parse_destination
 from duetime.delivery.headers import is_reserved
+from duetime.domain.api_keys import MAX_KEY_SECONDS
 from duetime.domain.retry import parse_retry_policy
 from duetime.domain.secrets import MAX_OVERLAP_SECONDS
 from duetime.domain.timers import MAX_EXPIRE_AFTER_MS
@@ -64,6 +65,14 @@ def overlap_seconds(value: Any) -> float:
     seconds = parse_duration(value)
     if seconds > MAX_OVERLAP_SECONDS:
         raise ValueError(f"must be at most {MAX_OVERLAP_SECONDS / 86_400:.0f} days")
+    return seconds
+
+
+def key_seconds(value: Any) -> float:
+    """How long an API key is to be valid."""
+    seconds = parse_duration(value)
+    if not 0 < seconds <= MAX_KEY_SECONDS:
+        raise ValueError(f"must be more than 0 and at most {MAX_KEY_SECONDS / 86_400:.0f} days")
     return seconds
 
 

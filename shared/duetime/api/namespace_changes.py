@@ -1,6 +1,7 @@
 """What can be changed of a namespace, for the API and the command line alike.
 
 Each change is made on the revision that was read; when another one came first it is tried again on what that left.
+``principal`` is who asks, None the command line and open mode: another tenant's namespace is one that does not exist.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from duetime.delivery.sealing import SecretBox, SecretUnavailable
 from duetime.domain.errors import InvalidInput, NamespaceNotFound, StoreUnavailable
 from duetime.domain.ids import check_namespace
 from duetime.domain.namespaces import Namespace, SealedSecret
+from duetime.domain.principals import Principal
 from duetime.domain.secrets import (
     NEW_SECRET_BYTES,
     check_can_rotate,
@@ -42,6 +44,7 @@ def changed_settings(
     name: str,
     given: Mapping[str, Any],
     *,
+    principal: Principal | None,
     now: datetime,
     check: Callable[[Namespace], None] | None = None,
 ) -> Namespace:
@@ -55,7 +58,7 @@ def changed_settings(
             check(namespace)
         return replace(namespace, settings=replace(namespace.settings, **given))
 
-    return _changed(store, name, change, now=now)
+    return _changed(store, name, change, principal=principal, now=now)
 
 
 def create_secret(
@@ -63,6 +66,7 @@ def create_secret(
     box: SecretBox | None,
     name: str,
     *,
+    principal: Principal | None,
     secret_id: str,
     text: str | None = None,
     overlap_seconds: float,
@@ -91,23 +95,34 @@ def create_secret(
         new = SealedSecret(secret_id, sealed, now)
         return rotated(namespace, new, overlap_seconds=overlap_seconds, now=now)
 
-    *before, newest = _changed(store, name, change, now=now).secrets
+    *before, newest = _changed(store, name, change, principal=principal, now=now).secrets
     return CreatedSecret(secret=newest, text=secret_text(key), previous=before[-1] if before else None)
 
 
-def delete_secret(store: Store, name: str, secret_id: str, *, now: datetime) -> None:
+def delete_secret(store: Store, name: str, secret_id: str, *, principal: Principal | None, now: datetime) -> None:
     """End a secret at once (``domain.secrets.without_secret``).
 
     Raises ``NamespaceNotFound``, ``SecretNotFound`` and ``StoreUnavailable``.
     """
-    _changed(store, name, lambda namespace: without_secret(namespace, secret_id, now=now), now=now)
+
+    def change(namespace: Namespace) -> Namespace:
+        return without_secret(namespace, secret_id, now=now)
+
+    _changed(store, name, change, principal=principal, now=now)
 
 
-def found_namespace(store: Store, name: str) -> Namespace:
-    """The namespace as it is now. Raises ``NamespaceNotFound``, also for what cannot be a namespace's name."""
+def found_namespace(store: Store, name: str, *, principal: Principal | None) -> Namespace:
+    """The namespace as it is now. Raises ``NamespaceNotFound``, also for what no client can name: internal ones."""
     namespace = store.get_namespace(name) if _is_name(name) else None
     if namespace is None:
         raise NamespaceNotFound(name)
+    return visible(namespace, principal)
+
+
+def visible(namespace: Namespace, principal: Principal | None) -> Namespace:
+    """``namespace``; one of another tenant than the principal's raises ``NamespaceNotFound``, as if it were not."""
+    if principal is not None and namespace.tenant_id != principal.tenant_id:
+        raise NamespaceNotFound(namespace.name)
     return namespace
 
 
@@ -119,9 +134,16 @@ def _is_name(name: str) -> bool:
     return True
 
 
-def _changed(store: Store, name: str, change: Callable[[Namespace], Namespace], *, now: datetime) -> Namespace:
+def _changed(
+    store: Store,
+    name: str,
+    change: Callable[[Namespace], Namespace],
+    *,
+    principal: Principal | None,
+    now: datetime,
+) -> Namespace:
     for _ in range(_TRIES):
-        namespace = found_namespace(store, name)
+        namespace = found_namespace(store, name, principal=principal)
         wanted = change(namespace)
         if wanted == namespace:
             return namespace

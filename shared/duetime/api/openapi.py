@@ -22,9 +22,15 @@ Json = dict[str, Any]
 References = dict[str, Json]
 """References into the components, by the name of the model."""
 
-_TAG_NAMESPACES, _TAG_TIMERS, _TAG_SERVICE = "namespaces", "timers", "service"
+_TAG_NAMESPACES, _TAG_TIMERS, _TAG_KEYS, _TAG_SERVICE = "namespaces", "timers", "API keys", "service"
 _PARAMETER = re.compile(r"<(\w+)>")
-_PARAMETER_NAMES = {"namespace": "namespace", "timer_id": "timerId", "secret_id": "secretId", "tenant": "tenant"}
+_PARAMETER_NAMES = {
+    "namespace": "namespace",
+    "timer_id": "timerId",
+    "secret_id": "secretId",
+    "tenant": "tenant",
+    "key_id": "keyId",
+}
 _PATH_PARAMETERS: dict[str, Json] = {
     "namespace": {"schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$"}},
     "timerId": {
@@ -32,7 +38,16 @@ _PATH_PARAMETERS: dict[str, Json] = {
         "description": "percent-encoded, or base64url: and the base64url of its UTF-8",
     },
     "secretId": {"schema": {"type": "string", "minLength": 1}},
+    "keyId": {"schema": {"type": "string", "minLength": 1}},
     "tenant": {"schema": {"type": "string", "pattern": f"^{TENANT_PATTERN}$"}},
+}
+_SCHEME = "apiKey"
+_SECURITY_SCHEME: Json = {
+    "type": "http",
+    "scheme": "bearer",
+    "bearerFormat": "dtk_...",
+    "description": "An API key acts for one tenant. Its role must be the operation's x-duetime-role or more (reader,"
+    " writer, admin). A server without --auth asks for no key.",
 }
 _REFERENCES = "#/components/schemas/{model}"
 
@@ -184,6 +199,21 @@ OPERATIONS: dict[str, Operation] = {
         answers={200: answers.AttemptPage},
         problems=(400, 404),
     ),
+    "createApiKey": Operation(
+        summary="Create an API key of the tenant",
+        tag=_TAG_KEYS,
+        body=schemas.ApiKeyBody,
+        answers={201: answers.CreatedKeyAnswer},
+        problems=(400, 413, 415),
+    ),
+    "listApiKeys": Operation(
+        summary="List the API keys of the tenant, without their secrets",
+        tag=_TAG_KEYS,
+        query=schemas.PageQuery,
+        answers={200: answers.ApiKeyPage},
+        problems=(400,),
+    ),
+    "deleteApiKey": Operation(summary="Delete an API key", tag=_TAG_KEYS, answers={204: None}, problems=(400, 404)),
     "listShards": Operation(
         summary="List shards and who polls them",
         tag=_TAG_SERVICE,
@@ -217,9 +247,9 @@ def openapi_document() -> Json:
             "description": "A durable timer service: call this URL with this payload at this time.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "tags": [{"name": name} for name in (_TAG_TIMERS, _TAG_NAMESPACES, _TAG_SERVICE)],
+        "tags": [{"name": name} for name in (_TAG_TIMERS, _TAG_NAMESPACES, _TAG_KEYS, _TAG_SERVICE)],
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": {_SCHEME: _SECURITY_SCHEME}},
     }
 
 
@@ -243,6 +273,9 @@ def _operation(route: Route, references: References) -> Json:
         "parameters": _parameters(route, about),
         "responses": {},
     }
+    if route.needs is not PUBLIC:
+        described["security"] = [{_SCHEME: []}]
+        described["x-duetime-role"] = route.needs.value
     if about.body is not None:
         content = {about.body_type: {"schema": references[about.body.__name__]}}
         described["requestBody"] = {"required": about.body_is_required, "content": content}
@@ -262,7 +295,8 @@ def _operation(route: Route, references: References) -> Json:
 
 def problems_of(route: Route) -> tuple[int, ...]:
     """The statuses of the problems that a route answers with: its own, and those of every route like it."""
-    needed = () if route.needs is PUBLIC else (401, 403)
+    # 400: a key in the query.
+    needed = (400,) if route.needs is PUBLIC else (400, 401, 403)
     of_tenant = (404,) if f"<{TENANT_PARAMETER}>" in route.rule else ()
     return tuple(sorted({*OPERATIONS[route.operation_id].problems, *needed, *of_tenant}))
 

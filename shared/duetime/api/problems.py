@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from duetime.api.errors import (
+    ApiKeyNotFound,
     DuplicateId,
     FieldError,
     Forbidden,
@@ -57,6 +58,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (Forbidden, 403, "Forbidden"),
     (RouteNotFound, 404, "Not found"),
     (TenantNotFound, 404, "Tenant not found"),
+    (ApiKeyNotFound, 404, "API key not found"),
     (NamespaceNotFound, 404, "Namespace not found"),
     (TimerNotFound, 404, "Timer not found"),
     (SecretNotFound, 404, "Secret not found"),

@@ -17,6 +17,7 @@ from duetime.api.timer_input import check_id
 from duetime.api.timers import read_address, timer_reply, under_if_match
 from duetime.domain.errors import DuetimeError, StoreUnavailable, TimerNotFound
 from duetime.domain.namespaces import Namespace
+from duetime.domain.principals import Principal
 from duetime.domain.timers import Rearm
 from duetime.stores.port import ChangeResult, TimerFilter, TimerRef
 from duetime.stores.redriving import redrive_page, refusal_to_fire, refusal_to_redrive
@@ -43,7 +44,7 @@ def _rearm(
     services: Services, request: Request, namespace: str, segment: str, rearm: Rearm, refusal: _Refusal
 ) -> Reply:
     context = services.context
-    space, timer_id = read_address(services, namespace, segment)
+    space, timer_id = read_address(services, request, namespace, segment)
     wanted = if_match(request)
     validate(NothingBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
     now = context.clock.now()
@@ -63,18 +64,18 @@ def _rearm(
 
 def redrive_timers(services: Services, request: Request, *, namespace: str) -> Reply:
     """POST: redrive a page of the failed timers that fit the filters, or those that are named."""
-    space = services.namespaces.get(namespace)
+    space = services.namespaces.get(namespace, request.principal)
     found = read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True)
     body = validate(RedriveBody, found)
     if body.ids is None:
-        return _redrive_by_filter(services, space, body)
+        return _redrive_by_filter(services, request.principal, space, body)
     others = [name for name, value in found.members.items() if name != "ids" and value is not None]
     if others:
         raise InvalidFields([FieldError(name, "cannot be given together with ids") for name in others])
     return _redrive_by_ids(services, space, body.ids)
 
 
-def _redrive_by_filter(services: Services, space: Namespace, body: RedriveBody) -> Reply:
+def _redrive_by_filter(services: Services, principal: Principal | None, space: Namespace, body: RedriveBody) -> Reply:
     context = services.context
     times = (body.due_from, body.due_to, body.failed_from, body.failed_to)
     bound_to = ("redrive", space.name, body.reason, body.tag, body.correlation_id, *map(instant_json, times))
@@ -90,7 +91,7 @@ def _redrive_by_filter(services: Services, space: Namespace, body: RedriveBody) 
             updated_to=body.failed_to,
         ),
         correlation_id=body.correlation_id,
-        cursor=services.cursors.decode(body.cursor, bound_to),
+        cursor=services.cursors.decode(body.cursor, bound_to, principal),
         limit=body.limit or DEFAULT_REDRIVE_ITEMS,
         now=context.clock.now(),
     )
@@ -99,7 +100,7 @@ def _redrive_by_filter(services: Services, space: Namespace, body: RedriveBody) 
     counts = {"redriven": len(page.redriven), "skipped": page.skipped, "examined": page.examined}
     return Reply(
         status=200,
-        body=encode_ascii(counts | {"nextCursor": services.cursors.encode(page.next_cursor, bound_to)}),
+        body=encode_ascii(counts | {"nextCursor": services.cursors.encode(page.next_cursor, bound_to, principal)}),
     )
 
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from duetime.api import attempts, batches, catalogue, documents, redrives, signing_secrets, timer_lists, timers
+from duetime.api import (
+    api_keys,
+    attempts,
+    batches,
+    catalogue,
+    documents,
+    redrives,
+    signing_secrets,
+    timer_lists,
+    timers,
+)
 from duetime.api.auth import PUBLIC, Need
 from duetime.api.http import Reply
 from duetime.domain.principals import Role
 
 _NAMESPACE = "/v1/namespaces/<namespace>"
+_API_KEYS = "/v1/tenants/<tenant>/api-keys"
 _TIMERS = f"{_NAMESPACE}/timers"
 _SECRETS = f"{_NAMESPACE}/secrets"
 _TIMER = f"{_TIMERS}/<timer_id>"
@@ -51,6 +62,9 @@ ROUTES = (
     Route("POST", f"{_TIMER}/fire", "fireTimer", redrives.fire_timer, Role.WRITER),
     Route("POST", f"{_NAMESPACE}/redrive", "redriveTimers", redrives.redrive_timers, Role.WRITER),
     Route("GET", f"{_TIMER}/attempts", "listAttempts", attempts.list_attempts, Role.READER),
+    Route("POST", _API_KEYS, "createApiKey", api_keys.create_api_key, Role.ADMIN),
+    Route("GET", _API_KEYS, "listApiKeys", api_keys.list_api_keys, Role.ADMIN),
+    Route("DELETE", f"{_API_KEYS}/<key_id>", "deleteApiKey", api_keys.delete_api_key, Role.ADMIN),
     Route("GET", "/v1/shards", "listShards", catalogue.list_shards, Role.ADMIN),
     Route("GET", "/health", "getHealth", catalogue.get_health, PUBLIC),
     Route("GET", "/v1/openapi.json", "getOpenApi", documents.get_openapi, PUBLIC),

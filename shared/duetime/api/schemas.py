@@ -19,8 +19,10 @@ from pydantic_core import CoreSchema, core_schema
 
 from duetime.api import fields
 from duetime.api.raw_json import RawJson, Shape
+from duetime.domain.api_keys import MAX_KEY_NAME_CHARACTERS, check_key_name
 from duetime.domain.ids import MAX_TIMER_ID_CHARACTERS
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
+from duetime.domain.principals import Role
 from duetime.domain.timers import (
     DEFAULT_CALLBACK_TIMEOUT_SECONDS,
     MAX_CALLBACK_TIMEOUT_SECONDS,
@@ -81,6 +83,12 @@ Instant = Annotated[datetime, PlainValidator(fields.instant), WithJsonSchema(_IN
 Duration = Annotated[float, PlainValidator(fields.duration_seconds), WithJsonSchema(_DURATION_SCHEMA)]
 ExpireAfter = Annotated[int, PlainValidator(fields.expire_after_ms), WithJsonSchema(_DURATION_SCHEMA)]
 Overlap = Annotated[float, PlainValidator(fields.overlap_seconds), WithJsonSchema(_DURATION_SCHEMA)]
+KeySeconds = Annotated[float, PlainValidator(fields.key_seconds), WithJsonSchema(_DURATION_SCHEMA)]
+KeyName = Annotated[
+    str,
+    AfterValidator(check_key_name),
+    WithJsonSchema({"type": "string", "maxLength": MAX_KEY_NAME_CHARACTERS}),
+]
 CallbackUrl = Annotated[
     str,
     AfterValidator(fields.callback_url),
@@ -179,6 +187,15 @@ class SecretBody(Body):
     overlap: Overlap | None = Field(
         default=None, description="how long the secret before this one stays valid; 24h when it is omitted"
     )
+
+
+class ApiKeyBody(Body):
+    """An API key to create. At most one of ``expiresAt`` and ``expiresIn``; without either it never expires."""
+
+    role: Annotated[Role, Field(strict=False)] = Field(description="a writer may do what a reader may, an admin all")
+    name: KeyName | None = Field(default=None, description="for people: what the key is for")
+    expires_at: Instant | None = None
+    expires_in: KeySeconds | None = Field(default=None, description="the end, counted from now")
 
 
 class CancelItem(Body):

@@ -22,6 +22,7 @@ def create_secret(services: Services, request: Request, *, namespace: str) -> Re
         context.store,
         context.secret_box,
         namespace,
+        principal=request.principal,
         secret_id=context.new_id(),
         text=body.secret,
         overlap_seconds=DEFAULT_OVERLAP_SECONDS if body.overlap is None else body.overlap,
@@ -30,15 +31,16 @@ def create_secret(services: Services, request: Request, *, namespace: str) -> Re
     return Reply(status=201, body=created_secret_json(created), headers=_NEVER_KEPT)
 
 
-def list_secrets(services: Services, request: Request, *, namespace: str) -> Reply:  # noqa: ARG001
+def list_secrets(services: Services, request: Request, *, namespace: str) -> Reply:
     """GET: the secrets that are valid now, oldest first, without what they are."""
     context = services.context
-    found = namespace_changes.found_namespace(context.store, namespace)
+    found = namespace_changes.found_namespace(context.store, namespace, principal=request.principal)
     return Reply(status=200, body=list_json(map(secret_json, valid_secrets(found, context.clock.now())), None))
 
 
-def delete_secret(services: Services, request: Request, *, namespace: str, secret_id: str) -> Reply:  # noqa: ARG001
+def delete_secret(services: Services, request: Request, *, namespace: str, secret_id: str) -> Reply:
     """DELETE: 204; callbacks are not signed with it any more."""
     context = services.context
-    namespace_changes.delete_secret(context.store, namespace, secret_id, now=context.clock.now())
+    now = context.clock.now()
+    namespace_changes.delete_secret(context.store, namespace, secret_id, principal=request.principal, now=now)
     return Reply(status=204)

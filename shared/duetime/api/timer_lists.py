@@ -18,10 +18,10 @@ MAX_ANSWER_CHARACTERS = 2_500_000
 
 def list_timers(services: Services, request: Request, *, namespace: str) -> Reply:
     """GET: a page of the timers that fit all filters. It may be short, even empty, and not be the last."""
-    space = services.namespaces.get(namespace)
+    space = services.namespaces.get(namespace, request.principal)
     query = read_query(TimerQuery, request)
     bound_to = _cursor_query(space, query)
-    cursor = services.cursors.decode(query.cursor, bound_to)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
     page = _page(services, space, query, cursor, query.limit)
     items = [timer_json(timer) for timer in page.items]
     limit = query.limit
@@ -31,7 +31,9 @@ def list_timers(services: Services, request: Request, *, namespace: str) -> Repl
         limit = min(_fitting(items), limit - 1)
         page = _page(services, space, query, cursor, limit)
         items = [timer_json(timer) for timer in page.items]
-    return Reply(status=200, body=list_json(items, services.cursors.encode(page.next_cursor, bound_to)))
+    return Reply(
+        status=200, body=list_json(items, services.cursors.encode(page.next_cursor, bound_to, request.principal))
+    )
 
 
 def _page(services: Services, space: Namespace, query: TimerQuery, cursor: str | None, limit: int) -> Page[Timer]:

@@ -34,7 +34,7 @@ ResultT = TypeVar("ResultT", PutResult, ChangeResult)
 def create_timer(services: Services, request: Request, *, namespace: str) -> Reply:
     """POST: 201, or 200 when the same timer exists already; ``TimerConflict`` when another one has its id."""
     context = services.context
-    space = services.namespaces.get(namespace)
+    space = services.namespaces.get(namespace, request.principal)
     now = context.clock.now()
     found = read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES)
     timer = read_timer(found, space, egress=context.egress, new_id=context.new_id, now=now)
@@ -47,7 +47,7 @@ def create_timer(services: Services, request: Request, *, namespace: str) -> Rep
 def put_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """PUT: create (201) or replace (200), whatever state the timer is in."""
     context = services.context
-    space, timer_id = read_address(services, namespace, timer_id)
+    space, timer_id = read_address(services, request, namespace, timer_id)
     wanted, unwanted = if_match(request), if_none_match(request)
     if unwanted is not None and (wanted is not None or not unwanted.is_any):
         raise InvalidInput("If-None-Match", "must be * here, and without If-Match")
@@ -72,7 +72,7 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
 
 def get_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """GET: 304 when ``If-None-Match`` names the revision."""
-    space, timer_id = read_address(services, namespace, timer_id)
+    space, timer_id = read_address(services, request, namespace, timer_id)
     timer = services.context.store.get_timer(space, timer_id, now=services.context.clock.now())
     if timer is None:
         raise TimerNotFound(space.name, timer_id)
@@ -85,7 +85,7 @@ def get_timer(services: Services, request: Request, *, namespace: str, timer_id:
 def patch_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """PATCH: a merge patch. An empty one changes nothing, not even the revision."""
     context = services.context
-    space, timer_id = read_address(services, namespace, timer_id)
+    space, timer_id = read_address(services, request, namespace, timer_id)
     wanted = if_match(request)
     now = context.clock.now()
     change = read_change(read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES), egress=context.egress, now=now)
@@ -113,7 +113,7 @@ def patch_timer(services: Services, request: Request, *, namespace: str, timer_i
 def delete_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """DELETE: cancel. The answer says whether an attempt may have been under way at that moment."""
     context = services.context
-    space, timer_id = read_address(services, namespace, timer_id)
+    space, timer_id = read_address(services, request, namespace, timer_id)
     now = context.clock.now()
 
     def delete(revision: int | None) -> ChangeResult:
@@ -129,9 +129,9 @@ def delete_timer(services: Services, request: Request, *, namespace: str, timer_
     return Reply(status=200, body=encode({"id": timer_id, "namespace": space.name, "attemptUnderWay": under_way}))
 
 
-def read_address(services: Services, namespace: str, segment: str) -> tuple[Namespace, str]:
-    """The namespace and the timer id that a path names."""
-    space = services.namespaces.get(namespace)
+def read_address(services: Services, request: Request, namespace: str, segment: str) -> tuple[Namespace, str]:
+    """The namespace and the timer id that a path names. Raises ``NamespaceNotFound`` and ``InvalidInput``."""
+    space = services.namespaces.get(namespace, request.principal)
     return space, check_id(space, read_id(segment))
 
 

@@ -84,7 +84,7 @@ def show_namespace(*, namespace: str, **given: str | None) -> None:
     from duetime.api.namespace_changes import found_namespace
 
     with _opened(given) as (_, store):
-        click.echo(namespace_json(found_namespace(store, namespace)))
+        click.echo(namespace_json(found_namespace(store, namespace, principal=None)))
 
 
 @namespaces.command("set")
@@ -117,7 +117,8 @@ def set_namespace(
     from duetime.runtime.clock import SystemClock
 
     with _opened(given) as (_, store):
-        click.echo(namespace_json(changed_settings(store, namespace, changes, now=SystemClock().now())))
+        now = SystemClock().now()
+        click.echo(namespace_json(changed_settings(store, namespace, changes, principal=None, now=now)))
 
 
 def _settings(*, max_in_flight: str | None, rate_limit: str | None, retry_policy: str | None) -> dict[str, Any]:
@@ -194,6 +195,7 @@ def create_secret(*, namespace: str, overlap: float, secret_stdin: bool, **given
                 store,
                 make_secret_box(settings),
                 namespace,
+                principal=None,
                 secret_id=new_id(),
                 text=text,
                 overlap_seconds=overlap,
@@ -221,7 +223,7 @@ def list_secrets(*, namespace: str, **given: str | None) -> None:
     from duetime.runtime.clock import SystemClock
 
     with _opened(given) as (_, store):
-        found = valid_secrets(found_namespace(store, namespace), SystemClock().now())
+        found = valid_secrets(found_namespace(store, namespace, principal=None), SystemClock().now())
     rows = [("ID", "CREATED", "VALID UNTIL")]
     rows += [
         (
@@ -247,7 +249,7 @@ def delete_secret(*, namespace: str, secret_id: str, **given: str | None) -> Non
     from duetime.runtime.clock import SystemClock
 
     with _opened(given) as (_, store):
-        namespace_changes.delete_secret(store, namespace, secret_id, now=SystemClock().now())
+        namespace_changes.delete_secret(store, namespace, secret_id, principal=None, now=SystemClock().now())
     click.echo(f"deleted secret {secret_id} of namespace {namespace}", err=True)
 
 

@@ -133,6 +133,7 @@ class TestNamespaces:
         assert (answer.status, answer.headers["location"]) == (201, "/v1/namespaces/orders")
         expected = {
             "name": "orders",
+            "tenantId": "default",
             "revision": 1,
             "numShards": 4,
             "dedicated": False,

@@ -1,0 +1,65 @@
+"""The API keys of a tenant, for its admins: create, list, delete."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from duetime.api.context import Services
+from duetime.api.encoding import api_key_json, created_key_json, list_json
+from duetime.api.errors import ApiKeyNotFound, FieldError, InvalidFields
+from duetime.api.http import Reply, Request
+from duetime.api.key_changes import create_key
+from duetime.api.reading import read_body, read_query, validate
+from duetime.api.schemas import PLAIN_SHAPE, ApiKeyBody, PageQuery
+from duetime.domain.errors import InvalidInput
+from duetime.domain.times import round_up
+
+MAX_BODY_BYTES = 4 * 1024
+_NEVER_KEPT = {"cache-control": "no-store"}
+
+
+def create_api_key(services: Services, request: Request, *, tenant: str) -> Reply:
+    """POST: 201 with the key, which no other answer shows."""
+    context = services.context
+    now = context.clock.now()
+    body = validate(ApiKeyBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES))
+    created = create_key(
+        context.store,
+        key_id=context.new_id(),
+        tenant_id=tenant,
+        role=body.role,
+        name=body.name or "",
+        expires_at=_end(body, now),
+        now=now,
+    )
+    return Reply(status=201, body=created_key_json(created), headers=_NEVER_KEPT)
+
+
+def list_api_keys(services: Services, request: Request, *, tenant: str) -> Reply:
+    """GET: the keys of the tenant in order of creation, expired ones too, without their secrets."""
+    query = read_query(PageQuery, request)
+    bound_to = ("api-keys", tenant)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    page = services.context.store.list_api_keys(tenant, cursor=cursor, limit=query.limit)
+    next_cursor = services.cursors.encode(page.next_cursor, bound_to, request.principal)
+    return Reply(status=200, body=list_json(map(api_key_json, page.items), next_cursor))
+
+
+def delete_api_key(services: Services, request: Request, *, tenant: str, key_id: str) -> Reply:  # noqa: ARG001
+    """DELETE: 204; the key is refused from now on, or where it was checked a moment ago, within seconds.
+
+    Any key can be deleted, the one that asks and the last one too: a leaked key must never be kept.
+    """
+    if not services.context.store.delete_api_key(tenant, key_id):
+        raise ApiKeyNotFound(key_id)
+    return Reply(status=204)
+
+
+def _end(body: ApiKeyBody, now: datetime) -> datetime | None:
+    if body.expires_at is not None and body.expires_in is not None:
+        raise InvalidFields([FieldError("expiresIn", "cannot be given together with expiresAt")])
+    if body.expires_in is not None:
+        return round_up(now + timedelta(seconds=body.expires_in))
+    if body.expires_at is not None and body.expires_at <= now:
+        raise InvalidInput("expiresAt", "must be in the future")
+    return body.expires_at

@@ -1,0 +1,327 @@
+"""Two tenants that share everything but what is theirs: nothing of one can be seen or changed by the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from duetime.api.app import build_handler
+from duetime.api.auth import PUBLIC
+from duetime.api.routes import ROUTES
+from duetime.domain.principals import Role
+from duetime.domain.tenants import internal_namespace
+from duetime.domain.times import format_instant
+from duetime.runtime.local_key import LocalSecretBox, ProcessKey
+from tests.support.api import context_for
+from tests.support.builders import seconds
+from tests.support.clock import NOW
+from tests.support.http import Answer, Api
+from tests.support.tenants import OPERATIONS, SAMPLES, TenantWorld, path_of, tenant_world
+
+NEEDS_KEY = sorted(route.operation_id for route in ROUTES if route.needs is not PUBLIC)
+ADDRESSED = sorted(
+    operation_id
+    for operation_id in NEEDS_KEY
+    if "<namespace>" in OPERATIONS[operation_id].rule or "<tenant>" in OPERATIONS[operation_id].rule
+)
+"""The operations whose path says whose they are."""
+
+ROLES = {
+    "putNamespace": Role.ADMIN,
+    "getNamespace": Role.READER,
+    "listNamespaces": Role.READER,
+    "createSecret": Role.ADMIN,
+    "listSecrets": Role.ADMIN,
+    "deleteSecret": Role.ADMIN,
+    "createTimer": Role.WRITER,
+    "listTimers": Role.READER,
+    "createTimers": Role.WRITER,
+    "cancelTimers": Role.WRITER,
+    "putTimer": Role.WRITER,
+    "getTimer": Role.READER,
+    "patchTimer": Role.WRITER,
+    "deleteTimer": Role.WRITER,
+    "redriveTimer": Role.WRITER,
+    "fireTimer": Role.WRITER,
+    "redriveTimers": Role.WRITER,
+    "listAttempts": Role.READER,
+    "createApiKey": Role.ADMIN,
+    "listApiKeys": Role.ADMIN,
+    "deleteApiKey": Role.ADMIN,
+    "listShards": Role.ADMIN,
+}
+
+
+@pytest.fixture
+def world() -> Iterator[TenantWorld]:
+    with tenant_world() as world:
+        yield world
+
+
+def test_every_route_has_a_sample_and_a_role() -> None:
+    """A new route belongs into both tables: then all tests below cover it."""
+    assert SAMPLES.keys() == OPERATIONS.keys()
+    assert sorted(ROLES) == NEEDS_KEY
+
+
+class TestIsolation:
+    @pytest.mark.parametrize("operation_id", ADDRESSED)
+    def test_what_is_anothers_reads_as_what_is_not_there(self, world: TenantWorld, operation_id: str) -> None:
+        theirs = world.globex.parameters
+        nowhere = theirs | {"namespace": "nowhere-orders", "tenant": "nowhere"}
+        before = everything_of(world)
+
+        answer = world.acme.request(operation_id, theirs)
+
+        assert everything_of(world) == before
+        assert world.globex.mark not in answer.text
+        if operation_id == "putNamespace":
+            assert (answer.status, answer.json()["detail"]) == (409, "the name 'globex-orders' is not available")
+            return
+        assert answer.status == 404
+        absent = world.acme.request(operation_id, nowhere)
+        assert comparable(answer, "globex") == comparable(absent, "nowhere")
+
+    @pytest.mark.parametrize("operation_id", NEEDS_KEY)
+    def test_no_answer_has_anything_of_another(self, world: TenantWorld, operation_id: str) -> None:
+        before = everything_of(world)
+
+        answer = world.acme.request(operation_id)
+
+        assert answer.status < 300 or operation_id == "redriveTimer", answer  # it has not failed
+        assert "globex" not in answer.text
+        assert everything_of(world) == before
+
+    def test_an_id_of_anothers_key_is_one_that_is_not_there(self, world: TenantWorld) -> None:
+        own = world.acme.parameters
+
+        theirs = world.acme.request("deleteApiKey", own | {"key_id": world.globex.parameters["key_id"]})
+        absent = world.acme.request("deleteApiKey", own | {"key_id": "nowhere-reader"})
+
+        assert theirs.status == 404
+        assert comparable(theirs, "globex") == comparable(absent, "nowhere")
+        assert world.globex.request("listTimers", role=Role.READER).status == 200
+
+    def test_an_id_of_anothers_secret_is_one_that_is_not_there(self, world: TenantWorld) -> None:
+        own = world.acme.parameters
+
+        theirs = world.acme.request("deleteSecret", own | {"secret_id": world.globex.parameters["secret_id"]})
+
+        assert (theirs.status, theirs.code) == (404, "secret_not_found")
+
+    def test_a_correlation_id_that_both_use_finds_ones_own(self, world: TenantWorld) -> None:
+        for tenant in (world.acme, world.globex):
+            found = tenant.api().list(correlationId="shared").json()["items"]
+            assert [timer["namespace"] for timer in found] == [f"{tenant.name}-orders"] * 2
+
+    @pytest.mark.parametrize("operation_id", ["listNamespaces", "listApiKeys"])
+    def test_a_cursor_of_another_is_none(self, world: TenantWorld, operation_id: str) -> None:
+        cursor = world.globex.request(operation_id).json()["nextCursor"]
+        assert cursor is not None
+        path = path_of(OPERATIONS[operation_id], world.acme.parameters)
+
+        answer = world.acme.api().list(path, limit="1", cursor=cursor)
+
+        assert (answer.status, answer.code) == (400, "invalid_cursor")
+        own_path = path_of(OPERATIONS[operation_id], world.globex.parameters)
+        assert world.globex.api(Role.ADMIN).list(own_path, limit="1", cursor=cursor).status == 200
+
+    def test_a_cursor_of_timers_leads_nowhere_else(self, world: TenantWorld) -> None:
+        cursor = world.globex.api().list(limit="1").json()["nextCursor"]
+        assert cursor is not None
+
+        assert world.acme.api().list(limit="1", cursor=cursor).code == "invalid_cursor"
+
+    def test_lists_of_namespaces_are_complete_and_ones_own(self, world: TenantWorld) -> None:
+        names = [item["name"] for item in world.acme.api().all_pages("/v1/namespaces", limit="1")]
+
+        assert names == ["acme-orders", "acme-others"]
+
+    def test_if_match_does_not_tell_that_anothers_namespace_exists(self, world: TenantWorld) -> None:
+        def put(name: str) -> Answer:
+            return world.acme.api().call("PUT", f"/v1/namespaces/{name}", {}, headers={"if-match": '"1"'})
+
+        theirs, absent = put("globex-orders"), put("nowhere-orders")
+
+        assert theirs.status == 412
+        assert comparable(theirs, "globex") == comparable(absent, "nowhere")
+
+    def test_a_namespace_that_is_known_already_is_not_shown_to_another(self, world: TenantWorld) -> None:
+        """The cache of namespaces is shared by all tenants."""
+        assert world.globex.api().read("t1").status == 200
+
+        assert world.acme.request("getTimer", world.globex.parameters).code == "namespace_not_found"
+
+    def test_logs_have_neither_keys_nor_contents(self, world: TenantWorld, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.DEBUG)
+
+        for operation_id in NEEDS_KEY:
+            world.acme.request(operation_id, world.globex.parameters)
+            world.acme.request(operation_id)
+        Api(world.handler, key="wrong " + world.acme.keys[Role.ADMIN]).get("/v1/namespaces")
+        Api(world.handler, key=world.acme.keys[Role.ADMIN][:-1] + "!").get("/v1/namespaces")
+        world.acme.api().get("/v1/namespaces", query={"key": world.acme.keys[Role.ADMIN]})
+
+        written = "\n".join(f"{record.getMessage()} {vars(record)}" for record in caplog.records)
+        assert "request.served" in written
+        assert {getattr(record, "tenant_id", "acme") for record in caplog.records} == {"acme"}
+        assert "auth.refused" in written
+        for tenant in (world.acme, world.globex):
+            assert tenant.mark not in written
+            for key in tenant.keys.values():
+                assert key.rpartition("_")[2][:20] not in written
+
+
+class TestInternalNamespaces:
+    @pytest.mark.parametrize("operation_id", [one for one in ADDRESSED if "<namespace>" in OPERATIONS[one].rule])
+    @pytest.mark.parametrize("is_open", [True, False])
+    def test_nobody_can_name_one(self, world: TenantWorld, operation_id: str, is_open: bool) -> None:
+        name = internal_namespace("calls", "acme")
+        world.store.create_namespace(name, num_shards=4, dedicated=False, now=NOW, tenant_id="acme")
+        box = LocalSecretBox(ProcessKey())
+        is_asked_for_no_key = build_handler(context_for(world.store, world.clock, secret_box=box))
+        api = Api(is_asked_for_no_key) if is_open else world.acme.api()
+        route, sample = OPERATIONS[operation_id], SAMPLES[operation_id]
+        path = path_of(route, world.acme.parameters | {"namespace": name})
+
+        answer = api.call(route.method, path, sample.body, query=sample.query)
+
+        if operation_id == "putNamespace":
+            assert (answer.status, set(answer.faults)) == (400, {"namespace"})
+        else:
+            assert (answer.status, answer.code) == (404, "namespace_not_found")
+
+
+class TestRoles:
+    @pytest.mark.parametrize("operation_id", NEEDS_KEY)
+    @pytest.mark.parametrize("role", Role)
+    def test_a_role_may_do_what_the_table_says(self, world: TenantWorld, operation_id: str, role: Role) -> None:
+        needed = ROLES[operation_id]
+        before = everything_of(world)
+
+        answer = world.acme.request(operation_id, role=role)
+
+        if role.allows(needed):
+            assert answer.status not in (401, 403)
+        else:
+            assert (answer.status, answer.code) == (403, "forbidden")
+            assert answer.json()["detail"] == f"this needs an API key with the role {needed}"
+            assert everything_of(world) == before
+
+    def test_a_role_that_is_not_enough_learns_nothing_of_what_is_there(self, world: TenantWorld) -> None:
+        answers = [
+            world.acme.request("deleteTimer", parameters, role=Role.READER)
+            for parameters in (world.acme.parameters, world.globex.parameters)
+        ]
+
+        assert comparable(answers[0], "acme") == comparable(answers[1], "globex")
+
+
+class TestKeys:
+    @pytest.mark.parametrize("operation_id", NEEDS_KEY)
+    def test_without_a_key_nothing_is_answered(self, world: TenantWorld, operation_id: str) -> None:
+        route, sample = OPERATIONS[operation_id], SAMPLES[operation_id]
+        before = everything_of(world)
+
+        answer = Api(world.handler).call(
+            route.method, path_of(route, world.acme.parameters), sample.body, query=sample.query
+        )
+
+        assert (answer.status, answer.code) == (401, "unauthenticated")
+        assert answer.headers["www-authenticate"] == 'Bearer realm="duetime"'
+        assert everything_of(world) == before
+
+    def test_public_routes_need_none(self, world: TenantWorld) -> None:
+        for route in ROUTES:
+            if route.needs is PUBLIC:
+                assert Api(world.handler).get(route.rule).status == 200
+
+    def test_head_needs_a_key_too(self, world: TenantWorld) -> None:
+        assert Api(world.handler).call("HEAD", "/v1/namespaces").status == 401
+
+    def test_a_key_in_the_query_is_refused_everywhere(self, world: TenantWorld) -> None:
+        key = world.acme.keys[Role.ADMIN]
+        for path in ("/v1/namespaces", "/v1/namespaces/acme-orders", "/health"):
+            for query in ({"api_key": key}, {key: ""}):
+                answer = world.acme.api().get(path, query=query)
+                assert answer.status == 400
+                assert "header" in answer.json()["detail"]
+                assert key not in answer.text
+
+    def test_a_key_is_shown_once(self, world: TenantWorld) -> None:
+        created = world.acme.request("createApiKey")
+
+        assert (created.status, created.headers["cache-control"]) == (201, "no-store")
+        key = created.json()["key"]
+        assert Api(world.handler, key=key).get("/v1/namespaces").status == 200
+        listed = world.acme.api().all_pages("/v1/tenants/acme/api-keys")
+        shown = {name: value for name, value in created.json().items() if name != "key"}
+        assert shown in listed
+        assert key.rpartition("_")[2] not in str(listed)
+
+    def test_a_deleted_key_is_refused_within_seconds(self, world: TenantWorld) -> None:
+        reader = world.acme.api(Role.READER)
+        assert reader.get("/v1/namespaces").status == 200
+
+        assert world.acme.request("deleteApiKey").status == 204
+
+        world.clock.advance(5.001)
+        answer = reader.get("/v1/namespaces")
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"] == 'Bearer realm="duetime", error="invalid_token"'
+
+    def test_an_admin_may_delete_the_key_that_asks_and_the_last_one(self, world: TenantWorld) -> None:
+        for role in Role:
+            answer = world.acme.request("deleteApiKey", world.acme.parameters | {"key_id": f"acme-{role}"})
+            assert answer.status == 204
+        world.clock.advance(5.001)
+        assert world.acme.api().get("/v1/namespaces").status == 401
+
+    @pytest.mark.parametrize("end", [{"expiresIn": "90s"}, {"expiresAt": format_instant(NOW + seconds(90))}])
+    def test_a_key_ends_when_it_was_said(self, world: TenantWorld, end: dict[str, str]) -> None:
+        created = world.acme.api().call("POST", "/v1/tenants/acme/api-keys", {"role": "reader", **end})
+        assert created.json()["expiresAt"] == format_instant(NOW + seconds(90))
+        api = Api(world.handler, key=created.json()["key"])
+
+        world.clock.advance(89.999)
+        assert api.get("/v1/namespaces").status == 200
+        world.clock.advance(0.001)
+        ended = api.get("/v1/namespaces")
+        assert (ended.status, ended.json()["detail"]) == (401, "the API key has expired")
+
+    @pytest.mark.parametrize(
+        ("body", "field"),
+        [
+            ({}, "role"),
+            ({"role": "owner"}, "role"),
+            ({"role": "reader", "name": "a\nb"}, "name"),
+            ({"role": "reader", "name": "x" * 101}, "name"),
+            ({"role": "reader", "expiresIn": 0}, "expiresIn"),
+            ({"role": "reader", "expiresIn": "11y"}, "expiresIn"),
+            ({"role": "reader", "expiresAt": format_instant(NOW)}, "expiresAt"),
+            ({"role": "reader", "expiresAt": "2030-01-01T00:00:00Z", "expiresIn": "1h"}, "expiresIn"),
+            ({"role": "reader", "tenantId": "globex"}, "tenantId"),
+        ],
+    )
+    def test_a_bad_key_is_not_stored(self, world: TenantWorld, body: dict[str, Any], field: str) -> None:
+        before = world.acme.api().all_pages("/v1/tenants/acme/api-keys")
+
+        answer = world.acme.api().call("POST", "/v1/tenants/acme/api-keys", body)
+
+        assert (answer.status, set(answer.faults)) == (400, {field})
+        assert world.acme.api().all_pages("/v1/tenants/acme/api-keys") == before
+
+
+def comparable(answer: Answer, name: str) -> tuple[int, dict[str, str], str]:
+    """An answer without the name that the request had in its path."""
+    return answer.status, {**answer.headers}, answer.text.replace(name, "<name>")
+
+
+def everything_of(world: TenantWorld) -> list[Any]:
+    """What Globex has, as its admin and the store see it."""
+    api = world.globex.api()
+    lists = [api.all_pages(), api.all_pages("/v1/namespaces"), api.all_pages("/v1/tenants/globex/api-keys")]
+    return [*lists, world.store.get_namespace("globex-orders")]

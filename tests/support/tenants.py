@@ -1,0 +1,156 @@
+"""An API that asks for keys, with two tenants that have one of everything; and a sample request for every route.
+
+``SAMPLES`` must know every route: who adds one says here what a good request to it is, and all tests of tenancy and
+roles cover it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from duetime.api.app import Handler, build_handler
+from duetime.api.authentication import KeyAuthenticator
+from duetime.api.key_changes import create_key
+from duetime.api.routes import ROUTES, Route
+from duetime.domain.principals import Role
+from duetime.runtime.local_key import LocalSecretBox, ProcessKey
+from duetime.stores.port import Store
+from tests.support.api import context_for
+from tests.support.clock import FakeClock
+from tests.support.http import Answer, Api
+from tests.support.stores import memory_store
+
+CACHE_SECONDS = 5.0
+CALLBACK_URL = "http://receiver.test/callback"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A request that a route takes. ``mark`` in a text stands for something that is the tenant's own."""
+
+    body: Mapping[str, Any] | None = None
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
+_TIMER = {"delay": "1h", "callbackUrl": CALLBACK_URL, "payload": "mark", "tags": ["shared", "mark"]}
+
+SAMPLES: dict[str, Sample] = {
+    "putNamespace": Sample({"maxInFlight": 7}),
+    "getNamespace": Sample(),
+    "listNamespaces": Sample(query={"limit": "1"}),
+    "createSecret": Sample({}),
+    "listSecrets": Sample(),
+    "deleteSecret": Sample(),
+    "createTimer": Sample({"id": "new", **_TIMER}),
+    "listTimers": Sample(query={"tag": "shared"}),
+    "createTimers": Sample({"timers": [{"id": "t1", **_TIMER}, {"id": "new", **_TIMER}]}),
+    "cancelTimers": Sample({"timers": [{"id": "t1"}]}),
+    "putTimer": Sample(_TIMER),
+    "getTimer": Sample(),
+    "patchTimer": Sample({"tags": ["changed"]}),
+    "deleteTimer": Sample(),
+    "redriveTimer": Sample(),
+    "fireTimer": Sample(),
+    "redriveTimers": Sample({"ids": ["t1"]}),
+    "listAttempts": Sample(),
+    "createApiKey": Sample({"role": "reader", "name": "mark"}),
+    "listApiKeys": Sample(query={"limit": "1"}),
+    "deleteApiKey": Sample(),
+    "listShards": Sample(),
+    "getHealth": Sample(),
+    "getOpenApi": Sample(),
+    "getDocs": Sample(),
+}
+
+OPERATIONS = {route.operation_id: route for route in ROUTES}
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """``parameters`` name what it has, for every parameter of a path; ``mark`` is in all that it stored."""
+
+    name: str
+    handler: Handler
+    keys: Mapping[Role, str]
+    parameters: Mapping[str, str]
+
+    @property
+    def mark(self) -> str:
+        return f"mark-of-{self.name}"
+
+    def api(self, role: Role = Role.ADMIN) -> Api:
+        return Api(self.handler, namespace=f"{self.name}-orders", key=self.keys[role])
+
+    def request(
+        self, operation_id: str, parameters: Mapping[str, str] | None = None, *, role: Role = Role.ADMIN
+    ) -> Answer:
+        """The sample request to a route, about what ``parameters`` name: by default, the tenant's own."""
+        route, sample = OPERATIONS[operation_id], SAMPLES[operation_id]
+        path = path_of(route, parameters or self.parameters)
+        return self.api(role).call(route.method, path, _marked(sample.body, self.mark), query=sample.query)
+
+
+@dataclass(frozen=True)
+class TenantWorld:
+    store: Store
+    clock: FakeClock
+    handler: Handler
+    acme: Tenant
+    globex: Tenant
+
+
+def path_of(route: Route, parameters: Mapping[str, str]) -> str:
+    return re.sub(r"<(\w+)>", lambda match: parameters[match[1]], route.rule)
+
+
+@contextmanager
+def tenant_world() -> Iterator[TenantWorld]:
+    with memory_store() as store:
+        clock = FakeClock()
+        context = replace(
+            context_for(store, clock, secret_box=LocalSecretBox(ProcessKey())),
+            authenticate=KeyAuthenticator(store, clock, cache_seconds=CACHE_SECONDS),
+        )
+        handler = build_handler(context)
+        acme, globex = (_make_tenant(name, store, clock, handler) for name in ("acme", "globex"))
+        yield TenantWorld(store, clock, handler, acme, globex)
+
+
+def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) -> Tenant:
+    """Two of what is listed, so that lists of one have a next page."""
+    created = {
+        role: create_key(
+            store,
+            key_id=f"{name}-{role}",
+            tenant_id=name,
+            role=role,
+            name=f"mark-of-{name}",
+            expires_at=None,
+            now=clock.now(),
+        )
+        for role in Role
+    }
+    keys = {role: each.text for role, each in created.items()}
+    parameters = {"namespace": f"{name}-orders", "timer_id": "t1", "tenant": name, "key_id": f"{name}-{Role.READER}"}
+    tenant = Tenant(name, handler, keys, parameters)
+    api = tenant.api()
+    for namespace in (f"{name}-orders", f"{name}-others"):
+        assert api.call("PUT", f"/v1/namespaces/{namespace}", {"numShards": 4}).status == 201
+    for timer_id in ("t1", "t2"):
+        timer = {"id": timer_id, "correlationId": "shared", **_TIMER}
+        assert api.create(_marked(timer, tenant.mark)).status == 201
+    secret = api.call("POST", f"/v1/namespaces/{name}-orders/secrets", {})
+    assert secret.status == 201
+    return replace(tenant, parameters=parameters | {"secret_id": secret.json()["id"]})
+
+
+def _marked(value: Any, mark: str) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _marked(member, mark) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_marked(item, mark) for item in value]
+    return mark if value == "mark" else value
