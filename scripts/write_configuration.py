@@ -10,6 +10,7 @@ from duetime.cli.options import has_no_default, shown_default
 from duetime.runtime.settings import (
     LocalKeySettings,
     LocalSettings,
+    OutboxSettings,
     PollerSettings,
     Settings,
     StoreSettings,
@@ -46,6 +47,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("`duetime secrets` and `duetime namespaces`", LocalKeySettings),
     ("Timers API on Lambda", TimersApiSettings),
     ("Poller on Lambda", PollerSettings),
+    ("Outbox on Lambda", OutboxSettings),
 )
 
 

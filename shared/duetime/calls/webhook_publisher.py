@@ -16,6 +16,7 @@ from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
 from duetime.domain.event_webhooks import (
     EXPIRE_AFTER_MS,
+    WEBHOOK_RETRY_POLICY_JSON,
     WEBHOOK_TIMEOUT_SECONDS,
     DeliveryId,
     EventWebhook,
@@ -79,6 +80,7 @@ class WebhookPublisher:
             execute_at=now,
             callback_url=webhook.url,
             payload_json=event.to_json(),
+            retry_policy_json=WEBHOOK_RETRY_POLICY_JSON,
             callback_timeout_seconds=WEBHOOK_TIMEOUT_SECONDS,
             correlation_id=event.correlation_id,
             tags=(str(event.type),),

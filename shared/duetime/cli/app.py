@@ -23,6 +23,7 @@ from duetime.runtime.settings import (
 
 _ENGINE = tuple(name for name in EngineTuning.model_fields if name not in KeySettings.model_fields)
 _KEYS = ("kms_key_id", "key_file")
+_EVENTS = ("event_publishers", "event_bus", "event_retention_seconds")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -35,7 +36,9 @@ def app() -> None:
 
 
 @app.command()
-@settings_options(LocalSettings, "port", "host", "store", "workers", "default_num_shards", *_ENGINE, *_KEYS, *LOGS)
+@settings_options(
+    LocalSettings, "port", "host", "store", "workers", "default_num_shards", *_ENGINE, *_EVENTS, *_KEYS, *LOGS
+)
 def serve(**given: str | None) -> int:
     """Serve the API and fire timers, all on this machine.
 
@@ -49,7 +52,7 @@ def serve(**given: str | None) -> int:
 
 
 @app.command()
-@settings_options(WorkerSettings, "store", *_ENGINE, *_KEYS, "metrics_port", "metrics_host", *LOGS)
+@settings_options(WorkerSettings, "store", *_ENGINE, *_EVENTS, *_KEYS, "metrics_port", "metrics_host", *LOGS)
 @click.option("--stop-on-eof", is_flag=True, help="Stop also when standard input ends; for whoever starts workers.")
 @click.option(
     "--snapshots", is_flag=True, help="Write what is counted to standard output, a line of JSON each second."

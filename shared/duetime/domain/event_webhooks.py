@@ -10,18 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from duetime.domain.call_events import CallEvent, CallEventType
-from duetime.domain.retry import RetryPolicy
 from duetime.domain.tenants import internal_namespace
 
 EVENTS_PURPOSE = "events"
 EVENTS_PREFIX = f"{EVENTS_PURPOSE}@"
 WEBHOOK_TIMEOUT_SECONDS = 15
-WEBHOOK_RETRY_POLICY = RetryPolicy(
-    max_attempts=50,
-    max_attempts_duration_seconds=86_400.0,
-    initial_interval_seconds=5.0,
-    backoff_multiplier=3.0,
-    max_interval_seconds=3600.0,
+WEBHOOK_RETRY_POLICY_JSON = (
+    '{"maxAttempts":50,"maxAttemptsDuration":"24h","initialInterval":"5s","backoffMultiplier":3,"maxInterval":"1h"}'
 )
 """For one event, from when its turn came: about thirty attempts in a day."""
 EXPIRE_AFTER_MS = 7 * 86_400_000

@@ -26,7 +26,16 @@ from duetime.api.context import ServedRequest
 from duetime.engine.stats import EngineSnapshot, HistogramSnapshot
 from duetime.local.asgi import Asgi, Receive, Scope, Send, send_answer
 from duetime.local.gateway import HttpAnswer
-from duetime.runtime.metrics import COUNTERS, DISTRIBUTIONS, GAUGES, PREFIX, Distribution, Number
+from duetime.runtime.metrics import (
+    COUNTERS,
+    DISTRIBUTIONS,
+    GAUGES,
+    OUTBOX_COUNTERS,
+    OUTBOX_GAUGES,
+    PREFIX,
+    Distribution,
+    Number,
+)
 
 PATH = "/metrics"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -60,9 +69,9 @@ class PollerCollector(Collector):
         for worker, observed in pollers.items():
             age.add_metric([worker], observed.age_seconds)
         yield age
-        for number in COUNTERS:
+        for number in (*COUNTERS, *OUTBOX_COUNTERS):
             yield _numbers(CounterMetricFamily, number, pollers)
-        for number in GAUGES:
+        for number in (*GAUGES, *OUTBOX_GAUGES):
             yield _numbers(GaugeMetricFamily, number, pollers)
         for distribution in DISTRIBUTIONS:
             yield _histogram(distribution, pollers)

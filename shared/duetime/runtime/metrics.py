@@ -10,11 +10,12 @@ costs, here and in whatever stores it, is known before the first timer is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
 
+from duetime.calls.dispatch import OutboxStats
 from duetime.engine.stats import EngineSnapshot, HistogramSnapshot
 
 PREFIX = "duetime_"
@@ -56,6 +57,10 @@ def _counter(name: str, counter: str, help_: str, cloudwatch: str | None = None)
 def _gauge(name: str, help_: str, cloudwatch: str | None = None) -> Number:
     alias = None if cloudwatch is None else lambda _: cloudwatch
     return Number(name, help_, lambda snapshot: {"": snapshot.gauges[name]}, cloudwatch=alias)
+
+
+def _outbox(name: str, values: Callable[[EngineSnapshot], Mapping[str, int]], help_: str) -> Number:
+    return Number(name, help_, lambda snapshot: {"": values(snapshot).get(name, 0)})
 
 
 def camel_case(name: str) -> str:
@@ -113,6 +118,24 @@ GAUGES = (
     _gauge("backlogged_shards", "Shards with more due than may be started.", "BackloggedShards"),
     _gauge("unrecorded", "Outcomes not yet recorded."),
 )
+# Of the dispatcher that shares a process with the poller; 0 where there is none.
+OUTBOX_COUNTERS = tuple(
+    _outbox(name, lambda snapshot: snapshot.counters, help_)
+    for name, help_ in (
+        ("outbox_published", "Events of service calls that every publisher took."),
+        ("outbox_failures", "Tries of a call's next event that a publisher did not take."),
+        ("outbox_store_errors", "Turns of the dispatcher that the store did not answer."),
+        ("outbox_pruned", "Published events and expired calls that were removed."),
+    )
+)
+OUTBOX_GAUGES = tuple(
+    _outbox(name, lambda snapshot: snapshot.gauges, help_)
+    for name, help_ in (
+        ("outbox_active", "1 in the process that publishes events of service calls."),
+        ("outbox_backlog", "Events of service calls that wait, as far as the dispatcher looked."),
+        ("outbox_oldest_seconds", "Age of the oldest of them."),
+    )
+)
 DISTRIBUTIONS = (
     Distribution(
         "first_attempt_lag_seconds",
@@ -127,6 +150,17 @@ DISTRIBUTIONS = (
         "CallbackDuration",
     ),
 )
+
+
+def with_outbox(snapshot: EngineSnapshot, outbox: OutboxStats | None) -> EngineSnapshot:
+    """What the process counts that a poller and a dispatcher share; None: it has no dispatcher."""
+    if outbox is None:
+        return snapshot
+    return replace(
+        snapshot,
+        counters={**snapshot.counters, **outbox.counters()},
+        gauges={**snapshot.gauges, **outbox.gauges()},
+    )
 
 
 @cache

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields as dataclass_fields
+from enum import StrEnum
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
@@ -25,6 +26,13 @@ ENV_PREFIX = "DUETIME_"
 MAX_SHARDS_PER_POLLER = 4096
 
 _ENGINE = EngineSettings()
+
+
+class EventPublisherName(StrEnum):
+    WEBHOOK = "webhook"
+    EVENTBRIDGE = "eventbridge"
+    LOG = "log"
+
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _AnyCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
@@ -239,6 +247,54 @@ class PollerSettings(LambdaSettings, EngineTuning):
     )
 
 
+def read_publishers(text: str) -> tuple[EventPublisherName, ...]:
+    """The publishers in a comma separated list; ``none`` alone is none. Raises ``ValueError``."""
+    names = [name.strip().lower() for name in text.split(",")]
+    if names == ["none"]:
+        return ()
+    if len(set(names)) != len(names) or not set(names) <= set(EventPublisherName):
+        raise ValueError(f"must be none, or some of {', '.join(EventPublisherName)}, comma separated")
+    return tuple(map(EventPublisherName, names))
+
+
+class OutboxTuning(StoreSettings):
+    """What every entry point has that publishes events of service calls."""
+
+    event_publishers: Annotated[str, AfterValidator(_checked_by(read_publishers))] = Field(
+        "webhook,log",
+        description="Where events of service calls go: `webhook` (those that tenants set), `log`, `eventbridge`,"
+        " comma separated. `none`: this process publishes nothing, and another one must.",
+    )
+    event_bus: str = Field("default", min_length=1, max_length=256, description="EventBridge bus for `eventbridge`.")
+
+    @property
+    def publishers(self) -> tuple[EventPublisherName, ...]:
+        return read_publishers(self.event_publishers)
+
+
+class DispatcherTuning(OutboxTuning):
+    """What the commands have that publish events."""
+
+    event_retention_seconds: Seconds = Field(
+        7 * 86_400.0, description="How long published events stay readable, on SQL stores."
+    )
+
+
+class OutboxSettings(LambdaSettings, OutboxTuning):
+    """The outbox on Lambda."""
+
+    event_publishers: Annotated[str, AfterValidator(_checked_by(read_publishers))] = Field(
+        "webhook,eventbridge",
+        description="Where events of service calls go: `webhook` (those that tenants set), `eventbridge`, `log`,"
+        " comma separated.",
+    )
+    stage: str = Field("dev", min_length=1, max_length=64, description="Dimension of the metrics, with the function.")
+    sweep_after_seconds: Seconds = Field(
+        120.0,
+        description="Age at which an event that still waits is published by the schedule instead of the stream.",
+    )
+
+
 class LocalEvents(StoreSettings):
     """Where the events of failed timers go on one machine, beside the log."""
 
@@ -250,7 +306,7 @@ class LocalEvents(StoreSettings):
     )
 
 
-class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, LocalKeySettings):
+class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, DispatcherTuning, LocalKeySettings):
     """``duetime worker``."""
 
     metrics_port: int = Field(
@@ -262,7 +318,7 @@ class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, LocalKeySet
     metrics_host: str = Field("127.0.0.1", min_length=1, description="Address for GET /metrics.")
 
 
-class LocalSettings(LocalEgressSettings, EngineTuning, ApiTuning, LocalEvents, LocalKeySettings):
+class LocalSettings(LocalEgressSettings, EngineTuning, ApiTuning, LocalEvents, DispatcherTuning, LocalKeySettings):
     """``duetime serve``."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
@@ -277,6 +333,7 @@ ENTRY_POINTS: tuple[type[Settings], ...] = (
     LocalKeySettings,
     TimersApiSettings,
     PollerSettings,
+    OutboxSettings,
 )
 
 S = TypeVar("S", bound=Settings)

@@ -11,7 +11,7 @@ from cfnlint.decode import decode_str
 
 from duetime.domain.events import TIMER_FAILED
 from duetime.engine.stats import LAG_BOUNDS
-from duetime.runtime.metrics import COUNTERS, DISTRIBUTIONS, GAUGES
+from duetime.runtime.metrics import COUNTERS, DISTRIBUTIONS, GAUGES, OUTBOX_COUNTERS, OUTBOX_GAUGES
 from tests.support.metrics import make_snapshot
 
 ROOT = Path(__file__).parents[3]
@@ -32,7 +32,7 @@ def documented() -> dict[str, str | None]:
 def counted() -> dict[str, str | None]:
     snapshot = make_snapshot()
     rows: dict[str, str | None] = {metric.name: metric.cloudwatch for metric in DISTRIBUTIONS}
-    for number in (*COUNTERS, *GAUGES):
+    for number in (*COUNTERS, *OUTBOX_COUNTERS, *GAUGES, *OUTBOX_GAUGES):
         if number.name == "outcomes":
             assert number.cloudwatch is not None
             rows |= {f"outcomes:{outcome}": number.cloudwatch(outcome) for outcome in number.read(snapshot)}
@@ -55,7 +55,8 @@ def test_alerts_use_metrics_that_exist() -> None:
     assert not errors
     expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
     used = {name for expression in expressions for name in re.findall(r"duetime_([a-z_]+)", expression)}
-    known = {f"{number.name}_total" for number in COUNTERS} | {number.name for number in GAUGES}
+    known = {f"{number.name}_total" for number in (*COUNTERS, *OUTBOX_COUNTERS)}
+    known |= {number.name for number in (*GAUGES, *OUTBOX_GAUGES)}
     known |= {f"{distribution.name}_bucket" for distribution in DISTRIBUTIONS} | {"worker_snapshot_age_seconds"}
     assert len(expressions) >= 5
     assert used <= known

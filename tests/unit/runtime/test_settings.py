@@ -13,6 +13,7 @@ from duetime.runtime.settings import (
     ENTRY_POINTS,
     LambdaSettings,
     LocalSettings,
+    OutboxSettings,
     PollerSettings,
     Settings,
     StoreSettings,
@@ -169,3 +170,23 @@ def test_the_egress_policy_is_what_the_lists_say() -> None:
     assert settings.egress_policy() == expected
     child = load_settings(PollerSettings, environ=child_environment(settings))
     assert child.egress_policy() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("webhook,log", ("webhook", "log")), (" LOG , eventbridge ", ("log", "eventbridge")), ("none", ())],
+)
+def test_publishers_are_a_list_of_names(text: str, names: tuple[str, ...]) -> None:
+    settings = load_settings(WorkerSettings, environ={"DUETIME_EVENT_PUBLISHERS": text})
+    assert settings.publishers == names
+
+
+@pytest.mark.parametrize("text", ["kafka", "log,log", "log,none", "log,,webhook", ","])
+def test_other_publishers_are_refused(text: str) -> None:
+    with pytest.raises(InvalidSettings, match=r"DUETIME_EVENT_PUBLISHERS: .*must be none, or some of webhook"):
+        load_settings(LocalSettings, environ={"DUETIME_EVENT_PUBLISHERS": text})
+
+
+def test_publishers_by_default() -> None:
+    assert load_settings(LocalSettings, environ={}).publishers == ("webhook", "log")
+    assert load_settings(OutboxSettings, environ=ON_LAMBDA).publishers == ("webhook", "eventbridge")

@@ -1,0 +1,59 @@
+"""The call store with a bell: whoever writes events through it wakes the dispatcher of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from duetime.domain.call_steps import Transition
+from duetime.domain.shards import Lease
+from duetime.stores.calls_port import ApplyStatus, CallStore
+
+
+class Bell:
+    """Rings nobody until it is connected, since what rings is made before what is woken."""
+
+    def __init__(self) -> None:
+        self._listener: Callable[[], None] | None = None
+
+    def connect(self, listener: Callable[[], None]) -> None:
+        """``listener`` must be safe to call from any thread."""
+        self._listener = listener
+
+    def ring(self) -> None:
+        if self._listener is not None:
+            self._listener()
+
+
+class RingingCallStore:
+    """A ``CallStore``: the one that it is given, but that ``apply`` rings when it has written events."""
+
+    def __init__(self, calls: CallStore, bell: Bell) -> None:
+        self._calls = calls
+        self._bell = bell
+        self.delete_call = calls.delete_call
+        self.get_calls = calls.get_calls
+        self.find_by_idempotency_key = calls.find_by_idempotency_key
+        self.list_calls = calls.list_calls
+        self.get_execution = calls.get_execution
+        self.list_executions = calls.list_executions
+        self.list_events = calls.list_events
+        self.unpublished_events = calls.unpublished_events
+        self.unpublished_of = calls.unpublished_of
+        self.mark_published = calls.mark_published
+        self.prune = calls.prune
+
+    def apply(
+        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
+    ) -> list[ApplyStatus]:
+        statuses = self._calls.apply(transitions, now=now, leases=leases)
+        if any(
+            status is ApplyStatus.APPLIED and transition.events
+            for status, transition in zip(statuses, transitions, strict=True)
+        ):
+            self._bell.ring()
+        return statuses
+
+
+def ringing(calls: CallStore, bell: Bell) -> CallStore:
+    return RingingCallStore(calls, bell)

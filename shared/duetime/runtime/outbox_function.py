@@ -1,0 +1,228 @@
+"""The outbox on Lambda: started by the stream of the table of service calls, and by a schedule.
+
+Two events are understood:
+
+- A batch of the stream. Each record that tells of new events names a call, and nothing more is taken from it: what is
+  to be published, and in which order, is read from the table. So records may come late, twice or in any order. A
+  record that tells of a call which the table's TTL has removed leads to the removal of what hung on it.
+- EventBridge's scheduled event: publish what is older than ``sweep_after_seconds`` and still waits, whatever became
+  of its record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+from duetime.calls.publishing import EventPublisher, publish_in_order, ref_of
+from duetime.domain.clock import Clock
+from duetime.domain.errors import DuetimeError, InvalidInput, StoreError
+from duetime.runtime.logs import log_context
+from duetime.stores.calls_port import CallRef, CallStore, OutboxEvent
+
+logger = logging.getLogger(__name__)
+
+PAGE = 200
+"""Events read and published in one go."""
+DEADLINE_MARGIN_SECONDS = 20.0
+"""How long before Lambda's own deadline nothing more is begun: what a page takes at the worst."""
+
+
+class LambdaContext(Protocol):
+    """The part of Lambda's context object that is used."""
+
+    aws_request_id: str
+
+    def get_remaining_time_in_millis(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EventsWritten:
+    """A record that tells of new events of a call."""
+
+    ref: CallRef
+
+
+@dataclass(frozen=True, slots=True)
+class CallRemoved:
+    """A record that tells of a call which the database has removed. ``remove_children`` removes what hung on it."""
+
+    remove_children: Callable[[], None] = field(repr=False)
+
+
+ReadRecord = Callable[[Mapping[str, Any]], EventsWritten | CallRemoved | None]
+"""None for a record that nothing is to be done about. Raises ``ValueError`` for what is no record of the table."""
+
+Report = Callable[[Mapping[str, tuple[str, float]]], None]
+"""Takes metrics: by name the unit and the value."""
+
+
+class SweepFailed(DuetimeError):
+    """Events wait, and a sweep could not publish them."""
+
+    code = "sweep_failed"
+
+
+@dataclass(slots=True)
+class _Work:
+    """What one invocation did."""
+
+    published: int = 0
+    failed: dict[CallRef, str] = field(default_factory=dict)
+
+
+class OutboxFunction:
+    """The Lambda handler. Kept, with its connections, between the invocations of one execution environment."""
+
+    def __init__(
+        self,
+        calls: CallStore,
+        publishers: Sequence[EventPublisher],
+        *,
+        read_record: ReadRecord,
+        clock: Clock,
+        report: Report,
+        sweep_after_seconds: float,
+    ) -> None:
+        self._calls = calls
+        self._publishers = publishers
+        self._read_record = read_record
+        self._clock = clock
+        self._report = report
+        self._sweep_after = timedelta(seconds=sweep_after_seconds)
+
+    def __call__(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
+        """For a batch Lambda's ``batchItemFailures``, for a sweep what it found.
+
+        Raises ``InvalidInput`` for another event, and for a sweep ``StoreError`` and ``SweepFailed``.
+        """
+        remaining_seconds = context.get_remaining_time_in_millis() / 1000
+        deadline = self._clock.monotonic() + remaining_seconds - DEADLINE_MARGIN_SECONDS
+        with log_context(request_id=context.aws_request_id):
+            if event.get("detail-type") == "Scheduled Event":
+                return self._sweep(deadline)
+            records = event.get("Records")
+            if not isinstance(records, list):
+                raise InvalidInput("", "expected a batch of a DynamoDB stream or EventBridge's scheduled event")
+            return self._take_batch(records, deadline)
+
+    # -- the stream ------------------------------------------------------------------------------------------
+
+    def _take_batch(self, records: Sequence[Mapping[str, Any]], deadline: float) -> dict[str, Any]:
+        by_call: dict[CallRef, list[str]] = {}
+        failed: set[str] = set()
+        for record in records:
+            number = _sequence_number(record)
+            try:
+                change = self._read_record(record)
+                if isinstance(change, EventsWritten):
+                    by_call.setdefault(change.ref, []).append(number)
+                elif isinstance(change, CallRemoved):
+                    change.remove_children()
+            except StoreError as error:
+                failed.add(number)
+                _warn_of_store(error)
+            except ValueError as error:  # it will not be readable next time either, and the sweep needs no record
+                logger.error(
+                    "a record of the stream could not be read",
+                    extra={"action": "outbox.record_unreadable", "error": str(error)},
+                )
+        work = self._publish_calls(list(by_call), deadline)
+        for ref, numbers in by_call.items():
+            if ref in work.failed:
+                failed.update(numbers)
+        self._tell(work)
+        ordered = [number for number in map(_sequence_number, records) if number in failed]
+        return {"batchItemFailures": [{"itemIdentifier": number} for number in ordered]}
+
+    def _publish_calls(self, refs: Sequence[CallRef], deadline: float) -> _Work:
+        """Publish all that waits of these calls, a page of the first event of each and so on at a time."""
+        work = _Work()
+        waiting = list(refs)
+        while waiting:
+            if self._clock.monotonic() >= deadline:
+                work.failed |= dict.fromkeys(waiting, "no time left")
+                break
+            found: list[OutboxEvent] = []
+            full: list[CallRef] = []
+            for ref in waiting:
+                try:
+                    page = self._calls.unpublished_of(ref, limit=PAGE)
+                except StoreError as error:
+                    work.failed[ref] = error.code
+                    _warn_of_store(error)
+                else:
+                    found += page
+                    if len(page) == PAGE:
+                        full.append(ref)
+            self._publish(found, work)
+            waiting = [ref for ref in full if ref not in work.failed]
+        return work
+
+    def _publish(self, found: Sequence[OutboxEvent], work: _Work) -> None:
+        published = publish_in_order(found, self._publishers)
+        work.failed |= published.failed
+        if not published.taken:
+            return
+        try:
+            self._calls.mark_published(published.taken, now=self._clock.now())
+        except StoreError as error:
+            _warn_of_store(error)
+            work.failed |= {ref_of(stored.event): error.code for stored in published.taken}
+        else:
+            work.published += len(published.taken)
+
+    # -- the sweep -------------------------------------------------------------------------------------------
+
+    def _sweep(self, deadline: float) -> dict[str, Any]:
+        work = _Work()
+        started_at = self._clock.now()
+        before = started_at - self._sweep_after
+        oldest_seconds = 0.0
+        while self._clock.monotonic() < deadline:
+            page = self._calls.unpublished_events(limit=PAGE, skip=frozenset(work.failed))
+            lost = [stored for stored in page if stored.event.occurred_at < before]
+            for stored in lost:
+                oldest_seconds = max(oldest_seconds, (started_at - stored.event.occurred_at).total_seconds())
+            self._publish(lost, work)
+            if len(page) < PAGE or not lost:
+                break
+        self._tell(work, {"OutboxOldest": ("Seconds", oldest_seconds)})
+        summary = {"published": work.published, "failedCalls": len(work.failed), "oldestSeconds": oldest_seconds}
+        if work.published or work.failed:
+            logger.warning("events that their records did not lead to", extra={"action": "outbox.swept", **summary})
+        if work.failed:
+            raise SweepFailed(f"events of {len(work.failed)} calls wait: {next(iter(work.failed.values()))}")
+        return summary
+
+    # -- both ------------------------------------------------------------------------------------------------
+
+    def _tell(self, work: _Work, more: Mapping[str, tuple[str, float]] | None = None) -> None:
+        counts = {"EventsPublished": work.published, "EventsRefused": len(work.failed)}
+        metrics = {name: ("Count", float(count)) for name, count in counts.items() if count}
+        if metrics or more:
+            self._report({**metrics, **(more or {})})
+        for ref, reason in list(work.failed.items())[:10]:  # a flood says the same over and over
+            logger.warning(
+                "an event was not published; it is tried again, and its call's later events wait",
+                extra={
+                    "action": "outbox.publish_failed",
+                    "tenant_id": ref.tenant_id,
+                    "call_id": ref.call_id,
+                    "error": reason,
+                },
+            )
+
+
+def _sequence_number(record: Mapping[str, Any]) -> str:
+    return str(record.get("dynamodb", {}).get("SequenceNumber", ""))
+
+
+def _warn_of_store(error: StoreError) -> None:
+    logger.warning(
+        "the outbox could not be read or written; it is tried again",
+        extra={"action": "outbox.store_failed", "error": error.code},
+    )

@@ -1,0 +1,69 @@
+"""The outbox put together: publishers as the settings name them, and the dispatcher of the commands."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from duetime.calls.dispatch import Dispatcher, DispatchSettings
+from duetime.calls.publishing import EventPublisher, LogPublisher
+from duetime.calls.webhook_publisher import WebhookPublisher
+from duetime.domain.clock import Clock
+from duetime.domain.timers import Timer
+from duetime.runtime.eventbridge import EventBridgePublisher
+from duetime.runtime.ids import new_worker_id
+from duetime.runtime.settings import EventPublisherName, LocalSettings, OutboxTuning, WorkerSettings
+from duetime.stores.calls_port import CallStore
+from duetime.stores.port import Store
+
+
+def make_publishers(
+    settings: OutboxTuning,
+    store: Store,
+    clock: Clock,
+    *,
+    on_stored: Callable[[Sequence[Timer]], None] = lambda _: None,
+) -> list[EventPublisher]:
+    """In the order in which they are asked; the log is last, since its line says that an event was published."""
+    makers: dict[EventPublisherName, Callable[[], EventPublisher]] = {
+        EventPublisherName.WEBHOOK: lambda: WebhookPublisher(store, clock=clock, on_stored=on_stored),
+        EventPublisherName.EVENTBRIDGE: lambda: EventBridgePublisher(settings.event_bus, clock=clock),
+        EventPublisherName.LOG: LogPublisher,
+    }
+    return [make() for name, make in makers.items() if name in settings.publishers]
+
+
+@contextmanager
+def opened_dispatcher(
+    store: Store,
+    calls: CallStore,
+    settings: LocalSettings | WorkerSettings,
+    clock: Clock,
+    *,
+    on_stored: Callable[[Sequence[Timer]], None],
+) -> Iterator[Dispatcher | None]:
+    """The dispatcher of this process; None when it is to publish nothing. ``Dispatcher.run`` has ended by the end.
+
+    ``on_stored`` is told of the timers that deliver to webhooks: a hint for the poller in this process.
+    """
+    publishers = make_publishers(settings, store, clock, on_stored=on_stored)
+    if not publishers:
+        yield None
+        return
+    dispatch_settings = DispatchSettings(
+        lease_seconds=settings.lease_seconds, retention_seconds=settings.event_retention_seconds
+    )
+    try:
+        yield Dispatcher(
+            store,
+            calls,
+            publishers,
+            clock=clock,
+            settings=dispatch_settings,
+            owner_id=new_worker_id(),
+            random=random.random,
+        )
+    finally:
+        for publisher in publishers:
+            publisher.close()
