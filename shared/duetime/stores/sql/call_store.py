@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from duetime.stores.sql.call_lists import CallLists
 from duetime.stores.sql.call_reads import CallReads
 from duetime.stores.sql.call_writes import CallWrites
 from duetime.stores.sql.calls import Calls
 from duetime.stores.sql.database import Database
+from duetime.stores.sql.outbox import Outbox
 
 
 class SqlCallStore:
     """Implements ``duetime.stores.calls_port.CallStore``; each part has the operations of one side of it."""
 
     def __init__(self, database: Database) -> None:
-        calls = Calls(database, CallWrites(database))
+        writes = CallWrites(database)
+        calls = Calls(database, writes)
         self.apply = calls.apply
         self.delete_call = calls.delete_call
 
@@ -22,3 +25,11 @@ class SqlCallStore:
         self.get_execution = reads.get_execution
         self.list_executions = reads.list_executions
         self.list_events = reads.list_events
+
+        self.list_calls = CallLists(database).list_calls
+
+        outbox = Outbox(database, writes)
+        self.unpublished_events = outbox.unpublished_events
+        self.unpublished_of = outbox.unpublished_of
+        self.mark_published = outbox.mark_published
+        self.prune = outbox.prune

@@ -27,7 +27,7 @@ EVENT_NAMES = (
 """What ``encode_event`` writes."""
 EVENT_COLUMNS = (*(outbox.c[name] for name in EVENT_NAMES), outbox.c.id, outbox.c.published_at)
 """What ``decode_event`` reads."""
-TENANT, AGGREGATE, SEQUENCE = 0, 1, 2
+TENANT, AGGREGATE, SEQUENCE, EVENT_ID = range(4)
 """Places in such a row."""
 
 Row = Any
@@ -93,14 +93,18 @@ def readable_events(rows: Iterable[Row]) -> Iterator[OutboxEvent]:
         try:
             yield decode_event(row)
         except UnreadableEventError as error:
-            logger.error(
-                "%s",
-                error,
-                extra={
-                    "action": "outbox.unreadable",
-                    "tenant_id": row[TENANT],
-                    "call_id": row[AGGREGATE],
-                    "sequence": row[SEQUENCE],
-                },
-            )
+            report_unreadable(row, error)
             return
+
+
+def report_unreadable(row: Row, error: UnreadableEventError) -> None:
+    logger.error(
+        "%s",
+        error,
+        extra={
+            "action": "outbox.unreadable",
+            "tenant_id": row[TENANT],
+            "call_id": row[AGGREGATE],
+            "sequence": row[SEQUENCE],
+        },
+    )

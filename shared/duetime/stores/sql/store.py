@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from duetime.stores.calls_port import CallStore
 from duetime.stores.sql.api_keys import ApiKeys
 from duetime.stores.sql.call_store import SqlCallStore
 from duetime.stores.sql.catalogue import Catalogue
@@ -67,4 +68,4 @@ class SqlStore:
         self.record = recording.record
         self.prune_expired = recording.prune_expired
 
-        self.calls = SqlCallStore(self.database)
+        self.calls: CallStore = SqlCallStore(self.database)

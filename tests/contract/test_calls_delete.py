@@ -1,0 +1,102 @@
+"""CallStore.delete_call: what goes with a call, and what stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from duetime.domain.service_calls import ServiceCall
+from duetime.stores.calls_port import CallFilter, CallStore, DeleteStatus
+from duetime.stores.port import Store
+from tests.contract import call_steps as steps
+from tests.support import calls as make
+from tests.support.builders import seconds
+from tests.support.clock import NOW
+
+
+def delete(calls: CallStore, call: ServiceCall, **fields: object) -> DeleteStatus:
+    return calls.delete_call(call.tenant_id, call.call_id, **({"now": NOW} | fields))  # type: ignore[arg-type]
+
+
+def listed(calls: CallStore, **conditions: object) -> list[str]:
+    wanted = CallFilter(**conditions)  # type: ignore[arg-type]
+    page = calls.list_calls(make.TENANT, wanted, cursor=None, limit=10, now=NOW)
+    return [call.call_id for call in page.items]
+
+
+def test_a_scheduled_call_is_cancelled(store: Store, calls: CallStore) -> None:
+    call = steps.submit(calls, tags=("a",), name="n", idempotency_key="k", due_at=NOW + seconds(60))
+    other = steps.submit(calls, tags=("a",), name="n", due_at=NOW + seconds(60))
+
+    assert delete(calls, call) is DeleteStatus.DELETED
+
+    assert steps.got(calls, call) is None
+    assert steps.due_timers(store, call, until=NOW + seconds(3600)) == []
+    assert calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) is None
+    for conditions in ({}, {"tags": ("a",)}, {"name_prefix": "n"}, {"correlation_id": call.correlation_id}):
+        assert listed(calls, **conditions) == [other.call_id]
+    assert delete(calls, call) is DeleteStatus.NOT_FOUND
+    steps.assert_waits(store, other)
+
+
+def test_a_finished_call_goes_with_its_executions(calls: CallStore) -> None:
+    call = steps.run(calls, steps.submit(calls, tags=("a", "b")))
+    other = steps.run(calls, steps.submit(calls))
+    (execution,) = calls.list_executions(make.TENANT, call.call_id, cursor=None, limit=5).items
+
+    assert delete(calls, call) is DeleteStatus.DELETED
+
+    assert steps.got(calls, call) is None
+    assert calls.list_executions(make.TENANT, call.call_id, cursor=None, limit=5).items == []
+    assert calls.get_execution(make.TENANT, call.call_id, execution.execution_id) is None
+    assert len(calls.list_executions(make.TENANT, other.call_id, cursor=None, limit=5).items) == 1
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_a_running_call_is_not_removed(store: Store, calls: CallStore, is_waiting: bool) -> None:
+    call = steps.begin(calls, steps.submit(calls, retry_policy_json=make.RETRIED, idempotency_key="k"))
+    if is_waiting:
+        call = steps.conclude(calls, call, is_ok=False)
+
+    assert delete(calls, call) is DeleteStatus.RUNNING
+
+    assert steps.got(calls, call) == call
+    assert calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) == call
+    steps.assert_waits(store, call)
+
+
+def test_only_the_revision_that_was_seen(calls: CallStore) -> None:
+    call = steps.submit(calls)
+    changed = steps.applied(calls, make.amended(call, starred=True))
+
+    assert delete(calls, call, if_revision=call.revision) is DeleteStatus.REVISION_MISMATCH
+    assert steps.got(calls, call) == changed
+    assert delete(calls, call, if_revision=changed.revision) is DeleteStatus.DELETED
+
+
+def test_what_is_not_there(calls: CallStore) -> None:
+    nobody = make.submitted().after
+
+    assert delete(calls, nobody) is DeleteStatus.NOT_FOUND
+    assert delete(calls, nobody, if_revision=1) is DeleteStatus.NOT_FOUND
+
+
+def test_an_expired_call_reads_as_gone(calls: CallStore) -> None:
+    call = steps.run(calls, steps.submit(calls))
+
+    assert delete(calls, call, now=NOW + make.RETENTION) is DeleteStatus.NOT_FOUND
+    assert steps.got(calls, call, now=NOW + make.RETENTION) is None
+    assert steps.got(calls, call, now=NOW + make.RETENTION - seconds(0.001)) == call
+
+
+def test_events_outlive_their_call_until_they_are_published(calls: CallStore) -> None:
+    call = steps.run(calls, steps.submit(calls))
+    before = calls.unpublished_events(limit=100)
+    assert len(before) == call.event_count
+
+    delete(calls, call)
+
+    assert calls.unpublished_events(limit=100) == before
+    assert calls.list_events(make.TENANT, call.call_id, after=0, limit=100) == []
+    calls.mark_published(before, now=NOW)
+    assert calls.unpublished_events(limit=100) == []
+    assert calls.list_events(make.TENANT, call.call_id, after=0, limit=100) == []

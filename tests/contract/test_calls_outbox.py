@@ -1,0 +1,222 @@
+"""The outbox: events in order, once each until they are marked, fair between tenants; pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+import pytest
+
+from duetime.domain.call_events import CallEvent
+from duetime.domain.service_calls import ServiceCall
+from duetime.stores.calls_port import CallRef, CallStore, OutboxEvent
+from duetime.stores.port import Store
+from tests.contract import call_steps as steps
+from tests.contract.subject import Subject
+from tests.support import calls as make
+from tests.support.builders import seconds
+from tests.support.clock import NOW
+
+DAY = timedelta(days=1)
+
+
+def waiting(calls: CallStore, *, limit: int = 100, skip: Iterable[ServiceCall] = ()) -> list[OutboxEvent]:
+    found = calls.unpublished_events(limit=limit, skip=frozenset(map(steps.ref, skip)))
+    assert len(found) <= limit
+    assert all(stored.published_at is None for stored in found)
+    return found
+
+
+def by_call(found: Iterable[OutboxEvent]) -> dict[CallRef, list[int]]:
+    """The sequence numbers of each call in the order in which they were handed out."""
+    numbers: dict[CallRef, list[int]] = {}
+    for stored in found:
+        ref = CallRef(stored.event.tenant_id, stored.event.aggregate_id)
+        numbers.setdefault(ref, []).append(stored.event.sequence)
+    return numbers
+
+
+def drained(calls: CallStore, *, limit: int) -> list[CallEvent]:
+    """All there is, published page by page."""
+    events: list[CallEvent] = []
+    for _ in range(200):
+        page = waiting(calls, limit=limit)
+        if not page:
+            return events
+        calls.mark_published(page, now=NOW)
+        events += [stored.event for stored in page]
+    raise AssertionError("the outbox does not become empty")
+
+
+def test_an_empty_outbox(calls: CallStore) -> None:
+    assert waiting(calls) == []
+    calls.mark_published([], now=NOW)
+
+
+def test_events_are_found_as_they_were_written(calls: CallStore) -> None:
+    first = make.submitted()
+    call = steps.applied(calls, first)
+    second = make.begun(call)
+    steps.applied(calls, second)
+
+    found = waiting(calls)
+
+    assert [stored.event for stored in found] == [*first.events, *second.events]
+    events = calls.list_events(make.TENANT, call.call_id, after=0, limit=9)
+    assert events == [stored.event for stored in found]
+
+
+def test_what_is_marked_is_not_found_again(calls: CallStore) -> None:
+    call = steps.submit(calls)
+    found = waiting(calls)
+
+    calls.mark_published(found[:1], now=NOW)
+    assert waiting(calls) == found[1:]
+    calls.mark_published(found, now=NOW + DAY)
+    calls.mark_published(found, now=NOW + 2 * DAY)
+    assert waiting(calls) == []
+    assert len(calls.list_events(make.TENANT, call.call_id, after=0, limit=9)) == 2
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+def test_every_event_once_and_each_calls_in_order(calls: CallStore, limit: int) -> None:
+    stored = [
+        steps.run(calls, steps.submit(calls, tenant_id=tenant_id))
+        for tenant_id in ("a", "b", "c", "d")
+        for _ in range(1 if tenant_id == "b" else 3)
+    ]
+
+    events = drained(calls, limit=limit)
+
+    assert len({event.event_id for event in events}) == len(events) == sum(call.event_count for call in stored)
+    numbers = by_call(OutboxEvent(event, "") for event in events)
+    assert numbers == {steps.ref(call): list(range(1, call.event_count + 1)) for call in stored}
+
+
+def test_a_page_is_full_when_there_is_enough(calls: CallStore) -> None:
+    stored = [steps.run(calls, steps.submit(calls, tenant_id=name)) for name in ("a", "b", "b", "b", "b")]
+    total = sum(call.event_count for call in stored)
+
+    for limit in range(1, total + 2):
+        assert len(waiting(calls, limit=limit)) == min(limit, total)
+
+
+def test_a_page_begins_with_each_calls_first_unpublished_event(calls: CallStore) -> None:
+    stored = [steps.run(calls, steps.submit(calls)) for _ in range(4)]
+    calls.mark_published([each for each in waiting(calls) if each.event.sequence <= 2], now=NOW)
+
+    for limit in (1, 3, 11):
+        numbers = by_call(waiting(calls, limit=limit))
+        for found in numbers.values():
+            assert found == list(range(3, 3 + len(found)))
+    assert len(by_call(waiting(calls))) == len(stored)
+
+
+def test_skipped_calls_hide_nothing_of_the_others(calls: CallStore) -> None:
+    blocked = [steps.run(calls, steps.submit(calls)) for _ in range(30)]
+    free = steps.run(calls, steps.submit(calls, now=NOW + DAY))
+    other = steps.submit(calls, tenant_id="zeta")
+
+    for limit in (2, 9, 100):
+        numbers = by_call(waiting(calls, limit=limit, skip=blocked))
+        assert set(numbers) == {steps.ref(free), steps.ref(other)}
+    assert numbers == {steps.ref(free): [1, 2, 3, 4, 5, 6, 7], steps.ref(other): [1, 2]}
+    assert waiting(calls, skip=[*blocked, free, other]) == []
+    calls.mark_published(waiting(calls, skip=blocked), now=NOW)
+    assert set(by_call(waiting(calls))) <= set(map(steps.ref, blocked))
+
+
+def test_a_skipped_call_of_another_tenant_with_the_same_id_is_not_meant(calls: CallStore) -> None:
+    one = steps.submit(calls)
+    other = steps.submit(calls, tenant_id="other", call_id=one.call_id)
+
+    assert set(by_call(waiting(calls, skip=[one]))) == {steps.ref(other)}
+
+
+def test_the_events_of_one_call(calls: CallStore) -> None:
+    call = steps.run(calls, steps.submit(calls))
+    steps.submit(calls)
+    mine = calls.unpublished_of(steps.ref(call), limit=100)
+
+    assert [stored.event.sequence for stored in mine] == list(range(1, call.event_count + 1))
+    assert calls.unpublished_of(steps.ref(call), limit=3) == mine[:3]
+    calls.mark_published(mine[:2], now=NOW)
+    assert calls.unpublished_of(steps.ref(call), limit=3) == mine[2:5]
+    assert calls.unpublished_of(CallRef("other", call.call_id), limit=3) == []
+    calls.delete_call(make.TENANT, call.call_id, now=NOW)
+    assert calls.unpublished_of(steps.ref(call), limit=100) == mine[2:]
+
+
+def test_events_are_listed_after_a_sequence(calls: CallStore) -> None:
+    call = steps.run(calls, steps.submit(calls))
+
+    def numbers(after: int, limit: int = 100) -> list[int]:
+        return [event.sequence for event in calls.list_events(make.TENANT, call.call_id, after=after, limit=limit)]
+
+    assert numbers(0) == list(range(1, call.event_count + 1))
+    assert numbers(3, limit=2) == [4, 5]
+    assert numbers(call.event_count) == []
+    assert calls.list_events(make.TENANT, make.id_at(NOW), after=0, limit=5) == []
+
+
+# -- pruning ------------------------------------------------------------------------------------------------------
+
+
+def prune(calls: CallStore, *, before: timedelta = DAY, limit: int = 100, now: timedelta = timedelta(0)) -> int:
+    return calls.prune(now=NOW + now, events_published_before=NOW + before, limit=limit)
+
+
+def test_published_events_are_pruned_when_their_time_is_up(subject: Subject, calls: CallStore) -> None:
+    call = steps.submit(calls)
+    calls.mark_published(waiting(calls)[:1], now=NOW)
+
+    assert prune(calls, before=timedelta(0)) == 0
+    pruned = prune(calls, before=seconds(0.001))
+
+    assert pruned == (0 if subject.expires_by_itself else 1)
+    assert [stored.event.sequence for stored in waiting(calls)] == [2]
+    if not subject.expires_by_itself:
+        left = calls.list_events(make.TENANT, call.call_id, after=0, limit=5)
+        assert [event.sequence for event in left] == [2]
+
+
+def test_no_unpublished_event_is_pruned(calls: CallStore) -> None:
+    call = steps.run(calls, steps.submit(calls))
+
+    prune(calls, before=100 * DAY, now=100 * DAY)
+
+    found = calls.unpublished_of(steps.ref(call), limit=100)
+    assert [stored.event.sequence for stored in found] == list(range(1, 8))
+
+
+def test_expired_calls_are_pruned_with_all_they_have(subject: Subject, store: Store, calls: CallStore) -> None:
+    ended = steps.run(calls, steps.submit(calls, tags=("a",), idempotency_key="k"))
+    execution_id = calls.list_executions(make.TENANT, ended.call_id, cursor=None, limit=1).items[0].execution_id
+    kept = steps.applied(calls, make.amended(steps.run(calls, steps.submit(calls)), starred=True))
+    open_one = steps.submit(calls)
+    if subject.expires_by_itself:
+        pytest.skip("the database removes expired calls by itself")
+
+    assert prune(calls, now=make.RETENTION - seconds(0.001)) == 0
+    assert prune(calls, now=make.RETENTION) == 1
+
+    assert calls.get_execution(make.TENANT, ended.call_id, execution_id) is None
+    later = NOW + make.RETENTION
+    assert [call is None for call in calls.get_calls(list(map(steps.ref, (ended, kept, open_one))), now=later)] == [
+        True,
+        False,
+        False,
+    ]
+    page = store.due_timers(ended.shard_id, until=NOW + 100 * DAY, limit=100)
+    assert ended.call_id not in {timer.timer_id for timer in page.timers}
+    steps.assert_waits(store, open_one)
+
+
+def test_pruning_is_bounded(subject: Subject, calls: CallStore) -> None:
+    for _ in range(3):
+        steps.run(calls, steps.submit(calls))
+    calls.mark_published(waiting(calls)[:4], now=NOW)
+    if subject.expires_by_itself:
+        pytest.skip("the database removes by itself what has expired")
+
+    assert [prune(calls, limit=3, now=make.RETENTION) for _ in range(4)] == [3, 3, 1, 0]
