@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, TypeVar
 
 from duetime.domain.clock import Clock
@@ -38,22 +39,31 @@ class EmfReporter:
         written beside the metrics.
         """
         last, self._last = self._last, snapshot
-        metrics = list(_metrics(snapshot, last))
-        values = {name: value for name, _, value in metrics}
-        directive = {
-            "Namespace": NAMESPACE,
-            "Dimensions": [list(self._dimensions)],
-            "Metrics": [{"Name": name, "Unit": unit} for name, unit, _ in metrics],
-        }
-        document = {
-            "_aws": {"Timestamp": to_milliseconds(self._clock.now()), "CloudWatchMetrics": [directive]},
-            "action": "poller.metrics",
-            **self._dimensions,
-            **properties,
-            **dict(_details(snapshot, last)),
-            **values,
-        }
-        self._write(json.dumps(document, separators=(",", ":")))
+        details = {"action": "poller.metrics", **properties, **dict(_details(snapshot, last))}
+        self._write(metrics_line(_metrics(snapshot, last), self._dimensions, details, at=self._clock.now()))
+
+
+def metrics_line(
+    metrics: Iterable[tuple[str, str, Any]],
+    dimensions: Mapping[str, str],
+    details: Mapping[str, object],
+    *,
+    at: datetime,
+) -> str:
+    """One line, without its end. ``metrics``: name, unit and value of each; ``details`` stand beside them."""
+    metrics = list(metrics)
+    directive = {
+        "Namespace": NAMESPACE,
+        "Dimensions": [list(dimensions)],
+        "Metrics": [{"Name": name, "Unit": unit} for name, unit, _ in metrics],
+    }
+    document = {
+        "_aws": {"Timestamp": to_milliseconds(at), "CloudWatchMetrics": [directive]},
+        **dimensions,
+        **details,
+        **{name: value for name, _, value in metrics},
+    }
+    return json.dumps(document, separators=(",", ":"))
 
 
 def _metrics(snapshot: EngineSnapshot, last: EngineSnapshot | None) -> Iterator[tuple[str, str, Any]]:

@@ -223,7 +223,7 @@ def timers_api_function() -> Handler:
     from duetime.stores.open import open_store
 
     settings = load_settings(TimersApiSettings)
-    _log_to_lambda(settings)
+    log_to_lambda(settings)
     store = open_store(settings.store)
     return timers_api(store, settings, SystemClock(), secret_box=make_secret_box(settings))
 
@@ -236,23 +236,23 @@ def poller_function() -> PollerFunction:
     from duetime.stores.open import open_store
 
     settings = load_settings(PollerSettings)
-    _log_to_lambda(settings)
+    log_to_lambda(settings)
     clock = SystemClock()
     store = open_store(settings.store)
     events = EventBridgeEvents(settings.event_bus, clock=clock)
     poller, _ = make_poller(store, settings, clock, events=events, secret_box=make_secret_box(settings))
     function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "poller")
-    reporter = EmfReporter(_write_line, clock=clock, stage=settings.stage, function=function)
+    reporter = EmfReporter(write_line, clock=clock, stage=settings.stage, function=function)
     return PollerFunction(poller, store, clock=clock, settings=settings, invoke=_lambda_invoke(), reporter=reporter)
 
 
-def _write_line(line: str) -> None:
+def write_line(line: str) -> None:
     """In one piece: other threads log to the same place."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-def _log_to_lambda(settings: Settings) -> None:
+def log_to_lambda(settings: Settings) -> None:
     """Lambda takes a line on standard output for an event."""
     configure_logging(settings.log_format, settings.log_level, sys.stdout)
 

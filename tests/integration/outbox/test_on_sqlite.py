@@ -1,0 +1,227 @@
+"""The dispatcher on a real outbox: many writers, dispatchers that race and die, publishers that fail."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duetime.calls.dispatch import Dispatcher, DispatchSettings
+from duetime.calls.hinting import Bell, ringing
+from duetime.domain.call_events import CallEvent
+from duetime.domain.service_calls import calls_namespace
+from duetime.runtime.clock import SystemClock
+from duetime.runtime.ids import new_id
+from duetime.stores.calls_port import ApplyStatus, CallStore
+from duetime.stores.open import open_store
+from duetime.stores.port import Store
+from tests.support.calls import begun, concluded, submitted
+from tests.support.outbox import first_occurrences
+
+LEASE_SECONDS = 0.6
+EVENTS_OF_A_LIFE = 7
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/outbox.db"
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with closing(open_store(url)) as opened:
+        opened.initialise()
+        for tenant_id in ("acme", "globex"):
+            opened.create_namespace(
+                calls_namespace(tenant_id),
+                num_shards=4,
+                dedicated=False,
+                now=SystemClock().now(),
+                tenant_id=tenant_id,
+            )
+        yield opened
+
+
+def live(calls: CallStore, tenant_id: str) -> None:
+    """A whole life of a call: seven events in three transactions."""
+    now = SystemClock().now()
+
+    def apply(transition: Any) -> None:
+        assert calls.apply([transition], now=now) == [ApplyStatus.APPLIED]
+
+    first = submitted(tenant_id=tenant_id, call_id=new_id(), now=now)
+    apply(first)
+    second = begun(first.after, now=now)
+    apply(second)
+    apply(concluded(second.after, second.executions[0], now=now))
+
+
+class FlakyPublisher:
+    """Refuses one event in ``refuse_one_in``; keeps what it took, for all dispatchers together."""
+
+    name = "flaky"
+
+    def __init__(self, taken: dict[tuple[str, str], list[int]], refuse_one_in: int, seed: int) -> None:
+        self._taken = taken
+        self._refuse_one_in = refuse_one_in
+        self._random = random.Random(seed)
+
+    def publish(self, events: Sequence[CallEvent]) -> Mapping[str, str]:
+        refused = {}
+        for event in events:
+            if self._random.randrange(self._refuse_one_in) == 0:
+                refused[event.event_id] = "chance"
+            else:
+                self._taken.setdefault((event.tenant_id, event.aggregate_id), []).append(event.sequence)
+        return refused
+
+    def close(self) -> None: ...
+
+
+def dispatcher(store: Store, publisher: Any, *, owner_id: str, seed: int = 1) -> Dispatcher:
+    return Dispatcher(
+        store,
+        store.calls,  # type: ignore[attr-defined]
+        [publisher],
+        clock=SystemClock(),
+        settings=DispatchSettings(lease_seconds=LEASE_SECONDS, poll_interval_seconds=0.02, batch=20),
+        owner_id=owner_id,
+        random=random.Random(seed).random,
+    )
+
+
+def test_order_per_call_holds_with_many_writers_and_dispatchers_that_race_for_the_lease(store: Store) -> None:
+    taken: dict[tuple[str, str], list[int]] = {}
+    bell = Bell()
+    calls = ringing(store.calls, bell)  # type: ignore[attr-defined]
+    dispatchers = [
+        dispatcher(store, FlakyPublisher(taken, 20, seed), owner_id=f"d{seed}", seed=seed) for seed in range(3)
+    ]
+    bell.connect(lambda: [each.notify() for each in dispatchers])
+    running = [threading.Thread(target=each.run) for each in dispatchers]
+
+    def write(tenant_id: str) -> None:
+        for _ in range(15):
+            live(calls, tenant_id)
+
+    writers = [threading.Thread(target=write, args=(tenant,)) for tenant in ("acme", "globex", "acme", "globex")]
+    for thread in (*running, *writers):
+        thread.start()
+    for writer in writers:
+        writer.join()
+    # One stops in the middle: another one goes on.
+    next(each for each in dispatchers if each.stats.is_active).stop()
+    wait_until(lambda: not store.calls.unpublished_events(limit=1))  # type: ignore[attr-defined]
+    for each in dispatchers:
+        each.stop()
+    for thread in running:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert len(taken) == 60
+    for sequences in taken.values():
+        assert first_occurrences(sequences) == list(range(1, EVENTS_OF_A_LIFE + 1))
+    assert sum(each.stats.failures for each in dispatchers) > 0
+
+
+def wait_until(is_so: Any, seconds: float = 30.0) -> None:
+    """Poll: what is waited for is the work of other threads or processes, which tell nobody."""
+    done = threading.Event()
+    for _ in range(int(seconds / 0.02)):
+        if is_so():
+            return
+        done.wait(0.02)
+    raise AssertionError(f"not within {seconds} s")
+
+
+_DIES = """
+import os, signal, sys
+from duetime.calls.dispatch import Dispatcher, DispatchSettings
+from duetime.runtime.clock import SystemClock
+from duetime.stores.open import open_store
+
+class ToFile:
+    name = "file"
+    def publish(self, events):
+        with open(sys.argv[2], "a") as file:
+            for event in events:
+                file.write(event.to_json() + "\\n")
+        return {}
+
+class Dies:
+    "The outbox, but the process is killed when it comes to marking for the first time."
+    def __init__(self, calls): self.unpublished_events, self.prune = calls.unpublished_events, calls.prune
+    def mark_published(self, events, *, now): os.kill(os.getpid(), signal.SIGKILL)
+
+store = open_store(sys.argv[1])
+Dispatcher(store, Dies(store.calls), [ToFile()], clock=SystemClock(), settings=DispatchSettings(lease_seconds=0.6),
+           owner_id=str(os.getpid()), random=lambda: 0.5).run()
+"""
+
+
+def test_kill_9_between_publishing_and_marking_repeats_and_loses_nothing(
+    store: Store, url: str, tmp_path: Path
+) -> None:
+    published = tmp_path / "published"
+    calls: CallStore = store.calls  # type: ignore[attr-defined]
+    for _ in range(3):
+        live(calls, "acme")
+    for _ in range(2):  # each waits for the lease of the one before to end
+        code = subprocess.run([sys.executable, "-c", _DIES, url, str(published)], timeout=60, check=False).returncode
+        assert code == -signal.SIGKILL
+    live(calls, "globex")
+
+    class ToFile:
+        name = "file"
+
+        def publish(self, events: Sequence[CallEvent]) -> Mapping[str, str]:
+            with published.open("a") as file:
+                file.writelines(event.to_json() + "\n" for event in events)
+            return {}
+
+        def close(self) -> None: ...
+
+    survivor = dispatcher(store, ToFile(), owner_id="survivor")
+    thread = threading.Thread(target=survivor.run)
+    thread.start()
+    wait_until(lambda: not calls.unpublished_events(limit=1))
+    survivor.stop()
+    thread.join(10)
+    documents = [json.loads(line) for line in published.read_text().splitlines()]
+    by_call: dict[str, list[int]] = {}
+    for document in documents:
+        by_call.setdefault(document["aggregateId"], []).append(document["sequence"])
+    assert len(by_call) == 4
+    assert all(first_occurrences(numbers) == list(range(1, EVENTS_OF_A_LIFE + 1)) for numbers in by_call.values())
+    assert len(documents) == 3 * 3 * EVENTS_OF_A_LIFE + EVENTS_OF_A_LIFE  # twice killed, then marked
+    ids = {document["id"] for document in documents}
+    assert len(ids) == 4 * EVENTS_OF_A_LIFE  # what comes again has the id that it had
+
+
+def test_pruning_takes_published_events_after_the_retention_and_no_others(store: Store) -> None:
+    calls: CallStore = store.calls  # type: ignore[attr-defined]
+    live(calls, "acme")
+    (first, *others) = calls.unpublished_events(limit=100)
+    calls.mark_published([first], now=SystemClock().now())
+    eager = Dispatcher(
+        store,
+        calls,
+        [FlakyPublisher({}, 1, 1)],  # takes nothing
+        clock=SystemClock(),
+        settings=DispatchSettings(retention_seconds=-60, prune_interval_seconds=0),
+        owner_id="a",
+        random=lambda: 0.5,
+    )
+    eager.turn()
+    assert eager.stats.pruned == 1
+    assert calls.unpublished_events(limit=100) == others
+    left = calls.list_events("acme", first.event.aggregate_id, after=0, limit=100)
+    assert [event.sequence for event in left] == list(range(2, EVENTS_OF_A_LIFE + 1))
