@@ -22,6 +22,8 @@ RUNTIME_PYTHON ?=
 BUILD_PYTHON ?= $(firstword $(wildcard $(CURDIR)/.venv-sam/bin/python $(CURDIR)/$(BIN)/python) $(PYTHON))
 export RUNTIME ARCH BUILD_FOR RUNTIME_PYTHON
 export SAM_CLI_TELEMETRY := 0
+# Tests start a hundred processes: without bytecode on disk each of them would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 

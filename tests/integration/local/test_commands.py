@@ -65,9 +65,11 @@ def test_init_can_be_repeated_and_is_all_that_a_worker_needs(tmp_path: Path) -> 
         stderr=subprocess.PIPE,
         text=True,
     ) as worker:
+        assert worker.stdin is not None
         assert worker.stderr is not None
         assert "polls sqlite:///data/duetime.db" in worker.stderr.readline()
-        _, log = worker.communicate()  # closes its standard input
+        worker.stdin.close()
+        log = worker.stderr.read()
     assert worker.returncode == 0
     assert "egress.loopback_allowed" in log
     assert "worker.stopped" in log

@@ -84,8 +84,9 @@ def test_the_figures_of_all_workers_are_shown_and_those_of_a_dead_one_are_not(
 
 
 def test_a_worker_serves_its_own_on_loopback_when_asked(tmp_path: Path, receiver: CallbackReceiver) -> None:
-    with reserved_port() as port, DuetimeServer(cwd=tmp_path) as server:
-        with DuetimeProcess("worker", "--metrics-port", str(port), cwd=tmp_path) as worker:
+    lease = ("--lease-seconds", "4")  # a newcomer has its share after a third of it
+    with reserved_port() as port, DuetimeServer(*lease, cwd=tmp_path) as server:
+        with DuetimeProcess("worker", *lease, "--metrics-port", str(port), cwd=tmp_path) as worker:
             assert worker.wait_for("metrics.served")["url"] == f"http://127.0.0.1:{port}/metrics"
             wait_for(
                 f"http://127.0.0.1:{port}/metrics",

@@ -80,6 +80,7 @@ def test_without_the_key_timers_wait_and_are_not_lost(tmp_path: Path, receiver: 
     with DuetimeServer(cwd=tmp_path) as server:
         secret = create_secret(server)
         server.client.put("/v1/namespaces/plain")
+        server.terminate()  # else the next one waits for the leases of this one to end
     key.rename(tmp_path / "backup")
 
     with DuetimeServer(cwd=tmp_path) as server:

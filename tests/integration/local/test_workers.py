@@ -20,9 +20,10 @@ LEASE_SECONDS = 4
 def test_workers_share_the_shards_and_fire_each_timer_once(
     number: int, tmp_path: Path, receiver: CallbackReceiver
 ) -> None:
+    lease = ("--lease-seconds", str(LEASE_SECONDS))
     with ExitStack() as stack:
-        server = stack.enter_context(DuetimeServer(cwd=tmp_path))
-        workers = [stack.enter_context(DuetimeProcess("worker", cwd=tmp_path)) for _ in range(number - 1)]
+        server = stack.enter_context(DuetimeServer(*lease, cwd=tmp_path))
+        workers = [stack.enter_context(DuetimeProcess("worker", *lease, cwd=tmp_path)) for _ in range(number - 1)]
         for worker in workers:
             worker.wait_for_shards(16 // number)
         execute_at = in_seconds(1.0)
