@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from duetime.delivery.answers import Answer, Verdict, read_answer
 from duetime.delivery.port import Callback, CallbackResult, Sender, TransportError
 from duetime.delivery.request import callback_for
 from duetime.domain.clock import Clock
-from duetime.domain.outcomes import Outcome, RecordStatus
-from duetime.domain.retry import DEFAULT_RETRY_POLICY
-from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerState
 from duetime.engine.backlog import Reading
 from duetime.engine.breaker import BreakerState
 from duetime.engine.directory import NamespaceDirectory, NamespaceView
 from duetime.engine.flow import Ending, FlowControl
+from duetime.engine.handled import Begun, HandledAttempts
 from duetime.engine.keys import LaneKey, firing_key, lane_key
-from duetime.engine.outcomes import expired, outcome_of, parked
 from duetime.engine.owned import Offered, OwnedShard
-from duetime.engine.recording import Recordable, Recorder
+from duetime.engine.recorded import RecordedAttempts
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.under_way import Attempt, AttemptsUnderWay
@@ -51,30 +47,32 @@ class Firing:
     def __init__(
         self,
         sender: Sender,
-        recorder: Recorder,
+        recorded: RecordedAttempts,
         directory: NamespaceDirectory,
         *,
         clock: Clock,
         settings: EngineSettings,
         stats: EngineStats,
-        new_id: Callable[[], str],
         random: Callable[[], float],
         on_room: Callable[[], None],
-        on_due: Callable[[], None],
+        handled: HandledAttempts | None = None,
     ) -> None:
-        """``on_room`` is called when waiting timers have become few enough to read more, ``on_due`` when a retry or
-        reschedule was recorded, whose time may be near."""
+        """``on_room`` is called when waiting timers have become few enough to read more. ``handled``: the timers that
+        a handler takes over; None: there is no handler.
+
+        ``start_attempts`` is to be called whenever outcomes have been recorded, since that makes room.
+        """
         self._sender = sender
-        self._recorder = recorder
+        self._recorded = recorded
+        self._handled = handled
+        if handled is not None:
+            handled.on_begun = self._take_begun
+            handled.on_room = self.start_attempts
         self._directory = directory
         self._clock = clock
         self._settings = settings
         self._stats = stats
-        self._new_id = new_id
-        self._random = random
         self._on_room = on_room
-        self._on_due = on_due
-        recorder.on_batch = self.start_attempts
         self._flow = FlowControl(settings, random=random, on_stale=self._defer)
         self._attempts = AttemptsUnderWay(settings.slow_after_seconds)
         self._next_look: asyncio.TimerHandle | None = None
@@ -92,6 +90,17 @@ class Firing:
         return len(self._attempts)
 
     @property
+    def is_idle(self) -> bool:
+        """True when nothing is under way and no answer of a handler's attempt waits to be stored."""
+        handled = self._handled
+        return not len(self._attempts) and (handled is None or not (handled.beginning or handled.unconcluded))
+
+    @property
+    def unstored(self) -> int:
+        """What came of attempts and is not stored yet."""
+        return self._recorded.backlog + (0 if self._handled is None else self._handled.unconcluded)
+
+    @property
     def waiting(self) -> int:
         """Timers read and not yet started."""
         return len(self._flow)
@@ -104,12 +113,17 @@ class Firing:
             "breakers_open": self._flow.open_breakers(self._clock.monotonic()),
         }
 
-    def begin(self) -> None:
+    def begin(self, ends_at: float | None) -> None:
+        """``ends_at``: the monotonic time at which attempts under way will be given up, if that is known."""
         self._is_starting = True
+        if self._handled is not None:
+            self._handled.start(ends_at)
 
     def stop_starting(self) -> None:
         """Start no more attempts; timers that wait are left to the next owner."""
         self._is_starting = False
+        if self._handled is not None:
+            self._handled.stop_starting()
         self.drop(None)
 
     def wants(self, key: LaneKey, monotonic: float) -> bool:
@@ -126,9 +140,11 @@ class Firing:
             if not shard.is_new(timer):
                 continue
             key = lane_key(timer)
+            if self._handled is not None and self._handled.takes(key[0]) and self._is_looked_after(shard, timer):
+                continue
             if timer.is_too_late(now) and self._has_record_room:
                 shard.take(timer)
-                self._expire(shard, timer, now)
+                self._recorded.expire(shard, timer, now)
             elif (
                 key not in refused
                 and (backlog is None or backlog.may_offer(key, reading))
@@ -182,21 +198,28 @@ class Firing:
             key, shard, timer = taken
             is_ours, is_too_late = shard.is_trusted(monotonic), timer.is_too_late(now)
             if is_ours and not is_too_late and self._can_be_sent(key):
-                callbacks.append(self._start(key, shard, timer, now, monotonic))
+                if self._handled is not None and self._handled.takes(key[0]):
+                    self._handled.begin(shard, timer, lane=key, monotonic=monotonic)
+                    places -= 1
+                else:
+                    callbacks.append(self._start(key, shard, timer, now, monotonic))
                 continue
             self._flow.end(key, Ending.NEUTRAL, started=monotonic, is_slow=False, monotonic=monotonic)
             if not is_ours:
                 shard.settle(firing_key(timer))
             elif is_too_late:
-                self._expire(shard, timer, now)
+                self._recorded.expire(shard, timer, now)
             else:
                 self._defer(key, shard, timer)
-        if callbacks:
-            self._stats.attempts_started += len(callbacks)
-            self._sender.submit(callbacks)
+        self._submit(callbacks)
         if self.room >= self._settings.max_buffered // 2:
             self._on_room()
         self._look_again_later(monotonic, places - len(callbacks))
+
+    def _submit(self, callbacks: list[Callback]) -> None:
+        if callbacks:
+            self._stats.attempts_started += len(callbacks)
+            self._sender.submit(callbacks)
 
     def _start(self, key: LaneKey, shard: OwnedShard, timer: Timer, now: datetime, monotonic: float) -> Callback:
         number = self._attempts.add(Attempt(shard, shard.lease, key, timer, now, monotonic))
@@ -208,12 +231,14 @@ class Firing:
     @property
     def _has_record_room(self) -> bool:
         # What is fired and not yet recorded is bounded too: a slow store slows the firing down.
-        return self._recorder.backlog < self._settings.max_buffered
+        return self.unstored < self._settings.max_buffered
 
     def _places(self) -> int:
         """How many attempts may be started: those that hang take none away until too many of them do."""
         fast = len(self._attempts) - min(self._attempts.slow, self._settings.max_slow_in_flight)
-        return min(self._settings.max_in_flight - fast, self._settings.max_buffered - self._recorder.backlog)
+        if self._handled is not None:
+            fast += self._handled.beginning
+        return min(self._settings.max_in_flight - fast, self._settings.max_buffered - self.unstored)
 
     def _look_again_later(self, monotonic: float, places: int) -> None:
         """Come back when time alone makes room: an attempt becomes slow, or a namespace gets a token."""
@@ -240,9 +265,6 @@ class Firing:
         shard.settle(firing_key(timer))
         shard.defer(key, timer, monotonic=self._clock.monotonic())
 
-    def _expire(self, shard: OwnedShard, timer: Timer, now: datetime) -> None:
-        self._record(shard, shard.lease, expired(timer, now=now, settings=self._settings))
-
     # -- answers ---------------------------------------------------------------------------------------------
 
     def take_results(self, results: list[CallbackResult]) -> None:
@@ -254,10 +276,10 @@ class Firing:
                 continue
             self._stats.count_answer(result.status, result.duration_seconds)
             self._end(attempt, _ending(result))
-            if attempt.is_parking:
-                attempt.result = result
-            elif not attempt.is_superseded:
-                self._conclude(attempt, result, now)
+            if attempt.token is None or self._handled is None:
+                self._recorded.take_result(attempt, result, now)
+            else:
+                self._handled.conclude(attempt, result)
         self.start_attempts()
 
     def _end(self, attempt: Attempt, ending: Ending) -> None:
@@ -282,136 +304,67 @@ class Firing:
         for shard, timer, _ in self._flow.clear(attempt.lane):
             self._defer(attempt.lane, shard, timer)
 
-    def _conclude(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:
-        timer, answer = attempt.timer, read_answer(result, now=now)
-        view = self._directory.get(timer.namespace)
-        outcome = outcome_of(
-            timer,
-            answer,
-            result=result,
-            fired_at=attempt.fired_at,
-            now=now,
-            settings=self._settings,
-            default_policy=DEFAULT_RETRY_POLICY if view is None else view.retry_policy,
-            random=self._random(),
-            new_firing_id=self._new_id() if answer.verdict is Verdict.RESCHEDULE else "",
-        )
-        if answer.verdict is Verdict.FIRED and answer.message:
-            self._log_unfollowed(timer, answer)
-        self._record(attempt.shard, attempt.lease, outcome)
+    # -- timers of a handler ---------------------------------------------------------------------------------
 
-    def _record(self, shard: OwnedShard, lease: Lease, outcome: Outcome) -> None:
-        if outcome.state is TimerState.FAILED:
-            self._log_failed(outcome.timer, outcome)
-        self._recorder.add(Recordable(outcome, lease, lambda status: self._recorded(shard, outcome, status)))
+    def _is_looked_after(self, shard: OwnedShard, timer: Timer) -> bool:
+        """Whether a handler's timer needs no turn in a lane: nothing is to be sent for it, or not here."""
+        handled = self._handled
+        assert handled is not None
+        if handled.is_under_way(timer):
+            return True
+        if not handled.has_time_for(timer):
+            shard.take(timer)  # it is not looked at again by this poller
+            return True
+        if timer.state is not TimerState.FIRING:
+            return False
+        # Its attempt is overdue. That ends whatever its host and its namespace's limits are.
+        if handled.beginning < self._settings.max_in_flight:
+            shard.take(timer)
+            handled.begin(shard, timer, lane=None, monotonic=self._clock.monotonic())
+        return True
 
-    def _recorded(self, shard: OwnedShard, outcome: Outcome, status: RecordStatus | None) -> None:
-        shard.settle(firing_key(outcome.timer))
-        self._count(outcome, status)
-        if status is RecordStatus.APPLIED and outcome.next_attempt_at is not None:
-            shard.note_due(outcome.next_attempt_at, now=self._clock.now(), monotonic=self._clock.monotonic())
-            self._on_due()
+    def _take_begun(self, begun: Sequence[Begun]) -> None:
+        """The handler has had its say about timers whose turn it was."""
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        callbacks: list[Callback] = []
+        for beginning, message in begun:
+            lane, timer = beginning.lane, beginning.timer
+            if message is not None:
+                assert lane is not None
+                attempt = Attempt(beginning.shard, beginning.lease, lane, timer, now, monotonic)
+                attempt.is_parked, attempt.token = True, message.token
+                callbacks.append(replace(message.callback, key=self._attempts.add(attempt)))
+                if timer.attempts == 0:
+                    self._stats.lag.observe((now - _due_since(timer)).total_seconds())
+            elif lane is not None:
+                self._flow.end(lane, Ending.NEUTRAL, started=beginning.taken, is_slow=False, monotonic=monotonic)
+        self._submit(callbacks)
+        self.start_attempts()
 
-    def _count(self, outcome: Outcome, status: RecordStatus | None) -> None:
-        stats = self._stats
-        if status is RecordStatus.SUPERSEDED:
-            stats.superseded += 1
-        elif status is RecordStatus.LEASE_LOST:
-            stats.lease_lost += 1
-        elif status is RecordStatus.APPLIED:
-            if outcome.expires_at is None:
-                if outcome.failure is None:
-                    stats.rescheduled += 1
-                else:
-                    stats.retried += 1
-                    stats.retried_by[outcome.failure.reason] += 1
-            elif outcome.failure is None:
-                stats.fired += 1
-            else:
-                stats.failed += 1
-                stats.failed_by[outcome.failure.reason] += 1
-
-    # -- parking ---------------------------------------------------------------------------------------------
+    # -- those that take long --------------------------------------------------------------------------------
 
     def tend(self) -> None:
         """Park what has been under way for longer than ``park_after_seconds``, give up what has waited too long."""
         monotonic = self._clock.monotonic()
-        self._park(monotonic - self._settings.park_after_seconds)
+        self._recorded.park(self._attempts, started_before=monotonic - self._settings.park_after_seconds)
         self._flow.drop_stale(monotonic)
 
     def park_all(self) -> None:
         """Park all that is under way, so that the next owner does not fire it again at once."""
-        self._park(float("inf"))
-
-    def _park(self, started_before: float) -> None:
-        for attempt in self._attempts:
-            if attempt.started > started_before:
-                break  # attempts are in the order of their start
-            if not (attempt.is_parking or attempt.is_parked or attempt.is_superseded):
-                self._park_one(attempt)
-
-    def _park_one(self, attempt: Attempt) -> None:
-        attempt.is_parking = True
-        outcome = parked(attempt.timer, fired_at=attempt.fired_at, settings=self._settings)
-        self._recorder.add(Recordable(outcome, attempt.lease, lambda status: self._parked(attempt, outcome, status)))
-
-    def _parked(self, attempt: Attempt, outcome: Outcome, status: RecordStatus | None) -> None:
-        attempt.shard.settle(firing_key(attempt.timer))
-        attempt.is_parking = False
-        if status is RecordStatus.APPLIED:
-            self._stats.parked += 1
-            attempt.is_parked = True
-            attempt.timer = replace(
-                attempt.timer,
-                state=outcome.state,
-                revision=attempt.timer.revision + 1,
-                next_attempt_at=outcome.next_attempt_at,
-            )
-            attempt.shard.parked.add(firing_key(attempt.timer))
-            if attempt.result is not None:
-                self._conclude(attempt, attempt.result, self._clock.now())
-        else:
-            attempt.is_superseded = True
-            self._count(outcome, status)
+        self._recorded.park(self._attempts, started_before=float("inf"))
 
     def abandon(self) -> None:
         """At the end of a drain: forget the attempts that are still under way. They are parked in the store."""
         if self._attempts:
             log.warning(
-                "callbacks still under way at the deadline; they fire again unless answered by then",
+                "callbacks still under way at the deadline: timers fire again, service calls time out",
                 extra={"action": "firing.abandoned", "attempts": len(self._attempts)},
             )
         for attempt in self._attempts.clear():
             self._end(attempt, Ending.NEUTRAL)
             attempt.shard.settle(firing_key(attempt.timer))
-
-    def _log_failed(self, timer: Timer, outcome: Outcome) -> None:
-        assert outcome.failure is not None
-        log.warning(
-            "timer failed",
-            extra={
-                "action": "timer.failed",
-                "namespace": timer.namespace,
-                "timer_id": timer.timer_id,
-                "firing_id": timer.firing_id,
-                "attempts": outcome.attempts,
-                "reason": outcome.failure.reason,
-                "correlation_id": timer.content.correlation_id,
-            },
-        )
-
-    def _log_unfollowed(self, timer: Timer, answer: Answer) -> None:
-        """The receiver was satisfied, but asked for something that cannot be done."""
-        log.warning(
-            answer.message,
-            extra={
-                "action": "timer.answer_unfollowed",
-                "namespace": timer.namespace,
-                "timer_id": timer.timer_id,
-                "firing_id": timer.firing_id,
-                "correlation_id": timer.content.correlation_id,
-            },
-        )
+            if attempt.token is not None and self._handled is not None:
+                self._handled.abandon(attempt)
 
 
 def _ending(result: CallbackResult) -> Ending:

@@ -105,6 +105,26 @@ def expired(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome
     return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
 
 
+def unreadable(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """The end of a timer that stands for something which cannot be read."""
+    failure = Failure(FailureReason.UNREADABLE, "what this timer stands for cannot be read as it is stored", now)
+    return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
+
+
+def ended_silently(timer: Timer, *, now: datetime) -> Outcome:
+    """The end of a timer that stands for nothing any more. It reads as absent from ``now`` on."""
+    return Outcome(
+        timer=timer,
+        state=TimerState.FIRED,
+        attempts=timer.attempts,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=None,
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
+        expires_at=now,
+    )
+
+
 def _failed(timer: Timer, failure: Failure, *, attempts: int, now: datetime, settings: EngineSettings) -> Outcome:
     return Outcome(
         timer=timer,

@@ -19,8 +19,11 @@ from duetime.domain.timers import Timer
 from duetime.engine.announcing import Announcer, FailureEvents
 from duetime.engine.directory import NamespaceDirectory
 from duetime.engine.firing import Firing
+from duetime.engine.handled import HandledAttempts
+from duetime.engine.handling import TimerHandler
 from duetime.engine.leases import LeaseKeeper
 from duetime.engine.polling import Polling
+from duetime.engine.recorded import RecordedAttempts
 from duetime.engine.recording import Recorder
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineSnapshot, EngineStats, snapshot_of
@@ -50,10 +53,11 @@ class Poller:
         secret_box: SecretBox | None = None,
         make_offload: Callable[[int, str], Offload] = ThreadOffload,
         events: FailureEvents | None = None,
+        handler: TimerHandler | None = None,
     ) -> None:
         """``random`` gives floats in [0, 1); ``make_offload(threads, name)`` makes what runs store calls.
 
-        ``events`` is told of timers that failed.
+        ``events`` is told of timers that failed; ``handler`` takes over the timers of internal namespaces.
         ``secret_box`` unseals the secrets of namespaces; without one, timers of namespaces with a secret wait.
         """
         self._store = store
@@ -70,8 +74,7 @@ class Poller:
         self._wake = Alarm()
         self._recorder = self._make_recorder(events)
         directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
-        self._firing = Firing(
-            sender,
+        recorded = RecordedAttempts(
             self._recorder,
             directory,
             clock=clock,
@@ -79,9 +82,25 @@ class Poller:
             stats=self._stats,
             new_id=new_id,
             random=random,
-            on_room=self._wake_for_room,
             on_due=self._wake.ring,
         )
+        self._handler_offload: Offload | None = None
+        self._handled: HandledAttempts | None = None
+        if handler is not None:
+            self._handler_offload = make_offload(settings.record_concurrency, "duetime-handler")
+            self._handled = self._make_handled(handler, self._handler_offload, recorded, new_id)
+        self._firing = Firing(
+            sender,
+            recorded,
+            directory,
+            clock=clock,
+            settings=settings,
+            stats=self._stats,
+            random=random,
+            on_room=self._wake_for_room,
+            handled=self._handled,
+        )
+        self._recorder.on_batch = self._firing.start_attempts
         self._leases = LeaseKeeper(
             store,
             clock=clock,
@@ -122,6 +141,21 @@ class Poller:
             announcer=announcer,
         )
 
+    def _make_handled(
+        self, handler: TimerHandler, offload: Offload, recorded: RecordedAttempts, new_id: Callable[[], str]
+    ) -> HandledAttempts:
+        return HandledAttempts(
+            handler,
+            clock=self._clock,
+            settings=self._settings,
+            stats=self._stats,
+            offload=offload,
+            random=self._random,
+            new_id=new_id,
+            record=recorded.record,
+            on_due=self._wake.ring,
+        )
+
     # -- for others ------------------------------------------------------------------------------------------
 
     def notify(self, timers: Sequence[Timer]) -> None:
@@ -158,13 +192,19 @@ class Poller:
                 **self._firing.gauges(),
                 "parked": sum(len(shard.parked) for shard in shards),
                 "backlogged_shards": sum(shard.backlog is not None for shard in shards),
-                "unrecorded": self._recorder.backlog,
+                "unrecorded": self._firing.unstored,
             },
         )
 
     def close(self) -> None:
         """Release the threads. The sender and the store belong to the caller."""
-        for offload in (self._lease_offload, self._poll_offload, self._record_offload, self._event_offload):
+        for offload in (
+            self._lease_offload,
+            self._poll_offload,
+            self._record_offload,
+            self._event_offload,
+            self._handler_offload,
+        ):
             if offload is not None:
                 offload.close()
 
@@ -182,18 +222,15 @@ class Poller:
         if not self._is_sender_started:
             self._sender.start(self._hand_over_results)
             self._is_sender_started = True
-        self._firing.begin()
+        self._firing.begin(None if deadline is None else deadline - _FINAL_WRITES_SECONDS)
         self._leases.begin(shard_ids, deadline)
-        tasks = [
+        writers = [self._recorder.run()] if self._handled is None else [self._recorder.run(), self._handled.run()]
+        lasting = [self._loop.create_task(coroutine) for coroutine in (*writers, self._leases.run())]
+        others = [
             self._loop.create_task(coroutine)
-            for coroutine in (
-                self._leases.run(),
-                self._recorder.run(),
-                self._polling.run(),
-                self._tend_loop(),
-                self._prune_loop(),
-            )
+            for coroutine in (self._polling.run(), self._tend_loop(), self._prune_loop())
         ]
+        tasks = [*lasting, *others]
         stop_wait = self._loop.create_task(_wait_for(stop))
         try:
             await asyncio.wait(
@@ -202,10 +239,9 @@ class Poller:
                 return_when=asyncio.FIRST_COMPLETED,
             )
             self._raise_failure(tasks)
-            lease_task, recorder_task, *others = tasks
             await _cancel(others)
             await self._drain(deadline)
-            await _cancel([recorder_task, lease_task])
+            await _cancel(lasting)
             await self._hand_back()
         finally:
             await _cancel([stop_wait, *tasks, *self._polling.tasks])
@@ -232,14 +268,18 @@ class Poller:
             end = min(end, deadline - min(_FINAL_WRITES_SECONDS, (deadline - self._clock.monotonic()) / 2))
         for shard in self._leases.owned.values():
             shard.is_releasing = True
-        while self._clock.monotonic() < end and not (self._firing.in_flight == 0 and self._recorder.is_idle):
+        while self._clock.monotonic() < end and not self._is_done:
             self._firing.tend()
             await self._wake.wait(min(0.1, end - self._clock.monotonic()))
         self._firing.park_all()
         final = self._clock.monotonic() + _FINAL_WRITES_SECONDS
-        while self._clock.monotonic() < final and not self._recorder.is_idle:
+        while self._clock.monotonic() < final and self._firing.unstored:
             await self._wake.wait(0.05)
         self._firing.abandon()
+
+    @property
+    def _is_done(self) -> bool:
+        return self._firing.is_idle and self._recorder.is_idle
 
     async def _hand_back(self) -> None:
         try:

@@ -10,6 +10,8 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.service_calls import CallStatus
 from duetime.domain.timers import FailureReason
 
 LAG_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -57,9 +59,15 @@ def _no_reasons() -> dict[str, int]:
     return dict.fromkeys(FailureReason, 0)
 
 
+def _no_endings() -> dict[str, int]:
+    return {status: 0 for status in CallStatus if status.is_finished}
+
+
 @dataclass(slots=True)
 class EngineStats:
     """Integers only grow. ``retried_by`` and ``failed_by`` count the same as ``retried`` and ``failed``, by reason.
+    ``calls_by`` counts service calls that ended here, by status, ``executions_timed_out`` what the watchdog
+    ended.
 
     ``answers_by[n]`` counts the answers with a status of n hundred and something, ``answers_by[0]`` attempts without
     an answer. ``lag`` is of first attempts only: a retry is late on purpose.
@@ -86,8 +94,10 @@ class EngineStats:
     events_undelivered: int = 0
     deferred: int = 0
     breakers_opened: int = 0
+    executions_timed_out: int = 0
     retried_by: dict[str, int] = field(default_factory=_no_reasons)
     failed_by: dict[str, int] = field(default_factory=_no_reasons)
+    calls_by: dict[str, int] = field(default_factory=_no_endings)
     answers_by: list[int] = field(default_factory=lambda: [0] * 6)
     lag: Histogram = field(default_factory=lambda: Histogram(LAG_BOUNDS))
     latency: Histogram = field(default_factory=lambda: Histogram(LATENCY_BOUNDS))
@@ -97,6 +107,30 @@ class EngineStats:
         self.answers += 1
         self.answers_by[0 if status is None else min(status // 100, 5)] += 1
         self.latency.observe(duration_seconds)
+
+    def count_outcome(self, outcome: Outcome, status: RecordStatus | None) -> None:
+        """``status``: what came of recording ``outcome``; None when that was given up."""
+        if status is RecordStatus.SUPERSEDED:
+            self.superseded += 1
+        elif status is RecordStatus.LEASE_LOST:
+            self.lease_lost += 1
+        elif status is RecordStatus.APPLIED:
+            if outcome.expires_at is None:
+                if outcome.failure is None:
+                    self.rescheduled += 1
+                else:
+                    self.retried += 1
+                    self.retried_by[outcome.failure.reason] += 1
+            elif outcome.failure is None:
+                self.fired += 1
+            else:
+                self.failed += 1
+                self.failed_by[outcome.failure.reason] += 1
+
+    def count_ended(self, status: CallStatus | None) -> None:
+        """``status``: of a service call that ended; None when none did."""
+        if status is not None:
+            self.calls_by[status] += 1
 
     def counters(self) -> dict[str, int]:
         """The integers, by name."""
@@ -110,13 +144,15 @@ COUNTERS = tuple(spec.name for spec in fields(EngineStats) if spec.type == "int"
 class EngineSnapshot:
     """What a poller has counted since it was made (all but ``gauges``), and what it has now (``gauges``).
 
-    The keys of ``retried_by`` and ``failed_by`` are failure reasons, those of ``answers_by`` ``none``, ``1xx``, ...
+    The keys of ``retried_by`` and ``failed_by`` are failure reasons, those of ``answers_by`` ``none``, ``1xx``, ...,
+    those of ``calls_by`` the statuses in which service calls end.
     """
 
     counters: Mapping[str, int]
     gauges: Mapping[str, int]
     retried_by: Mapping[str, int]
     failed_by: Mapping[str, int]
+    calls_by: Mapping[str, int]
     answers_by: Mapping[str, int]
     lag: HistogramSnapshot
     latency: HistogramSnapshot
@@ -130,6 +166,7 @@ def snapshot_of(stats: EngineStats, gauges: Mapping[str, int]) -> EngineSnapshot
         gauges=dict(gauges),
         retried_by={str(reason): count for reason, count in stats.retried_by.items()},
         failed_by={str(reason): count for reason, count in stats.failed_by.items()},
+        calls_by={str(status): count for status, count in stats.calls_by.items()},
         answers_by=dict(zip(classes, tuple(stats.answers_by), strict=True)),
         lag=stats.lag.snapshot(),
         latency=stats.latency.snapshot(),

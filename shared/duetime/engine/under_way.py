@@ -19,6 +19,7 @@ class Attempt:
     """A callback under way. ``timer`` is the revision that its outcome applies to. ``started`` is monotonic seconds.
 
     ``result`` is kept while a parking write is under way: the outcome then waits for the parked revision.
+    ``token`` is set when a handler has begun it (``engine.handling``); such an attempt is parked from the start.
     """
 
     shard: OwnedShard
@@ -32,6 +33,7 @@ class Attempt:
     is_parked: bool = False
     result: CallbackResult | None = None
     is_superseded: bool = False
+    token: object | None = None
 
 
 class AttemptsUnderWay:

@@ -85,6 +85,15 @@ COUNTERS = (
     ),
     Number("retries", "Outcomes that are retries, by reason.", lambda snapshot: snapshot.retried_by, label="reason"),
     Number("dead_letters", "Timers that failed, by reason.", lambda snapshot: snapshot.failed_by, label="reason"),
+    Number(
+        "service_calls", "Service calls that ended, by status.", lambda snapshot: snapshot.calls_by, label="status"
+    ),
+    _counter(
+        "executions_timed_out",
+        "executions_timed_out",
+        "Executions of service calls that the watchdog ended, since nobody told how they had ended.",
+        "ExecutionsTimedOut",
+    ),
     _counter("parkings", "parked", "Callbacks that were parked because they took long.", "Parkings"),
     _counter(
         "deferrals", "deferred", "Due timers left in the store since there was no room for their host, by page."

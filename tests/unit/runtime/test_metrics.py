@@ -30,6 +30,7 @@ def test_everything_that_a_poller_counts_is_a_metric() -> None:
         gauges=snapshot.gauges,
         retried_by=snapshot.retried_by,
         failed_by=snapshot.failed_by,
+        calls_by=snapshot.calls_by,
         answers_by=snapshot.answers_by,
         lag=snapshot.lag,
         latency=snapshot.latency,

@@ -1,0 +1,141 @@
+"""Work for the store that gathers for a moment and is done in batches, beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from duetime.domain.errors import StoreError
+from duetime.engine.settings import EngineSettings
+from duetime.engine.waiting import Alarm, Offload
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_IDLE_SECONDS = 3600.0
+
+
+class Batcher(Generic[T, R]):
+    """Collects items for up to ``linger_seconds`` and hands them to ``write`` in a thread.
+
+    A store error is retried with back-off for as long as ``run`` runs: an item is never dropped while there is a
+    chance. What is queued is bounded by whoever adds. All but ``write`` happens in the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[T]], Sequence[R]],
+        *,
+        offload: Offload,
+        settings: EngineSettings,
+        random: Callable[[], float],
+        on_written: Callable[[Sequence[T], Sequence[R]], None],
+        on_error: Callable[[StoreError, Sequence[T]], None],
+        on_given_up: Callable[[Sequence[T]], None],
+        linger_seconds: float | None = None,
+        is_wanted: Callable[[T], bool] = lambda item: True,  # noqa: ARG005
+    ) -> None:
+        """``write`` blocks, answers with one result per item, and may be called again with the same items after it
+        has raised ``StoreError``; ``on_error`` hears of that. ``on_given_up`` gets what cannot be written any more:
+        at the end of ``run``, after an error of another kind, and items that are not ``is_wanted`` just before they
+        would be written. ``linger_seconds`` None: ``record_linger_seconds``.
+        """
+        self._write = write
+        self._offload = offload
+        self._settings = settings
+        self._random = random
+        self._on_written = on_written
+        self._on_error = on_error
+        self._on_given_up = on_given_up
+        self._linger_seconds = settings.record_linger_seconds if linger_seconds is None else linger_seconds
+        self._is_wanted = is_wanted
+        self._queue: list[T] = []
+        self._alarm = Alarm()
+        self._active: set[asyncio.Task[None]] = set()
+        self._is_draining = False
+        self.backlog = 0
+        """Items that are not written yet."""
+
+    def add(self, item: T) -> None:
+        self.backlog += 1
+        self._queue.append(item)
+        if len(self._queue) == 1 or len(self._queue) >= self._settings.record_batch_size:
+            self._alarm.ring()
+
+    def drain(self) -> None:
+        """From now on write without waiting for company."""
+        self._is_draining = True
+        self._alarm.ring()
+
+    async def run(self) -> None:
+        """Write until cancelled. What is left is given up."""
+        try:
+            while True:
+                await self._alarm.wait(_IDLE_SECONDS)
+                if self._is_worth_waiting():
+                    await self._alarm.wait(self._linger_seconds)
+                self._start_writes()
+        finally:
+            self._is_draining = False
+            for task in self._active:
+                task.cancel()
+            queue, self._queue = self._queue, []
+            self._give_up(queue)
+
+    def _is_worth_waiting(self) -> bool:
+        return (
+            bool(self._queue)
+            and self._linger_seconds > 0
+            and not self._is_draining
+            and len(self._queue) < self._settings.record_batch_size
+        )
+
+    def _start_writes(self) -> None:
+        size = self._settings.record_batch_size
+        while self._queue and len(self._active) < self._settings.record_concurrency:
+            batch, self._queue = self._queue[:size], self._queue[size:]
+            task = asyncio.get_running_loop().create_task(self._write_batch(batch))
+            self._active.add(task)
+            task.add_done_callback(self._finish_write)
+
+    def _finish_write(self, task: asyncio.Task[None]) -> None:
+        self._active.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("recording failed", exc_info=error, extra={"action": "record.crashed"})
+        if self._queue:
+            self._alarm.ring()
+
+    async def _write_batch(self, batch: list[T]) -> None:
+        """Try until there is a result for every item that is still wanted."""
+        errors = 0
+        try:
+            while batch := self._still_wanted(batch):
+                try:
+                    results = await self._offload.run(lambda batch=batch: self._write(batch))  # type: ignore[misc]
+                    break
+                except StoreError as error:
+                    errors += 1
+                    self._on_error(error, batch)
+                    await asyncio.sleep(self._settings.backoff_after(errors, self._random()))
+            else:
+                return
+        except BaseException:
+            self._give_up(batch)
+            raise
+        self.backlog -= len(batch)
+        self._on_written(batch, results)
+
+    def _still_wanted(self, batch: list[T]) -> list[T]:
+        wanted = [item for item in batch if self._is_wanted(item)]
+        if len(wanted) < len(batch):
+            self._give_up([item for item in batch if not self._is_wanted(item)])
+        return wanted
+
+    def _give_up(self, batch: Sequence[T]) -> None:
+        self.backlog -= len(batch)
+        if batch:
+            self._on_given_up(batch)

@@ -1,0 +1,270 @@
+"""The attempts of timers that a handler takes over (``engine.handling``): begun in the store, sent, concluded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from duetime.delivery.port import CallbackResult
+from duetime.domain.clock import Clock
+from duetime.domain.errors import StoreError
+from duetime.domain.outcomes import Outcome
+from duetime.domain.shards import Lease
+from duetime.domain.timers import Timer
+from duetime.engine.batching import Batcher
+from duetime.engine.handling import Answered, Conclusion, Message, TimerHandler, Turn, TurnResult, TurnStatus
+from duetime.engine.keys import LaneKey, firing_key
+from duetime.engine.outcomes import ended_silently, unreadable
+from duetime.engine.owned import OwnedShard
+from duetime.engine.settings import EngineSettings
+from duetime.engine.stats import EngineStats
+from duetime.engine.under_way import Attempt
+from duetime.engine.waiting import Offload
+
+log = logging.getLogger(__name__)
+
+_MOST_OF_A_LIFE = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A timer whose turn it is. ``taken``: when it left its lane, monotonic; ``lane`` None: it was in none."""
+
+    shard: OwnedShard
+    lease: Lease
+    lane: LaneKey | None
+    turn: Turn
+    taken: float
+
+    @property
+    def timer(self) -> Timer:
+        return self.turn.timer
+
+
+Begun = tuple[Beginning, Message | None]
+"""None: there is nothing to send."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    attempt: Attempt
+    answered: Answered
+
+
+class HandledAttempts:
+    """Everything but ``_begin`` and ``_conclude`` runs in the event loop's thread.
+
+    Whoever makes it sets ``on_begun``, which is told what became of turns, batch by batch, and ``on_room``, which is
+    called when something was concluded.
+    """
+
+    def __init__(
+        self,
+        handler: TimerHandler,
+        *,
+        clock: Clock,
+        settings: EngineSettings,
+        stats: EngineStats,
+        offload: Offload,
+        random: Callable[[], float],
+        new_id: Callable[[], str],
+        record: Callable[[OwnedShard, Lease, Outcome], None],
+        on_due: Callable[[], None],
+    ) -> None:
+        """``record`` records the outcome of a timer whose handler has nothing to do with it any more; ``on_due`` is
+        called when a timer has got a due time that may be near."""
+        self.on_begun: Callable[[Sequence[Begun]], None] = lambda begun: None  # noqa: ARG005
+        self.on_room: Callable[[], None] = lambda: None
+        self._handler = handler
+        self.takes = handler.takes
+        self._clock = clock
+        self._settings = settings
+        self._stats = stats
+        self._new_id = new_id
+        self._record = record
+        self._on_due = on_due
+        self._open: set[str] = set()
+        """Firings with an attempt that is under way or not concluded: theirs is not to be ended by the watchdog."""
+        self._is_starting = True
+        self._began_at = 0.0
+        self._ends_at: float | None = None
+        self._beginnings: Batcher[Beginning, TurnResult] = Batcher(
+            self._begin,
+            offload=offload,
+            settings=settings,
+            random=random,
+            linger_seconds=0.0,
+            is_wanted=self._may_begin,
+            on_written=self._take_turns,
+            on_error=self._note_begin_error,
+            on_given_up=self._take_back,
+        )
+        self._endings: Batcher[_Ending, Conclusion] = Batcher(
+            self._conclude,
+            offload=offload,
+            settings=settings,
+            random=random,
+            on_written=self._take_conclusions,
+            on_error=self._note_conclude_error,
+            on_given_up=self._leave_to_watchdog,
+        )
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def start(self, ends_at: float | None) -> None:
+        """``ends_at``: the monotonic time at which what is under way will be given up, if that is known."""
+        self._is_starting = True
+        self._began_at = self._clock.monotonic()
+        self._ends_at = ends_at
+
+    def stop_starting(self) -> None:
+        self._is_starting = False
+        self._endings.drain()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._beginnings.run())
+            group.create_task(self._endings.run())
+
+    @property
+    def beginning(self) -> int:
+        """Turns that may yet become callbacks under way."""
+        return self._beginnings.backlog
+
+    @property
+    def unconcluded(self) -> int:
+        """Answers that are not stored yet."""
+        return self._endings.backlog
+
+    # -- turns -----------------------------------------------------------------------------------------------
+
+    def is_under_way(self, timer: Timer) -> bool:
+        """Whether an attempt of this firing, of whatever revision, is under way here."""
+        return timer.firing_id in self._open
+
+    def has_time_for(self, timer: Timer) -> bool:
+        """False when this poller will end before ``timer`` is sure to be answered, and the next one has more time.
+
+        What takes longer than most of any poller's life is begun early in one.
+        """
+        if self._ends_at is None:
+            return True
+        needed = min(
+            float(timer.content.callback_timeout_seconds), _MOST_OF_A_LIFE * (self._ends_at - self._began_at)
+        )
+        return self._ends_at - self._clock.monotonic() >= needed
+
+    def begin(self, shard: OwnedShard, timer: Timer, *, lane: LaneKey | None, monotonic: float) -> None:
+        """It is the turn of ``timer``, which was taken. ``on_begun`` will tell of it."""
+        self._beginnings.add(Beginning(shard, shard.lease, lane, Turn(timer, self._new_id()), monotonic))
+
+    def _may_begin(self, beginning: Beginning) -> bool:
+        return self._is_starting and beginning.shard.is_trusted(self._clock.monotonic())
+
+    def _begin(self, batch: Sequence[Beginning]) -> list[TurnResult]:
+        """In a thread."""
+        leases = {beginning.lease.shard_id: beginning.lease for beginning in batch}
+        return self._handler.begin([each.turn for each in batch], leases=leases, now=self._clock.now())
+
+    def _take_turns(self, batch: Sequence[Beginning], results: Sequence[TurnResult]) -> None:
+        now = self._clock.now()
+        begun = [(each, self._take_turn(each, result, now)) for each, result in zip(batch, results, strict=True)]
+        self.on_begun(begun)
+
+    def _take_turn(self, beginning: Beginning, result: TurnResult, now: datetime) -> Message | None:
+        """What is to be sent."""
+        shard, timer = beginning.shard, beginning.timer
+        if result.status is TurnStatus.GONE:
+            self._record(shard, beginning.lease, ended_silently(timer, now=now))
+            return None
+        if result.status is TurnStatus.UNREADABLE:
+            self._record(shard, beginning.lease, unreadable(timer, now=now, settings=self._settings))
+            return None
+        if result.status is TurnStatus.POSTPONED:
+            delay = self._settings.max_backoff_seconds
+            asyncio.get_running_loop().call_later(delay, shard.settle, firing_key(timer))
+            return None
+        shard.settle(firing_key(timer))
+        self._stats.lease_lost += result.status is TurnStatus.LEASE_LOST
+        self._stats.superseded += result.status is TurnStatus.SUPERSEDED
+        self._stats.executions_timed_out += result.is_timed_out
+        self._stats.count_ended(result.ended_as)
+        message = result.message
+        if message is not None and beginning.lane is not None and now <= message.send_by:
+            self._open.add(timer.firing_id)
+            return message
+        if message is not None:
+            log.error(
+                "begun too long ago to be sent; the watchdog ends it",
+                extra={"action": "call.unsent", **_names(timer)},
+            )
+        self._note_wake(shard, now if result.status is TurnStatus.SUPERSEDED else result.wake_at)
+        return None
+
+    def _take_back(self, batch: Sequence[Beginning]) -> None:
+        """They stay due."""
+        for beginning in batch:
+            beginning.shard.settle(firing_key(beginning.timer))
+        self.on_begun([(beginning, None) for beginning in batch])
+
+    # -- answers ---------------------------------------------------------------------------------------------
+
+    def conclude(self, attempt: Attempt, result: CallbackResult) -> None:
+        """The callback of ``attempt`` has ended."""
+        self._endings.add(_Ending(attempt, Answered(attempt.token, result)))
+
+    def abandon(self, attempt: Attempt) -> None:
+        """No answer will come: the watchdog will end it."""
+        self._open.discard(attempt.timer.firing_id)
+
+    def _conclude(self, batch: Sequence[_Ending]) -> list[Conclusion]:
+        """In a thread."""
+        return self._handler.conclude([ending.answered for ending in batch], now=self._clock.now())
+
+    def _take_conclusions(self, batch: Sequence[_Ending], conclusions: Sequence[Conclusion]) -> None:
+        for ending, conclusion in zip(batch, conclusions, strict=True):
+            self._open.discard(ending.attempt.timer.firing_id)
+            self._stats.count_ended(conclusion.ended_as)
+            self._note_wake(ending.attempt.shard, conclusion.wake_at)
+        self.on_room()
+
+    def _leave_to_watchdog(self, batch: Sequence[_Ending]) -> None:
+        for ending in batch:
+            self._open.discard(ending.attempt.timer.firing_id)
+            log.error(
+                "an answer was not stored; the watchdog ends its execution",
+                extra={"action": "call.unconcluded", **_names(ending.attempt.timer)},
+            )
+
+    # -- the rest --------------------------------------------------------------------------------------------
+
+    def _note_wake(self, shard: OwnedShard, wake_at: datetime | None) -> None:
+        if wake_at is not None:
+            shard.note_due(wake_at, now=self._clock.now(), monotonic=self._clock.monotonic())
+            self._on_due()
+
+    def _note_begin_error(self, error: StoreError, batch: Sequence[Beginning]) -> None:
+        self._stats.record_errors += 1
+        log.warning(
+            "the store did not take what begins, trying again",
+            extra={"action": "call.begin_retried", "error": error.code, "calls": len(batch)},
+        )
+
+    def _note_conclude_error(self, error: StoreError, batch: Sequence[_Ending]) -> None:
+        self._stats.record_errors += 1
+        log.warning(
+            "the store did not take answers, trying again",
+            extra={"action": "call.conclude_retried", "error": error.code, "calls": len(batch)},
+        )
+
+
+def _names(timer: Timer) -> dict[str, str | None]:
+    return {
+        "namespace": timer.namespace,
+        "timer_id": timer.timer_id,
+        "correlation_id": timer.content.correlation_id,
+    }

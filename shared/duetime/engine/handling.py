@@ -1,0 +1,117 @@
+"""The seam by which the timers of internal namespaces are taken over.
+
+For a plain timer the callback comes first and what came of it is recorded afterwards. Whoever needs another order,
+or stores more than a timer, implements ``TimerHandler``: the engine still reads what is due, gives every timer its
+turn (flow control, leases, rates), sends and counts; what a turn means, and what is stored before and after, is the
+handler's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from duetime.delivery.port import Callback, CallbackResult
+from duetime.domain.service_calls import CallStatus
+from duetime.domain.shards import Lease
+from duetime.domain.timers import Timer
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The turn of a due timer. ``attempt_id`` is a new id, a UUIDv7, for whatever begins with it.
+
+    When ``begin`` is repeated after a store error the id is the same, so the handler can tell that an earlier try was
+    stored after all. Nothing has been sent then.
+    """
+
+    timer: Timer
+    attempt_id: str
+
+
+class TurnStatus(StrEnum):
+    BEGUN = "begun"
+    """``message`` is to be sent."""
+    WAITS = "waits"
+    """There is nothing to send, or nothing yet."""
+    SUPERSEDED = "superseded"
+    """The timer was changed after it was read: whatever it is now, it has to be read again."""
+    LEASE_LOST = "lease_lost"
+    """The shard has another owner now: nothing was stored."""
+    POSTPONED = "postponed"
+    """Something is wrong with this one; it is to be tried again, but not at once."""
+    GONE = "gone"
+    """What the timer stands for no longer exists: the timer ends, silently."""
+    UNREADABLE = "unreadable"
+    """What the timer stands for cannot be read: the timer fails, and people are told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """``callback`` is sent, with a key of the engine's. ``token`` comes back with its answer.
+
+    After ``send_by`` it is not sent any more: its answer could come too late to be taken.
+    """
+
+    callback: Callback
+    token: object
+    send_by: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnResult:
+    """``message`` is set exactly with BEGUN. ``wake_at``: when the timer is due next, as stored.
+
+    ``ended_as``, ``is_timed_out``: for those who count: this turn ended a service call, or an execution that was past
+    its deadline.
+    """
+
+    status: TurnStatus
+    message: Message | None = None
+    wake_at: datetime | None = None
+    ended_as: CallStatus | None = None
+    is_timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A message of this handler was answered, or could not be sent."""
+
+    token: object
+    result: CallbackResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """``wake_at``: when the timer is due next; None: not any more, or not by this. ``ended_as`` as in a turn."""
+
+    wake_at: datetime | None = None
+    ended_as: CallStatus | None = None
+
+
+class TimerHandler(Protocol):
+    """Called in threads, with batches, and from several threads at once. Never raises for a single timer.
+
+    ``begin`` stores that something is about to be sent before it is sent, and moves the timer's due time to when
+    somebody has to look after it should no answer come. So the engine parks no timer of a handler, and a process that
+    dies leaves nothing behind that only it could end.
+    """
+
+    def takes(self, namespace: str) -> bool:
+        """Whether the timers of ``namespace`` are this handler's. In the event loop's thread: must be quick."""
+        ...
+
+    def begin(self, turns: Sequence[Turn], *, leases: Mapping[int, Lease], now: datetime) -> list[TurnResult]:
+        """One result per turn; a parked timer's is not BEGUN, since it had its turn without regard to limits.
+
+        Raises ``StoreError``: then it is called again with the same turns.
+        """
+        ...
+
+    def conclude(self, answers: Sequence[Answered], *, now: datetime) -> list[Conclusion]:
+        """One conclusion per answer. Raises ``StoreError``: then it is called again with the same answers, some of
+        which may have been stored."""
+        ...
