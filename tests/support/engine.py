@@ -8,16 +8,17 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
+from duetime.delivery.port import Sender
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.engine.announcing import FailureEvents
+from duetime.engine.handling import TimerHandler
 from duetime.engine.owned import OwnedShard
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.engine.waiting import Offload
 from duetime.stores.port import PutMode, Store
 from tests.support import builders
-from tests.support.scripted_sender import ScriptedSender
 from tests.support.virtual_time import START, InlineOffload, VirtualClock
 
 
@@ -37,27 +38,29 @@ def make_shard(shard_id: int = 0, *, trusted_until: float = float("inf")) -> Own
 
 def make_poller(
     store: Store,
-    sender: ScriptedSender,
+    sender: Sender,
     clock: VirtualClock,
     *,
     worker_id: str = "worker-a",
     settings: EngineSettings | None = None,
     events: FailureEvents | None = None,
     make_offload: Callable[[int, str], Offload] = InlineOffload,
+    handler: TimerHandler | None = None,
+    new_id: Callable[[], str] | None = None,
 ) -> Poller:
     """A poller in virtual time, with a fixed seed for jitter and counted ids."""
     counter = itertools.count()
-    new_id: Callable[[], str] = lambda: f"{worker_id}-id-{next(counter)}"  # noqa: E731
     return Poller(
         store,
         sender,
         clock=clock,
         settings=settings or EngineSettings(),
         worker_id=worker_id,
-        new_id=new_id,
+        new_id=new_id or (lambda: f"{worker_id}-id-{next(counter)}"),
         random=Random(7).random,
         make_offload=make_offload,
         events=events,
+        handler=handler,
     )
 
 

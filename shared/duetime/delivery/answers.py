@@ -14,7 +14,7 @@ from duetime.domain.retry import MAX_RETRY_AFTER_SECONDS, MIN_RETRY_AFTER_SECOND
 from duetime.domain.timers import FailureReason
 from duetime.domain.times import parse_instant
 
-_RETRIED_4XX = frozenset({408, 425, 429})
+RETRIED_4XX = frozenset({408, 425, 429})
 _MAX_SECONDS_DIGITS = 18
 
 
@@ -50,7 +50,7 @@ def read_answer(result: CallbackResult, *, now: datetime) -> Answer:
     if 200 <= status < 300:
         return _read_success(result, now) if result.body and not result.body_truncated else _FIRED
     message = f"the receiver answered with status {status}"
-    if 400 <= status < 500 and status not in _RETRIED_4XX:
+    if 400 <= status < 500 and status not in RETRIED_4XX:
         return Answer(Verdict.FAILED, reason=FailureReason.HTTP_STATUS, message=message)
     return _retry(result, FailureReason.HTTP_STATUS, message, now)
 

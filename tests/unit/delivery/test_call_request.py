@@ -9,11 +9,12 @@ from duetime import __version__
 from duetime.delivery.call_request import CallRequest, call_request
 from duetime.delivery.headers import is_reserved_in_calls
 from duetime.domain.service_calls import Method
-from tests.support.service_calls import make_call
+from tests.support import calls as make
 
 
 def request(**fields: Any) -> CallRequest:
-    return call_request(make_call(**fields), execution_id="execution-1", attempt=2)
+    call = make.submitted(call_id="call-1", **({"headers_json": None} | fields)).after
+    return call_request(call, execution_id="execution-1", attempt=2)
 
 
 def headers(**fields: Any) -> dict[str, str]:
@@ -31,7 +32,7 @@ def test_a_request_in_whole() -> None:
             ("User-Agent", f"Duetime/{__version__}"),
             ("Accept", "*/*"),
             ("Content-Type", "application/json"),
-            ("x-correlation-id", "correlation-1"),
+            ("x-correlation-id", "corr-1"),
             ("x-duetime-service-call-id", "call-1"),
             ("x-duetime-execution-id", "execution-1"),
             ("x-duetime-attempt", "2"),

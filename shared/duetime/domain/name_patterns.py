@@ -1,0 +1,56 @@
+"""Names of headers, parameters and fields whose values are secrets, as an operator lists them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+MAX_PATTERNS = 200
+_MAX_NAME_CHARACTERS = 256
+"""What a longer name has beyond that is not looked at."""
+_PATTERN = re.compile(r"[*0-9A-Za-z._~!$&'+^`|%-]{1,128}")
+_SEPARATORS = re.compile(r"[-_.\s]")
+
+
+class NamePatterns:
+    """Patterns like ``*token*`` or ``authorization``: ``*`` stands for anything.
+
+    Case does not count, nor do hyphens, underscores and dots: ``api-key`` fits ``apiKey`` and ``API_KEY``.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        """Raises ``ValueError`` that shows no pattern."""
+        texts = tuple(patterns)
+        if len(texts) > MAX_PATTERNS or not all(_PATTERN.fullmatch(text) for text in texts):
+            raise ValueError(f"must be at most {MAX_PATTERNS} names, with * for anything, comma separated")
+        self._texts = texts
+        self._regex = re.compile("|".join(_as_regex(text) for text in texts)) if texts else None
+        self._fits = lru_cache(maxsize=2048)(self._search)
+
+    def fits(self, name: str) -> bool:
+        """Whether one of the patterns fits the whole of ``name``."""
+        return self._regex is not None and self._fits(name[:_MAX_NAME_CHARACTERS])
+
+    def _search(self, name: str) -> bool:
+        assert self._regex is not None
+        return self._regex.fullmatch(_plain(name)) is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamePatterns) and self._texts == other._texts
+
+    def __hash__(self) -> int:
+        return hash(self._texts)
+
+
+def parse_name_patterns(text: str) -> NamePatterns:
+    """Patterns, comma separated; none in an empty text. Raises ``ValueError`` that shows no pattern."""
+    return NamePatterns(item.strip() for item in text.split(",")) if text.strip() else NamePatterns(())
+
+
+def _plain(name: str) -> str:
+    return _SEPARATORS.sub("", name).lower()
+
+
+def _as_regex(pattern: str) -> str:
+    return ".*".join(re.escape(_plain(part)) for part in re.split(r"\*+", pattern))

@@ -1,0 +1,136 @@
+"""A poller that executes service calls, in virtual time, over a real store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from duetime.calls.executor import CallExecutor
+from duetime.calls.redaction import LogRules
+from duetime.domain.call_events import CallEvent
+from duetime.domain.call_steps import CallRules
+from duetime.domain.executions import Execution
+from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace
+from duetime.engine.poller import Poller
+from duetime.engine.settings import EngineSettings
+from duetime.stores.calls_port import ApplyStatus, CallRef, CallStore
+from duetime.stores.sql.store import SqlStore
+from tests.support import calls as make
+from tests.support.engine import make_poller
+from tests.support.scripted_sender import RequestSender
+from tests.support.virtual_time import START, VirtualClock, run_virtually
+
+NUM_SHARDS = 4
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+@dataclass
+class Executing:
+    """Make it with a store whose namespaces it may create."""
+
+    store: SqlStore
+    clock: VirtualClock
+    sender: RequestSender = field(default_factory=RequestSender)
+    settings: EngineSettings = field(default_factory=EngineSettings)
+    rules: CallRules = field(default_factory=CallRules)
+    log_rules: LogRules = field(default_factory=LogRules)
+    calls: CallStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.calls = self.store.calls
+        self.add_tenant(make.TENANT)
+
+    def add_tenant(self, tenant_id: str) -> None:
+        self.store.create_namespace(
+            calls_namespace(tenant_id), num_shards=NUM_SHARDS, dedicated=False, now=START, tenant_id=tenant_id
+        )
+
+    def executor(self, calls: CallStore | None = None) -> CallExecutor:
+        return CallExecutor(
+            self.calls if calls is None else calls,
+            rules=self.rules,
+            log_rules=self.log_rules,
+            new_id=lambda: make.id_at(self.clock.now()),
+            random=Random(3).random,
+        )
+
+    def poller(
+        self, *, worker_id: str = "worker-a", sender: RequestSender | None = None, calls: CallStore | None = None
+    ) -> Poller:
+        return make_poller(
+            self.store,
+            sender or self.sender,
+            self.clock,
+            worker_id=worker_id,
+            settings=self.settings,
+            handler=self.executor(calls),
+            new_id=lambda: make.id_at(self.clock.now()),
+        )
+
+    def run(self, script: Callable[[], Awaitable[object]], *pollers: Poller, deadline: float | None = None) -> None:
+        """Run ``pollers`` (one of its own, if none are given) while ``script`` runs, then stop them in good order."""
+
+        async def main() -> None:
+            stop = asyncio.Event()
+            running = [
+                asyncio.create_task(poller.run(stop, deadline=deadline)) for poller in pollers or (self.poller(),)
+            ]
+            await script()
+            stop.set()
+            await asyncio.gather(*running)
+
+        run_virtually(self.clock, main())
+
+    def run_for(self, seconds: float, *pollers: Poller) -> None:
+        self.run(lambda: asyncio.sleep(seconds), *pollers)
+
+    def submit(self, call_id: str = "call-1", *, tenant_id: str = make.TENANT, **fields: Any) -> ServiceCall:
+        """Submit a call now, as another process would: the poller is not told."""
+        now = self.clock.now()
+        transition = make.submitted(tenant_id=tenant_id, call_id=call_id, now=now, num_shards=NUM_SHARDS, **fields)
+        assert self.calls.apply([transition], now=now) == [ApplyStatus.APPLIED]
+        return transition.after
+
+    def get(self, call_id: str = "call-1", *, tenant_id: str = make.TENANT) -> ServiceCall:
+        (call,) = self.calls.get_calls([CallRef(tenant_id, call_id)], now=self.clock.now())
+        assert call is not None
+        return call
+
+    def amend(self, call_id: str = "call-1", **fields: Any) -> ServiceCall:
+        transition = make.amended(self.get(call_id), now=self.clock.now(), **fields)
+        assert self.calls.apply([transition], now=self.clock.now()) == [ApplyStatus.APPLIED]
+        return transition.after
+
+    def executions(self, call_id: str = "call-1", *, tenant_id: str = make.TENANT) -> list[Execution]:
+        """The first one first."""
+        page = self.calls.list_executions(tenant_id, call_id, cursor=None, limit=100)
+        assert page.next_cursor is None
+        return page.items[::-1]
+
+    def events(self, call_id: str = "call-1", *, tenant_id: str = make.TENANT) -> list[CallEvent]:
+        events = self.calls.list_events(tenant_id, call_id, after=0, limit=1000)
+        assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+        for before, event in pairwise(events):
+            assert event.causation_id == before.event_id
+        return events
+
+    def types(self, call_id: str = "call-1") -> list[str]:
+        return [str(event.type) for event in self.events(call_id)]
+
+    def statuses(self) -> set[CallStatus]:
+        return {call.status for call in self.all()}
+
+    def all(self, *, tenant_id: str = make.TENANT) -> list[ServiceCall]:
+        with self.store.database.engine.connect() as connection:
+            rows = connection.exec_driver_sql(
+                "SELECT service_call_id FROM service_calls WHERE tenant_id = ? ORDER BY 1", (tenant_id,)
+            ).fetchall()
+        return [self.get(call_id, tenant_id=tenant_id) for (call_id,) in rows]
