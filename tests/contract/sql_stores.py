@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
+from duetime.stores.sql.call_tables import service_calls
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import metadata, timers
@@ -33,6 +35,18 @@ def corrupt(store: SqlStore, timer: Timer) -> None:
     assert changed.rowcount == 1
 
 
+def corrupt_call(store: SqlStore, call: ServiceCall) -> None:
+    """Break the request, which is JSON."""
+    with store.database.engine.connect() as connection:
+        changed = connection.execute(
+            sa.update(service_calls)
+            .where(service_calls.c.tenant_id == call.tenant_id, service_calls.c.service_call_id == call.call_id)
+            .values(request_spec="{broken")
+        )
+        connection.commit()
+    assert changed.rowcount == 1
+
+
 @contextmanager
 def subject_at(url: str, *, is_shared: bool) -> Iterator[Subject]:
     stores = [open_sql(url)]
@@ -46,6 +60,7 @@ def subject_at(url: str, *, is_shared: bool) -> Iterator[Subject]:
         yield Subject(
             store=stores[0],
             corrupt=lambda timer: corrupt(stores[0], timer),
+            corrupt_call=lambda call: corrupt_call(stores[0], call),
             reopen=reopen if is_shared else None,
         )
     finally:

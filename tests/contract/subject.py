@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
 from duetime.stores.port import Store
 
@@ -20,6 +21,8 @@ class Subject:
 
     store: Store
     corrupt: Callable[[Timer], None]
+    corrupt_call: Callable[[ServiceCall], None] | None = None
+    """The same for a service call's row, which stays in all its lists, with its timer and events."""
     reopen: Callable[[], Store] | None = None
     is_thread_safe: bool = True
     """False for an emulator that lets two concurrent conditional writes win."""

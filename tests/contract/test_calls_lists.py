@@ -152,11 +152,6 @@ def test_conditions_together(calls: CallStore, various: list[ServiceCall]) -> No
         assert listed(calls, call_filter) == expected(various, call_filter), call_filter
 
 
-def test_by_due_time_there_are_only_scheduled_calls(calls: CallStore) -> None:
-    with pytest.raises(ValueError, match="Scheduled"):
-        listed(calls, CallFilter(order=CallOrder.DUE))
-
-
 def test_calls_of_one_instant_are_all_listed_by_due_time(calls: CallStore) -> None:
     stored = [steps.submit(calls, due_at=NOW) for _ in range(7)]
 
@@ -255,19 +250,6 @@ def test_a_cursor_belongs_to_its_query(calls: CallStore, various: list[ServiceCa
     for broken in ("", "x", cursor[:-1], cursor[1:], cursor + "x", "[]", "ü"):
         with pytest.raises(InvalidCursor):
             calls.list_calls(make.TENANT, call_filter, cursor=broken, limit=2, now=NOW)
-
-
-def test_a_filter_that_leaves_out_much_ends(calls: CallStore) -> None:
-    for _ in range(12):
-        batch = [make.submitted(tags=("a",)) for _ in range(100)]
-        steps.applied(calls, *batch)
-    wanted = steps.submit(calls, tags=("a", "b"), now=NOW - HOUR)
-
-    found = listed(calls, CallFilter(tags=("a", "b")), limit=10)
-
-    assert found == [without_body(wanted)]
-    page = calls.list_calls(make.TENANT, CallFilter(tags=("a", "b")), cursor=None, limit=10, now=NOW)
-    assert (page.items, page.next_cursor is None) == ([], False)  # the work of one call is bounded
 
 
 # -- executions ---------------------------------------------------------------------------------------------------

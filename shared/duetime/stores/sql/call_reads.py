@@ -54,7 +54,7 @@ class CallReads:
             "limit",
         )
         has_call = sa.select(_CALL.service_call_id).where(
-            _CALL.tenant_id == _EVENT.tenant_id, _CALL.service_call_id == _EVENT.aggregate_id
+            _CALL.tenant_id == given("tenant"), _CALL.service_call_id == given("call")
         )
         self._events = prepare(
             sa.select(*EVENT_COLUMNS)

@@ -136,7 +136,7 @@ _CALLS = (
     "CREATE INDEX idx_service_calls_name ON service_calls (tenant_id, name, service_call_id DESC)",
     "CREATE INDEX idx_service_calls_correlation ON service_calls (tenant_id, correlation_id, service_call_id)",
     """
-    CREATE INDEX idx_service_calls_due ON service_calls (tenant_id, due_at, service_call_id)
+    CREATE INDEX idx_service_calls_due ON service_calls (tenant_id, status, due_at, service_call_id)
     WHERE status = 'Scheduled'
     """,
     "CREATE INDEX idx_service_calls_starred ON service_calls (tenant_id, service_call_id) WHERE is_starred = 1",

@@ -1,0 +1,127 @@
+"""The call store under threads: one step of many wins, and the outbox holds what the winners wrote, in order."""
+
+from __future__ import annotations
+
+import pytest
+
+from duetime.domain.service_calls import CallStatus, ServiceCall
+from duetime.stores.calls_port import ApplyStatus, CallFilter, CallStore, DeleteStatus
+from duetime.stores.port import Store
+from tests.contract import call_steps as steps
+from tests.contract.subject import Subject
+from tests.contract.test_races import at_once
+from tests.support import calls as make
+from tests.support.clock import NOW
+
+THREADS = 6
+
+
+@pytest.fixture(autouse=True)
+def _needs_threads(subject: Subject) -> None:
+    if not subject.is_thread_safe:
+        pytest.skip("this emulator is not safe under threads")
+
+
+@pytest.fixture
+def each(subject: Subject, calls: CallStore) -> list[CallStore]:
+    """A call store per thread: of processes of their own where the store can be opened again."""
+    reopen = subject.reopen
+    return [calls] * THREADS if reopen is None else [call_store(reopen()) for _ in range(THREADS)]
+
+
+def call_store(store: Store) -> CallStore:
+    calls: CallStore = store.calls  # type: ignore[attr-defined]
+    return calls
+
+
+def test_one_step_of_many_wins(each: list[CallStore]) -> None:
+    for _ in range(5):
+        call = steps.submit(each[0])
+        candidates = [make.begun(call) for _ in each]
+
+        statuses = at_once(
+            lambda index, candidates=candidates: steps.apply(each[index], candidates[index])[0],  # type: ignore[misc]
+            threads=THREADS,
+        )
+
+        assert sorted(statuses) == [ApplyStatus.APPLIED] + [ApplyStatus.SUPERSEDED] * (THREADS - 1)
+        winner = candidates[statuses.index(ApplyStatus.APPLIED)]
+        assert steps.got(each[0], call) == winner.after
+        assert each[0].list_executions(make.TENANT, call.call_id, cursor=None, limit=9).items == list(
+            winner.executions
+        )
+        events = each[0].list_events(make.TENANT, call.call_id, after=2, limit=9)
+        assert events == list(winner.events)
+
+
+def test_one_of_many_with_a_key_is_stored(each: list[CallStore]) -> None:
+    for turn in range(5):
+        candidates = [make.submitted(idempotency_key=f"k{turn}") for _ in each]
+
+        statuses = at_once(
+            lambda index, candidates=candidates: steps.apply(each[index], candidates[index])[0],  # type: ignore[misc]
+            threads=THREADS,
+        )
+
+        assert sorted(statuses) == [ApplyStatus.APPLIED] + [ApplyStatus.EXISTS] * (THREADS - 1)
+        winner = candidates[statuses.index(ApplyStatus.APPLIED)].after
+        assert each[0].find_by_idempotency_key(make.TENANT, f"k{turn}", now=NOW) == winner
+    stored = each[0].list_calls(make.TENANT, CallFilter(), cursor=None, limit=100, now=NOW).items
+    assert len(stored) == 5
+
+
+def test_a_call_is_cancelled_or_begun_but_not_both(store: Store, each: list[CallStore]) -> None:
+    for _ in range(6):
+        call = steps.submit(each[0])
+        step = make.begun(call)
+
+        def cancel_or_begin(index: int, call: ServiceCall = call, step: object = step) -> bool:
+            if index:
+                return each[1].delete_call(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
+            return each[0].apply([step], now=NOW) == [ApplyStatus.APPLIED]  # type: ignore[list-item]
+
+        has_begun, is_cancelled = at_once(cancel_or_begin, threads=2)
+
+        assert has_begun != is_cancelled
+        found = steps.got(each[0], call)
+        assert (found is not None) == has_begun
+        if found is not None:
+            steps.assert_waits(store, found)
+        else:
+            assert steps.due_timers(store, call, until=NOW) == []
+            assert each[0].list_executions(make.TENANT, call.call_id, cursor=None, limit=9).items == []
+
+
+def test_events_stay_in_order_whoever_writes_and_publishes(each: list[CallStore]) -> None:
+    """Threads take turns at changing the same calls while another one publishes."""
+    shared = [steps.submit(each[0]) for _ in range(3)]
+    published: list[tuple[str, int]] = []
+
+    def change(index: int) -> None:
+        calls = each[index]
+        if index == 0:
+            for _ in range(25):
+                publish(calls)
+            return
+        for turn in range(12):
+            call = steps.got(calls, shared[turn % 3])
+            assert call is not None
+            assert call.status is CallStatus.SCHEDULED
+            steps.apply(calls, make.amended(call, due_at=make.NOW))
+
+    def publish(calls: CallStore) -> int:
+        found = calls.unpublished_events(limit=7)
+        calls.mark_published(found, now=NOW)
+        published.extend((stored.event.aggregate_id, stored.event.sequence) for stored in found)
+        return len(found)
+
+    at_once(change, threads=THREADS)
+    while publish(each[0]):
+        pass
+
+    for call in shared:
+        latest = steps.got(each[0], call)
+        assert latest is not None
+        numbers = [sequence for call_id, sequence in published if call_id == call.call_id]
+        assert numbers == list(range(1, latest.event_count + 1))
+        assert latest.event_count == latest.revision + 1

@@ -1,0 +1,83 @@
+"""Service calls whose row cannot be decoded: visible, removable, and in nobody's way."""
+
+from __future__ import annotations
+
+import pytest
+
+from duetime.domain.errors import CallUnreadable
+from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall
+from duetime.stores.calls_port import CallFilter, CallOrder, CallStore, DeleteStatus
+from duetime.stores.port import Store
+from tests.contract import call_steps as steps
+from tests.contract.subject import Subject
+from tests.support import calls as make
+from tests.support.clock import NOW
+
+
+@pytest.fixture
+def bad(subject: Subject, calls: CallStore) -> ServiceCall:
+    """A Scheduled call whose row is corrupt, between two good ones."""
+    steps.submit(calls, name="n", tags=("a",))
+    call = steps.submit(calls, name="n", tags=("a",), idempotency_key="k")
+    steps.submit(calls, name="n", tags=("a",))
+    if subject.corrupt_call is None:
+        pytest.skip("this store's rows cannot be damaged")
+    subject.corrupt_call(call)
+    return call
+
+
+def test_it_is_told_apart_from_one_that_is_not_there(calls: CallStore, bad: ServiceCall) -> None:
+    with pytest.raises(CallUnreadable):
+        steps.got(calls, bad)
+    with pytest.raises(CallUnreadable):
+        calls.find_by_idempotency_key(make.TENANT, "k", now=NOW)
+
+
+@pytest.mark.parametrize(
+    "call_filter",
+    [
+        CallFilter(),
+        CallFilter(tags=("a",)),
+        CallFilter(name_prefix="n"),
+        CallFilter(correlation_id="corr-1"),
+        CallFilter(status=CallStatus.SCHEDULED),
+        CallFilter(status=CallStatus.SCHEDULED, order=CallOrder.DUE),
+    ],
+    ids=str,
+)
+def test_lists_go_on(calls: CallStore, bad: ServiceCall, call_filter: CallFilter) -> None:
+    found = calls.list_calls(make.TENANT, call_filter, cursor=None, limit=10, now=NOW).items
+
+    assert len([call for call in found if call.call_id != bad.call_id]) == 2
+
+
+def test_it_is_listed_as_a_failed_one(calls: CallStore, bad: ServiceCall) -> None:
+    found = calls.list_calls(make.TENANT, CallFilter(), cursor=None, limit=10, now=NOW).items
+
+    (shown,) = [call for call in found if call.call_id == bad.call_id]
+    assert (shown.tenant_id, shown.status) == (make.TENANT, CallStatus.FAILED)
+    assert shown.outcome is not None
+    assert shown.outcome.reason is CallFailure.UNREADABLE
+    assert shown.outcome.message
+    assert shown.wake_at is None
+
+
+def test_it_can_be_removed(store: Store, calls: CallStore, bad: ServiceCall) -> None:
+    assert calls.delete_call(make.TENANT, bad.call_id, now=NOW) is DeleteStatus.DELETED
+
+    assert steps.got(calls, bad) is None
+    assert steps.due_timers(store, bad, until=NOW) == []
+    assert calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) is None
+
+
+def test_its_timer_and_its_events_are_still_there(store: Store, calls: CallStore, bad: ServiceCall) -> None:
+    steps.assert_waits(store, bad)
+    assert len(calls.list_events(make.TENANT, bad.call_id, after=0, limit=5)) == 2
+
+
+def test_the_others_of_a_batch_are_read_one_by_one(calls: CallStore, bad: ServiceCall) -> None:
+    good = steps.submit(calls)
+
+    with pytest.raises(CallUnreadable):
+        calls.get_calls([steps.ref(good), steps.ref(bad)], now=NOW)
+    assert steps.got(calls, good) == good
