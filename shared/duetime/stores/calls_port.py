@@ -87,8 +87,9 @@ class CallStore(Protocol):
 
         Each succeeds or fails alone; no two are of one call. ``leases`` (of the engine) has the lease of every shard
         among them: a store with transactions over shards checks ``shard_version`` and owner, as ``Store.record``
-        does. Instants inside the transitions are stored as they are. Two with one idempotency key of a tenant: one
-        is APPLIED, the other EXISTS.
+        does; where ``before`` has an open execution, the call belongs to whoever carries that out, and the revision
+        alone decides. Instants inside the transitions are stored as they are. Two with one idempotency key of a
+        tenant: one is APPLIED, the other EXISTS.
         """
         ...
 
@@ -122,7 +123,9 @@ class CallStore(Protocol):
 
         By an index; the work of one call is bounded, whatever the filter leaves out, so a page may be short and not
         the last. A call that is not changed meanwhile appears exactly once. May lag a moment behind writes on some
-        stores, except without any condition but the dates.
+        stores, except without any condition but the dates. A cursor of another tenant or another filter is an
+        ``InvalidCursor``. A call that cannot be decoded is shown as FAILED with the reason UNREADABLE and without
+        what cannot be read.
         """
         ...
 
@@ -131,7 +134,7 @@ class CallStore(Protocol):
         ...
 
     def list_executions(self, tenant_id: str, call_id: str, *, cursor: str | None, limit: int) -> Page[Execution]:
-        """The newest first."""
+        """The newest first. A cursor of another call is an ``InvalidCursor``."""
         ...
 
     def list_events(self, tenant_id: str, call_id: str, *, after: int, limit: int) -> list[CallEvent]:
@@ -144,7 +147,7 @@ class CallStore(Protocol):
         """Events that are not marked as published, of all tenants, the oldest first as far as the store can tell.
 
         Of one call: in order of ``sequence``, without gaps, beginning with its first unpublished one. ``skip``: calls
-        whose events are not wanted now.
+        whose events are not wanted now; however many they are, they hide nothing of others.
         """
         ...
 

@@ -100,6 +100,7 @@ TAG = "service_call_tags USING COVERING INDEX idx_service_call_tags_tag (tenant_
 CORRELATION = "service_calls USING INDEX idx_service_calls_correlation (tenant_id=? AND correlation_id=?"
 EXECUTION = "http_execution_log USING INDEX sqlite_autoindex_http_execution_log_1"
 NUMBER = "http_execution_log USING INDEX idx_http_execution_log_number"
+DUE = "service_calls USING INDEX idx_service_calls_due (tenant_id=? AND status=?"
 RANGE_OF_IDS = "service_call_id>? AND service_call_id<?)"
 LISTS: dict[str, tuple[Action, set[str]]] = {
     "all": (
@@ -139,8 +140,8 @@ LISTS: dict[str, tuple[Action, set[str]]] = {
     "due": (
         listing(status=CallStatus.SCHEDULED, order=CallOrder.DUE),
         {
-            "service_calls USING INDEX idx_service_calls_due (tenant_id=? AND status=? AND due_at=? AND service_call_id>?)",
-            "service_calls USING INDEX idx_service_calls_due (tenant_id=? AND status=? AND due_at>? AND due_at<?)",
+            f"{DUE} AND due_at=? AND service_call_id>?)",
+            f"{DUE} AND due_at>? AND due_at<?)",
         },
     ),
 }
