@@ -61,12 +61,14 @@ def subjects(scratch: Path) -> dict[str, Subject]:
     bare.mkdir()
     shutil.copytree(layer, sources, ignore=shutil.ignore_patterns("__pycache__"))
     request = json.loads((ROOT / "events" / "timers_api.json").read_text())
+    key = json.loads((ROOT / "events" / "authorizer.json").read_text())
     shards = json.loads((ROOT / "events" / "poller_fanout.json").read_text())
     (bare / "handler.py").write_text(BARE)
     return {
         "bare": Subject(bare, None, request),
         "timers_api": Subject(built / "TimersApi", layer, request),
         "timers_api, no bytecode": Subject(built / "TimersApi", sources, request),
+        "authorizer": Subject(built / "Authorizer", layer, key),
         "poller": Subject(built / "Poller", layer, shards, deadline_seconds=0.0),
     }
 

@@ -1,7 +1,7 @@
 """The whole application on this machine: build, start the AWS emulator, deploy, and keep it running.
 
 ``make aws-local`` runs this; the end-to-end test uses its parts. The emulator runs functions by its own Python and
-checks permissions (its ``AUTH=true``), so requests must be signed and the policies of template.yaml are obeyed.
+checks permissions (its ``AUTH=true``), so the policies of template.yaml are obeyed.
 """
 
 from __future__ import annotations
@@ -110,6 +110,15 @@ def deploy(build_directory: Path, endpoint_url: str, **parameters: str) -> Deplo
     )
 
 
+def first_key(deployment: Deployment) -> str:
+    """An admin's API key of the tenant ``default``, made by the command as an operator makes it."""
+    store = f"dynamodb://{deployment.outputs['TableName']}?region={REGION}&endpoint_url={deployment.endpoint_url}"
+    command = [sys.executable, "-m", "duetime.cli", "keys", "create", "--role", "admin", "--name", "first"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "shared"), "DUETIME_STORE": store}
+    made = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60)
+    return made.stdout.strip()
+
+
 def emulator_client(endpoint_url: str, service: str) -> Any:
     return boto3.client(
         service,  # type: ignore[call-overload]  # any service
@@ -145,10 +154,10 @@ The timers API:  {url}
 DynamoDB and the rest of AWS:  {endpoint}  (key and secret: test, region {region})
 The schedule starts a poller within a minute. `.venv/bin/duetime listen --port 9999` prints callbacks.
 
-  signed() {{ curl -sS --aws-sigv4 aws:amz:{region}:execute-api --user test:test \\
+  call() {{ curl -sS -H 'authorization: Bearer {key}' \\
       -H 'content-type: application/json' "$@"; }}
-  signed -X PUT {url}/v1/namespaces/default -d '{{"numShards": 4}}'
-  signed {url}/v1/namespaces/default/timers \\
+  call -X PUT {url}/v1/namespaces/default -d '{{"numShards": 4}}'
+  call {url}/v1/namespaces/default/timers \\
     -d '{{"delay": "5s", "callbackUrl": "http://127.0.0.1:9999/hook", "payload": {{"hello": "world"}}}}'
 
 Ctrl-C stops it.
@@ -161,7 +170,8 @@ def main() -> int:
         built = build()
         with running_ministack(checks_permissions=True) as endpoint_url:
             deployment = deploy(built, endpoint_url)
-            print(_READY.format(url=deployment.api_url, endpoint=endpoint_url, region=REGION), flush=True)
+            key = first_key(deployment)
+            print(_READY.format(url=deployment.api_url, endpoint=endpoint_url, region=REGION, key=key), flush=True)
             signal.pause()
     except KeyboardInterrupt:
         pass

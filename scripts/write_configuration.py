@@ -8,6 +8,7 @@ from pydantic.fields import FieldInfo
 
 from duetime.cli.options import has_no_default, shown_default
 from duetime.runtime.settings import (
+    AuthorizerSettings,
     LocalKeySettings,
     LocalSettings,
     OutboxSettings,
@@ -48,6 +49,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("Timers API on Lambda", TimersApiSettings),
     ("Poller on Lambda", PollerSettings),
     ("Outbox on Lambda", OutboxSettings),
+    ("Authorizer on Lambda", AuthorizerSettings),
 )
 
 

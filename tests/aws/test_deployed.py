@@ -1,7 +1,7 @@
 """End to end on the emulator: `sam build`, `sam deploy`, a timer through the HTTP API, fired by the scheduled poller.
 
-The emulator checks signatures and IAM policies, so what is missing from a function's policy fails here. It starts
-what is scheduled after a minute: these tests are slow.
+The emulator runs the authorizer and checks IAM policies, so what is missing from a function's policy fails here. It
+starts what is scheduled after a minute: these tests are slow.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 from standardwebhooks import Webhook
 
-from scripts.aws_local import REGION, Deployment, deploy, emulator_client
+from duetime.domain.api_keys import SECRET_BYTES, key_text, new_secret
+from scripts.aws_local import Deployment, deploy, emulator_client, first_key
 from tests.support.callbacks import CallbackReceiver
 from tests.support.ministack import running_ministack
 
@@ -36,7 +34,7 @@ POLLER_STARTS_SECONDS = 100.0
 def deployment(built: Path) -> Iterator[Deployment]:
     """Two shards to a poller: the namespace of four takes two, one of them started by the other."""
     with running_ministack(checks_permissions=True) as endpoint_url:
-        yield deploy(built, endpoint_url, ShardsPerPoller="2")
+        yield deploy(built, endpoint_url, ShardsPerPoller="2", AuthorizerTtlSeconds="1")
 
 
 @dataclass(frozen=True)
@@ -48,20 +46,16 @@ class Answer:
         return json.loads(self.body)
 
 
-def request(
-    deployment: Deployment, method: str, path: str, body: Any = None, *, credentials: Credentials | None = None
-) -> Answer:
-    """A request to the HTTP API, signed with ``credentials`` when there are any."""
-    headers = {"content-type": "application/json"}
-    content = None if body is None else json.dumps(body)
-    signed = AWSRequest(method=method, url=deployment.api_url + path, data=content, headers=headers)
-    if credentials is not None:
-        SigV4Auth(credentials, "execute-api", REGION).add_auth(signed)
+def request(deployment: Deployment, method: str, path: str, body: Any = None, *, key: str | None = None) -> Answer:
+    """A request to the HTTP API, with an API key if there is one."""
+    headers = {"content-type": "application/json", "Host": deployment.host}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
     emulator = urlsplit(deployment.endpoint_url)
     assert emulator.hostname is not None
     connection = http.client.HTTPConnection(emulator.hostname, emulator.port, timeout=30)
     try:
-        connection.request(method, path, content, {**dict(signed.headers), "Host": deployment.host})
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
         return Answer(response.status, response.read().decode())
     finally:
@@ -69,48 +63,43 @@ def request(
 
 
 @pytest.fixture(scope="module")
-def nobody(deployment: Deployment) -> Credentials:
-    """A user of the account with no policy."""
-    return _new_user(deployment, "nobody")
+def key(deployment: Deployment) -> str:
+    """The first key, as an operator makes it."""
+    return first_key(deployment)
 
 
-@pytest.fixture(scope="module")
-def caller(deployment: Deployment) -> Credentials:
-    """A user with just the policy that the documentation gives to callers."""
-    credentials = _new_user(deployment, "caller")
-    statement = {
-        "Effect": "Allow",
-        "Action": "execute-api:Invoke",
-        "Resource": deployment.outputs["ApiInvokeArn"],
-    }
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    iam = emulator_client(deployment.endpoint_url, "iam")
-    iam.put_user_policy(UserName="caller", PolicyName="duetime", PolicyDocument=policy)
-    return credentials
+def test_only_good_keys_get_in(deployment: Deployment, key: str) -> None:
+    key_id = key.split("_")[1]
+    wrong = key_text(key_id, new_secret(bytes(SECRET_BYTES)))
+    answers = [request(deployment, "GET", "/v1/namespaces", key=each) for each in (None, "nonsense", wrong, key)]
+
+    # Without the header the gateway answers by itself; what the authorizer refuses is a 403 of the gateway's.
+    assert [answer.status for answer in answers] == [401, 403, 403, 200]
 
 
-def _new_user(deployment: Deployment, name: str) -> Credentials:
-    iam = emulator_client(deployment.endpoint_url, "iam")
-    iam.create_user(UserName=name)
-    key = iam.create_access_key(UserName=name)["AccessKey"]
-    return Credentials(key["AccessKeyId"], key["SecretAccessKey"])
+def test_public_routes_need_no_key(deployment: Deployment) -> None:
+    # The emulator answers /health itself.
+    assert [request(deployment, "GET", path).status for path in ("/v1/openapi.json", "/docs")] == [200, 200]
 
 
-def test_only_principals_with_a_policy_get_in(
-    deployment: Deployment, nobody: Credentials, caller: Credentials
-) -> None:
-    forger = Credentials(caller.access_key, "another secret")
-    callers = (None, nobody, forger, caller)
-    answers = [request(deployment, "GET", "/v1/namespaces", credentials=credentials) for credentials in callers]
+def test_a_key_acts_for_its_tenant_and_role(deployment: Deployment, key: str) -> None:
+    made = request(deployment, "POST", "/v1/tenants/default/api-keys", {"role": "reader"}, key=key)
+    assert made.status == 201, made
+    reader = made.json()["key"]
+    assert request(deployment, "PUT", "/v1/namespaces/deployed", {"numShards": 1}, key=key).status == 201
 
-    assert [answer.status for answer in answers] == [403, 403, 403, 200]
+    assert request(deployment, "GET", "/v1/namespaces/deployed", key=reader).status == 200
+    refused = request(deployment, "PUT", "/v1/namespaces/deployed", {}, key=reader)
+    assert (refused.status, refused.json()["code"]) == (403, "forbidden")
+    assert request(deployment, "GET", "/v1/tenants/other/api-keys", key=key).status == 404
+    assert request(deployment, "DELETE", f"/v1/tenants/default/api-keys/{made.json()['id']}", key=key).status == 204
+    # The gateway keeps the authorizer's answer (AuthorizerTtlSeconds, 1 here), so for that long it works on.
+    _wait_until(lambda: request(deployment, "GET", "/v1/namespaces", key=reader).status == 403)
 
 
-def test_timers_made_through_the_api_are_fired_by_scheduled_pollers(
-    deployment: Deployment, caller: Credentials
-) -> None:
+def test_timers_made_through_the_api_are_fired_by_scheduled_pollers(deployment: Deployment, key: str) -> None:
     def call(method: str, path: str, body: Any = None) -> Answer:
-        return request(deployment, method, path, body, credentials=caller)
+        return request(deployment, method, path, body, key=key)
 
     with CallbackReceiver() as receiver:
         assert call("PUT", "/v1/namespaces/default", {"numShards": 4}).status == 201
@@ -136,13 +125,11 @@ def test_timers_made_through_the_api_are_fired_by_scheduled_pollers(
     assert receiver.counts() == dict.fromkeys([*ids, "later"], 1)
 
 
-def test_a_secret_is_sealed_by_the_api_and_unsealed_by_the_poller(
-    deployment: Deployment, caller: Credentials
-) -> None:
+def test_a_secret_is_sealed_by_the_api_and_unsealed_by_the_poller(deployment: Deployment, key: str) -> None:
     """The emulator checks policies: the API may encrypt only, the poller decrypt only."""
 
     def call(method: str, path: str, body: Any = None) -> Answer:
-        return request(deployment, method, path, body, credentials=caller)
+        return request(deployment, method, path, body, key=key)
 
     assert call("PUT", "/v1/namespaces/signed", {"numShards": 1}).status == 201
     created = call("POST", "/v1/namespaces/signed/secrets")

@@ -14,7 +14,9 @@ from urllib.parse import unquote
 
 import pytest
 
+from duetime.api.key_changes import create_key
 from duetime.domain.outcomes import RecordStatus
+from duetime.domain.principals import Role
 from duetime.runtime.clock import SystemClock
 from duetime.stores.dynamodb.store import DynamoDbStore
 from scripts.aws_local import emulator_client
@@ -113,6 +115,45 @@ def test_the_timers_api_stores_the_timer_of_a_real_event(account: Account, load_
     assert json.loads(function.log[-1])["action"] == "request.served"
 
 
+def test_the_timers_api_serves_nobody_whom_no_authorizer_has_let_in(account: Account, load_event: LoadEvent) -> None:
+    event = load_event("timers_api")
+    del event["requestContext"]["authorizer"]
+    with account.running("TimersApi") as function:
+        api = Api(function, event)
+        status, body = api.call("GET", "/v1/namespaces")
+        health = api.call("GET", "/health")[0]
+
+    assert (status, json.loads(body)["code"], health) == (401, "unauthenticated", 200)
+
+
+def test_the_authorizer_lets_in_whom_the_timers_api_then_serves(
+    account: Account, template: Template, load_event: LoadEvent, ministack_client: Any, timers_table: str
+) -> None:
+    store, now = DynamoDbStore(ministack_client, timers_table), SystemClock().now()
+    created = create_key(store, key_id="k1", tenant_id="acme", role=Role.READER, name="", expires_at=None, now=now)
+    event = load_event("authorizer")
+    account.used.clear()
+    with account.running("Authorizer") as function:
+        refused = function.invoke(event)
+        event["headers"]["authorization"] = f"Bearer {created.text}"
+        admitted = function.invoke(event)
+        log = "".join(function.log)
+
+    assert refused == {"isAuthorized": False}
+    assert admitted == {
+        "isAuthorized": True,
+        "context": {"tenantId": "acme", "role": "reader", "keyId": created.key.key_id},
+    }
+    assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["AuthorizerRole"])
+    assert created.text.split("_")[2][:20] not in log
+    request = load_event("timers_api")
+    request["requestContext"]["authorizer"] = {"lambda": admitted["context"]}
+    with account.running("TimersApi") as function:
+        api = Api(function, request)
+        assert api.call("GET", "/v1/namespaces")[0] == 200
+        assert api.call("PUT", "/v1/namespaces/mine")[0] == 403
+
+
 def fail_timers(store: DynamoDbStore, *timer_ids: str) -> None:
     """What pollers do to timers of the namespace ``default`` that are refused."""
     namespace, now = store.get_namespace("default"), SystemClock().now()
@@ -137,6 +178,8 @@ def test_the_timers_api_uses_just_the_permissions_that_it_has(
                 ("GET", "/v1/namespaces/default"),
                 ("GET", "/v1/namespaces"),
                 ("GET", "/v1/shards"),
+                ("POST", "/v1/tenants/default/api-keys", {"role": "reader"}),
+                ("GET", "/v1/tenants/default/api-keys"),
                 ("POST", timers, timer),
                 ("POST", timers, timer | {"id": "large", "payload": LARGE}),
                 ("PUT", f"{timers}/large", timer | {"id": "large", "payload": LARGE + "y"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,14 +12,27 @@ from duetime.api.openapi import openapi_document
 from duetime.delivery.egress import PUBLIC_ONLY
 from duetime.runtime.emf import EmfReporter
 from duetime.runtime.eventbridge import SOURCE
-from duetime.runtime.settings import PollerSettings, Settings, TimersApiSettings, load_settings, variable
+from duetime.runtime.settings import (
+    AuthorizerSettings,
+    EgressSettings,
+    KeySettings,
+    PollerSettings,
+    Settings,
+    TimersApiSettings,
+    load_settings,
+    variable,
+)
 from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE, table_definition
 from scripts.aws_local import ROOT
 from tests.aws.conftest import Template
 from tests.support.clock import FakeClock
 from tests.support.metrics import make_snapshot
 
-FUNCTIONS: dict[str, type[Settings]] = {"TimersApi": TimersApiSettings, "Poller": PollerSettings}
+FUNCTIONS: dict[str, type[Settings]] = {
+    "Authorizer": AuthorizerSettings,
+    "TimersApi": TimersApiSettings,
+    "Poller": PollerSettings,
+}
 
 SECRETS_KEY = {"Fn::GetAtt": ["SecretsKey", "Arn"]}
 TABLE = {"Fn::GetAtt": ["Timers", "Arn"]}
@@ -27,6 +41,10 @@ EVENT_BUS = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event
 LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 
 PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
+    "AuthorizerRole": [
+        ({"dynamodb:GetItem"}, TABLE),
+        (LOG_ACTIONS, {"Fn::GetAtt": ["AuthorizerLogs", "Arn"]}),
+    ],
     "TimersApiRole": [
         (
             {
@@ -92,18 +110,24 @@ def test_the_table_is_kept_recoverable_and_encrypted(template: Template) -> None
 
 def test_the_key_of_the_secrets_is_rotated_and_outlives_the_stack(template: Template) -> None:
     resource = template.translated["Resources"]["SecretsKey"]
-    functions = template.of_type("AWS::Lambda::Function").values()
+    functions = template.of_type("AWS::Lambda::Function")
 
     assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
     assert resource["Properties"]["EnableKeyRotation"] is True
-    assert all(each["Environment"]["Variables"]["DUETIME_KMS_KEY_ID"] == SECRETS_KEY for each in functions)
+    for name, settings in FUNCTIONS.items():
+        given = functions[name]["Environment"]["Variables"].get("DUETIME_KMS_KEY_ID")
+        assert given == (SECRETS_KEY if issubclass(settings, KeySettings) else None)
 
 
 def test_callbacks_go_to_public_addresses_alone_unless_a_parameter_says_otherwise(template: Template) -> None:
     parameters = template.source["Parameters"]
-    for function in template.of_type("AWS::Lambda::Function").values():
-        variables = function["Environment"]["Variables"]
+    functions = template.of_type("AWS::Lambda::Function")
+    for function, model in FUNCTIONS.items():
+        variables = functions[function]["Environment"]["Variables"]
         given = {name: value for name, value in variables.items() if name.startswith("DUETIME_EGRESS_")}
+        if not issubclass(model, EgressSettings):
+            assert given == {}
+            continue
         assert given == {
             "DUETIME_EGRESS_ALLOW_CIDRS": {"Ref": "EgressAllowCidrs"},
             "DUETIME_EGRESS_ALLOW_HOSTS": {"Ref": "EgressAllowHosts"},
@@ -122,12 +146,46 @@ def test_the_routes_are_those_of_the_api(template: Template) -> None:
     assert routed == {route for route in documented if route[0] in ("get", "put", "post", "patch", "delete")}
 
 
-def test_every_route_requires_a_signed_request(template: Template) -> None:
+def test_every_route_asks_for_a_key_unless_it_is_public(template: Template) -> None:
     (api,) = template.of_type("AWS::ApiGatewayV2::Api").values()
-    operations = [operation for path in api["Body"]["paths"].values() for operation in path.values()]
+    documented = openapi_document()["paths"]
+    for path, operations in api["Body"]["paths"].items():
+        for method, operation in operations.items():
+            is_public = "security" not in documented[path][method]
+            assert operation["security"] == [{"NONE" if is_public else "ApiKeys": []}], path
 
-    assert operations
-    assert all(operation["security"] == [{"AWS_IAM": []}] for operation in operations)
+
+def test_the_authorizer_is_asked_with_the_header_and_its_answer_is_kept_as_the_parameter_says(
+    template: Template,
+) -> None:
+    (api,) = template.of_type("AWS::ApiGatewayV2::Api").values()
+    ((name, scheme),) = api["Body"]["components"]["securitySchemes"].items()
+    about = scheme["x-amazon-apigateway-authorizer"]
+
+    assert name == "ApiKeys"
+    assert about["identitySource"] == ["$request.header.Authorization"]
+    assert about["authorizerResultTtlInSeconds"] == {"Ref": "AuthorizerTtlSeconds"}
+    assert (about["authorizerPayloadFormatVersion"], about["enableSimpleResponses"]) == ("2.0", True)
+    assert template.source["Parameters"]["AuthorizerTtlSeconds"]["Default"] <= 60
+
+
+def test_the_access_log_says_who_and_never_with_what(template: Template) -> None:
+    (stage,) = template.of_type("AWS::ApiGatewayV2::Stage").values()
+    fields = set(re.findall(r"\$context\.([A-Za-z.]+)", stage["AccessLogSettings"]["Format"]))
+
+    assert {"authorizer.tenantId", "authorizer.keyId"} <= fields
+    assert fields <= {
+        "requestTime",
+        "requestId",
+        "routeKey",
+        "status",
+        "responseLatency",
+        "responseLength",
+        "identity.sourceIp",
+        "error.message",
+        "authorizer.tenantId",
+        "authorizer.keyId",
+    }
 
 
 @pytest.mark.parametrize("role", PERMISSIONS)

@@ -10,6 +10,7 @@ import os
 import click
 
 from duetime import __version__
+from duetime.cli.keys import keys
 from duetime.cli.namespaces import namespaces, secrets
 from duetime.cli.options import LOGS, load, settings_options
 from duetime.cli.timers import redrive, timers
@@ -22,6 +23,7 @@ from duetime.runtime.settings import (
 )
 
 _ENGINE = tuple(name for name in EngineTuning.model_fields if name not in KeySettings.model_fields)
+_ACCESS = ("auth", "auth_cache_seconds", "open_to_network")
 _KEYS = ("kms_key_id", "key_file")
 _EVENTS = ("event_publishers", "event_bus", "event_retention_seconds")
 
@@ -37,13 +39,25 @@ def app() -> None:
 
 @app.command()
 @settings_options(
-    LocalSettings, "port", "host", "store", "workers", "default_num_shards", *_ENGINE, *_EVENTS, *_KEYS, *LOGS
+    LocalSettings,
+    "port",
+    "host",
+    "store",
+    *_ACCESS,
+    "workers",
+    "default_num_shards",
+    *_ENGINE,
+    *_EVENTS,
+    *_KEYS,
+    *LOGS,
 )
 def serve(**given: str | None) -> int:
     """Serve the API and fire timers, all on this machine.
 
     An SQLite store is created when it does not exist. The namespace "default" is there from the start. SIGTERM and
     Ctrl-C let the callbacks under way finish; a second signal ends at once.
+
+    Without --auth everyone who reaches the address may do everything, so it must be one of this machine alone.
     """
     settings = load(LocalSettings, given)
     from duetime.local.server import serve as run
@@ -123,6 +137,7 @@ def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float
     return run(host, port, Reply(status, body, delay_seconds), clock=SystemClock(), show=show, secrets=secrets_)
 
 
+app.add_command(keys)
 app.add_command(namespaces)
 app.add_command(redrive)
 app.add_command(secrets)

@@ -25,9 +25,10 @@ def settings_options(model: type[Settings], *names: str) -> Callable[[F], F]:
     def decorate(command: F) -> F:
         for name in reversed(names):
             field = model.model_fields[name]
-            command = click.option(option(name), name, metavar=_metavar(name, field), help=_help(name, field))(
-                command
-            )
+            # A switch alone stands for "true".
+            more: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if isinstance(field.default, bool) else {}
+            make = click.option(option(name), name, metavar=_metavar(name, field), help=_help(name, field), **more)
+            command = make(command)
         return command
 
     return decorate

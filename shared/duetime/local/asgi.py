@@ -105,7 +105,7 @@ class LambdaAsgiApp:
         except TimeoutError:
             return HttpAnswer(408, (("connection", "close"),), b"")
         except InvalidInput as error:
-            return _from_reply(problem_reply(error, request_id=request_id))
+            return to_answer(problem_reply(error, request_id=request_id))
         try:
             loop = asyncio.get_running_loop()
             return from_result(
@@ -113,7 +113,7 @@ class LambdaAsgiApp:
             )
         except Exception as error:
             logger.exception("a request failed", extra={"action": "http.failed", "request_id": request_id})
-            return _from_reply(problem_reply(error, request_id=request_id))
+            return to_answer(problem_reply(error, request_id=request_id))
 
     def _request(self, scope: Scope, body: bytes, request_id: str) -> HttpRequest:
         client = scope.get("client")
@@ -158,6 +158,6 @@ async def send_answer(answer: HttpAnswer, send: Send) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-def _from_reply(reply: Reply) -> HttpAnswer:
+def to_answer(reply: Reply) -> HttpAnswer:
     headers = (("content-type", reply.content_type), *reply.headers.items())
     return HttpAnswer(reply.status, headers, reply.body.encode())

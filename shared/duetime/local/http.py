@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address
 
 import uvicorn
 
@@ -38,6 +39,13 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror}") from error
     return listener
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, as a socket names it, can be reached from this machine alone."""
+    address = ip_address(host.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def url_of(listener: socket.socket) -> str:

@@ -6,6 +6,7 @@ Snapshots are read when Prometheus asks. Those of workers in processes of their 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -22,9 +23,14 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from duetime import __version__
+from duetime.api.auth import authorise
+from duetime.api.authentication import KeyAuthenticator
 from duetime.api.context import ServedRequest
+from duetime.api.problems import problem_reply
+from duetime.domain.errors import DuetimeError
+from duetime.domain.principals import Role
 from duetime.engine.stats import EngineSnapshot, HistogramSnapshot
-from duetime.local.asgi import Asgi, Receive, Scope, Send, send_answer
+from duetime.local.asgi import Asgi, Receive, Scope, Send, send_answer, to_answer
 from duetime.local.gateway import HttpAnswer
 from duetime.runtime.metrics import (
     COUNTERS,
@@ -129,24 +135,42 @@ class ApiMetrics:
 
 
 class MetricsApp:
-    """Answers ``/metrics`` and leaves every other path to ``app``."""
+    """Answers ``/metrics`` and leaves every other path to ``app``.
 
-    def __init__(self, registry: CollectorRegistry, app: Asgi) -> None:
+    With an ``authenticator`` the page needs an admin's API key, of whichever tenant: it has nothing of any tenant's.
+    """
+
+    def __init__(
+        self, registry: CollectorRegistry, app: Asgi, *, authenticator: KeyAuthenticator | None = None
+    ) -> None:
         self._registry = registry
         self._app = app
+        self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == PATH:
-            await send_answer(self._answer(scope), send)
+            # In a thread: a key may have to be read from the store.
+            await send_answer(await asyncio.to_thread(self._answer, scope), send)
         else:
             await self._app(scope, receive, send)
 
     def _answer(self, scope: Scope) -> HttpAnswer:
+        if self._authenticator is not None:
+            try:
+                authorise(Role.ADMIN, self._authenticator.authenticate(_authorization(scope)), {})
+            except DuetimeError as error:
+                return to_answer(problem_reply(error, request_id=""))
         if scope["method"] not in ("GET", "HEAD"):
             return HttpAnswer(405, (("allow", "GET, HEAD"),), b"")
         body = generate_latest(self._registry) if scope["method"] == "GET" else b""
         headers = (("content-type", CONTENT_TYPE_PLAIN_0_0_4), ("cache-control", "no-store"))
         return HttpAnswer(200, headers, body)
+
+
+def _authorization(scope: Scope) -> str | None:
+    """The header; several of them are one that nothing fits."""
+    values = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
+    return ", ".join(values) or None
 
 
 async def nothing_else(scope: Scope, receive: Receive, send: Send) -> None:

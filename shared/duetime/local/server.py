@@ -15,7 +15,7 @@ from duetime import __version__
 from duetime.domain.errors import InvalidSettings
 from duetime.engine.poller import Poller
 from duetime.local.asgi import LambdaAsgiApp
-from duetime.local.http import bind, http_service, url_of
+from duetime.local.http import bind, http_service, is_loopback, url_of
 from duetime.local.metrics import PATH as METRICS_PATH
 from duetime.local.metrics import ApiMetrics, MetricsApp, Observed, new_registry, nothing_else
 from duetime.local.services import Service, ThreadService, run_services
@@ -26,7 +26,6 @@ from duetime.runtime.ids import new_id
 from duetime.runtime.redaction import redact_text
 from duetime.runtime.settings import (
     EgressSettings,
-    EngineTuning,
     LocalSettings,
     WorkerSettings,
     child_environment,
@@ -45,9 +44,12 @@ def serve(settings: LocalSettings) -> int:
     """Serve until a signal; the exit code. Raises ``DuetimeError`` when it cannot start."""
     if settings.workers > 1 and wiring.is_in_memory(settings.store):
         raise InvalidSettings("--workers: a store in memory cannot be shared by several processes")
+    if settings.auth and wiring.is_in_memory(settings.store):
+        raise InvalidSettings("--auth: nobody can make a key for a store in memory")
     clock = SystemClock()
     with ExitStack() as stack:
         listener = stack.enter_context(bind(settings.host, settings.port))
+        _refuse_exposure(settings, listener)
         store = stack.enter_context(wiring.opened_store(settings.store))
         wiring.make_ready(store, settings.store)
         _ensure_default_namespace(store, settings, clock)
@@ -60,10 +62,17 @@ def serve(settings: LocalSettings) -> int:
         ]
         registry = new_registry(lambda: _observe(poller, workers))
         counts = ApiMetrics(registry)
+        authenticator = wiring.key_authenticator(store, settings, clock)
         handler = wiring.timers_api(
-            store, settings, clock, on_stored=poller.notify, on_served=counts.count, secret_box=secret_box
+            store,
+            settings,
+            clock,
+            on_stored=poller.notify,
+            on_served=counts.count,
+            secret_box=secret_box,
+            authenticate=authenticator,
         )
-        app = MetricsApp(registry, LambdaAsgiApp(handler, clock=clock, new_id=new_id))
+        app = MetricsApp(registry, LambdaAsgiApp(handler, clock=clock, new_id=new_id), authenticator=authenticator)
         services: list[Service] = [
             poller_service(poller),
             http_service(app, listener, lambda: _tell_start(settings, listener)),
@@ -147,7 +156,17 @@ def _ensure_default_namespace(store: Store, settings: LocalSettings, clock: Syst
         )
 
 
-def _tell_start(settings: EngineTuning, listener: socket.socket) -> None:
+def _refuse_exposure(settings: LocalSettings, listener: socket.socket) -> None:
+    """Raises ``InvalidSettings`` where others reach this machine and nobody asks them who they are."""
+    host = listener.getsockname()[0]
+    if not (is_loopback(host) or settings.auth or settings.open_to_network):
+        raise InvalidSettings(
+            f"--host: everyone who reaches {host} could create timers, and so make this machine send requests: ask"
+            " for API keys with --auth, or allow it with --open-to-network"
+        )
+
+
+def _tell_start(settings: LocalSettings, listener: socket.socket) -> None:
     url = url_of(listener)
     logger.info(
         "Duetime %s serves %s (documentation: %s/docs)",
@@ -156,10 +175,15 @@ def _tell_start(settings: EngineTuning, listener: socket.socket) -> None:
         url,
         extra={"action": "server.started", "url": url, "store": settings.store},
     )
-    logger.info("no API key is asked for", extra={"action": "server.open"})
+    if settings.auth:
+        logger.info(
+            "requests need an API key; `duetime keys create` makes one", extra={"action": "server.authenticated"}
+        )
+    else:
+        logger.info("no API key is asked for", extra={"action": "server.open"})
     _tell_egress(settings)
     host = listener.getsockname()[0]
-    if host not in ("127.0.0.1", "::1"):
+    if not (is_loopback(host) or settings.auth):
         logger.warning(
             "everyone who reaches this address can create timers, and so make this machine send requests",
             extra={"action": "server.exposed", "host": host},

@@ -154,6 +154,10 @@ class TimersApiSettings(LambdaSettings, ApiTuning):
     """The timers API on Lambda."""
 
 
+class AuthorizerSettings(LambdaSettings):
+    """The authorizer of the HTTP API on Lambda."""
+
+
 class EngineTuning(KeySettings, EgressSettings):
     """What every entry point with a poller has."""
 
@@ -324,6 +328,21 @@ class LocalSettings(LocalEgressSettings, EngineTuning, ApiTuning, LocalEvents, D
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
     port: int = Field(8080, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
     workers: int = Field(1, ge=1, le=64, description="Pollers, each in a process of its own; they share the shards.")
+    auth: bool = Field(
+        False, description="Whether requests need an API key. `duetime keys create` makes the first one."
+    )
+    auth_cache_seconds: float = Field(
+        5.0,
+        ge=0,
+        le=300,
+        allow_inf_nan=False,
+        description="How long an API key that was good is not asked for again, and so the longest that a deleted one"
+        " works on.",
+    )
+    open_to_network: bool = Field(
+        False,
+        description="Whether to listen where other machines can reach it although no API key is asked for.",
+    )
 
 
 ENTRY_POINTS: tuple[type[Settings], ...] = (
@@ -334,6 +353,7 @@ ENTRY_POINTS: tuple[type[Settings], ...] = (
     TimersApiSettings,
     PollerSettings,
     OutboxSettings,
+    AuthorizerSettings,
 )
 
 S = TypeVar("S", bound=Settings)

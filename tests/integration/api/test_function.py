@@ -71,6 +71,14 @@ def test_the_function_loads_nothing_that_a_request_does_not_need() -> None:
     assert not any(name.startswith(("duetime.local", "duetime.stores.sql")) for name in loaded)
 
 
+def test_the_authorizer_loads_nothing_of_the_api_but_the_check() -> None:
+    handler = ROOT / "functions/authorizer/handler.py"
+    loaded = json.loads(run(LOAD, handler, store="dynamodb://timers?region=eu-central-1").stderr)
+    unwanted = {"sqlalchemy", "pycurl", "aws_lambda_powertools", "duetime.api.routes", "duetime.api.schemas"}
+    assert not unwanted & set(loaded)
+    assert not any(name.startswith(("duetime.local", "duetime.stores.sql", "duetime.engine.p")) for name in loaded)
+
+
 def gateway_event(raw_path: str, *, stage: str = "$default") -> dict[str, Any]:
     """The event of a GET, made of the one of a POST."""
     event: dict[str, Any] = json.loads(EVENT.read_text())

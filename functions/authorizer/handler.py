@@ -1,0 +1,7 @@
+"""The authorizer on Lambda. Built while the function initialises, when it has a whole processor."""
+
+from __future__ import annotations
+
+from duetime.runtime.wiring import authorizer_function
+
+lambda_handler = authorizer_function()

@@ -1,0 +1,151 @@
+"""``duetime serve --auth``: keys made by the command, asked for by the server, never seen in its log."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from duetime.local.http import is_loopback
+from tests.support.processes import DuetimeServer, command_environment
+
+STORE = "sqlite:///data/duetime.db"
+
+
+def duetime(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "duetime.cli", *arguments],
+        cwd=cwd,
+        env=command_environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def make_key(role: str, cwd: Path, *, tenant: str = "acme") -> str:
+    made = duetime("keys", "create", "--role", role, "--tenant", tenant, cwd=cwd)
+    assert made.returncode == 0, made.stderr
+    return made.stdout.strip()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[DuetimeServer]:
+    variables = {"DUETIME_LOG_LEVEL": "debug", "DUETIME_AUTH_CACHE_SECONDS": "0"}
+    with DuetimeServer("--auth", cwd=tmp_path, **variables) as server:
+        yield server
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def test_keys_from_the_command_to_their_end(server: DuetimeServer, tmp_path: Path) -> None:
+    assert server.of("server.authenticated")
+    assert not server.of("server.open")
+    call = server.client.request
+    refused = call("GET", "/v1/namespaces")
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'Bearer realm="duetime"')
+    assert call("GET", "/health").status_code == 200
+
+    admin = make_key("admin", tmp_path)
+    assert call("PUT", "/v1/namespaces/acme-orders", headers=bearer(admin)).status_code == 201
+    made = call("POST", "/v1/tenants/acme/api-keys", json={"role": "writer"}, headers=bearer(admin))
+    assert made.status_code == 201
+    writer = made.json()["key"]
+    timer = {"delay": "1h", "callbackUrl": "http://127.0.0.1:9/"}
+    assert call("POST", "/v1/namespaces/acme-orders/timers", json=timer, headers=bearer(writer)).status_code == 201
+    assert call("PUT", "/v1/namespaces/more", headers=bearer(writer)).status_code == 403
+    stranger = make_key("admin", tmp_path, tenant="globex")
+    assert call("GET", "/v1/namespaces/acme-orders", headers=bearer(stranger)).status_code == 404
+    assert call("GET", "/v1/tenants/acme/api-keys", headers=bearer(stranger)).status_code == 404
+    assert call("GET", "/v1/namespaces/default", headers=bearer(admin)).status_code == 404
+
+    assert duetime("keys", "delete", made.json()["id"], "--tenant", "acme", cwd=tmp_path).returncode == 0
+    gone = call("GET", "/v1/namespaces", headers=bearer(writer))
+    assert gone.status_code == 401
+    assert "invalid_token" in gone.headers["www-authenticate"]
+
+    assert call("GET", f"/v1/namespaces?key={admin}", headers=bearer(admin)).status_code == 400
+    assert call("GET", "/v1/namespaces", headers={"authorization": admin}).status_code == 401
+    assert call("GET", "/v1/namespaces", headers={"authorization": f"Basic {writer}"}).status_code == 401
+    server.terminate()
+    written = json.dumps(server.events) + "".join(server.noise)
+    assert server.of("auth.refused")
+    for key in (admin, writer, stranger):
+        assert key.split("_")[2][:20] not in written
+    assert {event.get("tenant_id") for event in server.of("request.served")} == {None, "acme", "globex"}
+
+
+def test_metrics_are_for_admins(server: DuetimeServer, tmp_path: Path) -> None:
+    admin, reader = make_key("admin", tmp_path), make_key("reader", tmp_path)
+
+    answers = [server.client.get("/metrics", headers=headers) for headers in ({}, bearer(reader), bearer(admin))]
+
+    assert [answer.status_code for answer in answers] == [401, 403, 200]
+    assert "www-authenticate" in answers[0].headers
+    assert "duetime_" in answers[2].text
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_nobody_serves_the_network_without_keys_by_mistake(host: str, tmp_path: Path) -> None:
+    if host == "::" and not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    refused = duetime("serve", "--port", "0", "--host", host, cwd=tmp_path)
+
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert "--auth" in line
+    assert "--open-to-network" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_can_be_allowed_and_is_warned_of(tmp_path: Path) -> None:
+    with DuetimeServer("--host", "0.0.0.0", "--open-to-network", cwd=tmp_path) as server:
+        assert server.of("server.open")
+        assert server.wait_for("server.exposed")["host"] == "0.0.0.0"
+
+
+def test_with_keys_the_network_may_come(tmp_path: Path) -> None:
+    with DuetimeServer("--auth", "--host", "0.0.0.0", cwd=tmp_path) as server:
+        url = server.url.replace("0.0.0.0", "127.0.0.1")
+        assert httpx.get(f"{url}/v1/namespaces").status_code == 401
+        assert not server.of("server.exposed")
+
+
+def test_a_store_in_memory_has_no_keys(tmp_path: Path) -> None:
+    refused = duetime("serve", "--port", "0", "--auth", "--store", "sqlite://", cwd=tmp_path)
+
+    assert (refused.returncode, "--auth: " in refused.stderr) == (2, True)
+
+
+def test_a_switch_can_be_spelled_out_and_set_by_a_variable(tmp_path: Path) -> None:
+    with DuetimeServer("--auth", "false", cwd=tmp_path, DUETIME_AUTH="true") as server:
+        assert server.client.get("/v1/namespaces").status_code == 200
+    with DuetimeServer(cwd=tmp_path, DUETIME_AUTH="true") as server:
+        assert server.client.get("/v1/namespaces").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.0.1", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("::ffff:10.0.0.1", False),
+        ("192.168.1.7", False),
+        ("fe80::1%eth0", False),
+    ],
+)
+def test_what_is_loopback(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
