@@ -44,8 +44,8 @@ class NamePatterns:
 
 
 def parse_name_patterns(text: str) -> NamePatterns:
-    """Patterns, comma separated; none in an empty text. Raises ``ValueError`` that shows no pattern."""
-    return NamePatterns(item.strip() for item in text.split(",")) if text.strip() else NamePatterns(())
+    """Patterns, comma separated; ``none`` alone is none. Raises ``ValueError`` that shows no pattern."""
+    return NamePatterns(() if text.strip().lower() == "none" else (item.strip() for item in text.split(",")))
 
 
 def _plain(name: str) -> str:

@@ -10,14 +10,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields as dataclass_fields
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from duetime.calls.redaction import DEFAULT_FIELDS, DEFAULT_HEADERS, DEFAULT_MAX_BODY_BYTES, LogRules
 from duetime.delivery.egress import LOOPBACK, EgressPolicy, parse_cidrs, parse_hosts
+from duetime.domain.call_steps import CallRules
 from duetime.domain.errors import InvalidSettings
+from duetime.domain.name_patterns import parse_name_patterns
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
@@ -139,7 +143,54 @@ class LocalEgressSettings(EgressSettings):
     )
 
 
-class ApiTuning(KeySettings, EgressSettings):
+class CallTuning(StoreSettings):
+    """What every entry point has that changes service calls."""
+
+    call_retention_seconds: float = Field(
+        30 * 86_400.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="How long a service call is kept after its end, unless it is starred. 0: for ever.",
+    )
+
+    def call_rules(self) -> CallRules:
+        return CallRules(retention_seconds=self.call_retention_seconds or None)
+
+
+class ExecutionTuning(CallTuning):
+    """What every entry point has that executes service calls."""
+
+    call_watchdog_grace_seconds: Seconds = Field(
+        CallRules().watchdog_grace_seconds,
+        description="How long after its timeout an execution of which nobody has told the end becomes a failed one.",
+    )
+    call_log_redact_headers: Annotated[str, AfterValidator(_checked_by(parse_name_patterns))] = Field(
+        DEFAULT_HEADERS,
+        description="Headers whose values the execution log does not show: names, * for anything, comma separated;"
+        " `none` for none.",
+    )
+    call_log_redact_fields: Annotated[str, AfterValidator(_checked_by(parse_name_patterns))] = Field(
+        DEFAULT_FIELDS,
+        description="The same for query parameters, and for fields of forms and members of JSON in bodies.",
+    )
+    call_log_bodies: bool = Field(True, description="Whether the execution log keeps bodies.")
+    call_log_max_body_bytes: int = Field(
+        DEFAULT_MAX_BODY_BYTES, ge=0, le=DEFAULT_MAX_BODY_BYTES, description="What it keeps of a body at most."
+    )
+
+    def call_rules(self) -> CallRules:
+        return replace(super().call_rules(), watchdog_grace_seconds=self.call_watchdog_grace_seconds)
+
+    def log_rules(self) -> LogRules:
+        return LogRules(
+            headers=parse_name_patterns(self.call_log_redact_headers),
+            fields=parse_name_patterns(self.call_log_redact_fields),
+            keeps_bodies=self.call_log_bodies,
+            max_body_bytes=self.call_log_max_body_bytes,
+        )
+
+
+class ApiTuning(KeySettings, EgressSettings, CallTuning):
     """What every entry point with the API has."""
 
     default_num_shards: int = Field(
@@ -158,7 +209,7 @@ class AuthorizerSettings(LambdaSettings):
     """The authorizer of the HTTP API on Lambda."""
 
 
-class EngineTuning(KeySettings, EgressSettings):
+class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
     """What every entry point with a poller has."""
 
     lease_seconds: float = Field(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from duetime.api.authentication import KeyAuthenticator
     from duetime.api.context import ServedRequest
     from duetime.api.http import Request
+    from duetime.calls.executor import CallExecutor
     from duetime.delivery.port import Sender
     from duetime.delivery.sealing import SecretBox
     from duetime.domain.principals import Principal
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from duetime.runtime.authorizer_function import Authorizer
     from duetime.runtime.hook import HookEvents
     from duetime.runtime.poller_function import Invoke, PollerFunction
+    from duetime.stores.calls_port import CallStore
 
 Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
 
@@ -124,8 +126,12 @@ def make_poller(
     *,
     events: FailureEvents | None = None,
     secret_box: SecretBox | None = None,
+    calls: CallStore | None = None,
 ) -> tuple[Poller, Sender]:
-    """A poller and the sender that it uses; both are the caller's to close, the sender first."""
+    """A poller and the sender that it uses; both are the caller's to close, the sender first.
+
+    ``calls``: the service calls that it executes; None: those of ``store``.
+    """
     from duetime.delivery.curl import CurlSender
     from duetime.delivery.settings import SenderSettings
     from duetime.delivery.trust import find_ca_file
@@ -152,18 +158,47 @@ def make_poller(
         random=random.random,
         events=events,
         secret_box=secret_box,
+        handler=make_executor(calls_of(store) if calls is None else calls, settings),
     )
     return poller, sender
 
 
+def calls_of(store: Store) -> CallStore | None:
+    """The service calls of ``store``; None when it has none."""
+    return getattr(store, "calls", None)
+
+
+def make_executor(calls: CallStore | None, settings: EngineTuning) -> CallExecutor | None:
+    """What executes ``calls``; None when there are none."""
+    if calls is None:
+        return None
+    from duetime.calls.executor import CallExecutor
+
+    return CallExecutor(
+        calls,
+        rules=settings.call_rules(),
+        log_rules=settings.log_rules(),
+        new_id=new_id,
+        random=random.random,
+    )
+
+
 @contextmanager
 def opened_poller(
-    store: Store, settings: LocalSettings | WorkerSettings, clock: Clock, *, secret_box: SecretBox | None
+    store: Store,
+    settings: LocalSettings | WorkerSettings,
+    clock: Clock,
+    *,
+    secret_box: SecretBox | None,
+    calls: CallStore | None = None,
 ) -> Iterator[Poller]:
-    """A poller, closed at the end together with its senders. ``Poller.run`` has drained it by then."""
+    """A poller, closed at the end together with its senders. ``Poller.run`` has drained it by then.
+
+    ``calls`` as for ``make_poller``.
+    """
     allow_connections(settings.engine_settings().max_connections)
     hook = make_hook(settings.failed_hook_url) if settings.failed_hook_url else None
-    poller, sender = make_poller(store, settings, clock, events=hook, secret_box=secret_box)
+    poller, sender = make_poller(store, settings, clock, events=hook, secret_box=secret_box, calls=calls)
     try:
         yield poller
     finally:
