@@ -11,13 +11,16 @@ from typing import TypeVar
 
 import pytest
 
+from duetime.domain.api_keys import ApiKey
+from duetime.domain.errors import NamespaceConflict, StoreUnavailable
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.outcomes import RecordStatus
+from duetime.domain.principals import Role
 from duetime.domain.timers import TimerChange, TimerState
 from duetime.stores.port import ChangeStatus, PutMode, PutStatus, Store, TimerRef
 from tests.contract.steps import claim, create, due, record, stored
 from tests.contract.subject import Subject
-from tests.support.builders import fired, make_timer, make_timers, seconds
+from tests.support.builders import fired, make_namespace, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 
 T = TypeVar("T")
@@ -40,6 +43,42 @@ def at_once(action: Callable[[int], T], *, threads: int = THREADS) -> list[T]:
 
     with ThreadPoolExecutor(threads) as executor:
         return list(executor.map(run, range(threads), timeout=60))
+
+
+def test_of_many_tenants_one_gets_the_name_and_the_others_hear_of_it(store: Store) -> None:
+    def create_for(index: int) -> str | None:
+        try:
+            return store.create_namespace(
+                "wanted", num_shards=4, dedicated=False, now=NOW, tenant_id=f"tenant-{index}"
+            )[0].tenant_id
+        except NamespaceConflict:
+            return None
+
+    (owner,) = {tenant_id for tenant_id in at_once(create_for) if tenant_id is not None}
+
+    assert store.get_namespace("wanted") == replace(make_namespace("wanted", num_shards=4), tenant_id=owner)
+    for index in range(THREADS):
+        listed = store.list_namespaces(cursor=None, limit=5, tenant_id=f"tenant-{index}").items
+        assert [namespace.name for namespace in listed] == (["wanted"] if owner == f"tenant-{index}" else [])
+
+
+def test_of_many_keys_with_one_id_one_is_stored(store: Store) -> None:
+    def key_of(index: int) -> ApiKey:
+        return ApiKey(
+            key_id="k1", tenant_id=f"tenant-{index}", role=Role.READER, secret_hash=bytes(32), created_at=NOW
+        )
+
+    def create_key(index: int) -> bool:
+        try:
+            return store.create_api_key(key_of(index))
+        except StoreUnavailable:  # another transaction was in the way, and nothing was stored
+            return False
+
+    (winner,) = [index for index, is_stored in enumerate(at_once(create_key)) if is_stored]
+
+    assert store.get_api_key("k1") == key_of(winner)
+    assert at_once(lambda _: store.delete_api_key(f"tenant-{winner}", "k1")).count(True) == 1
+    assert store.get_api_key("k1") is None
 
 
 def test_one_claim_of_many_wins(store: Store) -> None:

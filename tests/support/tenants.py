@@ -7,8 +7,7 @@ roles cover it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +21,6 @@ from duetime.stores.port import Store
 from tests.support.api import context_for
 from tests.support.clock import FakeClock
 from tests.support.http import Answer, Api
-from tests.support.stores import memory_store
 
 CACHE_SECONDS = 5.0
 CALLBACK_URL = "http://receiver.test/callback"
@@ -107,17 +105,16 @@ def path_of(route: Route, parameters: Mapping[str, str]) -> str:
     return re.sub(r"<(\w+)>", lambda match: parameters[match[1]], route.rule)
 
 
-@contextmanager
-def tenant_world() -> Iterator[TenantWorld]:
-    with memory_store() as store:
-        clock = FakeClock()
-        context = replace(
-            context_for(store, clock, secret_box=LocalSecretBox(ProcessKey())),
-            authenticate=KeyAuthenticator(store, clock, cache_seconds=CACHE_SECONDS),
-        )
-        handler = build_handler(context)
-        acme, globex = (_make_tenant(name, store, clock, handler) for name in ("acme", "globex"))
-        yield TenantWorld(store, clock, handler, acme, globex)
+def make_tenant_world(store: Store) -> TenantWorld:
+    """On an initialised, empty store."""
+    clock = FakeClock()
+    context = replace(
+        context_for(store, clock, secret_box=LocalSecretBox(ProcessKey())),
+        authenticate=KeyAuthenticator(store, clock, cache_seconds=CACHE_SECONDS),
+    )
+    handler = build_handler(context)
+    acme, globex = (_make_tenant(name, store, clock, handler) for name in ("acme", "globex"))
+    return TenantWorld(store, clock, handler, acme, globex)
 
 
 def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) -> Tenant:

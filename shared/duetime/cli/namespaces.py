@@ -43,24 +43,26 @@ def namespaces() -> None:
 
 
 @namespaces.command("list")
+@click.option("--tenant", help="Those of this tenant.  [default: of all]")
 @settings_options(LocalKeySettings, "store", *LOGS)
-def list_namespaces(**given: str | None) -> None:
+def list_namespaces(*, tenant: str | None, **given: str | None) -> None:
     """List namespaces by name."""
     from duetime.cli.tables import show_table
     from duetime.domain.secrets import valid_secrets
     from duetime.runtime.clock import SystemClock
 
-    rows = [("NAME", "SHARDS", "DEDICATED", "MAX-IN-FLIGHT", "RATE-LIMIT", "SECRETS", "RETRY-POLICY")]
+    rows = [("NAME", "TENANT", "SHARDS", "DEDICATED", "MAX-IN-FLIGHT", "RATE-LIMIT", "SECRETS", "RETRY-POLICY")]
     cursor: str | None = None
     now = SystemClock().now()
     with _opened(given) as (_, store):
         while True:
-            page = store.list_namespaces(cursor=cursor, limit=_PAGE)
+            page = store.list_namespaces(cursor=cursor, limit=_PAGE, tenant_id=tenant)
             for namespace in page.items:
                 settings = namespace.settings
                 rows.append(
                     (
                         namespace.name,
+                        namespace.tenant_id,
                         str(namespace.num_shards),
                         "yes" if namespace.dedicated else "no",
                         _shown(settings.max_in_flight),

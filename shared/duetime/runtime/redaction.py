@@ -1,13 +1,16 @@
 """What must never be written to a log, taken out at the last moment before it would be.
 
 The rule: fields whose name speaks of a secret, of headers or of a payload are replaced; every URL loses its
-user information, query and fragment. It is a net below the code, which should not log such things to begin with.
+user information, query and fragment, and whatever looks like an API key goes. It is a net below the code, which
+should not log such things to begin with.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+
+from duetime.domain.api_keys import KEY_PREFIX
 
 REDACTED = "[redacted]"
 
@@ -17,10 +20,13 @@ _SENSITIVE_NAME = re.compile(
 _URL = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#\"'<>]*@)?(?P<rest>[^\s?#\"'<>]*)(?:[?#][^\s\"'<>]*)?"
 )
+_API_KEY = re.compile(rf"{KEY_PREFIX}[0-9A-Za-z_-]+")
 
 
 def redact_text(text: str) -> str:
-    """``text`` with every URL in it cut down to scheme, host, port and path."""
+    """``text`` with every URL in it cut down to scheme, host, port and path, and without API keys."""
+    if KEY_PREFIX in text:
+        text = _API_KEY.sub(REDACTED, text)
     return _URL.sub(r"\g<scheme>\g<rest>", text) if "://" in text else text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -18,8 +19,10 @@ from duetime.runtime.local_key import LocalSecretBox, ProcessKey
 from tests.support.api import context_for
 from tests.support.builders import seconds
 from tests.support.clock import NOW
+from tests.support.dynamodb import moto_subject
 from tests.support.http import Answer, Api
-from tests.support.tenants import OPERATIONS, SAMPLES, TenantWorld, path_of, tenant_world
+from tests.support.stores import memory_store
+from tests.support.tenants import OPERATIONS, SAMPLES, TenantWorld, make_tenant_world, path_of
 
 NEEDS_KEY = sorted(route.operation_id for route in ROUTES if route.needs is not PUBLIC)
 ADDRESSED = sorted(
@@ -56,9 +59,14 @@ ROLES = {
 
 
 @pytest.fixture
-def world() -> Iterator[TenantWorld]:
-    with tenant_world() as world:
-        yield world
+def world(request: pytest.FixtureRequest) -> Iterator[TenantWorld]:
+    """On SQLite, unless a test is given another store."""
+    opened = moto_subject() if getattr(request, "param", None) == "dynamodb" else nullcontext()
+    with opened as subject, memory_store() as memory:
+        yield make_tenant_world(memory if subject is None else subject.store)
+
+
+ON_EVERY_STORE = pytest.mark.parametrize("world", ["sqlite", "dynamodb"], indirect=True)
 
 
 def test_every_route_has_a_sample_and_a_role() -> None:
@@ -67,6 +75,7 @@ def test_every_route_has_a_sample_and_a_role() -> None:
     assert sorted(ROLES) == NEEDS_KEY
 
 
+@ON_EVERY_STORE
 class TestIsolation:
     @pytest.mark.parametrize("operation_id", ADDRESSED)
     def test_what_is_anothers_reads_as_what_is_not_there(self, world: TenantWorld, operation_id: str) -> None:
@@ -175,6 +184,7 @@ class TestIsolation:
                 assert key.rpartition("_")[2][:20] not in written
 
 
+@ON_EVERY_STORE
 class TestInternalNamespaces:
     @pytest.mark.parametrize("operation_id", [one for one in ADDRESSED if "<namespace>" in OPERATIONS[one].rule])
     @pytest.mark.parametrize("is_open", [True, False])

@@ -88,16 +88,18 @@ class TestNamespaces:
         assert orders(store).settings.retry_policy_json == policy
 
     def test_they_are_listed(self, cli: Cli, store: Store) -> None:
-        store.create_namespace("vip", num_shards=2, dedicated=True, now=NOW)
+        store.create_namespace("vip", num_shards=2, dedicated=True, now=NOW, tenant_id="acme")
         cli("namespaces", "set", "vip", "--rate-limit", "10", "--retry-policy", '{"maxAttempts": 3}')
         cli("secrets", "create", "vip")
 
         lines = [re.split(r" {2,}", line) for line in cli("namespaces", "list")[0].splitlines()]
 
         assert lines[1:] == [
-            ["orders", "4", "no", "-", "-", "0", "-"],
-            ["vip", "2", "yes", "-", "10", "1", '{"maxAttempts": 3}'],
+            ["orders", "default", "4", "no", "-", "-", "0", "-"],
+            ["vip", "acme", "2", "yes", "-", "10", "1", '{"maxAttempts": 3}'],
         ]
+        of_acme = cli("namespaces", "list", "--tenant", "acme")[0].splitlines()
+        assert [line.split()[0] for line in of_acme] == ["NAME", "vip"]
 
     @pytest.mark.parametrize(
         ("words", "reason"),

@@ -139,6 +139,20 @@ def test_urls_lose_user_information_query_and_fragment(text: str, shown: str) ->
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("dtk_0190-a_Secret", REDACTED),
+        ('Bearer dtk_0190-a_Secret, "x"', f'Bearer {REDACTED}, "x"'),
+        ("https://h/dtk_0190-a_Secret/x?y", f"https://h/{REDACTED}/x"),
+        ("a dtk and dtk-_", "a dtk and dtk-_"),
+    ],
+)
+def test_what_looks_like_an_api_key_is_replaced_wherever_it_is(text: str, shown: str) -> None:
+    assert redact_text(text) == shown
+    assert redact_field("request_id", text) == shown
+
+
+@pytest.mark.parametrize(
     "name", ["Authorization", "webhook_secret", "headers", "payload", "apiKey", "cookie", "password"]
 )
 def test_fields_named_for_secrets_are_replaced(name: str) -> None:
