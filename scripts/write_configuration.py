@@ -29,9 +29,9 @@ Made from the settings models by `python -m scripts.write_configuration`; a test
 
 Every setting is an environment variable, and for the `duetime` command an option as well: `DUETIME_LEASE_SECONDS`
 is `--lease-seconds`. An option wins over the variable, the variable over the default. An empty variable counts as
-absent. A value that cannot be used ends the command with exit code 2 and one line that names the variable or
-option, never the value. A variable that begins with `DUETIME_` and that nothing reads is warned of. Durations are
-numbers of seconds.
+absent. A switch alone (`--auth`) stands for `true`. A value that cannot be used ends the command with exit code 2
+and one line that names the variable or option, never the value. A variable that begins with `DUETIME_` and that
+nothing reads is warned of. Durations are numbers of seconds.
 
 Store URLs:
 

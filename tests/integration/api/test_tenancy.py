@@ -5,17 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from duetime.api.app import build_handler
 from duetime.api.auth import PUBLIC
+from duetime.api.authentication import KeyAuthenticator
 from duetime.api.routes import ROUTES
+from duetime.domain.api_keys import ApiKey
+from duetime.domain.errors import StoreUnavailable
 from duetime.domain.principals import Role
 from duetime.domain.tenants import internal_namespace
 from duetime.domain.times import format_instant
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
+from duetime.stores.port import Store
 from tests.support.api import context_for
 from tests.support.builders import seconds
 from tests.support.clock import NOW
@@ -205,6 +210,49 @@ class TestInternalNamespaces:
             assert (answer.status, answer.code) == (404, "namespace_not_found")
 
 
+class TestOpenMode:
+    """Nobody is asked for a key: everything is allowed, for all tenants."""
+
+    @pytest.fixture
+    def api(self, world: TenantWorld) -> Api:
+        return Api(build_handler(context_for(world.store, world.clock)))
+
+    def test_namespaces_of_all_tenants_are_there(self, world: TenantWorld, api: Api) -> None:
+        names = [item["name"] for item in api.all_pages("/v1/namespaces", limit="1")]
+
+        assert names == ["acme-orders", "acme-others", "globex-orders", "globex-others"]
+        assert api.get("/v1/namespaces/globex-orders/timers/t1").status == 200
+
+    def test_what_is_created_belongs_to_the_default_tenant(self, world: TenantWorld, api: Api) -> None:
+        created = api.call("PUT", "/v1/namespaces/new", {})
+
+        assert (created.status, created.json()["tenantId"]) == (201, "default")
+        assert world.acme.api().get("/v1/namespaces/new").status == 404
+
+    def test_a_tenants_namespace_is_changed_and_stays_the_tenants(self, world: TenantWorld, api: Api) -> None:
+        changed = api.call("PUT", "/v1/namespaces/globex-orders", {"maxInFlight": 3})
+
+        assert (changed.status, changed.json()["tenantId"], changed.json()["maxInFlight"]) == (200, "globex", 3)
+
+    def test_keys_can_be_made_for_any_tenant(self, world: TenantWorld, api: Api) -> None:
+        created = api.call("POST", "/v1/tenants/initech/api-keys", {"role": "admin"})
+
+        assert created.status == 201
+        key = created.json()["key"]
+        assert Api(world.handler, key=key).get("/v1/tenants/initech/api-keys").status == 200
+        assert Api(world.handler, key=key).get("/v1/tenants/acme/api-keys").status == 404
+
+    def test_what_is_no_tenant_is_named(self, api: Api) -> None:
+        answer = api.get("/v1/tenants/In%40itech/api-keys")
+
+        assert (answer.status, set(answer.faults)) == (400, {"tenant"})
+
+    def test_a_cursor_made_without_a_key_is_none_for_a_tenant(self, world: TenantWorld, api: Api) -> None:
+        cursor = api.list("/v1/namespaces", limit="1").json()["nextCursor"]
+
+        assert world.acme.api().list("/v1/namespaces", cursor=cursor).code == "invalid_cursor"
+
+
 class TestRoles:
     @pytest.mark.parametrize("operation_id", NEEDS_KEY)
     @pytest.mark.parametrize("role", Role)
@@ -243,6 +291,16 @@ class TestKeys:
         assert (answer.status, answer.code) == (401, "unauthenticated")
         assert answer.headers["www-authenticate"] == 'Bearer realm="duetime"'
         assert everything_of(world) == before
+
+    def test_a_store_that_does_not_answer_lets_nobody_in(self, world: TenantWorld) -> None:
+        away = _Away(world.store)
+        context = context_for(away, world.clock)  # type: ignore[arg-type]
+        authenticator = KeyAuthenticator(away, world.clock, cache_seconds=0)
+        handler = build_handler(replace(context, authenticate=authenticator))
+
+        answer = Api(handler, key=world.acme.keys[Role.ADMIN]).get("/v1/namespaces")
+
+        assert (answer.status, answer.code) == (503, "store_unavailable")
 
     def test_public_routes_need_none(self, world: TenantWorld) -> None:
         for route in ROUTES:
@@ -323,6 +381,19 @@ class TestKeys:
 
         assert (answer.status, set(answer.faults)) == (400, {field})
         assert world.acme.api().all_pages("/v1/tenants/acme/api-keys") == before
+
+
+class _Away:
+    """A store that cannot be reached when a key is to be read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def get_api_key(self, key_id: str) -> ApiKey | None:
+        raise StoreUnavailable("away")
 
 
 def comparable(answer: Answer, name: str) -> tuple[int, dict[str, str], str]:
