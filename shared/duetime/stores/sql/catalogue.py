@@ -50,7 +50,7 @@ class Catalogue:
         self._list = prepare(page, "after", "limit")
         self._list_of_tenant = prepare(page.where(columns.tenant_id == tenant), "tenant", "after", "limit")
         self._insert = prepare(
-            sa.insert(namespaces).values(
+            database.insert_if_absent(namespaces).values(
                 namespace_name=name,
                 num_shards=given("shards"),
                 first_shard=given("first"),
@@ -95,17 +95,17 @@ class Catalogue:
         self, name: str, *, num_shards: int, dedicated: bool, now: datetime, tenant_id: str = DEFAULT_TENANT
     ) -> tuple[Namespace, bool]:
         with self._database.write(now) as mutation:
-            stored = self._get.one(mutation.connection, name).first()
-            if stored is not None:
-                namespace = _namespace(stored)
-                return agreed(namespace, num_shards=num_shards, dedicated=dedicated, tenant_id=tenant_id), False
-            first = self._take_range(mutation, num_shards) if dedicated else 0
-            if not dedicated:
-                self._grow_shared(mutation, num_shards)
-            self._insert.one(
-                mutation.connection, name, num_shards, first, int(dedicated), tenant_id, int(is_internal(name))
-            )
-            return Namespace(name, num_shards, first, dedicated, mutation.now, tenant_id=tenant_id), True
+            row = self._get.one(mutation.connection, name).first()
+            if row is None:
+                first = self._take_range(mutation, num_shards) if dedicated else 0
+                if not dedicated:
+                    self._grow_shared(mutation, num_shards)
+                values = (name, num_shards, first, int(dedicated), tenant_id, int(is_internal(name)))
+                if self._insert.count(mutation.connection, *values):
+                    return Namespace(name, num_shards, first, dedicated, mutation.now, tenant_id=tenant_id), True
+                mutation.connection.rollback()
+                row = self._get.one(mutation.connection, name).one()  # somebody else was faster
+        return agreed(_namespace(row), num_shards=num_shards, dedicated=dedicated, tenant_id=tenant_id), False
 
     def get_namespace(self, name: str) -> Namespace | None:
         with self._database.read() as connection:
@@ -158,8 +158,10 @@ class Catalogue:
 
     def _lock_counter(self, mutation: Mutation, name: str, start: int) -> int:
         """The value of a counter, which nobody else changes before the transaction ends."""
-        self._make_counter.one(mutation.connection, name, start)
-        value: int = self._counter.one(mutation.connection, name).scalar_one()
+        value: int | None = self._counter.one(mutation.connection, name).scalar()
+        if value is None:
+            self._make_counter.one(mutation.connection, name, start)
+            value = self._counter.one(mutation.connection, name).scalar_one()
         return value
 
 

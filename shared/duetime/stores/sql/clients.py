@@ -15,6 +15,8 @@ from duetime.stores.sql.timer_rows import TimerRows
 
 
 class Clients:
+    """Batches lock their rows in the order of their keys, so that two that overlap never wait for each other."""
+
     def __init__(self, database: Database, rows: TimerRows) -> None:
         self._database = database
         self._rows = rows
@@ -33,26 +35,32 @@ class Clients:
             results = self._create_all(timers, now)
             if results is not None:
                 return results
-        with self._database.write(now) as mutation:
-            return self._put_each(mutation, timers, mode=mode, now=now, if_revision=if_revision)
+        while True:
+            with self._database.write(now) as mutation:
+                results = self._put_each(mutation, timers, mode=mode, now=now, if_revision=if_revision)
+                if results is not None:
+                    return results
+                mutation.connection.rollback()
 
     def _create_all(self, timers: Sequence[Timer], now: datetime) -> list[PutResult] | None:
         """The fast path of both modes: no id is taken. None, and nothing written, when one is."""
         with self._database.write(now) as mutation:
-            if self._rows.insert(mutation, list(timers)) != len(timers):
+            if self._rows.insert(mutation, sorted(timers, key=encode_key)) != len(timers):
                 mutation.connection.rollback()
                 return None
             return [PutResult(PutStatus.CREATED, _created(timer, mutation.now)) for timer in timers]
 
     def _put_each(
         self, mutation: Mutation, timers: Sequence[Timer], *, mode: PutMode, now: datetime, if_revision: int | None
-    ) -> list[PutResult]:
+    ) -> list[PutResult] | None:
+        """None when somebody else has just created one of them: there was no row to lock yet. Then do it again."""
+        keys = [encode_key(timer) for timer in timers]
+        stored = {key: self._rows.lock(mutation, *key, now=now) for key in sorted(keys)}
         results: list[PutResult] = []
         created: list[Timer] = []
         overwritten: list[Timer] = []
-        for timer in timers:
-            stored = self._rows.lock(mutation, *encode_key(timer), now=now)
-            result = _put_result(stored, timer, mode=mode, if_revision=if_revision, now=mutation.now)
+        for key, timer in zip(keys, timers, strict=True):
+            result = _put_result(stored[key], timer, mode=mode, if_revision=if_revision, now=mutation.now)
             results.append(result)
             if result.status is PutStatus.CREATED:
                 created.append(timer)
@@ -60,7 +68,8 @@ class Clients:
                 overwritten.append(result.timer)
         # An expired timer reads as absent, but its row may still be there.
         self._rows.delete(mutation, [encode_key(timer) for timer in created])
-        self._rows.insert(mutation, created)
+        if self._rows.insert(mutation, sorted(created, key=encode_key)) != len(created):
+            return None
         self._rows.update(mutation, overwritten)
         return results
 
@@ -98,10 +107,11 @@ class Clients:
             return []
         results: list[ChangeResult] = []
         changes: list[Timer] = []
+        keys = [(namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id) for ref in refs]
         with self._database.write(now) as mutation:
-            for ref in refs:
-                row = self._rows.lock_row(mutation, namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id)
-                result, is_change = _rearm_result(row, ref, rearm, now=now, updated_at=mutation.now)
+            rows = {key: self._rows.lock_row(mutation, *key) for key in sorted(keys)}
+            for key, ref in zip(keys, refs, strict=True):
+                result, is_change = _rearm_result(rows[key], ref, rearm, now=now, updated_at=mutation.now)
                 results.append(result)
                 if is_change and result.timer is not None:
                     changes.append(result.timer)
@@ -113,10 +123,11 @@ class Clients:
             return []
         results: list[ChangeResult] = []
         doomed: list[tuple[int, str, str]] = []
+        keys = [(namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id) for ref in refs]
         with self._database.write(now) as mutation:
-            for ref in refs:
-                key = (namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id)
-                stored = self._rows.lock(mutation, *key, now=now)
+            found = {key: self._rows.lock(mutation, *key, now=now) for key in sorted(keys)}
+            for key, ref in zip(keys, refs, strict=True):
+                stored = found[key]
                 if stored is None:
                     results.append(ChangeResult(ChangeStatus.NOT_FOUND))
                 elif ref.if_revision not in (None, stored.revision):

@@ -23,7 +23,7 @@ class ShardFence:
 
     def lost_shards(self, mutation: Mutation, shard_ids: Iterable[int], leases: Mapping[int, Lease]) -> set[int]:
         """Those of ``shard_ids`` whose lease is not the stored one. The ownership rows stay locked until the end."""
-        return {shard_id for shard_id in set(shard_ids) if not self._is_held(mutation, shard_id, leases)}
+        return {shard_id for shard_id in sorted(set(shard_ids)) if not self._is_held(mutation, shard_id, leases)}
 
     def _is_held(self, mutation: Mutation, shard_id: int, leases: Mapping[int, Lease]) -> bool:
         lease = leases.get(shard_id)

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from duetime.domain.shards import Lease, ShardStatus
-from duetime.domain.times import from_milliseconds
+from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.tables import NIL_UUID, RowType, constant, given, given_count, timers, workers
 
@@ -90,8 +90,12 @@ class Leases:
             "worker",
             "ttl_ms",
         )
-        self._forget = prepare(sa.delete(workers).where(workers.c.worker_expires_at <= db_now.epoch_ms()))
-        self._living = prepare(sa.select(workers.c.worker_id).order_by(workers.c.worker_id))
+        self._forget = prepare(
+            sa.delete(workers).where(worker, workers.c.worker_expires_at <= db_now.epoch_ms()), "worker"
+        )
+        self._announced = prepare(
+            sa.select(workers.c.worker_id, workers.c.worker_expires_at).order_by(workers.c.worker_id)
+        )
         self._remove = prepare(sa.delete(workers).where(worker), "worker")
 
     def shard_statuses(self, shard_ids: Sequence[int]) -> list[ShardStatus]:
@@ -141,8 +145,13 @@ class Leases:
             connection = mutation.connection
             if not self._extend.count(connection, worker_id, ttl_ms):
                 self._add.one(connection, worker_id, ttl_ms)
-            self._forget.one(connection)
-            return list(self._living.one(connection).scalars())
+            announced: list[Any] = list(self._announced.one(connection).fetchall())
+        now_ms = to_milliseconds(mutation.now)
+        if ended := [(worker_id,) for worker_id, expires_at in announced if expires_at <= now_ms]:
+            # By themselves and by their keys: workers that announce themselves must not wait for one another.
+            with self._database.write(now) as mutation:
+                self._forget.many(mutation.connection, ended)
+        return [worker_id for worker_id, expires_at in announced if expires_at > now_ms]
 
     def withdraw_worker(self, worker_id: str) -> None:
         with self._database.write() as mutation:

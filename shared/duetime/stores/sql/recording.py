@@ -87,7 +87,7 @@ class Recording:
         with self._database.write(now) as mutation:
             lost = self._lost_shards(mutation, outcomes, leases)
             kept = [outcome for outcome in outcomes if not _is_lost(outcome, lost)] if lost else outcomes
-            rows = [encode_outcome(outcome) for outcome in kept]
+            rows = [encode_outcome(outcome) for outcome in sorted(kept, key=_lock_order)]
             if self._record.many(mutation.connection, rows) == len(outcomes):
                 return [RecordStatus.APPLIED] * len(outcomes)
             mutation.connection.rollback()
@@ -97,16 +97,15 @@ class Recording:
         self, outcomes: Sequence[Outcome], leases: Mapping[int, Lease], now: datetime
     ) -> list[RecordStatus]:
         """One statement per outcome, when a batch as a whole does not say which of them were superseded."""
-        statuses: list[RecordStatus] = []
+        statuses = [RecordStatus.SUPERSEDED] * len(outcomes)
         with self._database.write(now) as mutation:
             lost = self._lost_shards(mutation, outcomes, leases)
-            for outcome in outcomes:
+            for index in sorted(range(len(outcomes)), key=lambda index: _lock_order(outcomes[index])):
+                outcome = outcomes[index]
                 if _is_lost(outcome, lost):
-                    statuses.append(RecordStatus.LEASE_LOST)
+                    statuses[index] = RecordStatus.LEASE_LOST
                 elif self._record.count(mutation.connection, *encode_outcome(outcome)):
-                    statuses.append(RecordStatus.APPLIED)
-                else:
-                    statuses.append(RecordStatus.SUPERSEDED)
+                    statuses[index] = RecordStatus.APPLIED
         return statuses
 
     def _lost_shards(self, mutation: Mutation, outcomes: Sequence[Outcome], leases: Mapping[int, Lease]) -> set[int]:
@@ -121,6 +120,12 @@ class Recording:
         with self._database.write(now) as mutation:
             keys = [tuple(row) for row in self._expired.one(mutation.connection, now_ms, limit)]
             return self._prune.many(mutation.connection, keys)
+
+
+def _lock_order(outcome: Outcome) -> tuple[int, str, str]:
+    """That of the clients' batches: transactions that meet on several rows must not wait for each other."""
+    timer = outcome.timer
+    return timer.shard_id, timer.namespace, timer.timer_id
 
 
 def _is_parked(outcome: Outcome) -> bool:
