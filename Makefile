@@ -139,8 +139,8 @@ bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the othe
 
 .PHONY: lock
 lock: ## Resolve the requirements files again (needs uv)
-	for purpose in "run --extra sql --extra dynamodb --extra local --group build" "lambda" \
-	    "dev --extra sql --extra dynamodb --extra local --group build --group test --group check"; do \
+	for purpose in "run --extra sql --extra postgresql --extra mysql --extra dynamodb --extra local --group build" "lambda" \
+	    "dev --extra sql --extra postgresql --extra mysql --extra dynamodb --extra local --group build --group test --group check"; do \
 	  set -- $$purpose; name=$$1; shift; \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \

@@ -9,6 +9,7 @@ import pytest
 
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.schema import create_table
+from tests.support.databases import empty_database, server_urls
 from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack
 
@@ -35,3 +36,11 @@ def timers_table(ministack_client: Any) -> Iterator[str]:
     create_table(ministack_client, name)
     yield name
     ministack_client.delete_table(TableName=name)
+
+
+@pytest.fixture(params=["sqlite", *sorted(server_urls())])
+def store_variables(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The environment of processes that share a store: the SQLite file of their directory, or a database."""
+    if request.param == "sqlite":
+        return {}
+    return {"DUETIME_STORE": empty_database(request.param)}

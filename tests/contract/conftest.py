@@ -7,8 +7,6 @@ in one process only).
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -18,9 +16,10 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
-from tests.contract.sql_stores import any_sql, sqlite_file, sqlite_memory
+from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory
 from tests.contract.subject import Subject
 from tests.support.clock import NOW
+from tests.support.databases import server_urls
 from tests.support.dynamodb import ministack_subject, moto_subject
 
 Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
@@ -34,18 +33,7 @@ STORES: dict[str, Factory] = {
 }
 
 
-def _given_by_environment() -> dict[str, Factory]:
-    pattern = re.compile(r"DUETIME_TEST_([A-Z0-9]+)_URL")
-    matches = ((pattern.fullmatch(name), value) for name, value in os.environ.items())
-    found: dict[str, Factory] = {match[1].lower(): partial(any_sql, url) for match, url in matches if match}
-    if found and "PYTEST_XDIST_WORKER" in os.environ:
-        raise pytest.UsageError(
-            f"the tests of one process would drop the tables of another (use -n 0): {sorted(found)}"
-        )
-    return found
-
-
-STORES |= _given_by_environment()
+STORES |= {name: partial(sql_server, name) for name in server_urls()}
 
 
 @pytest.fixture(params=sorted(STORES))

@@ -14,9 +14,10 @@ from duetime.domain.timers import Timer
 from duetime.stores.sql.call_tables import service_calls
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import metadata, timers
+from duetime.stores.sql.tables import timers
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
+from tests.support.databases import empty_database
 
 
 def open_sql(url: str) -> SqlStore:
@@ -82,9 +83,6 @@ def sqlite_memory(request: pytest.FixtureRequest) -> Iterator[Subject]:
 
 
 @contextmanager
-def any_sql(url: str, request: pytest.FixtureRequest) -> Iterator[Subject]:
-    store = open_sql(url)
-    metadata.drop_all(store.database.engine)
-    store.close()
-    with subject_at(url, is_shared=True) as subject:
+def sql_server(name: str, request: pytest.FixtureRequest) -> Iterator[Subject]:
+    with subject_at(empty_database(name), is_shared=True) as subject:
         yield subject

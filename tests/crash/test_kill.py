@@ -26,18 +26,20 @@ BATCH = 25
         pytest.param(3000, 15, 2, id="long", marks=[pytest.mark.slow, pytest.mark.timeout(600)]),
     ],
 )
-def test_no_timer_is_lost(timers: int, kills: int, seed: int, tmp_path: Path) -> None:
+def test_no_timer_is_lost(
+    timers: int, kills: int, seed: int, tmp_path: Path, store_variables: dict[str, str]
+) -> None:
     chance = random.Random(seed)
     accepted: set[str] = set()
     with CallbackReceiver() as receiver:
         for number in range(kills):
-            with DuetimeServer(*OPTIONS, cwd=tmp_path) as server:
+            with DuetimeServer(*OPTIONS, cwd=tmp_path, **store_variables) as server:
                 killer = threading.Timer(chance.uniform(0.2, 4.0), server.process.kill)
                 killer.start()
                 wanted = [f"r{number}-{n}" for n in range(timers // kills)]
                 accepted |= create_while_it_lives(server, wanted, receiver.url, chance)
                 killer.join()
-        with DuetimeServer(*OPTIONS, cwd=tmp_path) as server:
+        with DuetimeServer(*OPTIONS, cwd=tmp_path, **store_variables) as server:
             receiver.wait_for(lambda counts: counts.keys() >= accepted, timeout_seconds=60)
             assert unfinished(server) == []
             assert server.terminate() == 0

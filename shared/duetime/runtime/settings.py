@@ -82,7 +82,7 @@ class StoreSettings(Settings):
         "sqlite:///data/duetime.db",
         repr=False,  # the URL of a database server carries its password
         min_length=1,
-        description="URL of the store: sqlite:///path.db, or dynamodb://table?region=...&endpoint_url=...",
+        description="URL of the store, like sqlite:///path.db or postgresql://user@host/database (docs/stores.md)",
     )
 
 

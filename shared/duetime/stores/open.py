@@ -26,6 +26,10 @@ def _open_dynamodb(url: str, time_source: TimeSource) -> Store:  # noqa: ARG001 
 
 _SCHEMES: dict[str, tuple[str, _Opener]] = {
     "dynamodb": ("dynamodb", _open_dynamodb),
+    "mariadb": ("mysql", _open_sql),
+    "mysql": ("mysql", _open_sql),
+    "tidb": ("mysql", _open_sql),
+    "postgresql": ("postgresql", _open_sql),
     "sqlite": ("sql", _open_sql),
 }
 """By scheme: the extra of the package that brings the driver, and what opens the URL."""

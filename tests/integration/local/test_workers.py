@@ -18,12 +18,15 @@ LEASE_SECONDS = 4
 
 @pytest.mark.parametrize("number", [2, 4])
 def test_workers_share_the_shards_and_fire_each_timer_once(
-    number: int, tmp_path: Path, receiver: CallbackReceiver
+    number: int, tmp_path: Path, receiver: CallbackReceiver, store_variables: dict[str, str]
 ) -> None:
     lease = ("--lease-seconds", str(LEASE_SECONDS))
     with ExitStack() as stack:
-        server = stack.enter_context(DuetimeServer(*lease, cwd=tmp_path))
-        workers = [stack.enter_context(DuetimeProcess("worker", *lease, cwd=tmp_path)) for _ in range(number - 1)]
+        server = stack.enter_context(DuetimeServer(*lease, cwd=tmp_path, **store_variables))
+        workers = [
+            stack.enter_context(DuetimeProcess("worker", *lease, cwd=tmp_path, **store_variables))
+            for _ in range(number - 1)
+        ]
         for worker in workers:
             worker.wait_for_shards(16 // number)
         execute_at = in_seconds(1.0)
@@ -41,10 +44,13 @@ def test_workers_share_the_shards_and_fire_each_timer_once(
 
 
 def test_the_shards_of_a_killed_worker_are_taken_over_within_the_lease_time(
-    tmp_path: Path, receiver: CallbackReceiver
+    tmp_path: Path, receiver: CallbackReceiver, store_variables: dict[str, str]
 ) -> None:
     lease = ("--lease-seconds", str(LEASE_SECONDS))
-    with DuetimeServer(*lease, cwd=tmp_path) as server, DuetimeProcess("worker", *lease, cwd=tmp_path) as worker:
+    with (
+        DuetimeServer(*lease, cwd=tmp_path, **store_variables) as server,
+        DuetimeProcess("worker", *lease, cwd=tmp_path, **store_variables) as worker,
+    ):
         worker.wait_for_shards(8)
         server.create_many([{"id": f"t{n}", "delay": "1s", "callbackUrl": receiver.url} for n in range(100)])
         worker.process.kill()

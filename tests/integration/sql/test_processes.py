@@ -1,4 +1,4 @@
-"""Several processes on one SQLite file: they start at once, share shards, and lose nothing."""
+"""Several processes on one database: they start at once, share shards, and lose nothing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from duetime.stores.open import open_store
 from duetime.stores.port import TimerFilter
 from tests.support.builders import seconds
 from tests.support.clock import NOW
+from tests.support.databases import database_url, drop_tables
 
 PROCESSES = 4
 OWN_TIMERS = 100
 CONTESTED_TIMERS = 60
 SHARDS = 12
 
-# What each process does once all of them are ready: everything that races, on a file that does not exist yet.
+# What each process does once all of them are ready: everything that races, on a database without a schema.
 WORKER = """
 import json, sys
 from datetime import datetime
@@ -86,8 +87,15 @@ def run_together(url: str) -> list[dict[str, Any]]:
 
 
 def test_processes_that_start_at_once_share_one_file(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/data/duetime.db"
+    check_processes_that_start_at_once(f"sqlite:///{tmp_path}/data/duetime.db")
 
+
+def test_processes_that_start_at_once_share_one_server(server: str) -> None:
+    drop_tables(server)
+    check_processes_that_start_at_once(database_url(server))
+
+
+def check_processes_that_start_at_once(url: str) -> None:
     reports = run_together(url)
 
     store = open_store(url)

@@ -35,9 +35,9 @@ def test_a_url_needs_a_scheme(url: str) -> None:
         open_store(url)
 
 
-@pytest.mark.parametrize("url", ["mysql://localhost/x", "SQLITE:///x.db", "sqlite+aiosqlite:///x.db", "://x"])
+@pytest.mark.parametrize("url", ["oracledb://localhost/x", "SQLITE:///x.db", "sqlite+aiosqlite:///x.db", "://x"])
 def test_an_unknown_scheme_names_the_known_ones(url: str) -> None:
-    with pytest.raises(InvalidSettings, match=r"unknown store scheme .*dynamodb://, sqlite://"):
+    with pytest.raises(InvalidSettings, match=r"unknown store scheme .*dynamodb://, mariadb://, .*sqlite://"):
         open_store(url)
 
 
@@ -51,7 +51,12 @@ def test_messages_are_one_line_and_hold_no_credentials() -> None:
 
 @pytest.mark.parametrize(
     ("url", "module", "extra"),
-    [("sqlite://", "sqlalchemy", "sql"), ("dynamodb://timers?region=x", "boto3", "dynamodb")],
+    [
+        ("sqlite://", "sqlalchemy", "sql"),
+        ("postgresql://db/x", "psycopg", "postgresql"),
+        ("mysql://db/x", "pymysql", "mysql"),
+        ("dynamodb://timers?region=x", "boto3", "dynamodb"),
+    ],
 )
 def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch, url: str, module: str, extra: str) -> None:
     original = builtins.__import__

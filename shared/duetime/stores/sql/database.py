@@ -32,7 +32,7 @@ class Database:
         self._dialect = dialect
         self._uses_caller_time = time_source is TimeSource.CALLER
         self.engine = dialect.engine
-        self.db_now = db_now_strategy(dialect.name)
+        self.db_now = db_now_strategy(dialect.name, time_source)
 
     def prepare(self, statement: sa.Executable, *names: str) -> Prepared:
         """A statement whose values will be given in the order of ``names``."""
@@ -64,7 +64,7 @@ class Database:
     def initialise(self) -> None:
         """Create the database and bring its schema up to date."""
         self._dialect.create_database()
-        with self.write() as mutation:
+        with self.write() as mutation, self._dialect.schema_turn(mutation.connection):
             migrate(mutation.connection, self._dialect.migrations, self.db_now, self._dialect.tracking_table)
 
     def check(self) -> None:

@@ -1,18 +1,20 @@
 """DbNow: the time of the database as a SQL expression, the same instant in all statements of a unit of work.
 
-SQLite evaluates its clock anew for each statement. So a mutation transaction begins by writing one instant into
-a temporary table of its connection, and every mutation reads its lease and audit times from there. Reads keep
-the database's native time or the ``now`` that is passed. One strategy per dialect, in one registry.
+Every mutation takes its lease and audit times from it; reads keep the database's native time or the ``now`` that is
+passed. One strategy per dialect, in one registry. Where a dialect evaluates its clock anew for each statement, the
+strategy fixes the instant when the transaction begins (``seed``).
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import ColumnElement
 
 from duetime.domain.errors import InvalidSettings
+from duetime.stores.time_source import TimeSource
 
 
 class DbNowStrategy(Protocol):
@@ -26,7 +28,7 @@ class DbNowStrategy(Protocol):
     def seed(self, connection: sa.Connection, caller_now_ms: int | None) -> int:
         """Fix the instant of the unit of work that begins: the database's, or the caller's where it is given.
 
-        The instant as epoch milliseconds.
+        The instant as epoch milliseconds. ``caller_now_ms`` is given only to a strategy for ``TimeSource.CALLER``.
         """
         ...
 
@@ -43,11 +45,16 @@ _NOW = sa.table("duetime_now", sa.column("ts_epoch_ms", sa.Integer), sa.column("
 _ISO_FORMAT = "%Y-%m-%dT%H:%M:%fZ"
 
 
+def _is_zero(offset: ColumnElement[Any] | float) -> bool:
+    return isinstance(offset, int | float) and offset == 0
+
+
 class SqliteDbNow:
     """A one-row temporary table per connection, replaced at the start of each mutation transaction.
 
-    ``julianday`` has a resolution of about 20 microseconds, so rounding gives the exact millisecond. The row is
-    written by a single statement, hence both columns hold the same instant.
+    SQLite evaluates its clock anew for each statement. ``julianday`` has a resolution of about 20 microseconds, so
+    rounding gives the exact millisecond. The row is written by a single statement, hence both columns hold the same
+    instant.
     """
 
     connect_statements = (
@@ -74,22 +81,96 @@ class SqliteDbNow:
 
     def epoch_ms(self, offset_ms: ColumnElement[int] | int = 0) -> ColumnElement[int]:
         base = sa.select(_NOW.c.ts_epoch_ms).scalar_subquery()
-        return base if isinstance(offset_ms, int) and offset_ms == 0 else base + offset_ms
+        return base if _is_zero(offset_ms) else base + offset_ms
 
     def iso_text(self, offset_seconds: ColumnElement[float] | float = 0) -> ColumnElement[str]:
         base = sa.select(_NOW.c.ts_text).scalar_subquery()
-        if isinstance(offset_seconds, int | float) and offset_seconds == 0:
+        if _is_zero(offset_seconds):
             return base
         modifier = sa.func.printf(sa.literal_column("'%+.3f seconds'"), offset_seconds)
         return sa.func.strftime(sa.literal_column(f"'{_ISO_FORMAT}'"), base, modifier, type_=sa.Text)
 
 
-_STRATEGIES: dict[str, DbNowStrategy] = {"sqlite": SqliteDbNow()}
+class PostgresqlDbNow:
+    """``CURRENT_TIMESTAMP``: the start of the transaction, for all its statements.
+
+    Where the caller's time is wanted, a setting that ends with the transaction holds it.
+    """
+
+    connect_statements: tuple[str, ...] = ()
+    setting = "duetime.now_ms"
+
+    def __init__(self, time_source: TimeSource) -> None:
+        self._epoch_ms = "CAST(floor(extract(epoch FROM CURRENT_TIMESTAMP) * 1000) AS BIGINT)"
+        self._instant = "date_trunc('milliseconds', CURRENT_TIMESTAMP)"
+        if time_source is TimeSource.CALLER:
+            given = f"CAST(nullif(current_setting('{self.setting}', true), '') AS BIGINT)"
+            self._epoch_ms = f"coalesce({given}, {self._epoch_ms})"
+            self._instant = f"to_timestamp({self._epoch_ms} / 1000.0)"
+
+    def seed(self, connection: sa.Connection, caller_now_ms: int | None) -> int:
+        if caller_now_ms is not None:
+            connection.exec_driver_sql(f"SELECT set_config('{self.setting}', %s, true)", (str(caller_now_ms),))
+            return caller_now_ms
+        now_ms: int = connection.exec_driver_sql(f"SELECT {self._epoch_ms}").scalar_one()
+        return now_ms
+
+    def epoch_ms(self, offset_ms: ColumnElement[int] | int = 0) -> ColumnElement[int]:
+        base: ColumnElement[int] = sa.literal_column(self._epoch_ms, type_=sa.BigInteger)
+        return base if _is_zero(offset_ms) else base + offset_ms
+
+    def iso_text(self, offset_seconds: ColumnElement[float] | float = 0) -> ColumnElement[str]:
+        instant: ColumnElement[Any] = sa.literal_column(self._instant, type_=sa.DateTime(timezone=True))
+        if not _is_zero(offset_seconds):
+            # Years, months, weeks, days, hours and minutes; then come the seconds.
+            larger_units: tuple[Any, ...] = (sa.literal_column("0"),) * 6
+            instant = instant + sa.func.make_interval(*larger_units, offset_seconds, type_=sa.Interval)
+        utc = sa.func.timezone(sa.literal_column("'UTC'"), instant)
+        return sa.func.to_char(utc, sa.literal_column("""'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'"""), type_=sa.Text)
 
 
-def db_now_strategy(dialect_name: str) -> DbNowStrategy:
+class MysqlDbNow:
+    """``CURRENT_TIMESTAMP(3)``, held still for a whole transaction by the session variable ``timestamp``.
+
+    By itself it is the same within one statement only. MySQL, MariaDB and TiDB all have the variable; SYSDATE is what
+    it does not hold. Connections have the time zone UTC, for local time is ambiguous once a year.
+    """
+
+    connect_statements = ("SET SESSION time_zone = '+00:00'",)
+    _EPOCH_MS = "CAST(UNIX_TIMESTAMP(CURRENT_TIMESTAMP(3)) * 1000 AS SIGNED)"
+    _ISO_FORMAT = "'%Y-%m-%dT%H:%i:%s.%f'"
+
+    def seed(self, connection: sa.Connection, caller_now_ms: int | None) -> int:
+        if caller_now_ms is not None:
+            connection.exec_driver_sql(f"SET timestamp = {caller_now_ms // 1000}.{caller_now_ms % 1000:03}")
+            return caller_now_ms
+        connection.exec_driver_sql("SET timestamp = UNIX_TIMESTAMP(SYSDATE(3))")
+        now_ms: int = connection.exec_driver_sql(f"SELECT {self._EPOCH_MS}").scalar_one()
+        return now_ms
+
+    def epoch_ms(self, offset_ms: ColumnElement[int] | int = 0) -> ColumnElement[int]:
+        base: ColumnElement[int] = sa.literal_column(self._EPOCH_MS, type_=sa.BigInteger)
+        return base if _is_zero(offset_ms) else base + offset_ms
+
+    def iso_text(self, offset_seconds: ColumnElement[float] | float = 0) -> ColumnElement[str]:
+        instant: ColumnElement[Any] = sa.literal_column("CURRENT_TIMESTAMP(3)")
+        if not _is_zero(offset_seconds):
+            microseconds = sa.cast(sa.func.round(sa.literal_column("1000000") * offset_seconds), sa.BigInteger)
+            instant = sa.func.timestampadd(sa.literal_column("MICROSECOND"), microseconds, instant)
+        text = sa.func.date_format(instant, sa.literal_column(self._ISO_FORMAT))
+        return sa.func.concat(sa.func.left(text, sa.literal_column("23")), sa.literal_column("'Z'"), type_=sa.Text)
+
+
+_STRATEGIES: dict[str, Callable[[TimeSource], DbNowStrategy]] = {
+    "sqlite": lambda _: SqliteDbNow(),
+    "mysql": lambda _: MysqlDbNow(),
+    "postgresql": PostgresqlDbNow,
+}
+
+
+def db_now_strategy(dialect_name: str, time_source: TimeSource = TimeSource.DATABASE) -> DbNowStrategy:
     """The strategy of a dialect. ``InvalidSettings`` for a dialect that has none."""
     try:
-        return _STRATEGIES[dialect_name]
+        return _STRATEGIES[dialect_name](time_source)
     except KeyError:
         raise InvalidSettings(f"no database time is known for the SQL dialect {dialect_name!r}") from None

@@ -15,7 +15,13 @@ import sqlalchemy as sa
 from duetime.domain.errors import InvalidSettings, StoreError
 from duetime.stores.sql.migrations import Migration
 
-_MODULES = {"sqlite": "duetime.stores.sql.sqlite"}
+_MODULES = {
+    "mariadb": "duetime.stores.sql.mysql",
+    "mysql": "duetime.stores.sql.mysql",
+    "postgresql": "duetime.stores.sql.postgresql",
+    "sqlite": "duetime.stores.sql.sqlite",
+    "tidb": "duetime.stores.sql.mysql",
+}
 """By URL scheme: the module whose ``open_dialect(url)`` gives the dialect."""
 
 
@@ -37,6 +43,10 @@ class SqlDialect(Protocol):
 
     def write_turn(self) -> AbstractContextManager[None]:
         """Held around a write transaction, connection and all: writers of this process queue up here."""
+        ...
+
+    def schema_turn(self, connection: sa.Connection) -> AbstractContextManager[None]:
+        """Held around migrations, within their transaction: processes that migrate queue up here."""
         ...
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:

@@ -116,6 +116,10 @@ class SqliteDialect:
         finally:
             self._turn.release()
 
+    @contextmanager
+    def schema_turn(self, connection: sa.Connection) -> Iterator[None]:  # noqa: ARG002  # its transaction holds the lock
+        yield
+
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
         return sqlite_sql.insert(table).on_conflict_do_nothing().inline()
 

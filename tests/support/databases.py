@@ -1,0 +1,81 @@
+"""Databases of real servers: those that ``DUETIME_TEST_<STORE>_URL`` names, as in
+
+    DUETIME_TEST_POSTGRESQL_URL=postgresql://postgres@127.0.0.1/postgres make test
+
+The user of the URL must be able to create databases: tests never touch the one that the URL names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+
+import sqlalchemy as sa
+
+from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.store import SqlStore
+from duetime.stores.sql.tables import metadata, schema_migrations
+from duetime.stores.time_source import TimeSource
+
+_VARIABLE = re.compile(r"DUETIME_TEST_([A-Z0-9]+)_URL")
+
+
+def server_urls() -> dict[str, str]:
+    """The URLs that the environment gives, by the name of the store in lower case."""
+    found = ((_VARIABLE.fullmatch(name), url) for name, url in os.environ.items())
+    return {match[1].lower(): url for match, url in found if match and url}
+
+
+@cache
+def database_url(name: str) -> str:
+    """The URL of a database of this test process's own on the server ``name``. Made if it is absent."""
+    url = sa.make_url(server_urls()[name])
+    database = f"duetime_test_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+    dialect = open_dialect(url.render_as_string(hide_password=False))
+    try:
+        with dialect.engine.connect() as connection:
+            if database not in sa.inspect(connection).get_schema_names() and not _is_database(connection, database):
+                connection.exec_driver_sql(f"CREATE DATABASE {database}")
+    finally:
+        dialect.engine.dispose()
+    return url.set(database=database).render_as_string(hide_password=False)
+
+
+def _is_database(connection: sa.Connection, name: str) -> bool:
+    """PostgreSQL's databases are no schemas."""
+    if connection.dialect.name != "postgresql":
+        return False
+    found = connection.exec_driver_sql("SELECT 1 FROM pg_database WHERE datname = %s", (name,))
+    return found.first() is not None
+
+
+def open_server_store(name: str, *, time_source: TimeSource = TimeSource.CALLER) -> SqlStore:
+    return SqlStore(open_dialect(database_url(name)), time_source=time_source)
+
+
+def empty_database(name: str) -> str:
+    """The URL of the process's database on the server ``name``, with the schema and without rows.
+
+    To make its tables anew for each test would take a server most of the time.
+    """
+    store = open_server_store(name)
+    try:
+        store.initialise()
+        with store.database.engine.connect() as connection:
+            for table in reversed(metadata.sorted_tables):
+                if table is not schema_migrations:
+                    connection.execute(sa.delete(table))
+            connection.commit()
+    finally:
+        store.close()
+    return database_url(name)
+
+
+def drop_tables(name: str) -> None:
+    """Leave the process's database on the server ``name`` as it is before ``duetime init``."""
+    store = open_server_store(name)
+    try:
+        metadata.drop_all(store.database.engine)
+    finally:
+        store.close()

@@ -1,0 +1,115 @@
+"""PostgreSQL and MySQL without a server: URLs, and what the drivers' errors mean."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import psycopg
+import pymysql
+import pytest
+from psycopg import errors
+
+from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.open import open_store
+from duetime.stores.sql.dialects import SqlDialect, open_dialect
+from duetime.stores.sql.mysql_migrations import MIGRATIONS as MYSQL_MIGRATIONS
+from duetime.stores.sql.postgresql_migrations import MIGRATIONS as POSTGRESQL_MIGRATIONS
+
+SECRET = "hunter2"
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port of this machine where nothing listens, and nothing else can meanwhile."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        yield reserved.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://db.example",
+        "postgresql://db.example:port/x",
+        "mysql://db.example",
+        "mysql://db.example/x?tls=perhaps",
+        f"mysql://u:{SECRET}@db.example/x?charset=latin1",
+        "mariadb://db.example:port/x",
+    ],
+)
+def test_a_url_that_cannot_be_used_says_what_one_is_like(url: str) -> None:
+    with pytest.raises(InvalidSettings, match=r"://.*database") as raised:
+        open_store(url)
+
+    assert SECRET not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "mariadb", "tidb"])
+def test_a_server_that_is_down_is_one_clear_line(scheme: str, closed_port: int) -> None:
+    store = open_store(f"{scheme}://user:{SECRET}@127.0.0.1:{closed_port}/duetime")
+
+    with pytest.raises(StoreUnavailable) as raised:
+        store.check()
+
+    message = str(raised.value)
+    assert f"127.0.0.1:{closed_port}/duetime" in message
+    assert SECRET not in message
+    assert "\n" not in message
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (errors.DeadlockDetected(), StoreUnavailable),
+        (errors.LockNotAvailable(), StoreUnavailable),
+        (errors.AdminShutdown(), StoreUnavailable),
+        (errors.TooManyConnections(), StoreUnavailable),
+        (errors.DiskFull(), StoreUnavailable),
+        (errors.UndefinedTable(), StoreNotReady),
+        (errors.UndefinedColumn(), StoreNotReady),
+        (errors.CheckViolation(), StoreError),
+        (errors.SyntaxError(), StoreError),
+        (psycopg.OperationalError("server closed the connection"), StoreUnavailable),
+    ],
+)
+def test_what_postgresql_errors_mean(error: psycopg.Error, kind: type[StoreError]) -> None:
+    assert type(open_dialect("postgresql://db/x").classify(error)) is kind
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (1213, StoreUnavailable),  # deadlock
+        (1205, StoreUnavailable),  # lock wait timeout
+        (1040, StoreUnavailable),  # too many connections
+        (1290, StoreUnavailable),  # read-only
+        (2006, StoreUnavailable),  # gone away
+        (2013, StoreUnavailable),  # lost
+        (1045, StoreUnavailable),  # access denied
+        (1049, StoreUnavailable),  # no such database
+        (1146, StoreNotReady),  # no such table
+        (1054, StoreNotReady),  # no such column
+    ],
+)
+def test_what_mysql_errors_mean(code: int, kind: type[StoreError]) -> None:
+    assert type(open_dialect("mysql://db/x").classify(pymysql.OperationalError(code, "text"))) is kind
+
+
+def test_other_mysql_errors_are_our_fault() -> None:
+    assert type(open_dialect("mysql://db/x").classify(pymysql.DataError(1406, "too long"))) is StoreError
+
+
+@pytest.mark.parametrize("migrations", [POSTGRESQL_MIGRATIONS, MYSQL_MIGRATIONS])
+def test_versions_count_from_one_without_gaps(migrations: SqlDialect) -> None:
+    versions = [migration.version for migration in migrations]  # type: ignore[attr-defined]
+    assert versions == list(range(1, len(versions) + 1))
+
+
+def test_mysql_definitions_can_be_run_again() -> None:
+    """They are committed one by one: a migration that was cut short is simply run again."""
+    for migration in MYSQL_MIGRATIONS:
+        for statement in migration.statements:
+            assert statement.split()[:5] == ["CREATE", "TABLE", "IF", "NOT", "EXISTS"]
