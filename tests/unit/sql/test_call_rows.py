@@ -23,6 +23,7 @@ from duetime.domain.service_calls import (
 )
 from duetime.domain.times import MIN_INSTANT
 from duetime.stores.calls_port import CallFilter, CallRef
+from duetime.stores.sql.call_rows import CALL_NAMES, LABEL_NAMES, REQUEST_NAMES, STEP_NAMES
 from duetime.stores.sql.call_tables import http_execution_log, outbox, service_call_tags, service_calls
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
@@ -240,6 +241,41 @@ def test_marking_an_event_in_anothers_place_does_nothing(store: SqlStore) -> Non
     store.calls.mark_published([replace(first, position=second.position)], now=NOW)
 
     assert store.calls.unpublished_events(limit=9) == [first, second]
+
+
+def test_every_column_is_written_by_some_step() -> None:
+    never_changed = {"tenant_id", "service_call_id", "shard_id", "submitted_at", "idempotency_key"}
+    groups = [set(STEP_NAMES), set(LABEL_NAMES), set(REQUEST_NAMES), never_changed]
+
+    assert set().union(*groups) == set(CALL_NAMES)
+    assert sum(map(len, groups)) == len(CALL_NAMES)
+    assert CALL_NAMES[-len(REQUEST_NAMES) :] == REQUEST_NAMES
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "other"},
+        {"starred": True},
+        {"due_at": LATER},
+        {"registered_at": LATER},
+        {"timeout_seconds": 7},
+        {"digest": "0"},
+        {"rerun_of": "r"},
+        {"tags": ("z",)},
+        {"retry_policy_json": "{}"},
+        {"request": RequestSpec(method=Method.PUT, url="http://other.test/", body_json="1", body_bytes=1)},
+    ],
+    ids=str,
+)
+def test_whatever_a_step_changes_is_stored(store: SqlStore, fields: dict[str, Any]) -> None:
+    call = steps.submit(store.calls)
+    step = make.amended(call)
+    step = replace(step, after=replace(step.after, **fields))
+
+    steps.applied(store.calls, step)
+
+    assert steps.got(store.calls, call) == step.after
 
 
 # -- round trips --------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from duetime.domain.service_calls import (
@@ -25,16 +26,44 @@ LISTED_COLUMNS = tuple(column for column in CALL_COLUMNS if column is not servic
 """The same without the last one, the body of the request."""
 CALL_NAMES = tuple(column.name for column in CALL_COLUMNS)
 REQUEST_NAMES = ("request_spec", "request_body")
-_ONCE = frozenset({"tenant_id", "service_call_id", "shard_id", "submitted_at", "idempotency_key", "call_digest"})
-STEP_NAMES = tuple(name for name in CALL_NAMES if name not in _ONCE and name not in REQUEST_NAMES)
-"""The columns that a transition may change, but for the request."""
-_STEP_PLACES = tuple(CALL_NAMES.index(name) for name in STEP_NAMES)
+STEP_NAMES = (
+    "status",
+    "started_at",
+    "finished_at",
+    "reached_at",
+    "wake_at",
+    "updated_at",
+    "expires_at",
+    "call_revision",
+    "attempts",
+    "event_count",
+    "execution_id",
+    "last_event_id",
+    "outcome_meta",
+)
+"""What the steps of a call's life change. The others stand in indexes, which would be written again."""
+LABEL_NAMES = (
+    "name",
+    "is_starred",
+    "due_at",
+    "registered_at",
+    "timeout_seconds",
+    "correlation_id",
+    "call_digest",
+    "rerun_of",
+    "tags",
+    "retry_policy",
+)
+"""What only its owner changes. With the request and what never changes these are all columns."""
+_STEP_PLACES = tuple(map(CALL_NAMES.index, STEP_NAMES))
+_LABEL_PLACES = tuple(map(CALL_NAMES.index, LABEL_NAMES))
 
 Row = Any
 """A tuple in the order of ``CALL_COLUMNS`` or ``LISTED_COLUMNS``."""
 
 UNREADABLE_TEXT = "the stored service call cannot be read"
 _DECODING_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 # One unit of work has few instants, and most of them stand in several columns.
 instant_text = lru_cache(maxsize=4096)(format_instant)
 text_instant = lru_cache(maxsize=4096)(read_instant)
@@ -54,6 +83,42 @@ def optional_instant(text: str | None) -> datetime | None:
 
 def encode_call(call: ServiceCall) -> tuple[Any, ...]:
     """The values for ``CALL_NAMES``."""
+    return *_encode_facts(call), *encode_request(call.request)
+
+
+def encode_step(call: ServiceCall) -> tuple[Any, ...]:
+    """The values for ``STEP_NAMES``."""
+    values = _encode_facts(call)
+    return tuple([values[place] for place in _STEP_PLACES])
+
+
+def encode_labels(call: ServiceCall) -> tuple[Any, ...]:
+    """The values for ``LABEL_NAMES``."""
+    values = _encode_facts(call)
+    return tuple([values[place] for place in _LABEL_PLACES])
+
+
+def has_other_labels(call: ServiceCall, other: ServiceCall) -> bool:
+    """Whether the two differ in what ``LABEL_NAMES`` hold."""
+    return _labels(call) != _labels(other)
+
+
+_labels = attrgetter(
+    "name",
+    "starred",
+    "due_at",
+    "registered_at",
+    "timeout_seconds",
+    "correlation_id",
+    "digest",
+    "rerun_of",
+    "tags",
+    "retry_policy_json",
+)
+
+
+def _encode_facts(call: ServiceCall) -> tuple[Any, ...]:
+    """The values for ``CALL_NAMES`` without ``REQUEST_NAMES``, which are the last."""
     return (
         call.tenant_id,
         call.call_id,
@@ -83,14 +148,7 @@ def encode_call(call: ServiceCall) -> tuple[Any, ...]:
         encode_tags(call.tags),
         call.retry_policy_json,
         _encode_outcome(call.outcome),
-        *encode_request(call.request),
     )
-
-
-def encode_step(call: ServiceCall) -> tuple[Any, ...]:
-    """The values for ``STEP_NAMES``."""
-    values = encode_call(call)
-    return tuple([values[place] for place in _STEP_PLACES])
 
 
 def encode_request(request: RequestSpec) -> tuple[str, str | None]:
@@ -101,7 +159,7 @@ def encode_request(request: RequestSpec) -> tuple[str, str | None]:
         "headers": request.headers_json,
         "bodyBytes": request.body_bytes,
     }
-    return json.dumps(spec, ensure_ascii=False, separators=(",", ":")), request.body_json
+    return _as_json(spec), request.body_json
 
 
 def decode_call(row: Row) -> ServiceCall:
@@ -210,7 +268,7 @@ def _encode_outcome(outcome: CallOutcome | None) -> str | None:
         "reason": outcome.reason,
         "message": outcome.message,
     }
-    return json.dumps(meta, ensure_ascii=False, separators=(",", ":"))
+    return _as_json(meta)
 
 
 def _decode_outcome(text: str | None) -> CallOutcome | None:

@@ -20,12 +20,11 @@ from duetime.stores.sql.tables import RowType, given, timers
 
 _ROW = timers.c
 _KEY_NAMES = ("timer_namespace", "shard_id", "timer_id")
-_VALUE_NAMES = (
+_CHANGED_NAMES = (
     "row_type",
     "timer_execute_at",
     "timer_state",
     "timer_due_at",
-    "timer_correlation_id",
     "timer_revision",
     "timer_firing_id",
     "timer_attempts",
@@ -36,7 +35,8 @@ _VALUE_NAMES = (
     "timer_callback_timeout_seconds",
     "timer_callback_url",
 )
-_INSERT_NAMES = (*_KEY_NAMES, "timer_uuid", *_VALUE_NAMES)
+_INSERT_NAMES = (*_KEY_NAMES, "timer_uuid", "timer_correlation_id", *_CHANGED_NAMES)
+_NUM_ONCE = len(_INSERT_NAMES) - len(_CHANGED_NAMES)
 
 
 class CallTimers:
@@ -47,11 +47,11 @@ class CallTimers:
         values = {name: given(name) for name in _INSERT_NAMES}
         self._insert = prepare(database.insert_if_absent(timers).values(values), *_INSERT_NAMES)
         is_the_row = sa.and_(*(_ROW[name] == given(f"key_{name}") for name in _KEY_NAMES))
-        change: dict[str, Any] = {name: given(name) for name in _VALUE_NAMES}
+        change: dict[str, Any] = {name: given(name) for name in _CHANGED_NAMES}
         # What an unreadable row may have been given when it was taken out of the pollers' way.
         change |= {"timer_failure": sa.null(), "timer_expires_at": sa.null()}
         key_names = tuple(f"key_{name}" for name in _KEY_NAMES)
-        self._update = prepare(sa.update(timers).where(is_the_row).values(change), *key_names, *_VALUE_NAMES)
+        self._update = prepare(sa.update(timers).where(is_the_row).values(change), *key_names, *_CHANGED_NAMES)
         self._delete = prepare(sa.delete(timers).where(is_the_row), *key_names)
 
     def add(self, connection: sa.Connection, calls: Sequence[ServiceCall]) -> None:
@@ -67,7 +67,7 @@ class CallTimers:
             self._insert.many(connection, rows)
 
     def _update_all(self, connection: sa.Connection, rows: list[tuple[Any, ...]]) -> int:
-        return self._update.many(connection, [(*row[:3], *row[4:]) for row in rows])
+        return self._update.many(connection, [(*row[: len(_KEY_NAMES)], *row[_NUM_ONCE:]) for row in rows])
 
     def remove(self, connection: sa.Connection, calls: Sequence[tuple[str, str, int]]) -> None:
         """``calls`` as (tenant id, call id, shard id)."""
@@ -87,11 +87,11 @@ def _encode(timer: Timer) -> tuple[Any, ...]:
         timer.shard_id,
         timer.timer_id,
         uuid_bytes(timer.namespace, timer.timer_id),
+        content.correlation_id,
         RowType.FINISHED.value if next_attempt_at is None else RowType.TIMER.value,
         due_ms if next_attempt_at is None else to_milliseconds(next_attempt_at),
         timer.state.value,
         due_ms,
-        content.correlation_id,
         timer.revision,
         timer.firing_id,
         timer.attempts,

@@ -15,11 +15,14 @@ from duetime.domain.executions import Execution, ExecutionStatus
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.sql.call_rows import (
     CALL_NAMES,
+    LABEL_NAMES,
     REQUEST_NAMES,
     STEP_NAMES,
     encode_call,
+    encode_labels,
     encode_request,
     encode_step,
+    has_other_labels,
 )
 from duetime.stores.sql.call_tables import http_execution_log, outbox, service_call_tags, service_calls
 from duetime.stores.sql.call_timers import CallTimers
@@ -49,6 +52,9 @@ class CallWrites:
             *_KEY,
             "key_revision",
             *STEP_NAMES,
+        )
+        self._label = prepare(
+            sa.update(service_calls).where(is_call).values(_values(LABEL_NAMES)), *_KEY, *LABEL_NAMES
         )
         self._request = prepare(
             sa.update(service_calls).where(is_call).values(_values(REQUEST_NAMES)), *_KEY, *REQUEST_NAMES
@@ -80,7 +86,7 @@ class CallWrites:
         return self._insert.many(connection, [encode_call(call) for call in calls])
 
     def step(self, connection: sa.Connection, transitions: Sequence[Transition]) -> int:
-        """Overwrite calls, but for their request, where the revision is that of ``before``; how many it was."""
+        """Store the state of calls whose revision is that of ``before``; how many they were."""
         return self._step.many(
             connection,
             [
@@ -94,7 +100,7 @@ class CallWrites:
         """All the rest of transitions whose calls are written. False when an event's sequence number was taken."""
         new = [transition.after for transition in transitions if transition.before is None]
         known = [transition for transition in transitions if transition.before is not None]
-        self._write_requests(connection, known)
+        self._write_labels(connection, known)
         self._write_tags(connection, new, known)
         self._timers.add(connection, new)
         self._timers.change(connection, [transition.after for transition in known])
@@ -102,7 +108,9 @@ class CallWrites:
         events = [encode_event(event) for transition in transitions for event in transition.events]
         return self._event.many(connection, events) == len(events)
 
-    def _write_requests(self, connection: sa.Connection, known: Sequence[Transition]) -> None:
+    def _write_labels(self, connection: sa.Connection, known: Sequence[Transition]) -> None:
+        labelled = [each.after for each in known if has_other_labels(_before(each), each.after)]
+        self._label.many(connection, [(call.tenant_id, call.call_id, *encode_labels(call)) for call in labelled])
         # The row of a call that was read from a list has a body that ``before`` and ``after`` do not tell.
         rows = [
             (after.tenant_id, after.call_id, *encode_request(after.request))

@@ -99,7 +99,7 @@ def _salvaged(values: dict[str, Any], reason: str) -> Execution:
 
 def _encode_body_meta(message: LoggedMessage) -> str:
     """Length, and whether the body is cut and in base64."""
-    return json.dumps([message.body_bytes, message.is_truncated, message.body_is_base64], separators=(",", ":"))
+    return json.dumps([message.body_bytes, message.is_truncated, message.body_is_base64])
 
 
 def _decode_message(values: dict[str, Any], side: str) -> LoggedMessage:
