@@ -9,9 +9,11 @@ from random import Random
 from typing import Any
 
 from duetime.delivery.port import Sender
+from duetime.delivery.sealing import SecretBox
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.engine.announcing import FailureEvents
+from duetime.engine.gating import TimerGate
 from duetime.engine.handling import TimerHandler
 from duetime.engine.owned import OwnedShard
 from duetime.engine.poller import Poller
@@ -46,6 +48,8 @@ def make_poller(
     events: FailureEvents | None = None,
     make_offload: Callable[[int, str], Offload] = InlineOffload,
     handler: TimerHandler | None = None,
+    gate: TimerGate | None = None,
+    secret_box: SecretBox | None = None,
     new_id: Callable[[], str] | None = None,
 ) -> Poller:
     """A poller in virtual time, with a fixed seed for jitter and counted ids."""
@@ -61,6 +65,8 @@ def make_poller(
         make_offload=make_offload,
         events=events,
         handler=handler,
+        gate=gate,
+        secret_box=secret_box,
     )
 
 

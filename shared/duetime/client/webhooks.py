@@ -50,7 +50,7 @@ class InvalidSignature(VerificationError):
 
 
 class InvalidBody(VerificationError):
-    """The signature is good, but this is no callback of a timer: something else is signed with the same secret."""
+    """The signature is good, but this is not what was expected: something else is signed with the same secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,24 @@ class Callback:
     attempt: int
     payload: Any = field(repr=False)
     correlation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What happened to a service call. ``event_id`` is the same however often it arrives: deduplicate by it.
+
+    ``sequence`` counts the events of the call ``aggregate_id`` from 1 and is their order.
+    """
+
+    event_id: str
+    type: str
+    tenant_id: str
+    aggregate_id: str
+    sequence: int
+    occurred_at: datetime
+    correlation_id: str
+    causation_id: str | None
+    payload: Mapping[str, Any] = field(repr=False)
 
 
 class Headers(Protocol):
@@ -94,17 +112,74 @@ def verify(
     Raises ``VerificationError``; and ``ValueError`` or ``TypeError`` for a call that could never succeed: a secret
     that is none, a body that is not bytes.
     """
+    given = _believed(body, headers, secret, now or datetime.now(UTC), tolerance_seconds)
+    try:
+        value = json.loads(body)
+        return Callback(
+            webhook_id=given["webhook-id"],
+            timestamp=datetime.fromtimestamp(int(given["webhook-timestamp"]), UTC),
+            namespace=_text(value["namespace"]),
+            timer_id=_text(value["timerId"]),
+            execute_at=datetime.fromisoformat(value["executeAt"]),
+            fired_at=datetime.fromisoformat(value["firedAt"]),
+            attempt=int(value["attempt"]),
+            payload=value["payload"],
+            correlation_id=given.get("x-correlation-id"),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise InvalidBody("it is signed, but it is no callback of a timer") from None
+
+
+def verify_event(
+    body: bytes,
+    headers: Headers | Mapping[str, str],
+    secret: str | Sequence[str],
+    *,
+    now: datetime | None = None,
+    tolerance_seconds: float = DEFAULT_TOLERANCE_SECONDS,
+) -> Event:
+    """The event that a tenant's webhook received, if it is signed with its secret. The rest is as for ``verify``."""
+    _believed(body, headers, secret, now or datetime.now(UTC), tolerance_seconds)
+    try:
+        value = json.loads(body)
+        causation_id = value["causationId"]
+        payload = value["payload"]
+        if not isinstance(payload, dict):
+            raise TypeError
+        return Event(
+            event_id=_text(value["id"]),
+            type=_text(value["type"]),
+            tenant_id=_text(value["tenantId"]),
+            aggregate_id=_text(value["aggregateId"]),
+            sequence=int(value["sequence"]),
+            occurred_at=datetime.fromisoformat(value["occurredAt"]),
+            correlation_id=_text(value["correlationId"]),
+            causation_id=None if causation_id is None else _text(causation_id),
+            payload=payload,
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise InvalidBody("it is signed, but it is no event of a service call") from None
+
+
+def _believed(
+    body: bytes,
+    headers: Headers | Mapping[str, str],
+    secret: str | Sequence[str],
+    now: datetime,
+    tolerance_seconds: float,
+) -> Mapping[str, str]:
+    """The headers, names in lower case, of a request that is signed and recent. Raises as ``verify``."""
     if not isinstance(body, bytes):
         raise TypeError("body must be the bytes that arrived")
     keys = _keys(secret)
     given = {name.lower(): value for name, value in headers.items()}
     webhook_id, timestamp = _required(given, "webhook-id"), _required(given, "webhook-timestamp")
     signatures = _required(given, "webhook-signature")
-    sent_at = _recent(timestamp, now or datetime.now(UTC), tolerance_seconds)
+    _check_recent(timestamp, now, tolerance_seconds)
     signed = f"{webhook_id}.{timestamp}.".encode(errors="replace") + body
     if not _is_signed(signed, signatures, keys):
         raise InvalidSignature("no signature was made with a secret that is known here")
-    return _read(body, webhook_id=webhook_id, timestamp=sent_at, correlation_id=given.get("x-correlation-id"))
+    return given
 
 
 def _keys(secret: str | Sequence[str]) -> list[bytes]:
@@ -130,13 +205,12 @@ def _required(headers: Mapping[str, str], name: str) -> str:
     return value
 
 
-def _recent(timestamp: str, now: datetime, tolerance_seconds: float) -> datetime:
+def _check_recent(timestamp: str, now: datetime, tolerance_seconds: float) -> None:
     if _TIMESTAMP.fullmatch(timestamp) is None:
         raise InvalidTimestamp("webhook-timestamp must be seconds since 1970")
     sent_at = datetime.fromtimestamp(int(timestamp), UTC)
     if abs((now - sent_at).total_seconds()) > tolerance_seconds:
         raise InvalidTimestamp(f"webhook-timestamp is more than {tolerance_seconds:g} s from now")
-    return sent_at
 
 
 def _is_signed(signed: bytes, signatures: str, keys: Iterable[bytes]) -> bool:
@@ -145,24 +219,6 @@ def _is_signed(signed: bytes, signatures: str, keys: Iterable[bytes]) -> bool:
     expected = [b"v1," + b64encode(hmac.new(key, signed, hashlib.sha256).digest()) for key in keys]
     # Which of them fits, if any, is no secret; each comparison takes the same time whatever differs.
     return any(hmac.compare_digest(one, other) for one in expected for other in given)
-
-
-def _read(body: bytes, *, webhook_id: str, timestamp: datetime, correlation_id: str | None) -> Callback:
-    try:
-        value = json.loads(body)
-        return Callback(
-            webhook_id=webhook_id,
-            timestamp=timestamp,
-            namespace=_text(value["namespace"]),
-            timer_id=_text(value["timerId"]),
-            execute_at=datetime.fromisoformat(value["executeAt"]),
-            fired_at=datetime.fromisoformat(value["firedAt"]),
-            attempt=int(value["attempt"]),
-            payload=value["payload"],
-            correlation_id=correlation_id,
-        )
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise InvalidBody("it is signed, but it is no callback of a timer") from None
 
 
 def _text(value: object) -> str:

@@ -56,6 +56,20 @@ def callback_for(timer: Timer, *, key: int, fired_at: datetime, signer: Signer |
     )
 
 
+def document_callback(timer: Timer, *, url: str, fired_at: datetime, signer: Signer | None) -> Callback:
+    """A POST to ``url`` whose body is the payload of ``timer`` alone. ``timer`` has a payload."""
+    content = timer.content
+    assert content.payload_json is not None
+    body = content.payload_json.encode(errors="backslashreplace")
+    _, timestamp, timestamp_line = _fired_at_parts(fired_at)
+    headers: tuple[str, ...] = (*_FIXED_HEADERS, f"webhook-id: {timer.firing_id}", timestamp_line)
+    if signer is not None:
+        headers += (f"webhook-signature: {signer.signature(timer.firing_id, timestamp, body)}",)
+    if content.correlation_id is not None:
+        headers += (f"x-correlation-id: {visible(content.correlation_id)}",)
+    return Callback(key=0, url=url, headers=headers, body=body, timeout_seconds=content.callback_timeout_seconds)
+
+
 @lru_cache(maxsize=1024)
 def _namespace_member(namespace: str) -> str:
     return f'{{"namespace":{_as_json(namespace)},'

@@ -63,6 +63,11 @@ class NamespaceDirectory:
         entry = self._entries.get(name)
         return None if entry is None else entry.view
 
+    def stored(self, name: str) -> Namespace | None:
+        """The namespace as it was loaded; None also when there is none."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.namespace
+
     def load(self, names: Iterable[str]) -> None:
         """Read what is not known or may have changed. Blocks: call it beside the event loop.
 

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from duetime.delivery.port import Callback, CallbackResult, Sender, TransportError
+from duetime.delivery.port import Callback, CallbackResult, Sender
 from duetime.delivery.request import callback_for
 from duetime.domain.clock import Clock
 from duetime.domain.timers import Timer, TimerState
 from duetime.engine.backlog import Reading
 from duetime.engine.breaker import BreakerState
 from duetime.engine.directory import NamespaceDirectory, NamespaceView
-from duetime.engine.flow import Ending, FlowControl
+from duetime.engine.endings import Ending, ending_of
+from duetime.engine.flow import FlowControl
+from duetime.engine.gated import Admitted, GatedAttempts
 from duetime.engine.handled import Begun, HandledAttempts
 from duetime.engine.keys import LaneKey, firing_key, lane_key
 from duetime.engine.owned import Offered, OwnedShard
@@ -26,17 +28,6 @@ from duetime.engine.under_way import Attempt, AttemptsUnderWay
 
 log = logging.getLogger(__name__)
 
-_GATEWAY_ERRORS = frozenset({502, 503, 504})
-"""What says that the host itself is not there. A 500 is an answer of the receiver to this one timer."""
-_HOST_ERRORS = frozenset(
-    {
-        TransportError.TIMEOUT,
-        TransportError.RESOLVE,
-        TransportError.CONNECT,
-        TransportError.TLS,
-        TransportError.PROTOCOL,
-    }
-)
 SHORTEST_WAIT_SECONDS = 0.0002
 """A wait below the clock's resolution would end before it began, over and over."""
 
@@ -56,9 +47,10 @@ class Firing:
         random: Callable[[], float],
         on_room: Callable[[], None],
         handled: HandledAttempts | None = None,
+        gated: GatedAttempts | None = None,
     ) -> None:
         """``on_room`` is called when waiting timers have become few enough to read more. ``handled``: the timers that
-        a handler takes over; None: there is no handler.
+        a handler takes over, ``gated``: those that pass a gate; None: there are none.
 
         ``start_attempts`` is to be called whenever outcomes have been recorded, since that makes room.
         """
@@ -68,6 +60,9 @@ class Firing:
         if handled is not None:
             handled.on_begun = self._take_begun
             handled.on_room = self.start_attempts
+        self._gated = gated
+        if gated is not None:
+            gated.on_admitted = self._take_admitted
         self._directory = directory
         self._clock = clock
         self._settings = settings
@@ -91,9 +86,13 @@ class Firing:
 
     @property
     def is_idle(self) -> bool:
-        """True when nothing is under way and no answer of a handler's attempt waits to be stored."""
-        handled = self._handled
-        return not len(self._attempts) and (handled is None or not (handled.beginning or handled.unconcluded))
+        """True when nothing is under way, and no handler and no gate has anything to do."""
+        handled, gated = self._handled, self._gated
+        return (
+            not len(self._attempts)
+            and (handled is None or not (handled.beginning or handled.unconcluded))
+            and (gated is None or not (gated.asking or gated.untold))
+        )
 
     @property
     def unstored(self) -> int:
@@ -118,12 +117,16 @@ class Firing:
         self._is_starting = True
         if self._handled is not None:
             self._handled.start(ends_at)
+        if self._gated is not None:
+            self._gated.start()
 
     def stop_starting(self) -> None:
         """Start no more attempts; timers that wait are left to the next owner."""
         self._is_starting = False
         if self._handled is not None:
             self._handled.stop_starting()
+        if self._gated is not None:
+            self._gated.stop_starting()
         self.drop(None)
 
     def wants(self, key: LaneKey, monotonic: float) -> bool:
@@ -201,6 +204,9 @@ class Firing:
                 if self._handled is not None and self._handled.takes(key[0]):
                     self._handled.begin(shard, timer, lane=key, monotonic=monotonic)
                     places -= 1
+                elif self._gated is not None and self._gated.takes(key[0]):
+                    self._gated.ask(shard, timer, lane=key, monotonic=monotonic)
+                    places -= 1
                 else:
                     callbacks.append(self._start(key, shard, timer, now, monotonic))
                 continue
@@ -222,11 +228,15 @@ class Firing:
             self._sender.submit(callbacks)
 
     def _start(self, key: LaneKey, shard: OwnedShard, timer: Timer, now: datetime, monotonic: float) -> Callback:
-        number = self._attempts.add(Attempt(shard, shard.lease, key, timer, now, monotonic))
-        if timer.attempts == 0:
-            self._stats.lag.observe((now - _due_since(timer)).total_seconds())
+        number = self._add(Attempt(shard, shard.lease, key, timer, now, monotonic))
         view = self._directory.get(timer.namespace)
         return callback_for(timer, key=number, fired_at=now, signer=None if view is None else view.signer)
+
+    def _add(self, attempt: Attempt) -> int:
+        """The key for its callback."""
+        if attempt.timer.attempts == 0:
+            self._stats.lag.observe((attempt.fired_at - _due_since(attempt.timer)).total_seconds())
+        return self._attempts.add(attempt)
 
     @property
     def _has_record_room(self) -> bool:
@@ -236,8 +246,8 @@ class Firing:
     def _places(self) -> int:
         """How many attempts may be started: those that hang take none away until too many of them do."""
         fast = len(self._attempts) - min(self._attempts.slow, self._settings.max_slow_in_flight)
-        if self._handled is not None:
-            fast += self._handled.beginning
+        fast += 0 if self._handled is None else self._handled.beginning
+        fast += 0 if self._gated is None else self._gated.asking
         return min(self._settings.max_in_flight - fast, self._settings.max_buffered - self.unstored)
 
     def _look_again_later(self, monotonic: float, places: int) -> None:
@@ -275,7 +285,7 @@ class Firing:
             if attempt is None:
                 continue
             self._stats.count_answer(result.status, result.duration_seconds)
-            self._end(attempt, _ending(result))
+            self._end(attempt, ending_of(result))
             if attempt.token is None or self._handled is None:
                 self._recorded.take_result(attempt, result, now)
             else:
@@ -328,16 +338,28 @@ class Firing:
         now, monotonic = self._clock.now(), self._clock.monotonic()
         callbacks: list[Callback] = []
         for beginning, message in begun:
-            lane, timer = beginning.lane, beginning.timer
+            lane = beginning.lane
             if message is not None:
                 assert lane is not None
-                attempt = Attempt(beginning.shard, beginning.lease, lane, timer, now, monotonic)
+                attempt = Attempt(beginning.shard, beginning.lease, lane, beginning.timer, now, monotonic)
                 attempt.is_parked, attempt.token = True, message.token
-                callbacks.append(replace(message.callback, key=self._attempts.add(attempt)))
-                if timer.attempts == 0:
-                    self._stats.lag.observe((now - _due_since(timer)).total_seconds())
+                callbacks.append(replace(message.callback, key=self._add(attempt)))
             elif lane is not None:
                 self._flow.end(lane, Ending.NEUTRAL, started=beginning.taken, is_slow=False, monotonic=monotonic)
+        self._submit(callbacks)
+        self.start_attempts()
+
+    def _take_admitted(self, admitted: Sequence[Admitted]) -> None:
+        """The gate has had its say about timers whose turn it was."""
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        callbacks: list[Callback] = []
+        for candidate, callback in admitted:
+            shard, lane = candidate.shard, candidate.lane
+            if callback is None:
+                self._flow.end(lane, Ending.NEUTRAL, started=candidate.taken, is_slow=False, monotonic=monotonic)
+            else:
+                attempt = Attempt(shard, candidate.lease, lane, candidate.timer, now, monotonic)
+                callbacks.append(replace(callback, key=self._add(attempt)))
         self._submit(callbacks)
         self.start_attempts()
 
@@ -365,12 +387,6 @@ class Firing:
             attempt.shard.settle(firing_key(attempt.timer))
             if attempt.token is not None and self._handled is not None:
                 self._handled.abandon(attempt)
-
-
-def _ending(result: CallbackResult) -> Ending:
-    if result.status is not None:
-        return Ending.UNAVAILABLE if result.status in _GATEWAY_ERRORS else Ending.ANSWERED
-    return Ending.FAILED if result.error in _HOST_ERRORS else Ending.NEUTRAL
 
 
 def _due_since(timer: Timer) -> datetime:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
-from enum import StrEnum
 from itertools import count
 from math import ceil
 
 from duetime.domain.timers import Timer
 from duetime.engine.breaker import BreakerState, CircuitBreaker
+from duetime.engine.endings import Ending
 from duetime.engine.keys import LaneKey
 from duetime.engine.lanes import Host, Lane, NamespaceLine, Waiting
 from duetime.engine.limits import ConcurrencyWindow, TokenBucket
@@ -22,18 +22,6 @@ from duetime.engine.settings import EngineSettings
 
 _MAX_IDLE_LANES = 10_000
 """What was learnt about hosts is forgotten when there are more than so many."""
-
-
-class Ending(StrEnum):
-    """What the end of an attempt says about its host."""
-
-    ANSWERED = "answered"
-    FAILED = "failed"
-    """It did not answer."""
-    UNAVAILABLE = "unavailable"
-    """A gateway answered that the host is not there."""
-    NEUTRAL = "neutral"
-    """Nothing: the attempt was refused or given up by us."""
 
 
 class FlowControl:

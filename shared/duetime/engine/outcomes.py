@@ -125,6 +125,25 @@ def ended_silently(timer: Timer, *, now: datetime) -> Outcome:
     )
 
 
+def failed_as(timer: Timer, failure: Failure, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """The end of a timer that nothing is sent for. No attempt is made."""
+    return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
+
+
+def put_off(timer: Timer, *, until: datetime) -> Outcome:
+    """``timer`` is due again at ``until``; no attempt was made."""
+    return Outcome(
+        timer=timer,
+        state=TimerState.SCHEDULED,
+        attempts=timer.attempts,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=until,
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
+        failure=timer.failure,
+    )
+
+
 def _failed(timer: Timer, failure: Failure, *, attempts: int, now: datetime, settings: EngineSettings) -> Outcome:
     return Outcome(
         timer=timer,

@@ -19,6 +19,8 @@ from duetime.domain.timers import Timer
 from duetime.engine.announcing import Announcer, FailureEvents
 from duetime.engine.directory import NamespaceDirectory
 from duetime.engine.firing import Firing
+from duetime.engine.gated import GatedAttempts
+from duetime.engine.gating import TimerGate
 from duetime.engine.handled import HandledAttempts
 from duetime.engine.handling import TimerHandler
 from duetime.engine.leases import LeaseKeeper
@@ -54,10 +56,12 @@ class Poller:
         make_offload: Callable[[int, str], Offload] = ThreadOffload,
         events: FailureEvents | None = None,
         handler: TimerHandler | None = None,
+        gate: TimerGate | None = None,
     ) -> None:
         """``random`` gives floats in [0, 1); ``make_offload(threads, name)`` makes what runs store calls.
 
-        ``events`` is told of timers that failed; ``handler`` takes over the timers of internal namespaces.
+        ``events`` is told of timers that failed; ``handler`` takes over the timers of internal namespaces,
+        and those of others pass ``gate``.
         ``secret_box`` unseals the secrets of namespaces; without one, timers of namespaces with a secret wait.
         """
         self._store = store
@@ -74,6 +78,8 @@ class Poller:
         self._wake = Alarm()
         self._recorder = self._make_recorder(events)
         directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
+        self._gate_offload = None if gate is None else make_offload(1, "duetime-gate")
+        self._gated = self._make_gated(gate, self._gate_offload)
         recorded = RecordedAttempts(
             self._recorder,
             directory,
@@ -83,6 +89,7 @@ class Poller:
             new_id=new_id,
             random=random,
             on_due=self._wake.ring,
+            gated=self._gated,
         )
         self._handler_offload: Offload | None = None
         self._handled: HandledAttempts | None = None
@@ -99,6 +106,7 @@ class Poller:
             random=random,
             on_room=self._wake_for_room,
             handled=self._handled,
+            gated=self._gated,
         )
         self._recorder.on_batch = self._firing.start_attempts
         self._leases = LeaseKeeper(
@@ -156,6 +164,18 @@ class Poller:
             on_due=self._wake.ring,
         )
 
+    def _make_gated(self, gate: TimerGate | None, offload: Offload | None) -> GatedAttempts | None:
+        if gate is None or offload is None:
+            return None
+        return GatedAttempts(
+            gate,
+            clock=self._clock,
+            settings=self._settings,
+            stats=self._stats,
+            offload=offload,
+            random=self._random,
+        )
+
     # -- for others ------------------------------------------------------------------------------------------
 
     def notify(self, timers: Sequence[Timer]) -> None:
@@ -204,6 +224,7 @@ class Poller:
             self._record_offload,
             self._event_offload,
             self._handler_offload,
+            self._gate_offload,
         ):
             if offload is not None:
                 offload.close()
@@ -224,8 +245,8 @@ class Poller:
             self._is_sender_started = True
         self._firing.begin(None if deadline is None else deadline - _FINAL_WRITES_SECONDS)
         self._leases.begin(shard_ids, deadline)
-        writers = [self._recorder.run()] if self._handled is None else [self._recorder.run(), self._handled.run()]
-        lasting = [self._loop.create_task(coroutine) for coroutine in (*writers, self._leases.run())]
+        writers = [self._recorder, *(writer for writer in (self._handled, self._gated) if writer is not None)]
+        lasting = [self._loop.create_task(service.run()) for service in (*writers, self._leases)]
         others = [
             self._loop.create_task(coroutine)
             for coroutine in (self._polling.run(), self._tend_loop(), self._prune_loop())

@@ -15,6 +15,7 @@ from duetime.domain.retry import DEFAULT_RETRY_POLICY
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerState
 from duetime.engine.directory import NamespaceDirectory
+from duetime.engine.gated import GatedAttempts
 from duetime.engine.keys import firing_key
 from duetime.engine.outcomes import expired, outcome_of, parked
 from duetime.engine.owned import OwnedShard
@@ -40,8 +41,10 @@ class RecordedAttempts:
         new_id: Callable[[], str],
         random: Callable[[], float],
         on_due: Callable[[], None],
+        gated: GatedAttempts | None = None,
     ) -> None:
-        """``on_due`` is called when a retry or reschedule was recorded, whose time may be near."""
+        """``on_due`` is called when a retry or reschedule was recorded, whose time may be near. ``gated``: the timers
+        that pass a gate."""
         self._recorder = recorder
         self._directory = directory
         self._clock = clock
@@ -50,6 +53,9 @@ class RecordedAttempts:
         self._new_id = new_id
         self._random = random
         self._on_due = on_due
+        self._gated = gated
+        if gated is not None:
+            gated.record = self.record
 
     @property
     def backlog(self) -> int:
@@ -74,7 +80,9 @@ class RecordedAttempts:
         self._recorder.add(Recordable(outcome, lease, lambda status: self._recorded(shard, outcome, status)))
 
     def _conclude(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:
-        timer, answer = attempt.timer, read_answer(result, now=now)
+        timer = attempt.timer
+        gated = self._gate_of(timer)
+        answer = read_answer(result, now=now) if gated is None else gated.read_answer(result, now=now)
         view = self._directory.get(timer.namespace)
         outcome = outcome_of(
             timer,
@@ -93,10 +101,20 @@ class RecordedAttempts:
 
     def _recorded(self, shard: OwnedShard, outcome: Outcome, status: RecordStatus | None) -> None:
         shard.settle(firing_key(outcome.timer))
-        self._stats.count_outcome(outcome, status)
+        gated = self._gate_of(outcome.timer)
+        is_put_off = (
+            gated is not None and outcome.state is TimerState.SCHEDULED and outcome.attempts == outcome.timer.attempts
+        )
+        if not is_put_off:
+            self._stats.count_outcome(outcome, status)
+        if gated is not None and (is_put_off or outcome.expires_at is not None):
+            gated.note_recorded(outcome)
         if status is RecordStatus.APPLIED and outcome.next_attempt_at is not None:
             shard.note_due(outcome.next_attempt_at, now=self._clock.now(), monotonic=self._clock.monotonic())
             self._on_due()
+
+    def _gate_of(self, timer: Timer) -> GatedAttempts | None:
+        return self._gated if self._gated is not None and self._gated.takes(timer.namespace) else None
 
     # -- parking ---------------------------------------------------------------------------------------------
 

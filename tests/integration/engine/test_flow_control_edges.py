@@ -14,7 +14,8 @@ from duetime.delivery.sealing import SecretUnavailable
 from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
 from duetime.engine import directory
 from duetime.engine.directory import NamespaceDirectory
-from duetime.engine.flow import Ending, FlowControl
+from duetime.engine.endings import Ending
+from duetime.engine.flow import FlowControl
 from duetime.engine.keys import LaneKey, lane_key
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings

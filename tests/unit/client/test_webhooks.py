@@ -22,6 +22,7 @@ from duetime.client.webhooks import (
     MissingHeader,
     VerificationError,
     verify,
+    verify_event,
 )
 from duetime.delivery.request import callback_for
 from duetime.delivery.signing import Signer
@@ -214,3 +215,41 @@ def test_the_file_works_alone(tmp_path: Path) -> None:
     (tmp_path / "copied.py").write_text(source, encoding="utf-8")
     command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.append({str(tmp_path)!r}); import copied"]
     subprocess.run(command, check=True, timeout=30)
+
+
+EVENT = (
+    '{"id":"e1","type":"ServiceCallFailed","tenantId":"acme","aggregateId":"c1","sequence":7,'
+    '"occurredAt":"2026-12-20T15:30:00.000Z","correlationId":"order-12345","causationId":null,"payload":{"attempts":1}}'
+)
+
+
+def test_an_event_is_believed_and_read() -> None:
+    event = verify_event(EVENT.encode(), official(EVENT, webhook_id="e1"), SECRET, now=NOW)
+    assert (event.event_id, event.type, event.tenant_id, event.aggregate_id) == (
+        "e1",
+        "ServiceCallFailed",
+        "acme",
+        "c1",
+    )
+    assert (event.sequence, event.occurred_at, event.causation_id) == (7, NOW, None)
+    assert (event.correlation_id, event.payload) == ("order-12345", {"attempts": 1})
+
+
+def test_an_event_that_is_signed_by_another_is_not_believed() -> None:
+    with pytest.raises(InvalidSignature):
+        verify_event(EVENT.encode(), official(EVENT, secret=OTHER_SECRET), SECRET, now=NOW)
+
+
+@pytest.mark.parametrize("change", [('"acme"', "7"), ('{"attempts":1}', "[]"), ('"sequence":7', '"sequence":"x"')])
+def test_what_is_signed_and_no_event_is_said_to_be_none(change: tuple[str, str]) -> None:
+    body = EVENT.replace(*change)
+    with pytest.raises(InvalidBody, match="no event of a service call"):
+        verify_event(body.encode(), official(body), SECRET, now=NOW)
+
+
+def test_a_timers_callback_is_no_event_and_an_event_no_callback() -> None:
+    body, headers = callback()
+    with pytest.raises(InvalidBody):
+        verify_event(body, headers, SECRET, now=NOW)
+    with pytest.raises(InvalidBody):
+        verify(EVENT.encode(), official(EVENT), SECRET, now=NOW)

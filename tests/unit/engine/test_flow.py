@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from duetime.domain.timers import Timer
 from duetime.engine.breaker import BreakerState
-from duetime.engine.flow import Ending, FlowControl
+from duetime.engine.endings import Ending
+from duetime.engine.flow import FlowControl
 from duetime.engine.keys import LaneKey, lane_key
 from duetime.engine.owned import OwnedShard
 from duetime.engine.settings import EngineSettings

@@ -1,0 +1,436 @@
+"""Webhooks in virtual time: from the outbox over timers to a scripted receiver; pollers and store are real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from standardwebhooks import Webhook
+
+from duetime.calls.webhook_delivery import UNUSABLE_SECONDS, WebhookGate
+from duetime.calls.webhook_publisher import WebhookPublisher
+from duetime.client.webhooks import verify_event
+from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.domain.event_webhooks import EventWebhook, delivery_of, events_namespace
+from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.domain.secrets import secret_text
+from duetime.domain.timers import Rearm, Timer, TimerState
+from duetime.engine.poller import Poller
+from duetime.engine.settings import EngineSettings
+from duetime.runtime.local_key import LocalSecretBox, ProcessKey
+from duetime.stores.port import Store, TimerFilter, TimerRef
+from tests.support.engine import make_poller
+from tests.support.outbox import FakeOutbox, first_occurrences, make_dispatcher, make_event
+from tests.support.scripted_sender import RequestSender, Script, header
+from tests.support.stores import memory_store
+from tests.support.virtual_time import START, VirtualClock, run_virtually
+
+URL = "http://hooks.test/events?key=s3cret"
+KEY = b"0123456789abcdef0123456789abcdef"
+
+
+@dataclass
+class World:
+    store: Store
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    sender: RequestSender = field(default_factory=RequestSender)
+    outbox: FakeOutbox = field(default_factory=FakeOutbox)
+    box: LocalSecretBox = field(default_factory=lambda: LocalSecretBox(ProcessKey()))
+    pollers: list[Poller] = field(default_factory=list)
+
+    def add_webhook(self, tenant_id: str = "acme", *, secret: bytes | None = None, **fields: Any) -> None:
+        name = events_namespace(tenant_id)
+        self.store.create_namespace(name, num_shards=4, dedicated=False, now=START, tenant_id=tenant_id)
+        if secret is not None:
+            sealed = SealedSecret("s1", self.box.seal(secret, context=name), START)
+            self._change(tenant_id, lambda namespace: replace(namespace, secrets=(sealed,)))
+        self.set_webhook(EventWebhook(**({"url": URL} | fields)), tenant_id)
+
+    def set_webhook(self, webhook: EventWebhook | None, tenant_id: str = "acme") -> None:
+        self._change(tenant_id, lambda namespace: replace(namespace, settings=NamespaceSettings(webhook=webhook)))
+
+    def _change(self, tenant_id: str, change: Callable[[Namespace], Namespace]) -> None:
+        namespace = self.namespace(tenant_id)
+        assert self.store.update_namespace(change(namespace), if_revision=namespace.revision, now=START)
+
+    def namespace(self, tenant_id: str = "acme") -> Namespace:
+        namespace = self.store.get_namespace(events_namespace(tenant_id))
+        assert namespace is not None
+        return namespace
+
+    def gate(self) -> WebhookGate:
+        return WebhookGate(self.store, clock=self.clock, secret_box=self.box, on_stored=self.notify)
+
+    def notify(self, timers: Sequence[Timer]) -> None:
+        for poller in self.pollers:
+            poller.notify(timers)
+
+    def poller(self, worker_id: str = "worker-a", **options: Any) -> Poller:
+        sender = self.sender if not self.pollers else self.sender.for_another_poller()
+        poller = make_poller(
+            self.store, sender, self.clock, worker_id=worker_id, gate=self.gate(), secret_box=self.box, **options
+        )
+        self.pollers.append(poller)
+        return poller
+
+    def dispatch(self) -> None:
+        """What waits in the outbox becomes timers."""
+        publisher = WebhookPublisher(self.store, clock=self.clock, on_stored=self.notify)
+        make_dispatcher(self.outbox, [publisher], self.clock).turn()
+        assert self.outbox.unpublished == []
+
+    def emit(self, *events: CallEvent) -> None:
+        self.outbox.append(*events)
+        self.dispatch()
+
+    def run(self, script: Callable[[], Awaitable[object]], *pollers: Poller) -> None:
+        running = pollers or (self.poller(),)
+
+        async def main() -> None:
+            stop = asyncio.Event()
+            tasks = [asyncio.create_task(poller.run(stop)) for poller in running]
+            await script()
+            stop.set()
+            await asyncio.gather(*tasks)
+
+        run_virtually(self.clock, main())
+
+    def arrived(self, tenant_id: str = "acme") -> list[tuple[str, int]]:
+        bodies = [event_in(request) for request in self.sender.requests]
+        return [(body["aggregateId"], body["sequence"]) for body in bodies if body["tenantId"] == tenant_id]
+
+    def timer(self, event: CallEvent) -> Timer:
+        timer = self.store.get_timer(self.namespace(event.tenant_id), str(delivery_of(event)), now=self.clock.now())
+        assert timer is not None
+        return timer
+
+    def states(self, tenant_id: str = "acme") -> list[TimerState]:
+        page = self.store.list_timers(
+            self.namespace(tenant_id), TimerFilter(), cursor=None, limit=500, now=self.clock.now()
+        )
+        return [timer.state for timer in page.items]
+
+
+def event_in(request: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(request.body)
+    return document
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with memory_store() as opened:
+        yield opened
+
+
+@pytest.fixture
+def world(store: Store) -> World:
+    return World(store)
+
+
+def life(call_id: str = "call-1", *, tenant_id: str = "acme", length: int = 7) -> list[CallEvent]:
+    return [make_event(call_id, number, tenant_id=tenant_id) for number in range(1, length + 1)]
+
+
+async def sleep(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+def test_events_arrive_in_order_one_after_the_other_within_a_moment(world: World) -> None:
+    world.add_webhook()
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(*life())
+        await sleep(3)
+
+    world.run(script)
+    assert world.arrived() == [("call-1", number) for number in range(1, 8)]
+    assert world.states() == [TimerState.FIRED] * 7
+    assert world.sender.most_under_way == 1
+
+
+def test_calls_do_not_wait_for_each_other(world: World) -> None:
+    world.add_webhook()
+    stuck = {"call-3"}
+    world.sender.answer = lambda request: (
+        Script(status=503) if event_in(request)["aggregateId"] in stuck else Script(delay_seconds=0.05)
+    )
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(*(event for number in range(6) for event in life(f"call-{number}", length=3)))
+        await sleep(4)
+
+    world.run(script)
+    for number in (0, 1, 2, 4, 5):
+        assert [at for call, at in world.arrived() if call == f"call-{number}"] == [1, 2, 3]
+    assert {at for call, at in world.arrived() if call == "call-3"} == {1}
+
+
+def test_a_receiver_that_fails_for_a_while_gets_everything_in_order(world: World) -> None:
+    world.add_webhook()
+    mended_at = 120.0
+    world.sender.answer = lambda request: Script(status=200 if world.clock.elapsed_seconds > mended_at else 500)
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(*life(length=3))
+        await sleep(30)
+        world.emit(*life(length=5)[3:])  # while the first one is being retried
+        await sleep(600)
+
+    world.run(script)
+    sequence = [number for _, number in world.arrived()]
+    assert first_occurrences(sequence) == [1, 2, 3, 4, 5]
+    assert sequence == sorted(sequence)  # nothing after an event that was not taken, and none again after it was
+    assert sequence.count(1) > 3
+    assert [sequence.count(number) for number in (2, 3, 4, 5)] == [1, 1, 1, 1]
+
+
+def test_an_event_made_while_an_attempt_is_under_way_waits_and_is_not_lost(world: World) -> None:
+    world.add_webhook()
+    world.sender.answer = lambda request: Script(delay_seconds=1.0)
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(make_event(sequence=1))
+        await sleep(0.5)
+        world.emit(make_event(sequence=2))
+        await sleep(0.4)
+        assert world.arrived() == [("call-1", 1)]
+        await sleep(5)
+
+    world.run(script)
+    assert world.arrived() == [("call-1", 1), ("call-1", 2)]
+
+
+def test_after_a_dead_letter_the_later_events_go_on_and_a_redrive_delivers_it_late(world: World) -> None:
+    world.add_webhook()
+    events = life(length=3)
+    refused = {1}
+    world.sender.answer = lambda request: Script(status=410 if event_in(request)["sequence"] in refused else 204)
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(*events)
+        await sleep(5)
+        dead = world.timer(events[0])
+        assert (dead.state, dead.failure and dead.failure.status) == (TimerState.FAILED, 410)
+        assert world.arrived() == [("call-1", 1), ("call-1", 2), ("call-1", 3)]
+        refused.clear()
+        world.store.rearm_timers(
+            world.namespace(), [TimerRef(dead.timer_id)], rearm=Rearm.REDRIVE, now=world.clock.now()
+        )
+        await sleep(3)
+
+    world.run(script)
+    assert world.arrived()[3:] == [("call-1", 1)]
+    assert world.timer(events[0]).state is TimerState.FIRED
+    ids = [header(request, "webhook-id") for request in world.sender.requests]
+    assert ids[0] == ids[3] == events[0].event_id  # a redrive is the same event
+
+
+def test_one_tenants_dead_webhook_never_delays_anothers(world: World) -> None:
+    world.add_webhook("acme", url="http://dead.test/")
+    world.add_webhook("globex", url="http://alive.test/")
+    world.sender.answer = lambda request: Script(status=None if "dead.test" in request.url else 200)
+    late: list[float] = []
+
+    async def script() -> None:
+        await sleep(1)
+        for number in range(30):
+            world.emit(*life(f"dead-{number}", length=2))
+        for number in range(20):
+            started = world.clock.elapsed_seconds
+            world.emit(*life(f"alive-{number}", tenant_id="globex", length=3))
+            while len(world.arrived("globex")) < 3 * (number + 1):
+                await sleep(0.05)
+            late.append(world.clock.elapsed_seconds - started)
+            await sleep(2)
+
+    world.run(script)
+    assert max(late) < 1.0
+    assert ("dead-0", 2) not in world.arrived()
+
+
+def test_a_webhook_that_is_off_holds_what_waits_and_takes_nothing_new(world: World) -> None:
+    world.add_webhook()
+    world.sender.answer = lambda request: Script(status=500)
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(make_event("old"))
+        await sleep(1)
+        world.set_webhook(EventWebhook(url=URL, is_enabled=False))
+        world.emit(make_event("new"))
+        await sleep(300)
+        tries = len(world.arrived())
+        await sleep(300)
+        assert len(world.arrived()) == tries
+        world.sender.answer = lambda request: Script()
+        world.set_webhook(EventWebhook(url=URL))
+        await sleep(UNUSABLE_SECONDS * 2)
+
+    world.run(script)
+    assert world.arrived()[-1] == ("old", 1)
+    assert {call for call, _ in world.arrived()} == {"old"}
+    assert world.states() == [TimerState.FIRED]
+
+
+def test_another_url_counts_for_what_waits_already(world: World) -> None:
+    world.add_webhook(url="http://wrong.test/")
+    world.sender.answer = lambda request: Script(status=404 if "wrong.test" in request.url else 200)
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(*life(length=2))
+        await sleep(3)
+        world.set_webhook(EventWebhook(url="http://right.test/"))
+        await sleep(60)
+
+    world.run(script)
+    assert [request.url for request in world.sender.requests][-2:] == ["http://right.test/"] * 2
+    assert world.states() == [TimerState.FIRED] * 2
+
+
+def test_what_waits_for_a_webhook_that_is_removed_becomes_a_dead_letter(world: World) -> None:
+    world.add_webhook()
+    world.sender.answer = lambda request: Script(status=500)
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(*life(length=3))
+        await sleep(1)
+        world.set_webhook(None)
+        await sleep(120)
+
+    world.run(script)
+    assert world.states() == [TimerState.FAILED] * 3
+    failure = world.timer(make_event()).failure
+    assert failure is not None
+    assert failure.message == "the webhook was removed"
+
+
+def test_bodies_are_the_envelope_and_signed_so_that_both_libraries_accept_them(world: World) -> None:
+    world.add_webhook(secret=KEY)
+    event = make_event(payload_json='{"name":"Ünïcode","tags":[]}')
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(event)
+        await sleep(2)
+
+    world.run(script)
+    (request,) = world.sender.requests
+    assert request.url == URL
+    assert event_in(request) == event.document()
+    names = ("webhook-id", "webhook-timestamp", "webhook-signature")
+    headers = {name: header(request, name) for name in names}
+    assert headers["webhook-id"] == event.event_id
+    assert request.body is not None
+    believed = verify_event(request.body, headers, secret_text(KEY), now=world.clock.now())
+    assert (believed.event_id, believed.sequence, believed.payload["name"]) == (event.event_id, 1, "Ünïcode")
+    library = Webhook(secret_text(KEY))
+    signed_at = START.fromtimestamp(int(headers["webhook-timestamp"] or 0), START.tzinfo)
+    assert library.sign(event.event_id, signed_at, request.body.decode()) == headers["webhook-signature"]
+
+
+def test_nothing_is_sent_unsigned_while_the_key_is_lost(world: World) -> None:
+    world.add_webhook(secret=KEY)
+    world.box = LocalSecretBox(ProcessKey())  # another key
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(make_event())
+        await sleep(60)
+
+    world.run(script)
+    assert world.sender.requests == []
+    assert world.states() == [TimerState.SCHEDULED]
+
+
+def test_a_poller_that_dies_in_the_middle_of_a_call_leaves_it_to_the_next_one(world: World) -> None:
+    world.add_webhook()
+    world.sender.answer = lambda request: Script(delay_seconds=0.4)
+
+    async def script() -> None:
+        first, second = world.poller("worker-a"), world.poller("worker-b")
+        dying = asyncio.create_task(first.run(asyncio.Event()))
+        await sleep(1)
+        world.emit(*life(length=5))
+        await sleep(0.7)  # the second event is under way
+        dying.cancel()
+        await asyncio.gather(dying, return_exceptions=True)
+        stop = asyncio.Event()
+        surviving = asyncio.create_task(second.run(stop))
+        await sleep(120)
+        stop.set()
+        await surviving
+
+    run_virtually(world.clock, script())
+    sequence = [number for _, number in world.arrived()]
+    assert first_occurrences(sequence) == [1, 2, 3, 4, 5]
+    assert world.states() == [TimerState.FIRED] * 5
+
+
+def test_only_wanted_types_arrive_and_in_order(world: World) -> None:
+    world.add_webhook(event_types=(CallEventType.SUBMITTED, CallEventType.SUCCEEDED))
+    kinds = [CallEventType.SUBMITTED, CallEventType.SCHEDULED, CallEventType.RUNNING, CallEventType.SUCCEEDED]
+    events = [make_event(sequence=at, type_=kind) for at, kind in enumerate(kinds, 1)]
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(*events)
+        await sleep(2)
+
+    world.run(script)
+    assert world.arrived() == [("call-1", 1), ("call-1", 4)]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    statuses=st.lists(st.sampled_from((200, 204, 301, 404, 500, 503, None)), min_size=1, max_size=5),
+    pollers=st.integers(1, 3),
+)
+def test_whatever_the_receiver_does_order_holds_and_nothing_is_lost(
+    seed: int, statuses: list[int | None], pollers: int
+) -> None:
+    """Events come at any time, answers are of every kind and take any time, and pollers share the shards."""
+    random = Random(seed)
+    with memory_store() as store:
+        world = World(store)
+        world.add_webhook()
+        left = list(statuses)
+
+        def answer(request: Any) -> Script:
+            status = left.pop(0) if left else 200
+            return Script(status=status, delay_seconds=random.choice((0.001, 0.3, 2.5)))
+
+        world.sender.answer = answer
+        written = dict.fromkeys(("a", "b", "c"), 0)
+
+        async def script() -> None:
+            await sleep(2)
+            for _ in range(12):
+                call = random.choice(list(written))
+                written[call] += 1
+                world.emit(make_event(call, written[call]))
+                await sleep(random.choice((0.0, 0.01, 0.5, 7.0)))
+            while set(world.states()) != {TimerState.FIRED} and world.clock.elapsed_seconds < 7200:
+                await sleep(5)
+
+        running = [world.poller(f"worker-{number}", settings=EngineSettings()) for number in range(pollers)]
+        world.run(script, *running)
+        for call, number in written.items():
+            sequence = [at for other, at in world.arrived() if other == call]
+            assert first_occurrences(sequence) == list(range(1, number + 1))
+            assert sequence == sorted(sequence)
+        assert set(world.states()) <= {TimerState.FIRED}
