@@ -114,8 +114,15 @@ test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 2 tests at a time (
 test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack
 	$(BIN)/python -m pytest -m slow $(PARALLEL_FILES)
 
+# Where no server is to be had the skipped tests say so.
+.PHONY: test-databases
+test-databases: $(VENV)/.dev-installed ## Run what is about stores on the database servers of this machine
+	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "not slow" $(PARALLEL) \
+	  -k "postgresql or mariadb or noserver" \
+	  tests/contract tests/integration/sql tests/integration/local/test_workers.py tests/crash
+
 .PHONY: test-all
-test-all: test-slow test ## Run all tests
+test-all: test-slow test-databases test ## Run all tests
 
 .PHONY: validate
 validate: $(VENV)/.dev-installed .venv-sam/.installed ## The SAM template, as it is and as CloudFormation will see it

@@ -12,7 +12,7 @@ from tests.support.clock import NOW
 from tests.support.databases import empty_database, open_server_store, server_urls
 
 SERVERS = sorted(server_urls()) or [
-    pytest.param("none", marks=pytest.mark.skip(reason="no server is named by DUETIME_TEST_<STORE>_URL"))
+    pytest.param("noserver", marks=pytest.mark.skip(reason="no server is named by DUETIME_TEST_<STORE>_URL"))
 ]
 
 
