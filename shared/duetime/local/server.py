@@ -6,14 +6,17 @@ import asyncio
 import logging
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 
 import uvloop
 
 from duetime import __version__
+from duetime.calls.dispatch import Dispatcher
+from duetime.calls.hinting import Bell
 from duetime.domain.errors import InvalidSettings
 from duetime.engine.poller import Poller
+from duetime.engine.stats import EngineSnapshot
 from duetime.local.asgi import LambdaAsgiApp
 from duetime.local.http import bind, http_service, is_loopback, url_of
 from duetime.local.metrics import PATH as METRICS_PATH
@@ -23,6 +26,8 @@ from duetime.local.workers import WorkerService, snapshots_written
 from duetime.runtime import wiring
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
+from duetime.runtime.metrics import with_outbox
+from duetime.runtime.outbox_wiring import opened_dispatcher, ringing_calls
 from duetime.runtime.redaction import redact_text
 from duetime.runtime.settings import (
     EgressSettings,
@@ -54,13 +59,19 @@ def serve(settings: LocalSettings) -> int:
         wiring.make_ready(store, settings.store)
         _ensure_default_namespace(store, settings, clock)
         secret_box = wiring.make_secret_box(settings)
-        poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box))
+        bell = Bell()
+        calls = ringing_calls(store, bell)
+        poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box, calls=calls))
+        dispatcher = stack.enter_context(
+            opened_dispatcher(store, settings, clock, bell=bell, on_stored=poller.notify)
+        )
         stop_seconds = settings.drain_seconds + STOP_MARGIN_SECONDS
         workers = [
             WorkerService(number, environ=child_environment(settings), stop_seconds=stop_seconds, clock=clock)
             for number in range(2, settings.workers + 1)
         ]
-        registry = new_registry(lambda: _observe(poller, workers))
+        snapshot = _counted(poller, dispatcher)
+        registry = new_registry(lambda: _observe(snapshot, workers))
         counts = ApiMetrics(registry)
         authenticator = wiring.key_authenticator(store, settings, clock)
         handler = wiring.timers_api(
@@ -75,6 +86,7 @@ def serve(settings: LocalSettings) -> int:
         app = MetricsApp(registry, LambdaAsgiApp(handler, clock=clock, new_id=new_id), authenticator=authenticator)
         services: list[Service] = [
             poller_service(poller),
+            *_dispatcher_services(dispatcher),
             http_service(app, listener, lambda: _tell_start(settings, listener)),
             *workers,
         ]
@@ -95,13 +107,19 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
         store = stack.enter_context(wiring.opened_store(settings.store))
         store.check()
         secret_box = wiring.make_secret_box(settings)
-        poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box))
-        services: list[Service] = [poller_service(poller)]
+        bell = Bell()
+        calls = ringing_calls(store, bell)
+        poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box, calls=calls))
+        dispatcher = stack.enter_context(
+            opened_dispatcher(store, settings, clock, bell=bell, on_stored=poller.notify)
+        )
+        snapshot = _counted(poller, dispatcher)
+        services: list[Service] = [poller_service(poller), *_dispatcher_services(dispatcher)]
         if settings.metrics_port:
             listener = stack.enter_context(bind(settings.metrics_host, settings.metrics_port))
-            services.append(_metrics_service(poller, listener))
+            services.append(_metrics_service(snapshot, listener))
         if write_snapshots:
-            stack.enter_context(snapshots_written(poller.snapshot, sys.stdout.fileno()))
+            stack.enter_context(snapshots_written(snapshot, sys.stdout.fileno()))
         logger.info(
             "Duetime %s polls %s",
             __version__,
@@ -134,19 +152,29 @@ def poller_service(poller: Poller) -> ThreadService:
     return ThreadService("poller", poll, request_stop)
 
 
-def _metrics_service(poller: Poller, listener: socket.socket) -> ThreadService:
+def _dispatcher_services(dispatcher: Dispatcher | None) -> list[ThreadService]:
+    return [] if dispatcher is None else [ThreadService("outbox", dispatcher.run, dispatcher.stop)]
+
+
+def _counted(poller: Poller, dispatcher: Dispatcher | None) -> Callable[[], EngineSnapshot]:
+    """What this process counts."""
+    outbox = None if dispatcher is None else dispatcher.stats
+    return lambda: with_outbox(poller.snapshot(), outbox)
+
+
+def _metrics_service(snapshot: Callable[[], EngineSnapshot], listener: socket.socket) -> ThreadService:
     url = url_of(listener) + METRICS_PATH
 
     def tell() -> None:
         logger.info("metrics at %s", url, extra={"action": "metrics.served", "url": url})
 
-    return http_service(MetricsApp(new_registry(lambda: _observe(poller, ())), nothing_else), listener, tell)
+    return http_service(MetricsApp(new_registry(lambda: _observe(snapshot, ())), nothing_else), listener, tell)
 
 
-def _observe(poller: Poller, workers: Sequence[WorkerService]) -> dict[str, Observed]:
-    """The poller of this process is worker 1."""
+def _observe(snapshot: Callable[[], EngineSnapshot], workers: Sequence[WorkerService]) -> dict[str, Observed]:
+    """``snapshot``: of this process, which is worker 1."""
     others = {worker.name: observed for worker in workers if (observed := worker.observe()) is not None}
-    return {"worker-1": Observed(poller.snapshot(), 0.0), **others}
+    return {"worker-1": Observed(snapshot(), 0.0), **others}
 
 
 def _ensure_default_namespace(store: Store, settings: LocalSettings, clock: SystemClock) -> None:

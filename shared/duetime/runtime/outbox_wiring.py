@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from duetime.calls.dispatch import Dispatcher, DispatchSettings
+from duetime.calls.hinting import Bell, ringing
 from duetime.calls.publishing import EventPublisher, LogPublisher
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.clock import Clock
@@ -14,6 +15,7 @@ from duetime.domain.timers import Timer
 from duetime.runtime.eventbridge import EventBridgePublisher
 from duetime.runtime.ids import new_worker_id
 from duetime.runtime.settings import EventPublisherName, LocalSettings, OutboxTuning, WorkerSettings
+from duetime.runtime.wiring import calls_of
 from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
 
@@ -34,36 +36,44 @@ def make_publishers(
     return [make() for name, make in makers.items() if name in settings.publishers]
 
 
+def ringing_calls(store: Store, bell: Bell) -> CallStore | None:
+    """The service calls of ``store``, for all in this process that change them; None when it has none."""
+    calls = calls_of(store)
+    return None if calls is None else ringing(calls, bell)
+
+
 @contextmanager
 def opened_dispatcher(
     store: Store,
-    calls: CallStore,
     settings: LocalSettings | WorkerSettings,
     clock: Clock,
     *,
+    bell: Bell,
     on_stored: Callable[[Sequence[Timer]], None],
 ) -> Iterator[Dispatcher | None]:
     """The dispatcher of this process; None when it is to publish nothing. ``Dispatcher.run`` has ended by the end.
 
-    ``on_stored`` is told of the timers that deliver to webhooks: a hint for the poller in this process.
+    ``bell`` wakes it. ``on_stored`` is told of the timers that deliver to webhooks: a hint for the poller here.
     """
     publishers = make_publishers(settings, store, clock, on_stored=on_stored)
-    if not publishers:
+    calls = calls_of(store)
+    if not publishers or calls is None:
         yield None
         return
-    dispatch_settings = DispatchSettings(
-        lease_seconds=settings.lease_seconds, retention_seconds=settings.event_retention_seconds
+    dispatcher = Dispatcher(
+        store,
+        calls,
+        publishers,
+        clock=clock,
+        settings=DispatchSettings(
+            lease_seconds=settings.lease_seconds, retention_seconds=settings.event_retention_seconds
+        ),
+        owner_id=new_worker_id(),
+        random=random.random,
     )
+    bell.connect(dispatcher.notify)
     try:
-        yield Dispatcher(
-            store,
-            calls,
-            publishers,
-            clock=clock,
-            settings=dispatch_settings,
-            owner_id=new_worker_id(),
-            random=random.random,
-        )
+        yield dispatcher
     finally:
         for publisher in publishers:
             publisher.close()

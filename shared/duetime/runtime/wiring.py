@@ -132,6 +132,7 @@ def make_poller(
 
     ``calls``: the service calls that it executes; None: those of ``store``.
     """
+    from duetime.calls.webhook_delivery import WebhookGate
     from duetime.delivery.curl import CurlSender
     from duetime.delivery.settings import SenderSettings
     from duetime.delivery.trust import find_ca_file
@@ -148,6 +149,7 @@ def make_poller(
             ca_file=find_ca_file(),
         )
     )
+    gate = WebhookGate(store, clock=clock, secret_box=secret_box, on_stored=lambda timers: poller.notify(timers))
     poller = Poller(
         store,
         sender,
@@ -159,6 +161,7 @@ def make_poller(
         events=events,
         secret_box=secret_box,
         handler=make_executor(calls_of(store) if calls is None else calls, settings),
+        gate=gate,
     )
     return poller, sender
 
