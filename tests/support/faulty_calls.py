@@ -1,0 +1,49 @@
+"""A call store that fails as a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from duetime.domain.call_steps import Transition
+from duetime.domain.shards import Lease
+from duetime.stores.calls_port import ApplyStatus, CallStore
+
+Hook = Callable[[Sequence[Transition]], None]
+
+
+def _nothing(transitions: Sequence[Transition]) -> None: ...
+
+
+class FaultyCalls:
+    """The call store that it is given, with something before and after ``apply``: either may raise."""
+
+    def __init__(self, calls: CallStore, *, before: Hook = _nothing, after: Hook = _nothing) -> None:
+        self._calls = calls
+        self.before = before
+        self.after = after
+        self.get_calls_hook: Callable[[Sequence[Any]], None] = lambda refs: None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._calls, name)
+
+    def get_calls(self, refs: Sequence[Any], *, now: datetime) -> Any:
+        self.get_calls_hook(refs)
+        return self._calls.get_calls(refs, now=now)
+
+    def apply(
+        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
+    ) -> list[ApplyStatus]:
+        self.before(transitions)
+        statuses = self._calls.apply(transitions, now=now, leases=leases)
+        self.after(transitions)
+        return statuses
+
+
+def is_begin(transitions: Sequence[Transition]) -> bool:
+    return any(each.after.execution_id is not None for each in transitions)
+
+
+def is_end(transitions: Sequence[Transition]) -> bool:
+    return any(each.before is not None and each.before.execution_id is not None for each in transitions)

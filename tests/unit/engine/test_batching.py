@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from duetime.domain.errors import StoreUnavailable
+from duetime.engine.batching import Batcher
+from duetime.engine.settings import EngineSettings
+from tests.support.virtual_time import InlineOffload, VirtualClock, run_virtually
+
+
+@dataclass
+class Work:
+    """A batcher of numbers whose result is their square, and what it told."""
+
+    write: Callable[[Sequence[int]], Sequence[int]] = lambda items: [item * item for item in items]
+    settings: EngineSettings = field(default_factory=lambda: EngineSettings(record_batch_size=3))
+    linger_seconds: float | None = None
+    wanted: Callable[[int], bool] = lambda item: True
+    written: list[tuple[float, list[int], list[int]]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    given_up: list[int] = field(default_factory=list)
+    clock: VirtualClock = field(default_factory=VirtualClock)
+
+    def run(self, script: Callable[[Batcher[int, int]], object]) -> Batcher[int, int]:
+        """``script`` is a coroutine function; the batcher is cancelled when it ends."""
+        batcher = Batcher(
+            self.write,
+            offload=InlineOffload(),
+            settings=self.settings,
+            random=lambda: 0.5,
+            linger_seconds=self.linger_seconds,
+            is_wanted=self.wanted,
+            on_written=lambda items, results: self.written.append((self.clock.monotonic(), [*items], [*results])),
+            on_error=lambda error, items: self.errors.append(error.code),
+            on_given_up=self.given_up.extend,
+        )
+
+        async def main() -> None:
+            task = asyncio.create_task(batcher.run())
+            await script(batcher)  # type: ignore[misc]
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await asyncio.sleep(0)
+
+        run_virtually(self.clock, main())
+        return batcher
+
+    @property
+    def results(self) -> list[int]:
+        return [result for _, _, results in self.written for result in results]
+
+
+def test_items_gather_for_a_moment() -> None:
+    work = Work()
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        batcher.add(1)
+        await asyncio.sleep(0.02)
+        batcher.add(2)
+        assert batcher.backlog == 2
+        await asyncio.sleep(1)
+        assert batcher.backlog == 0
+
+    work.run(script)
+    ((at, items, results),) = work.written
+    assert (items, results) == ([1, 2], [1, 4])
+    assert 0.05 <= at < 0.06
+
+
+def test_a_full_batch_does_not_wait() -> None:
+    work = Work()
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        for item in range(7):
+            batcher.add(item)
+        await asyncio.sleep(1)
+
+    work.run(script)
+    assert [items for _, items, _ in work.written] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert [at < 0.05 for at, _, _ in work.written[:2]] == [True, True]
+
+
+def test_without_lingering_an_item_is_written_at_once() -> None:
+    work = Work(linger_seconds=0.0)
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        batcher.add(2)
+        await asyncio.sleep(0.001)
+        assert work.results == [4]
+
+    work.run(script)
+
+
+def test_a_store_error_is_tried_again_with_back_off_until_it_is_over() -> None:
+    tries: list[float] = []
+    work = Work()
+
+    def write(items: Sequence[int]) -> Sequence[int]:
+        tries.append(work.clock.monotonic())
+        if len(tries) < 5:
+            raise StoreUnavailable("down")
+        return list(items)
+
+    work.write = write
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        batcher.add(7)
+        await asyncio.sleep(60)
+
+    work.run(script)
+    assert work.results == [7]
+    assert work.errors == ["store_unavailable"] * 4
+    waits = [later - earlier for earlier, later in itertools.pairwise(tries)]
+    assert waits == pytest.approx([0.075, 0.15, 0.3, 0.6], abs=0.001)
+
+
+def test_what_is_no_longer_wanted_is_given_up_before_it_is_written() -> None:
+    unwanted = {2}
+    work = Work(wanted=lambda item: item not in unwanted)
+
+    def write(items: Sequence[int]) -> Sequence[int]:
+        if 4 not in unwanted:
+            unwanted.add(4)
+            raise StoreUnavailable("down")
+        return list(items)
+
+    work.write = write
+    work.settings = EngineSettings(record_batch_size=10)
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        for item in (1, 2, 3, 4):
+            batcher.add(item)
+        await asyncio.sleep(5)
+
+    batcher = work.run(script)
+    assert work.results == [1, 3]
+    assert work.given_up == [2, 4]
+    assert batcher.backlog == 0
+
+
+def test_a_batch_that_nobody_wants_is_not_written() -> None:
+    def write(items: Sequence[int]) -> Sequence[int]:
+        raise AssertionError
+
+    work = Work(write=write, wanted=lambda item: False)
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        batcher.add(1)
+        await asyncio.sleep(1)
+
+    assert work.run(script).backlog == 0
+    assert (work.written, work.given_up) == ([], [1])
+
+
+def test_at_the_end_what_is_left_is_given_up() -> None:
+    work = Work()
+
+    def write(items: Sequence[int]) -> Sequence[int]:
+        raise StoreUnavailable("down")
+
+    work.write = write
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        batcher.add(1)
+        await asyncio.sleep(1)
+        batcher.add(2)
+
+    assert work.run(script).backlog == 0
+    assert sorted(work.given_up) == [1, 2]
+
+
+def test_a_bug_costs_one_batch_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    work = Work()
+
+    def write(items: Sequence[int]) -> Sequence[int]:
+        if 1 in items:
+            raise KeyError("bug")
+        return list(items)
+
+    work.write = write
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        batcher.add(1)
+        await asyncio.sleep(1)
+        batcher.add(2)
+        await asyncio.sleep(1)
+
+    assert work.run(script).backlog == 0
+    assert (work.given_up, work.results) == ([1], [2])
+    assert [record.action for record in caplog.records] == ["record.crashed"]
