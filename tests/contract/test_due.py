@@ -88,6 +88,25 @@ def test_more_timers_at_one_instant_than_a_page_are_all_read_once(store: Store, 
     assert {timer.timer_id: timer for timer in found} == {timer.timer_id: timer for timer in timers}
 
 
+def test_a_page_holds_little_when_payloads_are_large(store: Store, single: Namespace) -> None:
+    payload = f'"{"x" * 262_000}"'
+    instants = [NOW, NOW - seconds(1)]
+    timers = [
+        make_timer(single, f"{at.second}-{n:02}", execute_at=at, payload_json=payload)
+        for at in instants
+        for n in range(24)
+    ]
+    for timer in timers:
+        create(store, timer)
+
+    pages = read_pages(store, limit=500)
+
+    assert max(len(page.timers) for page in pages) * len(payload) < 13 * 1024 * 1024
+    found = [timer.timer_id for page in pages for timer in page.timers]
+    assert sorted(found) == sorted(timer.timer_id for timer in timers)
+    assert [page.cursor is None for page in pages] == [False] * (len(pages) - 1) + [True]
+
+
 def test_the_order_within_an_instant_is_stable(store: Store, single: Namespace) -> None:
     create(store, *make_timers(single, 30))
 

@@ -21,6 +21,7 @@ from duetime.engine.gated import Admitted, GatedAttempts
 from duetime.engine.handled import Begun, HandledAttempts
 from duetime.engine.keys import LaneKey, firing_key, lane_key
 from duetime.engine.owned import Offered, OwnedShard
+from duetime.engine.payloads import HeldPayloads
 from duetime.engine.recorded import RecordedAttempts
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
@@ -40,6 +41,7 @@ class Firing:
         sender: Sender,
         recorded: RecordedAttempts,
         directory: NamespaceDirectory,
+        payloads: HeldPayloads,
         *,
         clock: Clock,
         settings: EngineSettings,
@@ -64,6 +66,7 @@ class Firing:
         if gated is not None:
             gated.on_admitted = self._take_admitted
         self._directory = directory
+        self._payloads = payloads
         self._clock = clock
         self._settings = settings
         self._stats = stats
@@ -131,7 +134,7 @@ class Firing:
 
     def wants(self, key: LaneKey, monotonic: float) -> bool:
         """Whether it pays to read more timers of a lane."""
-        return self._flow.wants(key, monotonic) and self._is_open(key)
+        return self._flow.wants(key, monotonic) and self._is_open(key) and self._payloads.wants(key[0])
 
     def offer(self, shard: OwnedShard, timers: list[Timer], reading: Reading) -> Offered:
         """Timers that are due: those that are not under way are taken as far as there is room for them."""
@@ -153,6 +156,7 @@ class Firing:
                 and (backlog is None or backlog.may_offer(key, reading))
                 and self._flow.accepts(key, monotonic)
                 and self._is_open(key)
+                and self._payloads.accepts(timer)
             ):
                 shard.take(timer)
                 self._flow.add(key, shard, timer, monotonic)
@@ -228,9 +232,9 @@ class Firing:
             self._sender.submit(callbacks)
 
     def _start(self, key: LaneKey, shard: OwnedShard, timer: Timer, now: datetime, monotonic: float) -> Callback:
-        number = self._add(Attempt(shard, shard.lease, key, timer, now, monotonic))
-        view = self._directory.get(timer.namespace)
-        return callback_for(timer, key=number, fired_at=now, signer=None if view is None else view.signer)
+        view = self._directory.get(timer.namespace) or NamespaceView()
+        number = self._add(Attempt(shard, shard.lease, key, timer, now, monotonic, view.retry_policy))
+        return callback_for(timer, key=number, fired_at=now, signer=view.signer)
 
     def _add(self, attempt: Attempt) -> int:
         """The key for its callback."""

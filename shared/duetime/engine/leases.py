@@ -21,6 +21,7 @@ from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
 from duetime.domain.shards import Lease
 from duetime.engine.owned import OwnedShard
+from duetime.engine.payloads import HeldPayloads
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Alarm, Offload
@@ -61,6 +62,7 @@ class LeaseKeeper:
         worker_id: str,
         on_change: Callable[[], None],
         drop: Callable[[OwnedShard], None],
+        payloads: HeldPayloads,
     ) -> None:
         """``on_change`` is called after claims; ``drop`` when a shard must not be fired from any more."""
         self._store = store
@@ -71,6 +73,7 @@ class LeaseKeeper:
         self._worker_id = worker_id
         self._on_change = on_change
         self._drop = drop
+        self._payloads = payloads
         self._alarm = Alarm()
         self.owned: dict[int, OwnedShard] = {}
         self._fixed: list[int] | None = None
@@ -245,6 +248,7 @@ class LeaseKeeper:
                 trusted_until=self._trust_after(sent),
                 poll_at=self._clock.monotonic(),
                 interval_seconds=self._settings.min_poll_interval_seconds,
+                payloads=self._payloads,
             )
         if claimed:
             self._stats.claims += len(claimed)

@@ -11,6 +11,7 @@ from duetime.domain.timers import Timer
 from duetime.domain.times import MIN_INSTANT
 from duetime.engine.backlog import Backlog, Reading
 from duetime.engine.keys import FiringKey, LaneKey, firing_key
+from duetime.engine.payloads import HeldPayloads
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import DuePage
 
@@ -61,7 +62,7 @@ class OwnedShard:
     timer is known to become due, what became due after ``read_until`` is enough: so the timers that are under way
     or wait are not read over and over.
 
-    ``backlog`` is set while there is more due than may be started.
+    ``backlog`` is set while there is more due than may be started. ``payloads``: those of all shards of the poller.
     """
 
     lease: Lease
@@ -78,6 +79,7 @@ class OwnedShard:
     settled: set[FiringKey] = field(default_factory=set)
     parked: set[FiringKey] = field(default_factory=set)
     backlog: Backlog | None = None
+    payloads: HeldPayloads = field(default_factory=HeldPayloads)
     read_until: datetime | None = None
     full_read_at: float = float("-inf")
     is_full_pass: bool = True
@@ -101,11 +103,19 @@ class OwnedShard:
     def take(self, timer: Timer) -> None:
         """The timer counts as under way from now on."""
         self.unrecorded.add(firing_key(timer))
+        self.payloads.add(timer)
+
+    def park(self, before: FiringKey, timer: Timer) -> None:
+        """The attempt ``before``, still under way, has been parked as ``timer``."""
+        self.settle(before)
+        self.parked.add(firing_key(timer))
+        self.payloads.add(timer)
 
     def settle(self, key: FiringKey) -> None:
         """The attempt is recorded (or given up): its row has left the due index, or is due for real."""
         self.unrecorded.discard(key)
         self.parked.discard(key)
+        self.payloads.remove(key)
         if self.is_polling:
             self.settled.add(key)
 
@@ -161,6 +171,11 @@ class OwnedShard:
             self.backlog.defer(key, timer.next_attempt_at)
             if self.is_polling:  # the page that is being read passes it over, as it was under way until now
                 self.backlog.lap_deferred[key] = None
+
+    def pass_over(self) -> None:
+        """The read did not take place: others had too much. It will be among the first of the next one."""
+        self.is_polling = False
+        self.settled.clear()
 
     def finish_poll(
         self,

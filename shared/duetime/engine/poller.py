@@ -24,6 +24,7 @@ from duetime.engine.gating import TimerGate
 from duetime.engine.handled import HandledAttempts
 from duetime.engine.handling import TimerHandler
 from duetime.engine.leases import LeaseKeeper
+from duetime.engine.payloads import HeldPayloads
 from duetime.engine.polling import Polling
 from duetime.engine.recorded import RecordedAttempts
 from duetime.engine.recording import Recorder
@@ -77,12 +78,12 @@ class Poller:
         self._event_offload = None if events is None else make_offload(1, "duetime-events")
         self._wake = Alarm()
         self._recorder = self._make_recorder(events)
+        payloads = HeldPayloads(settings.max_payload_bytes)
         directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
         self._gate_offload = None if gate is None else make_offload(1, "duetime-gate")
         self._gated = self._make_gated(gate, self._gate_offload)
         recorded = RecordedAttempts(
             self._recorder,
-            directory,
             clock=clock,
             settings=settings,
             stats=self._stats,
@@ -100,6 +101,7 @@ class Poller:
             sender,
             recorded,
             directory,
+            payloads,
             clock=clock,
             settings=settings,
             stats=self._stats,
@@ -118,6 +120,7 @@ class Poller:
             worker_id=worker_id,
             on_change=self._wake.ring,
             drop=self._firing.drop,
+            payloads=payloads,
         )
         self._polling = Polling(
             store,

@@ -15,6 +15,7 @@ from duetime.engine.directory import NamespaceDirectory, NamespaceView
 from duetime.engine.firing import SHORTEST_WAIT_SECONDS, Firing
 from duetime.engine.leases import LeaseKeeper
 from duetime.engine.owned import OwnedShard, PageRequest, ReadCost
+from duetime.engine.payloads import payload_bytes
 from duetime.engine.recording import Recorder
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
@@ -103,8 +104,8 @@ class Polling:
                 next_at = at
         if not ready:
             return max(next_at - monotonic, SHORTEST_WAIT_SECONDS)
-        # The shard that is furthest behind comes first: what is oldest is fired first.
-        ready.sort(key=lambda read: read[0].read_to(read[1].reading))
+        # The shard that is furthest behind comes first: what is oldest is fired first. Then who has waited longest.
+        ready.sort(key=lambda read: (read[0].read_to(read[1].reading), read[0].poll_at))
         limit = min(max(self._firing.room // len(ready), _MIN_PAGE), self._settings.page_size)
         chunks = min(slots, len(ready))
         for start in range(chunks):
@@ -128,17 +129,32 @@ class Polling:
         """Read a page of each shard in one trip to a thread. One shard's error leaves the others alone."""
         requests = [request for _, request in reads]
         try:
-            results = await self._offload.run(lambda: [self._read(request, until, limit) for request in requests])
+            results = await self._offload.run(lambda: self._read_all(requests, until, limit))
         except BaseException:
             for shard, _ in reads:
                 self._fail(shard)
             raise
-        for (shard, request), result in zip(reads, results, strict=True):
+        for shard, _ in reads[len(results) :]:
+            shard.pass_over()
+        for (shard, request), result in zip(reads, results, strict=False):
             if isinstance(result.page, StoreError):
                 self._take_error(shard, result.page)
             else:
                 self._take_page(shard, request, result.page, until=until, duration=result.duration)
         self._firing.start_attempts()
+
+    def _read_all(self, requests: Sequence[PageRequest], until: datetime, limit: int) -> list[_Read]:
+        """In a thread: the pages of as many as memory allows for large payloads, of one at least."""
+        results: list[_Read] = []
+        payloads = 0
+        for request in requests:
+            result = self._read(request, until, limit)
+            results.append(result)
+            if not isinstance(result.page, StoreError):
+                payloads += sum(map(payload_bytes, result.page.timers))
+            if payloads >= self._settings.max_payload_bytes // 2:
+                break
+        return results
 
     def _read(self, request: PageRequest, until: datetime, limit: int) -> _Read:
         """In a thread: a page, and whatever the engine must know of its namespaces."""

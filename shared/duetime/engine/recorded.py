@@ -11,10 +11,8 @@ from duetime.delivery.answers import Answer, Verdict, read_answer
 from duetime.delivery.port import CallbackResult
 from duetime.domain.clock import Clock
 from duetime.domain.outcomes import Outcome, RecordStatus
-from duetime.domain.retry import DEFAULT_RETRY_POLICY
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerState
-from duetime.engine.directory import NamespaceDirectory
 from duetime.engine.gated import GatedAttempts
 from duetime.engine.keys import firing_key
 from duetime.engine.outcomes import expired, outcome_of, parked
@@ -33,7 +31,6 @@ class RecordedAttempts:
     def __init__(
         self,
         recorder: Recorder,
-        directory: NamespaceDirectory,
         *,
         clock: Clock,
         settings: EngineSettings,
@@ -46,7 +43,6 @@ class RecordedAttempts:
         """``on_due`` is called when a retry or reschedule was recorded, whose time may be near. ``gated``: the timers
         that pass a gate."""
         self._recorder = recorder
-        self._directory = directory
         self._clock = clock
         self._settings = settings
         self._stats = stats
@@ -83,7 +79,6 @@ class RecordedAttempts:
         timer = attempt.timer
         gated = self._gate_of(timer)
         answer = read_answer(result, now=now) if gated is None else gated.read_answer(result, now=now)
-        view = self._directory.get(timer.namespace)
         outcome = outcome_of(
             timer,
             answer,
@@ -91,7 +86,7 @@ class RecordedAttempts:
             fired_at=attempt.fired_at,
             now=now,
             settings=self._settings,
-            default_policy=DEFAULT_RETRY_POLICY if view is None else view.retry_policy,
+            default_policy=attempt.default_policy,
             random=self._random(),
             new_firing_id=self._new_id() if answer.verdict is Verdict.RESCHEDULE else "",
         )
@@ -132,7 +127,7 @@ class RecordedAttempts:
         self._recorder.add(Recordable(outcome, attempt.lease, lambda status: self._parked(attempt, outcome, status)))
 
     def _parked(self, attempt: Attempt, outcome: Outcome, status: RecordStatus | None) -> None:
-        attempt.shard.settle(firing_key(attempt.timer))
+        before = firing_key(attempt.timer)
         attempt.is_parking = False
         if status is RecordStatus.APPLIED:
             self._stats.parked += 1
@@ -143,10 +138,11 @@ class RecordedAttempts:
                 revision=attempt.timer.revision + 1,
                 next_attempt_at=outcome.next_attempt_at,
             )
-            attempt.shard.parked.add(firing_key(attempt.timer))
+            attempt.shard.park(before, attempt.timer)
             if attempt.result is not None:
                 self._conclude(attempt, attempt.result, self._clock.now())
         else:
+            attempt.shard.settle(before)
             attempt.is_superseded = True
             self._stats.count_outcome(outcome, status)
 

@@ -21,6 +21,8 @@ class EngineSettings:
     three quarters at most. Each host of a namespace begins with ``initial_window`` and earns one with every answer.
     ``max_buffered``: timers read and waiting for their turn. ``max_wait_seconds``: one that was read longer ago is
     read again before it is fired, for it may have been changed or cancelled.
+    ``max_payload_bytes``: payloads, but for small ones, of the timers that wait, are under way or are not recorded;
+    half as much is read at once.
     ``breaker_failures``: so many failures of a host in a row (no answer, or 502, 503, 504 for a second) stop it for
     ``breaker_pause_seconds``, doubled with every probe that fails up to ``breaker_max_pause_seconds``.
     ``reschedule_floor_seconds``: a receiver cannot ask for the next firing sooner than that.
@@ -50,6 +52,7 @@ class EngineSettings:
     initial_window: int = 16
     max_buffered: int = 2000
     max_wait_seconds: float = 2.0
+    max_payload_bytes: int = 64 * 1024 * 1024
     breaker_failures: int = 10
     breaker_pause_seconds: float = 5.0
     breaker_max_pause_seconds: float = 60.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from duetime.delivery.port import CallbackResult
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.engine.keys import LaneKey
@@ -19,6 +20,7 @@ class Attempt:
     """A callback under way. ``timer`` is the revision that its outcome applies to. ``started`` is monotonic seconds.
 
     ``result`` is kept while a parking write is under way: the outcome then waits for the parked revision.
+    ``default_policy`` is its namespace's as the attempt began, for timers without a policy of their own.
     ``token`` is set when a handler has begun it (``engine.handling``); such an attempt is parked from the start.
     """
 
@@ -28,6 +30,7 @@ class Attempt:
     timer: Timer
     fired_at: datetime
     started: float
+    default_policy: RetryPolicy = DEFAULT_RETRY_POLICY
     is_slow: bool = False
     is_parking: bool = False
     is_parked: bool = False

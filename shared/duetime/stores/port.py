@@ -342,7 +342,8 @@ class Store(Protocol):
     ) -> DuePage:
         """Timers with ``next_attempt_at <= until``, in order, at most ``limit``; strongly consistent.
 
-        More timers at one instant than a page holds are all returned over the pages, once each.
+        More timers at one instant than a page holds are all returned over the pages, once each. Where payloads are
+        large, a page holds no more than some 8 MiB of them.
         ``since`` (not after ``until``) leaves out what has ``next_attempt_at < since``; a ``cursor`` goes
         before it.
         ``known_next``: the caller knows of none before it, so the store may skip looking beyond it; then

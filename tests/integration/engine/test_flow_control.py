@@ -13,6 +13,7 @@ import pytest
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.domain.times import parse_instant
+from duetime.engine import directory
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import Store, TimerRef
@@ -287,6 +288,22 @@ def test_the_retry_policy_of_the_namespace_is_the_default_of_its_timers(store: S
     run(store, sender, clock, 10.0)
 
     assert Counter(body["timerId"] for body in sender.received) == {"n": 2, "own": 1}
+    assert stored(store, clock, "n").state is TimerState.FAILED
+
+
+def test_an_attempt_ends_by_the_policy_with_which_it_began(
+    store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others, of whom no more are remembered than one, are read while it is under way."""
+    monkeypatch.setattr(directory, "_MAX_VIEWS", 1)
+    limit(store, "noisy", NamespaceSettings(retry_policy_json='{"maxAttempts": 1}'))
+    sender = ScriptedSender(lambda body: Script(status=500 if body["namespace"] == "noisy" else 200, delay_seconds=5))
+    put(store, [make_timer("n", namespace="noisy", execute_at=at(1))], START)
+    put(store, [make_timer(f"q{n}", namespace="quiet", execute_at=at(2 + n)) for n in range(8)], START)
+
+    run(store, sender, clock, 10.0)
+
+    assert len(of(sender, "noisy")) == 1
     assert stored(store, clock, "n").state is TimerState.FAILED
 
 

@@ -20,8 +20,12 @@ from duetime.stores.sql.tables import RowType, constant, given, given_count, tim
 _ROW = timers.c
 _TIMER = constant(RowType.TIMER)
 _BEFORE_ALL = -1
+_PAGE_PAYLOADS = 8 * 1024 * 1024
+"""Characters of payloads after which a page ends; ``_CHUNK`` rows are looked at together."""
+_CHUNK = 16
 _NAMES = [column.name for column in COLUMNS]
 _SHARD, _AT, _UUID, _REVISION = map(_NAMES.index, ("shard_id", "timer_execute_at", "timer_uuid", "timer_revision"))
+_PAYLOAD = _NAMES.index("timer_payload")
 _NAMESPACE, _TIMER_ID = map(_NAMES.index, ("timer_namespace", "timer_id"))
 
 
@@ -103,8 +107,8 @@ class Due:
             rows: list[Any] = []
             if cursor is not None or (next_ms is not None and next_ms <= until_ms):
                 position = (before_ms, None) if cursor is None else _read_cursor(cursor)
-                rows = self._due_rows(connection, shard_id, until_ms, limit, position)
-                if len(rows) == limit:
+                rows, is_cut = self._due_rows(connection, shard_id, until_ms, limit, position)
+                if is_cut:
                     return _page(rows, cursor=_write_cursor(rows[-1]))
                 next_ms = self._next_after(connection, shard_id, until_ms)
         next_attempt_at = None if next_ms is None else from_milliseconds(next_ms)
@@ -123,15 +127,20 @@ class Due:
         until_ms: int,
         limit: int,
         position: tuple[int, bytes | None],
-    ) -> list[Any]:
-        """What follows ``position``: the rest of its instant, if it is within one, then the later instants."""
+    ) -> tuple[list[Any], bool]:
+        """What follows ``position``: the rest of its instant, if it is within one, then the later instants.
+
+        Also whether there may be more.
+        """
         at_ms, uuid = position
         rows: list[Any] = []
+        is_cut = False
         if uuid is not None:
-            rows += self._at_instant.one(connection, shard_id, at_ms, uuid, limit).fetchall()
-        if len(rows) < limit:
-            rows += self._after_instant.one(connection, shard_id, at_ms, until_ms, limit - len(rows)).fetchall()
-        return rows
+            is_cut = _fetch(rows, self._at_instant.one(connection, shard_id, at_ms, uuid, limit))
+        if not is_cut and len(rows) < limit:
+            rest = limit - len(rows)
+            is_cut = _fetch(rows, self._after_instant.one(connection, shard_id, at_ms, until_ms, rest))
+        return rows, is_cut or len(rows) == limit
 
     def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
         if not rows:
@@ -144,6 +153,18 @@ class Due:
                 end_ms = to_milliseconds(expires_at)
                 values.append((row.shard_id, at_ms, bytes.fromhex(uuid), revision, failure, end_ms))
             self._quarantine.many(mutation.connection, values)
+
+
+def _fetch(rows: list[Any], found: sa.CursorResult[Any]) -> bool:
+    """Add to ``rows`` what was found, and say whether it was cut short since payloads are large."""
+    payloads = 0
+    while chunk := found.fetchmany(_CHUNK):
+        rows += chunk
+        payloads += sum(len(row[_PAYLOAD] or "") for row in chunk)
+        if payloads >= _PAGE_PAYLOADS:
+            found.close()
+            return True
+    return False
 
 
 def _page(rows: list[Any], *, cursor: str | None = None, next_attempt_at: datetime | None = None) -> DuePage:
