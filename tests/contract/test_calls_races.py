@@ -54,6 +54,29 @@ def test_one_step_of_many_wins(each: list[CallStore]) -> None:
         assert events == list(winner.events)
 
 
+def test_batches_that_meet_share_their_calls_out(store: Store, each: list[CallStore]) -> None:
+    """Each thread begins the same calls, in an order of its own."""
+    stored = [steps.submit(each[0]) for _ in range(8)]
+
+    def begin(index: int) -> dict[str, ApplyStatus]:
+        turned = stored[index:] + stored[:index]
+        batch = [make.begun(call) for call in (reversed(turned) if index % 2 else turned)]
+        statuses = each[index].apply(batch, now=NOW)
+        return {step.after.call_id: status for step, status in zip(batch, statuses, strict=True)}
+
+    found = at_once(begin, threads=THREADS)
+
+    for call in stored:
+        assert sorted(statuses[call.call_id] for statuses in found) == [
+            ApplyStatus.APPLIED,
+            *[ApplyStatus.SUPERSEDED] * (THREADS - 1),
+        ]
+        running = steps.got(each[0], call)
+        assert running is not None
+        assert len(each[0].list_executions(make.TENANT, call.call_id, cursor=None, limit=9).items) == 1
+        steps.assert_waits(store, running)
+
+
 def test_one_of_many_with_a_key_is_stored(each: list[CallStore]) -> None:
     for turn in range(5):
         candidates = [make.submitted(idempotency_key=f"k{turn}") for _ in each]

@@ -106,7 +106,12 @@ def cut_text(text: str, max_bytes: int) -> str:
 
 
 def _decoded(body: bytes, *, is_whole: bool) -> str | None:
-    """``body`` as text; None when it is no UTF-8. One that was cut off may end within a character."""
+    """``body`` as text; None when it is no UTF-8, or has a NUL, which not every database takes as text.
+
+    One that was cut off may end within a character.
+    """
+    if b"\0" in body:
+        return None
     try:
         return body.decode()
     except UnicodeDecodeError as error:

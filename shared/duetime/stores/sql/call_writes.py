@@ -137,8 +137,10 @@ class CallWrites:
     def delete(self, connection: sa.Connection, calls: Sequence[tuple[str, str, int]]) -> int:
         """Remove ``calls``, given as (tenant id, call id, shard id), with their timers; tags and executions go by
         foreign keys. How many there were."""
+        # A step locks its call before its timer; so does this.
+        deleted = self._delete.many(connection, [(tenant_id, call_id) for tenant_id, call_id, _ in calls])
         self._timers.remove(connection, calls)
-        return self._delete.many(connection, [(tenant_id, call_id) for tenant_id, call_id, _ in calls])
+        return deleted
 
 
 def _before(transition: Transition) -> ServiceCall:

@@ -13,7 +13,7 @@ from duetime.domain.errors import StoreError
 from duetime.domain.service_calls import CallStatus, ServiceCall, timer_of
 from duetime.domain.shards import Lease
 from duetime.domain.timers import TimerState
-from duetime.stores.calls_port import ApplyStatus, DeleteStatus
+from duetime.stores.calls_port import ApplyStatus, CallRef, DeleteStatus
 from duetime.stores.sql.call_rows import instant_text
 from duetime.stores.sql.call_tables import outbox, service_calls
 from duetime.stores.sql.call_writes import CallWrites
@@ -66,7 +66,7 @@ class Calls:
             return []
         with self._database.write(now) as mutation:
             lost = self._lost_shards(mutation, transitions, leases)
-            kept = [transition for transition in transitions if not _is_lost(transition, lost)]
+            kept = [transition for transition in _in_lock_order(transitions) if not _is_lost(transition, lost)]
             if self._write_all(mutation.connection, kept):
                 return [
                     ApplyStatus.LEASE_LOST if _is_lost(transition, lost) else ApplyStatus.APPLIED
@@ -89,24 +89,28 @@ class Calls:
         self, transitions: Sequence[Transition], now: datetime, leases: Mapping[int, Lease] | None
     ) -> list[ApplyStatus]:
         """A statement per call, when a batch as a whole does not say which of them cannot be written."""
-        statuses: list[ApplyStatus] = []
+        statuses: dict[CallRef, ApplyStatus] = {}
+        applied: list[Transition] = []
         with self._database.write(now) as mutation:
-            connection = mutation.connection
             lost = self._lost_shards(mutation, transitions, leases)
-            for transition in transitions:
-                if _is_lost(transition, lost):
-                    statuses.append(ApplyStatus.LEASE_LOST)
-                elif transition.before is None:
-                    is_new = self._insert_one(connection, transition.after, now)
-                    statuses.append(ApplyStatus.APPLIED if is_new else ApplyStatus.EXISTS)
-                else:
-                    is_stored = self._writes.step(connection, [transition]) == 1
-                    statuses.append(ApplyStatus.APPLIED if is_stored else ApplyStatus.SUPERSEDED)
-            pairs = zip(transitions, statuses, strict=True)
-            applied = [transition for transition, status in pairs if status is ApplyStatus.APPLIED]
-            if not self._writes.complete(connection, applied):
+            for transition in _in_lock_order(transitions):
+                status = ApplyStatus.LEASE_LOST
+                if not _is_lost(transition, lost):
+                    status = self._apply_one(mutation.connection, transition, now)
+                statuses[_ref(transition)] = status
+                if status is ApplyStatus.APPLIED:
+                    applied.append(transition)
+            if not self._writes.complete(mutation.connection, applied):
                 raise StoreError("a service call's next event is already in the outbox")
-        return statuses
+        return [statuses[_ref(transition)] for transition in transitions]
+
+    def _apply_one(self, connection: sa.Connection, transition: Transition, now: datetime) -> ApplyStatus:
+        """Write the call alone, if it can be written."""
+        if transition.before is None:
+            is_new = self._insert_one(connection, transition.after, now)
+            return ApplyStatus.APPLIED if is_new else ApplyStatus.EXISTS
+        is_stored = self._writes.step(connection, [transition]) == 1
+        return ApplyStatus.APPLIED if is_stored else ApplyStatus.SUPERSEDED
 
     def _insert_one(self, connection: sa.Connection, call: ServiceCall, now: datetime) -> bool:
         """False when its id or its key is taken; that of a call that has expired is free."""
@@ -142,6 +146,15 @@ class Calls:
                 return DeleteStatus.RUNNING
             self._writes.delete(mutation.connection, [(tenant_id, call_id, shard_id)])
             return DeleteStatus.DELETED
+
+
+def _in_lock_order(transitions: Sequence[Transition]) -> list[Transition]:
+    """That of the timers' batches: transactions that meet on several rows must not wait for each other."""
+    return sorted(transitions, key=lambda each: (each.after.shard_id, each.after.tenant_id, each.after.call_id))
+
+
+def _ref(transition: Transition) -> CallRef:
+    return CallRef(transition.after.tenant_id, transition.after.call_id)
 
 
 def _is_parked(transition: Transition) -> bool:

@@ -92,14 +92,14 @@ class Outbox:
             "limit",
         )
         self._delete = prepare(sa.delete(outbox).where(_EVENT.id == given("key_id")), "key_id")
-        self._expired = prepare(
+        expired = (
             sa.select(_CALL.tenant_id, _CALL.service_call_id, _CALL.shard_id)
             .where(_CALL.expires_at <= given("now"))
             .order_by(_CALL.expires_at)
-            .limit(given_count("limit")),
-            "now",
-            "limit",
+            .limit(given_count("limit"))
         )
+        self._expired = prepare(expired, "now", "limit")
+        self._expired_locked = prepare(expired.with_for_update(), "now", "limit")
 
     def unpublished_events(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]:
         skipped: dict[str, set[str]] = defaultdict(set)
@@ -187,7 +187,7 @@ class Outbox:
             return
         with self._database.write(now) as mutation:
             rows = [(int(stored.position), stored.event.event_id) for stored in events]
-            self._mark.many(mutation.connection, list(rows))
+            self._mark.many(mutation.connection, sorted(rows))
 
     def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
         before, now_text = instant_text(events_published_before), instant_text(now)
@@ -200,7 +200,8 @@ class Outbox:
             connection = mutation.connection
             events = [tuple(row) for row in self._published.one(connection, before, limit)]
             pruned = self._delete.many(connection, events)
-            calls: list[Any] = [*self._expired.one(connection, now_text, limit - pruned)]
+            # Locked: nobody has starred one of them meanwhile.
+            calls: list[Any] = [*self._expired_locked.one(connection, now_text, limit - pruned)]
             return pruned + self._writes.delete(connection, [tuple(row) for row in calls])
 
 
