@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from duetime.stores.dynamodb.calls.schema import calls_table_definition
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.schema import create_table
+from duetime.stores.dynamodb.url import default_calls_table_name
 from tests.support.databases import empty_database, server_urls
 from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack
@@ -31,11 +33,14 @@ def ministack_client(ministack_url: str) -> Iterator[Any]:
 
 @pytest.fixture
 def timers_table(ministack_client: Any) -> Iterator[str]:
-    """The name of a new, empty timers table on the emulator."""
+    """The name of a new, empty timers table on the emulator. The table of service calls stands beside it."""
     name = unique_table_name()
+    calls_name = default_calls_table_name(name)
     create_table(ministack_client, name)
+    create_table(ministack_client, calls_name, calls_table_definition)
     yield name
     ministack_client.delete_table(TableName=name)
+    ministack_client.delete_table(TableName=calls_name)
 
 
 @pytest.fixture(params=["sqlite", *sorted(server_urls())])

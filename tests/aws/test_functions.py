@@ -19,6 +19,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
 from duetime.runtime.clock import SystemClock
 from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.dynamodb.url import default_calls_table_name
 from scripts.aws_local import emulator_client
 from tests.aws.conftest import Event, Template
 from tests.aws.permissions import Permission, permissions_for, permissions_of
@@ -68,7 +69,9 @@ class Account:
         if "Ref" in value:
             return str(self._template.source["Parameters"][value["Ref"]]["Default"])
         if "Fn::Sub" in value:
-            return str(value["Fn::Sub"]).replace("${Timers}", self._table_name)
+            calls_table_name = default_calls_table_name(self._table_name)
+            named = str(value["Fn::Sub"]).replace("${Timers}", self._table_name)
+            return named.replace("${ServiceCalls}", calls_table_name)
         return str(value)
 
     @contextmanager

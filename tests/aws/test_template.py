@@ -22,12 +22,14 @@ from duetime.runtime.settings import (
     load_settings,
     variable,
 )
-from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE, table_definition
+from duetime.stores.dynamodb.calls.schema import calls_table_definition
+from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE, Define, table_definition
 from scripts.aws_local import ROOT
 from tests.aws.conftest import Template
 from tests.support.clock import FakeClock
 from tests.support.metrics import make_snapshot
 
+TABLES: dict[str, Define] = {"Timers": table_definition, "ServiceCalls": calls_table_definition}
 FUNCTIONS: dict[str, type[Settings]] = {
     "Authorizer": AuthorizerSettings,
     "TimersApi": TimersApiSettings,
@@ -36,6 +38,7 @@ FUNCTIONS: dict[str, type[Settings]] = {
 
 SECRETS_KEY = {"Fn::GetAtt": ["SecretsKey", "Arn"]}
 TABLE = {"Fn::GetAtt": ["Timers", "Arn"]}
+CALLS_TABLE = {"Fn::GetAtt": ["ServiceCalls", "Arn"]}
 OWN_NAME = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:${AWS::StackName}-poller"
 EVENT_BUS = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event-bus/${EventBusName}"
 LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
@@ -60,6 +63,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
             TABLE,
         ),
         ({"dynamodb:Query"}, {"Fn::Sub": "${Timers.Arn}/index/timer_correlation_id-index"}),
+        ({"dynamodb:GetItem"}, CALLS_TABLE),
         ({"kms:Encrypt"}, SECRETS_KEY),
         (LOG_ACTIONS, {"Fn::GetAtt": ["TimersApiLogs", "Arn"]}),
     ],
@@ -74,6 +78,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
             TABLE,
         ),
         ({"dynamodb:Query"}, {"Fn::Sub": "${Timers.Arn}/index/timer_execute_at-index"}),
+        ({"dynamodb:GetItem"}, CALLS_TABLE),
         ({"kms:Decrypt"}, SECRETS_KEY),
         ({"lambda:InvokeFunction"}, {"Fn::Sub": OWN_NAME}),
         ({"events:PutEvents"}, {"Fn::Sub": EVENT_BUS}),
@@ -87,19 +92,27 @@ def _by_name(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: str(row.get("AttributeName") or row.get("IndexName")))
 
 
-def test_the_table_is_the_one_that_the_store_creates(template: Template) -> None:
-    (table,) = template.of_type("AWS::DynamoDB::Table").values()
-    wanted = table_definition("any")
+def test_there_are_no_other_tables(template: Template) -> None:
+    assert template.of_type("AWS::DynamoDB::Table").keys() == TABLES.keys()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_the_one_that_the_store_creates(template: Template, name: str) -> None:
+    table = template.of_type("AWS::DynamoDB::Table")[name]
+    wanted = TABLES[name]("any")
 
     assert table["BillingMode"] == wanted["BillingMode"]
     assert table["KeySchema"] == wanted["KeySchema"]
     for rows in ("AttributeDefinitions", "LocalSecondaryIndexes", "GlobalSecondaryIndexes"):
-        assert _by_name(table[rows]) == _by_name(wanted[rows])
+        assert _by_name(table.get(rows, [])) == _by_name(wanted.get(rows, []))
+    stream = wanted.get("StreamSpecification")
+    assert table.get("StreamSpecification") == (stream and {"StreamViewType": stream["StreamViewType"]})
     assert table["TimeToLiveSpecification"] == {"AttributeName": TIME_TO_LIVE_ATTRIBUTE, "Enabled": True}
 
 
-def test_the_table_is_kept_recoverable_and_encrypted(template: Template) -> None:
-    resource = template.translated["Resources"]["Timers"]
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_kept_recoverable_and_encrypted(template: Template, name: str) -> None:
+    resource = template.translated["Resources"][name]
 
     assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
     assert resource["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}

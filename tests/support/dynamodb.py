@@ -16,11 +16,16 @@ from uuid import uuid4
 
 from moto import mock_aws
 
+from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
+from duetime.stores.dynamodb.calls import keys
+from duetime.stores.dynamodb.calls.store import DEFAULT_MAX_PARALLEL
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.items import timer_key
 from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.dynamodb.url import default_calls_table_name
 from tests.contract.subject import Subject
+from tests.support.moto_transactions import cheap_transactions
 
 REGION = "us-east-1"
 
@@ -37,7 +42,7 @@ def _moto_client() -> Any:
 
 @contextmanager
 def moto_subject() -> Iterator[Subject]:
-    with mock_aws():
+    with mock_aws(), cheap_transactions():
         yield _subject(_moto_client(), "timers", batch_statements=False, is_thread_safe=False)
 
 
@@ -49,11 +54,13 @@ def ministack_subject(client: Any) -> Iterator[Subject]:
         yield _subject(client, name, batch_statements=True, is_thread_safe=True)
     finally:
         client.delete_table(TableName=name)
+        client.delete_table(TableName=default_calls_table_name(name))
 
 
 def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: bool) -> Subject:
     def open_again() -> DynamoDbStore:
-        return DynamoDbStore(client, name, batch_statements=batch_statements)
+        max_parallel = DEFAULT_MAX_PARALLEL if is_thread_safe else 1
+        return DynamoDbStore(client, name, batch_statements=batch_statements, max_parallel=max_parallel)
 
     def corrupt(timer: Timer) -> None:
         client.update_item(
@@ -63,11 +70,21 @@ def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: 
             ExpressionAttributeValues={":state": {"S": "nonsense"}},
         )
 
+    def corrupt_call(call: ServiceCall) -> None:
+        client.update_item(
+            TableName=default_calls_table_name(name),
+            Key=keys.call_key(call.tenant_id, call.call_id),
+            UpdateExpression="SET #method = :method REMOVE digest",
+            ExpressionAttributeNames={"#method": "method"},
+            ExpressionAttributeValues={":method": {"S": "nonsense"}},
+        )
+
     store = open_again()
     store.initialise()
     return Subject(
         store=store,
         corrupt=corrupt,
+        corrupt_call=corrupt_call,
         reopen=open_again,
         is_thread_safe=is_thread_safe,
         checks_leases=False,

@@ -61,3 +61,19 @@ def test_opening_contacts_nothing() -> None:
 def test_a_region_that_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidSettings):
         open_dynamodb_store("dynamodb://timers?region=not/a/region")
+
+
+@pytest.mark.parametrize(
+    ("url", "calls_table_name"),
+    [("dynamodb://timers", None), ("dynamodb://timers?calls=Calls_2", "Calls_2"), (f"dynamodb://{'t' * 241}", None)],
+)
+def test_a_url_may_name_the_table_of_service_calls(url: str, calls_table_name: str | None) -> None:
+    assert parse_dynamodb_url(url).calls_table_name == calls_table_name
+
+
+@pytest.mark.parametrize(
+    "url", ["dynamodb://timers?calls=a!", "dynamodb://timers?calls=timers", f"dynamodb://{'t' * 242}"]
+)
+def test_the_table_of_service_calls_has_a_name_of_its_own(url: str) -> None:
+    with pytest.raises(InvalidSettings, match="another DynamoDB table"):
+        parse_dynamodb_url(url)

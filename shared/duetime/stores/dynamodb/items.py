@@ -207,43 +207,43 @@ def decode_leniently(item: Item) -> Timer:
 def _unreadable_timer(item: Item, reason: str) -> Timer:
     # The key was checked when it was written and is all that is certain.
     namespace, _, timer_id = item["sortKey"]["S"].removeprefix(f"{TIMER}#").partition("#")
-    updated_at = _lenient(lambda: read_instant(item["timer_updated_at"]["S"]), MIN_INSTANT)
-    failure = _lenient(lambda: _failure(item["timer_failure"]["S"]), None)
+    updated_at = lenient(lambda: read_instant(item["timer_updated_at"]["S"]), MIN_INSTANT)
+    failure = lenient(lambda: _failure(item["timer_failure"]["S"]), None)
     if failure is None or failure.reason is not FailureReason.UNREADABLE:
         failure = Failure(FailureReason.UNREADABLE, reason, updated_at)
-    due_at = _lenient(lambda: _instant(item, "timer_due_at") or _instant(item, "timer_execute_at"), None)
+    due_at = lenient(lambda: _instant(item, "timer_due_at") or _instant(item, "timer_execute_at"), None)
     return Timer(
         namespace=namespace,
         timer_id=timer_id,
         shard_id=int(item["shard_id"]["N"]),
         content=TimerContent(
             execute_at=due_at or MIN_INSTANT,
-            callback_url=_lenient(lambda: item["timer_callback_url"]["S"], ""),
-            payload_json=_lenient(lambda: _text(item, "timer_payload"), None),
-            headers_json=_lenient(lambda: _text(item, "timer_headers"), None),
-            retry_policy_json=_lenient(lambda: _text(item, "timer_retry_policy"), None),
-            callback_timeout_seconds=_lenient(
+            callback_url=lenient(lambda: item["timer_callback_url"]["S"], ""),
+            payload_json=lenient(lambda: _text(item, "timer_payload"), None),
+            headers_json=lenient(lambda: _text(item, "timer_headers"), None),
+            retry_policy_json=lenient(lambda: _text(item, "timer_retry_policy"), None),
+            callback_timeout_seconds=lenient(
                 lambda: int(item["timer_callback_timeout_seconds"]["N"]), DEFAULT_CALLBACK_TIMEOUT_SECONDS
             ),
-            correlation_id=_lenient(lambda: _text(item, "timer_correlation_id"), None),
-            tags=_lenient(lambda: _tags(item), ()),
-            expire_after_ms=_lenient(lambda: _whole(item, "timer_expire_after_ms"), None),
+            correlation_id=lenient(lambda: _text(item, "timer_correlation_id"), None),
+            tags=lenient(lambda: _tags(item), ()),
+            expire_after_ms=lenient(lambda: _whole(item, "timer_expire_after_ms"), None),
         ),
-        digest=_lenient(lambda: item["timer_digest"]["S"], ""),
+        digest=lenient(lambda: item["timer_digest"]["S"], ""),
         state=TimerState.FAILED,
-        revision=_lenient(lambda: int(item["timer_revision"]["N"]), 0),
-        firing_id=_lenient(lambda: item["timer_firing_id"]["S"], ""),
-        attempts=_lenient(lambda: int(item["timer_attempts"]["N"]), 0),
+        revision=lenient(lambda: int(item["timer_revision"]["N"]), 0),
+        firing_id=lenient(lambda: item["timer_firing_id"]["S"], ""),
+        attempts=lenient(lambda: int(item["timer_attempts"]["N"]), 0),
         next_attempt_at=None,
-        created_at=_lenient(lambda: read_instant(item["timer_created_at"]["S"]), MIN_INSTANT),
+        created_at=lenient(lambda: read_instant(item["timer_created_at"]["S"]), MIN_INSTANT),
         updated_at=updated_at,
         failure=failure,
-        expires_at=_lenient(lambda: _instant(item, "timer_expires_at"), None),
-        attempt_log=_lenient(lambda: _text(item, "timer_attempt_log"), None),
+        expires_at=lenient(lambda: _instant(item, "timer_expires_at"), None),
+        attempt_log=lenient(lambda: _text(item, "timer_attempt_log"), None),
     )
 
 
-def _lenient(read: Callable[[], T], default: T) -> T:
+def lenient(read: Callable[[], T], default: T) -> T:
     try:
         return read()
     except (KeyError, ValueError, TypeError, AttributeError):

@@ -1,9 +1,10 @@
-"""The table: created by ``duetime init``, or on AWS by template.yaml, which must say the same."""
+"""The tables: created by ``duetime init``, or on AWS by template.yaml, which must say the same."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, WaiterError
@@ -23,8 +24,12 @@ _MAX_WAITS = 60
 _RECOVERY_TRIES = 10
 
 
+Define = Callable[[str], dict[str, Any]]
+"""From a table's name to the parameters of CreateTable."""
+
+
 def table_definition(name: str) -> dict[str, Any]:
-    """Parameters of CreateTable."""
+    """Parameters of CreateTable for the table of timers."""
     return {
         "TableName": name,
         "BillingMode": "PAY_PER_REQUEST",
@@ -34,39 +39,39 @@ def table_definition(name: str) -> dict[str, Any]:
             {"AttributeName": "timer_execute_at", "AttributeType": "S"},
             {"AttributeName": "timer_correlation_id", "AttributeType": "S"},
         ],
-        "KeySchema": _keys("shard_id", "sortKey"),
+        "KeySchema": key_schema("shard_id", "sortKey"),
         "LocalSecondaryIndexes": [
             {
                 "IndexName": DUE_INDEX,
-                "KeySchema": _keys("shard_id", "timer_execute_at"),
+                "KeySchema": key_schema("shard_id", "timer_execute_at"),
                 "Projection": {"ProjectionType": "ALL"},
             }
         ],
         "GlobalSecondaryIndexes": [
             {
                 "IndexName": CORRELATION_INDEX,
-                "KeySchema": _keys("timer_correlation_id", "sortKey"),
+                "KeySchema": key_schema("timer_correlation_id", "sortKey"),
                 "Projection": {"ProjectionType": "KEYS_ONLY"},
             }
         ],
     }
 
 
-def _keys(hash_name: str, range_name: str) -> list[dict[str, str]]:
+def key_schema(hash_name: str, range_name: str) -> list[dict[str, str]]:
     return [
         {"AttributeName": hash_name, "KeyType": "HASH"},
         {"AttributeName": range_name, "KeyType": "RANGE"},
     ]
 
 
-def create_table(client: DynamoDBClient, name: str) -> None:
+def create_table(client: DynamoDBClient, name: str, define: Define = table_definition) -> None:
     """Make the table unless it exists, with TTL and point-in-time recovery. Idempotent.
 
     Raises ``StoreNotReady`` when a table of this name has other keys or lacks an index.
     """
     try:
-        _create(client, name)
-        _check_shape(client, name)
+        _create(client, name, define)
+        _check_shape(client, name, define)
         _enable_time_to_live(client, name)
         _enable_recovery(client, name)
     except WaiterError as error:
@@ -75,9 +80,9 @@ def create_table(client: DynamoDBClient, name: str) -> None:
         raise translate(error) from error
 
 
-def _create(client: DynamoDBClient, name: str) -> None:
+def _create(client: DynamoDBClient, name: str, define: Define) -> None:
     try:
-        client.create_table(**table_definition(name))
+        client.create_table(**define(name))
         _log.info("table created", extra={"action": "store.table_created", "table": name})
     except client.exceptions.ResourceInUseException:
         pass  # made before, or by another process just now
@@ -86,9 +91,9 @@ def _create(client: DynamoDBClient, name: str) -> None:
     )
 
 
-def _check_shape(client: DynamoDBClient, name: str) -> None:
+def _check_shape(client: DynamoDBClient, name: str, define: Define) -> None:
     found: Any = client.describe_table(TableName=name)["Table"]
-    wanted = table_definition(name)
+    wanted = define(name)
     same_keys = _as_pairs(found["KeySchema"]) == _as_pairs(wanted["KeySchema"])
     missing = _indexes(wanted) - _indexes(found)
     if not same_keys or missing:

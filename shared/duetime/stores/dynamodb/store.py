@@ -8,6 +8,8 @@ from botocore.exceptions import BotoCoreError
 
 from duetime.domain.errors import InvalidSettings
 from duetime.stores.dynamodb.api_keys import ApiKeys
+from duetime.stores.dynamodb.calls import keys as call_keys
+from duetime.stores.dynamodb.calls.store import DEFAULT_MAX_PARALLEL, DynamoDbCallStore
 from duetime.stores.dynamodb.catalogue import CATALOGUE_SHARD, Catalogue
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.due import Due
@@ -18,27 +20,53 @@ from duetime.stores.dynamodb.payloads import Payloads
 from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.table import Table
 from duetime.stores.dynamodb.timers import Timers
-from duetime.stores.dynamodb.url import parse_dynamodb_url
+from duetime.stores.dynamodb.url import default_calls_table_name, parse_dynamodb_url
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
 class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
-    """``stores.port.Store`` over one table. Thread-safe; ``batch_statements`` as in ``Table``."""
+    """``stores.port.Store`` over one table, and ``calls`` over another beside it. Thread-safe.
 
-    def __init__(self, client: DynamoDBClient, table_name: str, *, batch_statements: bool = True) -> None:
+    ``calls_table_name`` None: as in ``url.calls_table_name``. ``batch_statements`` as in ``Table``; ``max_parallel``
+    as in ``DynamoDbCallStore``.
+    """
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        table_name: str,
+        *,
+        calls_table_name: str | None = None,
+        batch_statements: bool = True,
+        max_parallel: int = DEFAULT_MAX_PARALLEL,
+    ) -> None:
         self._table = Table(client, table_name, batch_statements=batch_statements)
         self._payloads = Payloads(self._table)
+        calls_table = Table(
+            client,
+            calls_table_name or default_calls_table_name(table_name),
+            key_names=call_keys.KEY_NAMES,
+            batch_statements=batch_statements,
+        )
+        self._calls = DynamoDbCallStore(self._table, calls_table, max_parallel=max_parallel)
+
+    @property
+    def calls(self) -> DynamoDbCallStore:
+        return self._calls
 
     def initialise(self) -> None:
         create_table(self._table.client, self._table.name)
+        self._calls.initialise()
         self.point_to_namespaces()
 
     def check(self) -> None:
         self._table.get(item_key(CATALOGUE_SHARD, "COUNTER#SHARDS"), consistent=False)
+        self._calls.check()
 
     def close(self) -> None:
+        self._calls.close()
         self._table.client.close()
 
 
@@ -49,4 +77,9 @@ def open_dynamodb_store(url: str) -> DynamoDbStore:
         client = make_client(endpoint_url=parsed.endpoint_url, region=parsed.region)
     except (BotoCoreError, ValueError) as error:  # no region, a malformed endpoint, an unknown profile
         raise InvalidSettings(f"the DynamoDB store cannot be used: {error}") from error
-    return DynamoDbStore(client, parsed.table_name, batch_statements=parsed.batch_statements)
+    return DynamoDbStore(
+        client,
+        parsed.table_name,
+        calls_table_name=parsed.calls_table_name,
+        batch_statements=parsed.batch_statements,
+    )

@@ -28,6 +28,9 @@ _log = logging.getLogger(__name__)
 
 BATCH_STATEMENTS = 25
 BATCH_KEYS = 100
+BATCH_WRITES = 25
+TIMER_KEYS = ("shard_id", "sortKey")
+"""Names of the hash key and of the range key of the timers table."""
 _UNPROCESSED_TRIES = 6
 _BACK_OFF_SECONDS = 0.025
 _MAX_BACK_OFF_SECONDS = 0.5
@@ -65,9 +68,17 @@ class Table:
     up to 25 times the requests, for emulators without PartiQL.
     """
 
-    def __init__(self, client: DynamoDBClient, name: str, *, batch_statements: bool = True) -> None:
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        name: str,
+        *,
+        key_names: tuple[str, str] = TIMER_KEYS,
+        batch_statements: bool = True,
+    ) -> None:
         self.client = client
         self.name = name
+        self._key_names = key_names
         self._batch_statements = batch_statements
 
     # -- reads -----------------------------------------------------------------------------------------------
@@ -78,20 +89,20 @@ class Table:
 
     def get_many(self, keys: Sequence[Item], *, consistent: bool) -> list[Item | None]:
         """One per key, in order. Keys that the service leaves unprocessed are asked for again, with back-off."""
-        found: dict[tuple[str, str], Item] = {}
+        found: dict[str, Item] = {}
         for chunk in chunks(keys, BATCH_KEYS):
-            pending = list({_identity(key): key for key in chunk}.values())
+            pending = list({self._identity(key): key for key in chunk}.values())
             for back_off in back_offs(_UNPROCESSED_TRIES):
                 request = {self.name: {"Keys": pending, "ConsistentRead": consistent}}
                 answer = self._call("batch_get_item", RequestItems=request)
-                found.update((_identity(item), item) for item in answer["Responses"].get(self.name, []))
+                found.update((self._identity(item), item) for item in answer["Responses"].get(self.name, []))
                 pending = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
                 if not pending:
                     break
                 time.sleep(back_off)
             else:
                 raise StoreUnavailable("DynamoDB left keys unprocessed", retry_after_seconds=RETRY_AFTER_SECONDS)
-        return [found.get(_identity(key)) for key in keys]
+        return [found.get(self._identity(key)) for key in keys]
 
     def query(self, condition: str, values: Item, **parameters: Any) -> QueryPage:
         """One Query request; ``parameters`` are those of the API."""
@@ -146,8 +157,21 @@ class Table:
             items, lambda item: as_insert_statement(self.name, item), self._insert_one, "DuplicateItem"
         )
 
+    def delete_many(self, keys: Sequence[Item]) -> None:
+        """Remove whatever is there, in requests of 25. What the service leaves unprocessed is sent again."""
+        for chunk in chunks(keys, BATCH_WRITES):
+            pending: list[Any] = [{"DeleteRequest": {"Key": key}} for key in chunk]
+            for back_off in back_offs(_UNPROCESSED_TRIES):
+                answer = self._call("batch_write_item", RequestItems={self.name: pending})
+                pending = answer.get("UnprocessedItems", {}).get(self.name, [])
+                if not pending:
+                    break
+                time.sleep(back_off)
+            else:
+                raise StoreUnavailable("DynamoDB left writes unprocessed", retry_after_seconds=RETRY_AFTER_SECONDS)
+
     def _insert_one(self, item: Item) -> Written:
-        return self.put(item, ConditionExpression="attribute_not_exists(sortKey)")
+        return self.put(item, ConditionExpression=f"attribute_not_exists({self._key_names[1]})")
 
     def _execute(
         self,
@@ -187,16 +211,15 @@ class Table:
             return Written(is_applied=False, item=refusal.item, is_repeated=refusal.is_repeated)
         return Written(is_applied=True, item=answer.get("Attributes"))
 
+    def _identity(self, item: Item) -> str:
+        return str([item[name] for name in self._key_names])
+
     def _call(self, operation: str, **parameters: Any) -> dict[str, Any]:
         try:
             answer: dict[str, Any] = getattr(self.client, operation)(**parameters)
         except (ClientError, BotoCoreError, ResponseParserError) as error:
             raise translate(error) from error
         return answer
-
-
-def _identity(item: Item) -> tuple[str, str]:
-    return item["shard_id"]["N"], item["sortKey"]["S"]
 
 
 def chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -1,4 +1,4 @@
-"""``dynamodb://<table>?region=...&endpoint_url=...&partiql=off``."""
+"""``dynamodb://<table>?calls=<table>&region=...&endpoint_url=...&partiql=off``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,20 @@ _TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 
 @dataclass(frozen=True, slots=True)
 class DynamoDbUrl:
-    """``endpoint_url`` and ``region`` None: what the AWS configuration of the process says."""
+    """``endpoint_url`` and ``region`` None: what the AWS configuration of the process says.
+
+    ``calls_table_name``: the table of service calls; None: ``default_calls_table_name``.
+    """
 
     table_name: str
     endpoint_url: str | None = None
     region: str | None = None
     batch_statements: bool = True
+    calls_table_name: str | None = None
+
+
+def default_calls_table_name(table_name: str) -> str:
+    return f"{table_name}-service-calls"
 
 
 def parse_dynamodb_url(url: str) -> DynamoDbUrl:
@@ -34,7 +42,7 @@ def parse_dynamodb_url(url: str) -> DynamoDbUrl:
     except ValueError as error:
         raise InvalidSettings(f"the options of the store URL are malformed: {error}") from None
     options = dict(given)
-    unknown = options.keys() - {"endpoint_url", "region", "partiql"}
+    unknown = options.keys() - {"calls", "endpoint_url", "region", "partiql"}
     if unknown:
         raise InvalidSettings(f"unknown options of a DynamoDB store URL: {', '.join(sorted(unknown))}")
     if len(options) != len(given) or "" in options.values():
@@ -47,4 +55,7 @@ def parse_dynamodb_url(url: str) -> DynamoDbUrl:
     partiql = options.get("partiql", "on")
     if partiql not in ("on", "off"):
         raise InvalidSettings("partiql must be on or off")
-    return DynamoDbUrl(parts.netloc, endpoint_url, options.get("region"), partiql == "on")
+    calls = options.get("calls")
+    if _TABLE_NAME.fullmatch(calls or default_calls_table_name(parts.netloc)) is None or calls == parts.netloc:
+        raise InvalidSettings("calls must be the name of another DynamoDB table, of 3 to 255 characters")
+    return DynamoDbUrl(parts.netloc, endpoint_url, options.get("region"), partiql == "on", calls)

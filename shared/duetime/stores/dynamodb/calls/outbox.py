@@ -1,0 +1,145 @@
+"""The outbox: which events are not published yet, and marking them.
+
+The index of unpublished events lags behind the table. So it only says which calls have some; their events are then
+read from the table, strongly consistent and in order, so that none of them is overtaken by a later one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import zip_longest
+from typing import Any
+
+from duetime.domain.errors import StoreUnavailable
+from duetime.domain.times import format_instant
+from duetime.stores.calls_port import CallRef, OutboxEvent
+from duetime.stores.dynamodb.calls import keys
+from duetime.stores.dynamodb.calls.event_items import ROW_TYPE, published_text, published_times
+from duetime.stores.dynamodb.calls.reading import Reading, readable_events
+from duetime.stores.dynamodb.calls.workers import Workers
+from duetime.stores.dynamodb.changes import Change, Item, text, whole
+from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
+from duetime.stores.dynamodb.items import time_to_live
+from duetime.stores.dynamodb.table import back_offs, chunks
+
+_INDEX_PAGE = 500
+_CALLS_AT_ONCE = 16
+_RACE_TRIES = 10
+
+
+class Outbox(Reading):
+    _workers: Workers
+    _event_retention: timedelta
+
+    def unpublished_events(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]:
+        by_tenant: dict[str, list[OutboxEvent]] = {}
+        number = 0
+        for together in chunks(self._calls_with_unpublished(limit, skip), _CALLS_AT_ONCE):
+            if number >= limit:
+                break
+            for found in self._workers.map(lambda ref: self.unpublished_of(ref, limit=limit), together):
+                number += len(found)
+                for each in found:
+                    by_tenant.setdefault(each.event.tenant_id, []).append(each)
+        # In turns, so that a page is not one tenant's alone. What is of one call stays in its order.
+        turns = zip_longest(*by_tenant.values())
+        return [each for turn in turns for each in turn if each is not None][:limit]
+
+    def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]:
+        events: list[OutboxEvent] = []
+        for item, together in readable_events(self._event_items(ref, after=0, limit=limit, only_unpublished=True)):
+            done = published_times(item)
+            position = write_cursor(together[0].sequence, together[-1].sequence)
+            events += [OutboxEvent(event, position) for event in together if event.sequence not in done]
+        return events[:limit]
+
+    def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None:
+        by_item: dict[tuple[CallRef, str], set[int]] = {}
+        for each in events:
+            ref = CallRef(each.event.tenant_id, each.event.aggregate_id)
+            by_item.setdefault((ref, each.position), set()).add(each.event.sequence)
+        whole_items: list[Change] = []
+        for (ref, position), sequences in by_item.items():
+            first, last = read_cursor(position, int, int)
+            key = keys.key(ref.tenant_id, keys.event_sort_key(ref.call_id, last))
+            if len(sequences) == last - first + 1:
+                whole_items.append(self._change_to_published(key, now))
+            else:
+                self._mark_some(key, range(first, last + 1), sequences, now)
+        # One that is refused was marked before, or is gone.
+        self._calls.apply(whole_items)
+
+    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
+        del now, events_published_before, limit  # the table's TTL does it
+        return 0
+
+    # -- finding ---------------------------------------------------------------------------------------------
+
+    def _calls_with_unpublished(self, limit: int, skip: frozenset[CallRef]) -> list[CallRef]:
+        """At most ``limit``, those with the oldest entry first."""
+        found = self._workers.map(
+            lambda partition: self._entries(partition, limit, skip), range(keys.OUTBOX_PARTITIONS)
+        )
+        oldest: dict[CallRef, str] = {}
+        for entries in found:
+            for ref, outbox_key in entries:
+                oldest[ref] = min(outbox_key, oldest.get(ref, outbox_key))
+        return sorted(oldest, key=lambda ref: (oldest[ref], ref.tenant_id))[:limit]
+
+    def _entries(self, partition: int, limit: int, skip: frozenset[CallRef]) -> list[tuple[CallRef, str]]:
+        """Of one partition of the index: calls, up to ``limit`` of them, and when their events were written."""
+        entries: dict[CallRef, str] = {}
+        parameters: dict[str, Any] = {"Limit": _INDEX_PAGE if skip else min(limit, _INDEX_PAGE)}
+        while True:  # past whatever is to be skipped
+            page = self._calls.query(
+                "outbox_partition = :partition",
+                {":partition": whole(partition)},
+                IndexName=keys.OUTBOX_INDEX,
+                **parameters,
+            )
+            for item in page.items:
+                ref = CallRef(item["tenant_id"]["S"], keys.call_id_of_event(item["sort_key"]["S"]))
+                if ref not in skip:
+                    entries.setdefault(ref, item["outbox_key"]["S"])
+            if page.last_key is None or len(entries) >= limit:
+                return list(entries.items())[:limit]
+            parameters["ExclusiveStartKey"] = page.last_key
+
+    # -- marking ---------------------------------------------------------------------------------------------
+
+    def _change_to_published(self, key: Item, now: datetime, unchanged: Item | None = None) -> Change:
+        """All events of the item: it leaves the index, and TTL removes it after the retention."""
+        return Change(
+            key=key,
+            sets={
+                "published_at": text(format_instant(now)),
+                "expires_at": time_to_live(now + self._event_retention),
+            },
+            removes=("outbox_partition", "outbox_key", "published"),
+            unchanged={"row_type": text(ROW_TYPE), "published_at": None, **(unchanged or {})},
+        )
+
+    def _mark_some(self, key: Item, all_of_item: range, sequences: set[int], now: datetime) -> None:
+        for back_off in back_offs(_RACE_TRIES):
+            item = self._calls.get(key, consistent=True)
+            if item is None or "published_at" in item:
+                return
+            times = published_times(item)
+            marked = dict.fromkeys(sequences, now) | times
+            if marked == times:
+                return
+            seen = {"published": item.get("published")}
+            if len(marked) == len(all_of_item):
+                change = self._change_to_published(key, now, seen)
+            else:
+                change = Change(
+                    key=key,
+                    sets={"published": text(published_text(marked))},
+                    unchanged={"row_type": text(ROW_TYPE), "published_at": None, **seen},
+                )
+            if self._calls.apply_one(change).is_applied:
+                return
+            time.sleep(back_off)
+        raise StoreUnavailable("events are being marked too often")
