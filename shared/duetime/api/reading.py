@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 
 from duetime.api.errors import FieldError, InvalidFields
 from duetime.api.http import Request
+from duetime.api.messages import message_of
 from duetime.api.raw_json import RawObject, Shape, read_object
 from duetime.api.schemas import Body
 from duetime.domain.errors import InvalidInput
@@ -96,14 +97,6 @@ def _joined(found: RawObject) -> tuple[dict[str, Any], list[tuple[str, str]]]:
 
 def _field_error(detail: ErrorDetails) -> FieldError:
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"]).lstrip(".")
-    kind, context = detail["type"], detail.get("ctx", {})
-    if kind == "missing":
-        return FieldError(path, "is required")
-    if kind == "extra_forbidden":
-        return FieldError(path, "is not a known field")
-    if kind == "model_type":
-        return FieldError(path, "must be an object")
-    if kind == "duetime":
-        return FieldError(path + context["path"], context["message"])
-    message = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be", 1)
-    return FieldError(path, message)
+    if detail["type"] == "duetime":
+        return FieldError(path + detail["ctx"]["path"], detail["ctx"]["message"])
+    return FieldError(path, message_of(detail))

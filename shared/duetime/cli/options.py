@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 from pydantic.fields import FieldInfo
@@ -43,7 +43,8 @@ def _metavar(name: str, field: FieldInfo) -> str:
         return "URL"
     if name.endswith("_seconds"):
         return "SECONDS"
-    return "N" if isinstance(field.default, int) else name.upper()
+    is_number = int in (field.annotation, *get_args(field.annotation))
+    return "N" if is_number else name.rpartition("_")[2].upper()
 
 
 def _help(name: str, field: FieldInfo) -> str:

@@ -22,6 +22,8 @@ from duetime.engine.settings import EngineSettings
 
 _MAX_IDLE_LANES = 10_000
 """What was learnt about hosts is forgotten when there are more than so many."""
+_QUICK_SECONDS = 0.02
+"""A quick callback. Quicker ones are fired as fast as timers can be read meanwhile."""
 
 
 class FlowControl:
@@ -90,7 +92,7 @@ class FlowControl:
             return False
         if line is None:
             return self._waiting < self._settings.max_buffered or self._busy_namespaces < self._settings.max_buffered
-        if line.bucket is not None and line.waiting >= self._tokens_ahead(line.bucket):
+        if line.waiting >= self._turns_ahead(line):
             return False
         if self._waiting < self._settings.max_buffered:
             return True
@@ -103,8 +105,8 @@ class FlowControl:
         if lane is not None and len(lane.waiting) > self._room_of(lane, monotonic) // 2:
             return False
         line = self._namespaces.get(key[0])
-        if line is not None and line.bucket is not None and line.waiting > self._tokens_ahead(line.bucket) // 2:
-            return False  # or a page would be read for every token
+        if line is not None and line.waiting > self._turns_ahead(line) // 2:
+            return False  # or a page would be read for every turn
         return self.accepts(key, monotonic)
 
     def add(self, key: LaneKey, shard: OwnedShard, timer: Timer, monotonic: float) -> None:
@@ -211,9 +213,11 @@ class FlowControl:
             return 1 - min(lane.in_flight, 1)
         return lane.window.size if lane.slow else self._settings.max_buffered
 
-    def _tokens_ahead(self, bucket: TokenBucket) -> int:
-        """As many as will have their turn before they have waited too long."""
-        return max(1, ceil(bucket.per_second * self._settings.max_wait_seconds / 2))
+    def _turns_ahead(self, line: NamespaceLine) -> int:
+        """As many as may have their turn before they have waited too long. What is beyond would be read again."""
+        ahead_seconds = self._settings.max_wait_seconds / 2
+        turns = line.max_in_flight * ceil(ahead_seconds / _QUICK_SECONDS)
+        return turns if line.bucket is None else min(turns, max(1, ceil(line.bucket.per_second * ahead_seconds)))
 
     def _next_lane(self, line: NamespaceLine, monotonic: float) -> Lane | None:
         """The namespace's next lane that may start, out of its round; None when there is none for now."""

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from duetime.api.messages import message_of
 from duetime.calls.redaction import DEFAULT_FIELDS, DEFAULT_HEADERS, DEFAULT_MAX_BODY_BYTES, LogRules
 from duetime.delivery.egress import LOOPBACK, EgressPolicy, parse_cidrs, parse_hosts
 from duetime.domain.call_steps import CallRules
@@ -433,14 +434,13 @@ def load_settings(
     try:
         return model.model_validate(values | options)
     except ValidationError as error:
-        # model_config hides the input; ``msg`` speaks of the rule alone.
-        reasons = [_reason(str(detail["loc"][0]), detail["msg"], options) for detail in error.errors()]
+        reasons = [_reason(str(detail["loc"][0]), message_of(detail), options) for detail in error.errors()]
         raise InvalidSettings("; ".join(reasons)) from None
 
 
 def _reason(field: str, message: str, options: Mapping[str, object]) -> str:
     name = option(field) if field in options else variable(field)
-    return f"{name}: {message[0].lower()}{message[1:]}"
+    return f"{name}: {message}"
 
 
 def child_environment(settings: Settings) -> dict[str, str]:

@@ -143,3 +143,23 @@ def test_the_missing_local_extra_is_one_line(
     monkeypatch.setattr(builtins, "__import__", without_click)
     assert run(["--version"]) == 1
     assert "pip install 'duetime[local]'" in failure(capsys)
+
+
+@pytest.mark.parametrize(
+    ("option", "placeholder"),
+    [
+        ("--max-in-flight", "N"),
+        ("--max-slow-in-flight", "N"),  # its default is none
+        ("--lease-seconds", "SECONDS"),
+        ("--egress-allow-cidrs", "CIDRS"),
+        ("--egress-https-only", "true|false"),
+        ("--key-file", "FILE"),
+        ("--host", "HOST"),
+        ("--store", "URL"),
+    ],
+)
+def test_an_option_s_placeholder_says_what_goes_there(option: str, placeholder: str) -> None:
+    metavars = {
+        parameter.opts[0]: parameter.metavar for parameter in every_command()[("serve",)].params if parameter.opts
+    }
+    assert metavars[option] == placeholder

@@ -36,7 +36,7 @@ def test_every_setting_has_a_description_and_only_a_lambdas_store_has_no_default
 
 @pytest.mark.parametrize("model", [TimersApiSettings, PollerSettings])
 def test_a_lambda_without_a_store_says_so(model: type[Settings]) -> None:
-    with pytest.raises(InvalidSettings, match=r"^DUETIME_STORE: field required$"):
+    with pytest.raises(InvalidSettings, match=r"^DUETIME_STORE: is required$"):
         load_settings(model, environ={})
 
 
@@ -190,3 +190,20 @@ def test_other_publishers_are_refused(text: str) -> None:
 def test_publishers_by_default() -> None:
     assert load_settings(LocalSettings, environ={}).publishers == ("webhook", "log")
     assert load_settings(OutboxSettings, environ=ON_LAMBDA).publishers == ("webhook", "eventbridge")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_in_flight": "many"}, "--max-in-flight: must be a whole number"),
+        ({"lease_seconds": "soon"}, "--lease-seconds: must be a number"),
+        ({"lease_seconds": "0"}, "--lease-seconds: must be greater than 2"),
+        ({"egress_https_only": "maybe"}, "--egress-https-only: must be true or false"),
+        ({"egress_allow_cidrs": "x"}, "--egress-allow-cidrs: must be CIDR blocks like"),
+        ({"log_level": "loud"}, "--log-level: must be 'debug', 'info', 'warning' or 'error'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_words_of_the_api(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        load_settings(LocalSettings, given, environ={})
+    assert caught.value.message.startswith(message)
