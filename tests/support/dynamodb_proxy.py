@@ -19,12 +19,13 @@ Intercept = Callable[[str, Body, Forward], "Body | Fault | None"]
 
 
 class Fault(Exception):
-    """An error answer, as DynamoDB's JSON protocol has it."""
+    """An error answer, as DynamoDB's JSON protocol has it; ``more`` are further fields of it."""
 
-    def __init__(self, status: int, code: str) -> None:
+    def __init__(self, status: int, code: str, **more: Any) -> None:
         super().__init__(code)
         self.status = status
         self.code = code
+        self.more = more
 
 
 def lose_first_answer(operation: str) -> Intercept:
@@ -78,7 +79,8 @@ class DynamoDbProxy:
         except _Upstream as error:
             return error.status, error.body
         except Fault as fault:
-            return fault.status, json.dumps({"__type": f"com.amazonaws#{fault.code}", "message": "x"}).encode()
+            answer = {"__type": f"com.amazonaws#{fault.code}", "message": "x", **fault.more}
+            return fault.status, json.dumps(answer).encode()
         return None if answer is None else (200, json.dumps(answer).encode())
 
 

@@ -6,6 +6,7 @@ Every other record is none of a consumer's business; an event source mapping can
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,18 +35,21 @@ class CallExpired:
     image: Item
 
 
-def read_record(record: dict[str, Any]) -> EventsWritten | CallExpired | None:
-    """What a record of the stream means; None for all that needs nothing."""
+def read_record(record: Mapping[str, Any]) -> EventsWritten | CallExpired | None:
+    """What a record of the stream means; None for all that needs nothing. Raises ``ValueError`` for a broken one."""
     change = record.get("dynamodb", {})
-    if record.get("eventName") == "INSERT":
-        image: Item = change.get("NewImage", {})
-        if _row_type(image) == event_items.ROW_TYPE:
-            return EventsWritten(CallRef(image["tenant_id"]["S"], image["call_id"]["S"]))
-    elif record.get("eventName") == "REMOVE" and record.get("userIdentity", {}).get("principalId") == _TTL:
-        image = change.get("OldImage", {})
-        if _row_type(image) == items.ROW_TYPE:
-            ref = CallRef(image["tenant_id"]["S"], keys.call_id_of(image["sort_key"]["S"]))
-            return CallExpired(ref, image)
+    try:
+        if record.get("eventName") == "INSERT":
+            image: Item = change.get("NewImage", {})
+            if _row_type(image) == event_items.ROW_TYPE:
+                return EventsWritten(CallRef(image["tenant_id"]["S"], image["call_id"]["S"]))
+        elif record.get("eventName") == "REMOVE" and record.get("userIdentity", {}).get("principalId") == _TTL:
+            image = change.get("OldImage", {})
+            if _row_type(image) == items.ROW_TYPE:
+                ref = CallRef(image["tenant_id"]["S"], keys.call_id_of(image["sort_key"]["S"]))
+                return CallExpired(ref, image)
+    except KeyError as error:
+        raise ValueError(f"a record of the stream lacks {error}") from error
     return None
 
 

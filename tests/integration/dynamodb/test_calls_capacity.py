@@ -1,0 +1,123 @@
+"""What a service call's life costs, counted from real answers (where they deviate: tests/support/capacity.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.dynamodb_calls_capacity import KINDS, USUAL, Life
+from duetime.domain.service_calls import ServiceCall
+from duetime.stores.calls_port import CallFilter, CallRef
+from duetime.stores.dynamodb.calls.keys import OUTBOX_PARTITIONS
+from duetime.stores.dynamodb.client import make_client
+from duetime.stores.dynamodb.store import DynamoDbStore
+from tests.contract import call_steps as steps
+from tests.support import calls as make
+from tests.support.builders import seconds
+from tests.support.capacity import CapacityMeter
+from tests.support.clock import NOW
+
+LATER = NOW + seconds(60)
+WRITE_UNITS = {
+    "usual": {"submit": 13, "begin": 14, "end": 12, "publish": 6, "delete": 10},
+    "with an idempotency key": {"submit": 15, "begin": 14, "end": 12, "publish": 6, "delete": 12},
+    "with three tags": {"submit": 19, "begin": 14, "end": 12, "publish": 6, "delete": 16},
+    "body of 4 KiB": {"submit": 21, "begin": 14, "end": 12, "publish": 6, "delete": 18},
+    "body of 256 KiB": {"submit": 527, "begin": 14, "end": 12, "publish": 6, "delete": 524},
+    "answer of 64 KiB": {"submit": 13, "begin": 14, "end": 142, "publish": 6, "delete": 140},
+}
+"""As docs/stores.md has them."""
+
+
+@pytest.fixture
+def client(ministack_url: str) -> Iterator[Any]:
+    client = make_client(endpoint_url=ministack_url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def singly(client: Any, timers_table: str) -> DynamoDbStore:
+    """Single writes: their units are counted right. In one thread, as is the meter."""
+    return DynamoDbStore(client, timers_table, batch_statements=False, max_parallel=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_write_units_of_a_life(client: Any, kind: str) -> None:
+    life = Life(client, number=2)
+    try:
+        counted = {step.name: step.write_units for step in life.run(**KINDS[kind])}
+    finally:
+        life.close()
+
+    assert counted == WRITE_UNITS[kind]
+
+
+Act = Callable[[DynamoDbStore, ServiceCall], object]
+CHANGES: dict[str, tuple[Act, float]] = {
+    "star": (lambda store, call: steps.applied(store.calls, make.amended(call, starred=True)), 6),
+    "another name": (lambda store, call: steps.applied(store.calls, make.amended(call, name="other")), 7),
+    "another tag": (lambda store, call: steps.applied(store.calls, make.amended(call, tags=("a", "c"))), 9),
+    "due later": (lambda store, call: steps.applied(store.calls, make.amended(call, due_at=LATER)), 11),
+    "cancel": (lambda store, call: store.calls.delete_call(call.tenant_id, call.call_id, now=NOW), 14),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_write_units_of_a_change(client: Any, singly: DynamoDbStore, change: str) -> None:
+    act, units = CHANGES[change]
+    call = steps.submit(singly.calls, **USUAL, tags=("a", "b"))
+    meter = CapacityMeter(client)
+
+    act(singly, call)
+
+    meter.stop()
+    assert meter.write_units == units
+
+
+def test_a_refused_step_costs_nothing_but_its_units(client: Any, singly: DynamoDbStore) -> None:
+    call = steps.submit(singly.calls, **USUAL)
+    steps.begin(singly.calls, call)
+    meter = CapacityMeter(client)
+
+    steps.apply(singly.calls, make.begun(call))
+
+    meter.stop()
+    assert dict(meter.requests) == {"TransactWriteItems": 1}
+
+
+def test_requests_of_reads(client: Any, singly: DynamoDbStore) -> None:
+    submitted = [steps.submit(singly.calls, **USUAL) for _ in range(5)]
+    large = steps.submit(singly.calls, body_json='"' + "x" * 5000 + '"', idempotency_key="k")
+    meter = CapacityMeter(client)
+
+    def requests(act: Callable[[], object]) -> dict[str, int]:
+        meter.reset()
+        act()
+        return dict(meter.requests)
+
+    refs = [CallRef(call.tenant_id, call.call_id) for call in submitted]
+    calls = singly.calls
+    listing = {"cursor": None, "limit": 3, "now": NOW}
+    assert requests(lambda: calls.get_calls(refs, now=NOW)) == {"BatchGetItem": 1}
+    assert requests(lambda: calls.get_calls([*refs, steps.ref(large)], now=NOW)) == {"BatchGetItem": 2}
+    assert requests(lambda: calls.find_by_idempotency_key(make.TENANT, "k", now=NOW)) == {
+        "GetItem": 1,
+        "BatchGetItem": 2,
+    }
+    assert requests(lambda: calls.list_calls(make.TENANT, CallFilter(), **listing)) == {"Query": 1}  # type: ignore[arg-type]
+    assert meter.items_read == 3
+    assert requests(
+        lambda: calls.list_calls(make.TENANT, CallFilter(name_prefix="m"), **listing)  # type: ignore[arg-type]
+    ) == {"Query": 1, "BatchGetItem": 1}
+    assert meter.items_read == 3
+    assert requests(lambda: calls.list_events(make.TENANT, large.call_id, after=0, limit=9)) == {
+        "GetItem": 1,
+        "Query": 1,
+    }
+    calls.mark_published(calls.unpublished_events(limit=100), now=NOW)
+    assert requests(lambda: calls.unpublished_events(limit=100)) == {"Query": OUTBOX_PARTITIONS}
+    assert meter.items_read == 0
+    meter.stop()

@@ -1,0 +1,81 @@
+"""What the stream of the table says, as the emulator writes it and as the service describes the records of TTL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boto3
+import pytest
+
+from duetime.stores.dynamodb.calls.stream import CallExpired, EventsWritten, read_record
+from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.dynamodb.url import default_calls_table_name
+from tests.contract import call_steps as steps
+from tests.support import calls as make
+from tests.support.clock import NOW
+
+
+@pytest.fixture
+def records(ministack_client: Any, ministack_url: str, timers_table: str) -> Any:
+    """All records of the stream so far, in order."""
+    streams = boto3.client(
+        "dynamodbstreams",
+        endpoint_url=ministack_url,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+    table = ministack_client.describe_table(TableName=default_calls_table_name(timers_table))["Table"]
+    arn = table["LatestStreamArn"]
+
+    def read() -> list[dict[str, Any]]:
+        found = []
+        for shard in streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]:
+            iterator = streams.get_shard_iterator(
+                StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+            )["ShardIterator"]
+            found += streams.get_records(ShardIterator=iterator)["Records"]
+        return found
+
+    yield read
+    streams.close()
+
+
+def test_a_life_tells_of_its_events_and_of_nothing_else(store: DynamoDbStore, records: Any) -> None:
+    call = steps.run(store.calls, steps.submit(store.calls, tags=("a",), idempotency_key="k"))
+    store.calls.mark_published(store.calls.unpublished_events(limit=100), now=NOW)
+    store.calls.delete_call(make.TENANT, call.call_id, now=NOW)
+
+    told = [read_record(record) for record in records()]
+
+    assert len(told) > 10
+    assert [each for each in told if each] == [EventsWritten(steps.ref(call))] * 3
+
+
+def test_the_removal_of_a_call_by_ttl_is_told_from_any_other(store: DynamoDbStore, records: Any) -> None:
+    call = steps.run(store.calls, steps.submit(store.calls, tags=("a",), idempotency_key="k"))
+    store.calls.delete_call(make.TENANT, call.call_id, now=NOW)
+    (removed,) = [
+        record
+        for record in records()
+        if record["eventName"] == "REMOVE" and record["dynamodb"]["OldImage"]["row_type"]["S"] == "CALL"
+    ]
+    assert read_record(removed) is None
+
+    by_ttl = read_record(removed | {"userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}})
+
+    assert isinstance(by_ttl, CallExpired)
+    assert by_ttl.ref == steps.ref(call)
+    assert by_ttl.image["tags"] == {"L": [{"S": "a"}]}
+
+
+@pytest.mark.parametrize("record", [{}, {"eventName": "MODIFY"}, {"eventName": "INSERT", "dynamodb": {"Keys": {}}}])
+def test_other_records_mean_nothing(record: dict[str, Any]) -> None:
+    assert read_record(record) is None
+
+
+def test_an_image_without_its_keys_is_an_error() -> None:
+    image = {"row_type": {"S": "EVENT"}, "tenant_id": {"S": "t"}}
+
+    with pytest.raises(ValueError, match="call_id"):
+        read_record({"eventName": "INSERT", "dynamodb": {"NewImage": image}})
