@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from duetime.stores.dynamodb.calls.schema import calls_table_definition
 from duetime.stores.dynamodb.client import make_client
@@ -14,6 +15,10 @@ from duetime.stores.dynamodb.url import default_calls_table_name
 from tests.support.databases import empty_database, server_urls
 from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack
+
+# A deadline for one example measures how busy the machine is.
+settings.register_profile("duetime", deadline=None)
+settings.load_profile("duetime")
 
 
 @pytest.fixture(scope="session")
