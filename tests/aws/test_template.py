@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,34 +12,43 @@ import pytest
 from duetime.api.openapi import openapi_document
 from duetime.delivery.egress import PUBLIC_ONLY
 from duetime.runtime.emf import EmfReporter
-from duetime.runtime.eventbridge import SOURCE
+from duetime.runtime.eventbridge import CALLS_SOURCE, SOURCE
+from duetime.runtime.outbox_function import OutboxFunction
 from duetime.runtime.settings import (
     AuthorizerSettings,
     EgressSettings,
     KeySettings,
+    OutboxSettings,
     PollerSettings,
     Settings,
     TimersApiSettings,
     load_settings,
     variable,
 )
+from duetime.stores.dynamodb.calls.event_items import encode_events
+from duetime.stores.dynamodb.calls.items import encode_call
 from duetime.stores.dynamodb.calls.schema import calls_table_definition
+from duetime.stores.dynamodb.calls.stream import read_record
 from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE, Define, table_definition
 from scripts.aws_local import ROOT
 from tests.aws.conftest import Template
+from tests.support import calls as transitions
 from tests.support.clock import FakeClock
 from tests.support.metrics import make_snapshot
+from tests.support.outbox import FakeOutbox
 
 TABLES: dict[str, Define] = {"Timers": table_definition, "ServiceCalls": calls_table_definition}
 FUNCTIONS: dict[str, type[Settings]] = {
     "Authorizer": AuthorizerSettings,
     "TimersApi": TimersApiSettings,
     "Poller": PollerSettings,
+    "Outbox": OutboxSettings,
 }
 
 SECRETS_KEY = {"Fn::GetAtt": ["SecretsKey", "Arn"]}
 TABLE = {"Fn::GetAtt": ["Timers", "Arn"]}
 CALLS_TABLE = {"Fn::GetAtt": ["ServiceCalls", "Arn"]}
+CALLS_STREAM = {"Fn::GetAtt": ["ServiceCalls", "StreamArn"]}
 OWN_NAME = "arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:${AWS::StackName}-poller"
 EVENT_BUS = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:event-bus/${EventBusName}"
 LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
@@ -73,17 +83,55 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
                 "dynamodb:BatchGetItem",
                 "dynamodb:GetItem",
                 "dynamodb:PartiQLUpdate",
+                "dynamodb:PutItem",
                 "dynamodb:UpdateItem",
             },
             TABLE,
         ),
         ({"dynamodb:Query"}, {"Fn::Sub": "${Timers.Arn}/index/timer_execute_at-index"}),
-        ({"dynamodb:GetItem"}, CALLS_TABLE),
+        ({"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"}, CALLS_TABLE),
         ({"kms:Decrypt"}, SECRETS_KEY),
         ({"lambda:InvokeFunction"}, {"Fn::Sub": OWN_NAME}),
         ({"events:PutEvents"}, {"Fn::Sub": EVENT_BUS}),
         ({"sqs:SendMessage"}, {"Fn::GetAtt": ["PollerDeadLetters", "Arn"]}),
         (LOG_ACTIONS, {"Fn::GetAtt": ["PollerLogs", "Arn"]}),
+    ],
+    "OutboxRole": [
+        (
+            {
+                "dynamodb:DescribeStream",
+                "dynamodb:GetRecords",
+                "dynamodb:GetShardIterator",
+                "dynamodb:ListStreams",
+            },
+            CALLS_STREAM,
+        ),
+        (
+            {
+                "dynamodb:BatchWriteItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:GetItem",
+                "dynamodb:PartiQLUpdate",
+                "dynamodb:Query",
+                "dynamodb:UpdateItem",
+            },
+            CALLS_TABLE,
+        ),
+        ({"dynamodb:Query"}, {"Fn::Sub": "${ServiceCalls.Arn}/index/outbox_key-index"}),
+        (
+            {
+                "dynamodb:BatchGetItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:GetItem",
+                "dynamodb:PartiQLInsert",
+                "dynamodb:PutItem",
+                "dynamodb:UpdateItem",
+            },
+            TABLE,
+        ),
+        ({"events:PutEvents"}, {"Fn::Sub": EVENT_BUS}),
+        ({"sqs:SendMessage"}, {"Fn::GetAtt": ["OutboxDeadLetters", "Arn"]}),
+        (LOG_ACTIONS, {"Fn::GetAtt": ["OutboxLogs", "Arn"]}),
     ],
 }
 
@@ -220,18 +268,70 @@ def test_there_are_no_other_roles(template: Template) -> None:
     assert template.of_type("AWS::IAM::Role").keys() == PERMISSIONS.keys()
 
 
-def test_a_poller_that_fails_is_not_retried_and_leaves_a_dead_letter(template: Template) -> None:
-    (invocation,) = template.of_type("AWS::Lambda::EventInvokeConfig").values()
-    (rule,) = template.of_type("AWS::Events::Rule").values()
+@pytest.mark.parametrize("function", ["Poller", "Outbox"])
+def test_a_scheduled_function_that_fails_is_not_retried_and_leaves_a_dead_letter(
+    template: Template, function: str
+) -> None:
+    invocations = template.of_type("AWS::Lambda::EventInvokeConfig").values()
+    (invocation,) = [each for each in invocations if each["FunctionName"] == {"Ref": function}]
+    rule = template.of_type("AWS::Events::Rule")[f"{function}EveryMinute"]
     (target,) = rule["Targets"]
-    queue = {"Fn::GetAtt": ["PollerDeadLetters", "Arn"]}
+    queue = {"Fn::GetAtt": [f"{function}DeadLetters", "Arn"]}
 
-    assert invocation["FunctionName"] == {"Ref": "Poller"}
     assert invocation["MaximumRetryAttempts"] == 0
     assert invocation["DestinationConfig"]["OnFailure"] == {"Destination": queue}
     assert rule["ScheduleExpression"] == "rate(1 minute)"
+    assert target["Arn"] == {"Fn::GetAtt": [function, "Arn"]}
     assert target["RetryPolicy"]["MaximumRetryAttempts"] == 0
     assert target["DeadLetterConfig"] == {"Arn": queue}
+
+
+def test_nothing_else_is_scheduled(template: Template) -> None:
+    assert template.of_type("AWS::Events::Rule").keys() == {"PollerEveryMinute", "OutboxEveryMinute"}
+
+
+def test_a_batch_of_the_stream_is_retried_in_part_and_given_up_in_the_end(template: Template) -> None:
+    (mapping,) = template.of_type("AWS::Lambda::EventSourceMapping").values()
+
+    assert mapping["FunctionName"] == {"Ref": "Outbox"}
+    assert mapping["EventSourceArn"] == CALLS_STREAM
+    assert mapping["StartingPosition"] == "TRIM_HORIZON"
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert mapping["BisectBatchOnFunctionError"] is True
+    assert 0 < mapping["MaximumRetryAttempts"] <= 10
+    assert 0 < mapping["MaximumRecordAgeInSeconds"] <= 3600
+    assert mapping["DestinationConfig"]["OnFailure"] == {"Destination": {"Fn::GetAtt": ["OutboxDeadLetters", "Arn"]}}
+
+
+def test_the_filters_let_in_just_the_records_that_lead_to_something(template: Template) -> None:
+    """By a small reading of AWS's filter rules: each member of a pattern lists the values that pass."""
+    (mapping,) = template.of_type("AWS::Lambda::EventSourceMapping").values()
+    patterns = [json.loads(each["Pattern"]) for each in mapping["FilterCriteria"]["Filters"]]
+
+    def passes(pattern: Any, value: Any) -> bool:
+        if isinstance(pattern, dict):
+            return isinstance(value, dict) and all(passes(each, value.get(name)) for name, each in pattern.items())
+        return value in pattern
+
+    def is_let_in(record: dict[str, Any]) -> bool:
+        return any(passes(pattern, record) for pattern in patterns)
+
+    call = transitions.submitted()
+    written = {"eventName": "INSERT", "dynamodb": {"NewImage": encode_events(call.events)}}
+    image = encode_call(call.after)
+    ttl = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+    expired = {"eventName": "REMOVE", "userIdentity": ttl, "dynamodb": {"OldImage": image}}
+    records = [
+        written,
+        expired,
+        {"eventName": "MODIFY", "dynamodb": {"NewImage": encode_events(call.events)}},
+        {"eventName": "INSERT", "dynamodb": {"NewImage": image}},
+        {"eventName": "REMOVE", "dynamodb": {"OldImage": image}},
+        {**expired, "dynamodb": {"OldImage": encode_events(call.events)}},
+    ]
+
+    assert [is_let_in(record) for record in records] == [True, True, False, False, False, False]
+    assert [read_record(record) is not None for record in records] == [is_let_in(record) for record in records]
 
 
 def test_the_next_poller_starts_before_this_one_stops_polling(template: Template) -> None:
@@ -252,20 +352,28 @@ def test_every_variable_is_a_setting_of_its_function(template: Template, functio
     assert variables.keys() <= known
 
 
-def test_alarms_watch_metrics_that_the_poller_writes(template: Template) -> None:
+def test_alarms_watch_metrics_that_are_written(template: Template) -> None:
     lines: list[str] = []
     reporter = EmfReporter(lines.append, clock=FakeClock(), stage="any", function="any")
     reporter.report(make_snapshot(failed=1, quarantined=1, lags=[2.0]))
     document = json.loads(lines[0])
     (directive,) = document["_aws"]["CloudWatchMetrics"]
     written = {metric["Name"] for metric in directive["Metrics"]}
+    swept: dict[str, object] = {}
+    sweep = OutboxFunction(FakeOutbox(), [], clock=FakeClock(), report=swept.update, sweep_after_seconds=1)
+    context = SimpleNamespace(aws_request_id="any", get_remaining_time_in_millis=lambda: 60_000)
+    sweep({"detail-type": "Scheduled Event"}, context)
     alarms = template.of_type("AWS::CloudWatch::Alarm").values()
-    own = [alarm for alarm in alarms if alarm["Namespace"] == directive["Namespace"]]
+    own = {alarm["MetricName"]: alarm for alarm in alarms if alarm["Namespace"] == directive["Namespace"]}
+    of_poller, of_outbox = {"Failed", "Quarantined", "Lag"}, {"OutboxOldest"}
 
-    assert {alarm["MetricName"] for alarm in own} == {"Failed", "Quarantined", "Lag"} <= written
-    for alarm in own:
+    assert own.keys() == of_poller | of_outbox
+    assert of_poller <= written
+    assert of_outbox <= swept.keys()
+    for name, alarm in own.items():
+        function = "Outbox" if name in of_outbox else "Poller"
         assert [[dimension["Name"] for dimension in alarm["Dimensions"]]] == directive["Dimensions"]
-        assert [dimension["Value"] for dimension in alarm["Dimensions"]] == [{"Ref": "Stage"}, {"Ref": "Poller"}]
+        assert [dimension["Value"] for dimension in alarm["Dimensions"]] == [{"Ref": "Stage"}, {"Ref": function}]
 
 
 def test_every_alarm_tells_the_topic_if_there_is_one(template: Template) -> None:
@@ -274,13 +382,14 @@ def test_every_alarm_tells_the_topic_if_there_is_one(template: Template) -> None
         assert alarm["AlarmActions"]["Fn::If"][0] == "HasAlarmTopic"
 
 
-def test_events_can_be_put_by_the_poller_alone_and_for_timers_alone(template: Template) -> None:
-    (policy,) = template.of_type("AWS::IAM::Role")["PollerRole"]["Policies"]
+@pytest.mark.parametrize(("role", "source"), [("PollerRole", SOURCE), ("OutboxRole", CALLS_SOURCE)])
+def test_a_function_can_put_events_of_its_own_source_alone(template: Template, role: str, source: str) -> None:
+    (policy,) = template.of_type("AWS::IAM::Role")[role]["Policies"]
     (statement,) = [
         statement for statement in policy["PolicyDocument"]["Statement"] if statement["Action"] == "events:PutEvents"
     ]
 
-    assert statement["Condition"] == {"StringEquals": {"events:source": SOURCE}}
+    assert statement["Condition"] == {"StringEquals": {"events:source": source}}
 
 
 def test_every_function_has_its_directory_and_they_have_no_others(template: Template) -> None:

@@ -52,6 +52,7 @@ class FakeOutbox:
         self.reads = 0
         self.prunes: list[datetime] = []
         self.prunable = 0
+        self.orphaned: list[dict[str, Any]] = []
 
     def append(self, *events: CallEvent) -> None:
         with self._lock:
@@ -92,6 +93,10 @@ class FakeOutbox:
         pruned = min(limit, self.prunable)
         self.prunable -= pruned
         return pruned
+
+    def remove_children(self, image: dict[str, Any]) -> None:
+        self._check()
+        self.orphaned.append(image)
 
     def _check(self) -> None:
         if self.is_down:

@@ -14,14 +14,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from duetime.calls.publishing import EventPublisher, publish_in_order, ref_of
 from duetime.domain.clock import Clock
 from duetime.domain.errors import DuetimeError, InvalidInput, StoreError
 from duetime.runtime.logs import log_context
-from duetime.stores.calls_port import CallRef, CallStore, OutboxEvent
+from duetime.stores.calls_port import CallRef, OutboxEvent
+from duetime.stores.dynamodb.calls.stream import CallExpired, EventsWritten, read_record
 
 logger = logging.getLogger(__name__)
 
@@ -39,22 +40,17 @@ class LambdaContext(Protocol):
     def get_remaining_time_in_millis(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class EventsWritten:
-    """A record that tells of new events of a call."""
+class StreamedCalls(Protocol):
+    """The part of ``stores.dynamodb.calls.store.DynamoDbCallStore`` that is used."""
 
-    ref: CallRef
+    def unpublished_events(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]: ...
 
+    def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]: ...
 
-@dataclass(frozen=True, slots=True)
-class CallRemoved:
-    """A record that tells of a call which the database has removed. ``remove_children`` removes what hung on it."""
+    def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None: ...
 
-    remove_children: Callable[[], None] = field(repr=False)
+    def remove_children(self, image: dict[str, Any]) -> None: ...
 
-
-ReadRecord = Callable[[Mapping[str, Any]], EventsWritten | CallRemoved | None]
-"""None for a record that nothing is to be done about. Raises ``ValueError`` for what is no record of the table."""
 
 Report = Callable[[Mapping[str, tuple[str, float]]], None]
 """Takes metrics: by name the unit and the value."""
@@ -79,17 +75,15 @@ class OutboxFunction:
 
     def __init__(
         self,
-        calls: CallStore,
+        calls: StreamedCalls,
         publishers: Sequence[EventPublisher],
         *,
-        read_record: ReadRecord,
         clock: Clock,
         report: Report,
         sweep_after_seconds: float,
     ) -> None:
         self._calls = calls
         self._publishers = publishers
-        self._read_record = read_record
         self._clock = clock
         self._report = report
         self._sweep_after = timedelta(seconds=sweep_after_seconds)
@@ -111,24 +105,25 @@ class OutboxFunction:
 
     # -- the stream ------------------------------------------------------------------------------------------
 
-    def _take_batch(self, records: Sequence[Mapping[str, Any]], deadline: float) -> dict[str, Any]:
+    def _take_batch(self, records: Sequence[dict[str, Any]], deadline: float) -> dict[str, Any]:
         by_call: dict[CallRef, list[str]] = {}
         failed: set[str] = set()
         for record in records:
             number = _sequence_number(record)
             try:
-                change = self._read_record(record)
+                change = read_record(record)
                 if isinstance(change, EventsWritten):
                     by_call.setdefault(change.ref, []).append(number)
-                elif isinstance(change, CallRemoved):
-                    change.remove_children()
+                elif isinstance(change, CallExpired):
+                    self._calls.remove_children(change.image)
             except StoreError as error:
                 failed.add(number)
                 _warn_of_store(error)
-            except ValueError as error:  # it will not be readable next time either, and the sweep needs no record
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                # It will not be readable next time either, and the sweep needs no record.
                 logger.error(
                     "a record of the stream could not be read",
-                    extra={"action": "outbox.record_unreadable", "error": str(error)},
+                    extra={"action": "outbox.record_unreadable", "error": type(error).__name__},
                 )
         work = self._publish_calls(list(by_call), deadline)
         for ref, numbers in by_call.items():

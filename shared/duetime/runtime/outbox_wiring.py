@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from duetime.calls.dispatch import Dispatcher, DispatchSettings
 from duetime.calls.hinting import Bell, ringing
@@ -12,12 +14,23 @@ from duetime.calls.publishing import EventPublisher, LogPublisher
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.clock import Clock
 from duetime.domain.timers import Timer
+from duetime.runtime.clock import SystemClock
 from duetime.runtime.eventbridge import EventBridgePublisher
 from duetime.runtime.ids import new_worker_id
-from duetime.runtime.settings import EventPublisherName, LocalSettings, OutboxTuning, WorkerSettings
-from duetime.runtime.wiring import calls_of
+from duetime.runtime.settings import (
+    EventPublisherName,
+    LocalSettings,
+    OutboxSettings,
+    OutboxTuning,
+    WorkerSettings,
+    load_settings,
+)
+from duetime.runtime.wiring import calls_of, log_to_lambda, write_line
 from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
+
+if TYPE_CHECKING:
+    from duetime.runtime.outbox_function import OutboxFunction
 
 
 def make_publishers(
@@ -77,3 +90,28 @@ def opened_dispatcher(
     finally:
         for publisher in publishers:
             publisher.close()
+
+
+def outbox_function() -> OutboxFunction:
+    """The outbox on Lambda, settings from the environment."""
+    from duetime.runtime.emf import metrics_line
+    from duetime.runtime.outbox_function import OutboxFunction
+    from duetime.stores.dynamodb.store import open_dynamodb_store
+
+    settings = load_settings(OutboxSettings)
+    log_to_lambda(settings)
+    clock = SystemClock()
+    store = open_dynamodb_store(settings.store)
+    dimensions = {"Stage": settings.stage, "Function": os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "outbox")}
+
+    def report(metrics: Mapping[str, tuple[str, float]]) -> None:
+        rows = [(name, unit, value) for name, (unit, value) in metrics.items()]
+        write_line(metrics_line(rows, dimensions, {"action": "outbox.metrics"}, at=clock.now()))
+
+    return OutboxFunction(
+        store.calls,
+        make_publishers(settings, store, clock),
+        clock=clock,
+        report=report,
+        sweep_after_seconds=settings.sweep_after_seconds,
+    )

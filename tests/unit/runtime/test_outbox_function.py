@@ -8,9 +8,8 @@ from datetime import timedelta
 import pytest
 
 from duetime.calls.publishing import ref_of
-from duetime.domain.errors import InvalidInput, StoreUnavailable
-from duetime.runtime.outbox_function import CallRemoved, EventsWritten, OutboxFunction, SweepFailed
-from duetime.stores.calls_port import CallRef
+from duetime.domain.errors import InvalidInput
+from duetime.runtime.outbox_function import OutboxFunction, SweepFailed
 from tests.support.clock import NOW, FakeClock
 from tests.support.outbox import FakeOutbox, RecordingPublisher, make_event
 
@@ -31,39 +30,36 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
     outbox: FakeOutbox = field(default_factory=FakeOutbox)
     publisher: RecordingPublisher = field(default_factory=RecordingPublisher)
-    removed: list[str] = field(default_factory=list)
-    reported: list[dict] = field(default_factory=list)
-    is_table_down: bool = False
+    reported: list[dict[str, tuple[str, float]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.function = OutboxFunction(
             self.outbox,
             [self.publisher],
-            read_record=self.read,
             clock=self.clock,
             report=lambda metrics: self.reported.append(dict(metrics)),
             sweep_after_seconds=120,
         )
 
-    def read(self, record):
-        if "written" in record:
-            return EventsWritten(CallRef("acme", record["written"]))
-        if "removed" in record:
-            return CallRemoved(lambda: self.remove(record["removed"]))
-        if "damaged" in record:
-            raise ValueError("no record")
-        return None
-
-    def remove(self, call_id: str) -> None:
-        if self.is_table_down:
-            raise StoreUnavailable("down")
-        self.removed.append(call_id)
-
     def batch(self, *records: dict) -> list[str]:
         """The sequence numbers (from 1) of the records that failed."""
-        numbered = [{**record, "dynamodb": {"SequenceNumber": str(at)}} for at, record in enumerate(records, 1)]
-        answer = self.function({"Records": numbered}, Context())
+        for at, record in enumerate(records, 1):
+            record.setdefault("dynamodb", {})["SequenceNumber"] = str(at)
+        answer = self.function({"Records": list(records)}, Context())
         return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+
+
+def written(call_id: str) -> dict:
+    """A record that tells of new events."""
+    image = {"tenant_id": {"S": "acme"}, "row_type": {"S": "EVENT"}, "call_id": {"S": call_id}}
+    return {"eventName": "INSERT", "dynamodb": {"NewImage": image}}
+
+
+def removed(call_id: str, *, by: str = "dynamodb.amazonaws.com") -> dict:
+    """A record that tells of a call which is gone."""
+    image = {"tenant_id": {"S": "acme"}, "row_type": {"S": "CALL"}, "sort_key": {"S": f"CALL#{call_id}"}}
+    identity = {"type": "Service", "principalId": by}
+    return {"eventName": "REMOVE", "userIdentity": identity, "dynamodb": {"OldImage": image}}
 
 
 @pytest.fixture
@@ -73,7 +69,7 @@ def world() -> World:
 
 def test_events_are_read_from_the_table_in_order_whatever_the_records_say(world) -> None:
     world.outbox.append(*(make_event("a", number) for number in (1, 2, 3)), make_event("b", 1))
-    assert world.batch({"written": "b"}, {"written": "a"}, {"written": "a"}, {}) == []
+    assert world.batch(written("b"), written("a"), written("a"), {}) == []
     assert world.publisher.sequences("a") == [1, 2, 3]
     assert world.publisher.sequences("b") == [1]
     assert world.outbox.unpublished == []
@@ -83,18 +79,18 @@ def test_events_are_read_from_the_table_in_order_whatever_the_records_say(world)
 def test_a_record_that_comes_again_publishes_nothing_again(world) -> None:
     world.outbox.append(make_event("a", 1))
     for _ in range(3):
-        assert world.batch({"written": "a"}) == []
+        assert world.batch(written("a")) == []
     assert world.publisher.sequences("a") == [1]
 
 
 def test_the_records_of_a_call_that_failed_are_reported_and_no_others(world) -> None:
     world.publisher.broken_calls = {"bad"}
     world.outbox.append(make_event("bad", 1), make_event("good", 1), make_event("bad", 2))
-    assert world.batch({"written": "bad"}, {"written": "good"}, {"written": "bad"}) == ["1", "3"]
+    assert world.batch(written("bad"), written("good"), written("bad")) == ["1", "3"]
     assert [ref_of(event).call_id for event in world.outbox.unpublished] == ["bad", "bad"]
     world.publisher.broken_calls = set()
     # Lambda repeats the batch from the first failure on.
-    assert world.batch({"written": "bad"}, {"written": "good"}, {"written": "bad"}) == []
+    assert world.batch(written("bad"), written("good"), written("bad")) == []
     assert world.publisher.sequences("bad") == [1, 2]
     assert world.publisher.sequences("good") == [1]
 
@@ -102,33 +98,38 @@ def test_the_records_of_a_call_that_failed_are_reported_and_no_others(world) -> 
 def test_what_could_not_be_marked_is_reported_and_comes_again(world) -> None:
     world.outbox.append(make_event("a", 1))
     world.outbox.is_marking_down = True
-    assert world.batch({"written": "a"}) == ["1"]
+    assert world.batch(written("a")) == ["1"]
     world.outbox.is_marking_down = False
-    assert world.batch({"written": "a"}) == []
+    assert world.batch(written("a")) == []
     assert world.publisher.sequences("a") == [1, 1]
 
 
 def test_a_table_that_does_not_answer_fails_every_record(world) -> None:
     world.outbox.append(make_event("a", 1))
-    world.outbox.is_down = world.is_table_down = True
-    assert world.batch({"written": "a"}, {"removed": "c"}, {}) == ["1", "2"]
+    world.outbox.is_down = True
+    assert world.batch(written("a"), removed("c"), {}) == ["1", "2"]
 
 
 def test_a_call_that_ttl_removed_takes_its_children_along(world) -> None:
-    assert world.batch({"removed": "c"}) == []
-    assert world.removed == ["c"]
+    expired = removed("c")
+    assert world.batch(expired, removed("cancelled", by="somebody")) == []
+    assert world.outbox.orphaned == [expired["dynamodb"]["OldImage"]]
 
 
 def test_a_damaged_record_is_told_of_and_blocks_nobody(world, caplog) -> None:
     world.outbox.append(make_event("a", 1))
-    assert world.batch({"damaged": 1}, {"written": "a"}) == []
+    assert (
+        world.batch({"eventName": "INSERT", "dynamodb": {"NewImage": {"row_type": {"S": "EVENT"}}}}, written("a"))
+        == []
+    )
     assert world.publisher.sequences("a") == [1]
     assert "outbox.record_unreadable" in {record.action for record in caplog.records}
 
 
 def test_nothing_is_begun_shortly_before_lambdas_deadline(world) -> None:
     world.outbox.append(make_event("a", 1))
-    record = {"written": "a", "dynamodb": {"SequenceNumber": "7"}}
+    record = written("a")
+    record["dynamodb"]["SequenceNumber"] = "7"
     answer = world.function({"Records": [record]}, Context(remaining_seconds=19))
     assert answer == {"batchItemFailures": [{"itemIdentifier": "7"}]}
     assert world.publisher.taken == []
