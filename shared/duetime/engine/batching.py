@@ -37,12 +37,12 @@ class Batcher(Generic[T, R]):
         on_error: Callable[[StoreError, Sequence[T]], None],
         on_given_up: Callable[[Sequence[T]], None],
         linger_seconds: float | None = None,
-        is_wanted: Callable[[T], bool] = lambda item: True,  # noqa: ARG005
+        is_wanted: Callable[[T], bool] | None = None,
     ) -> None:
         """``write`` blocks, answers with one result per item, and may be called again with the same items after it
         has raised ``StoreError``; ``on_error`` hears of that. ``on_given_up`` gets what cannot be written any more:
-        at the end of ``run``, after an error of another kind, and items that are not ``is_wanted`` just before they
-        would be written. ``linger_seconds`` None: ``record_linger_seconds``.
+        at the end of ``run``, after an error of another kind, and items that are not ``is_wanted`` (None: all are)
+        just before they would be written. ``linger_seconds`` None: ``record_linger_seconds``.
         """
         self._write = write
         self._offload = offload
@@ -130,9 +130,13 @@ class Batcher(Generic[T, R]):
         self._on_written(batch, results)
 
     def _still_wanted(self, batch: list[T]) -> list[T]:
-        wanted = [item for item in batch if self._is_wanted(item)]
-        if len(wanted) < len(batch):
-            self._give_up([item for item in batch if not self._is_wanted(item)])
+        if self._is_wanted is None:
+            return batch
+        wanted: list[T] = []
+        unwanted: list[T] = []
+        for item in batch:
+            (wanted if self._is_wanted(item) else unwanted).append(item)
+        self._give_up(unwanted)
         return wanted
 
     def _give_up(self, batch: Sequence[T]) -> None:
