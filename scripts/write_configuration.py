@@ -9,10 +9,12 @@ from pydantic.fields import FieldInfo
 from duetime.cli.options import has_no_default, shown_default
 from duetime.runtime.settings import (
     AuthorizerSettings,
+    ClientSettings,
     LocalKeySettings,
     LocalSettings,
     OutboxSettings,
     PollerSettings,
+    ServiceCallsApiSettings,
     Settings,
     StoreSettings,
     TimersApiSettings,
@@ -46,7 +48,9 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("`duetime worker`", WorkerSettings),
     ("`duetime init`", StoreSettings),
     ("`duetime secrets` and `duetime namespaces`", LocalKeySettings),
+    ("`duetime calls`", ClientSettings),
     ("Timers API on Lambda", TimersApiSettings),
+    ("API of service calls on Lambda", ServiceCallsApiSettings),
     ("Poller on Lambda", PollerSettings),
     ("Outbox on Lambda", OutboxSettings),
     ("Authorizer on Lambda", AuthorizerSettings),

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from duetime.runtime.wiring import authorizer_function
+from duetime.runtime.api_wiring import authorizer_function
 
 lambda_handler = authorizer_function()

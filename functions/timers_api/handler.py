@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from duetime.runtime.wiring import timers_api_function
+from duetime.runtime.api_wiring import timers_api_function
 
 lambda_handler = timers_api_function()

@@ -33,6 +33,7 @@ from duetime.stores.port import TimerFilter, TimerRef
 from scripts.aws_local import emulator_client
 from tests.aws.conftest import Event, Template
 from tests.aws.permissions import Permission, permissions_for, permissions_of
+from tests.contract import call_steps as steps
 from tests.support import calls as make_calls
 from tests.support.builders import failed
 from tests.support.callbacks import Arrival, CallbackReceiver
@@ -105,7 +106,7 @@ def account(template: Template, built: Path, ministack_url: str, timers_table: s
 
 
 class Api:
-    """Sends requests to a running timers API by way of events like the real one."""
+    """Sends requests to a running API by way of events like the real one."""
 
     def __init__(self, function: LambdaFunction, event: Event) -> None:
         self._function = function
@@ -228,6 +229,76 @@ def test_the_timers_api_uses_just_the_permissions_that_it_has(
         ]
     assert all(200 <= status < 300 for status in statuses), statuses
     assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["TimersApiRole"])
+
+
+CALLS = "/v1/tenants/default/service-calls"
+
+
+def test_the_service_calls_api_stores_the_call_of_a_real_event(account: Account, load_event: LoadEvent) -> None:
+    event = load_event("service_calls_api")
+    with account.running("ServiceCallsApi") as function:
+        api = Api(function, event)
+        submitted, again = function.invoke(event), function.invoke(event)
+
+        assert (submitted["statusCode"], again["statusCode"]) == (202, 200)
+        assert submitted["body"] == again["body"]
+        read = api.call("GET", submitted["headers"]["location"])
+        others = [api.call("GET", path)[0] for path in ("/v1/tenants/other/service-calls", "/v1/namespaces")]
+    assert read == (200, submitted["body"])
+    assert '"body":{"amount": 12.50,' in submitted["body"]
+    assert others == [404, 404]
+    assert json.loads(function.log[-1])["action"] == "request.served"
+
+
+def test_the_service_calls_api_uses_just_the_permissions_that_it_has(
+    account: Account, template: Template, load_event: LoadEvent, ministack_client: Any, timers_table: str
+) -> None:
+    request = {"method": "POST", "url": "https://receiver.test/", "body": "x"}
+    body = {
+        "name": "report",
+        "request": request,
+        "tags": ["a"],
+        "correlationId": "c",
+        "dueAt": "2030-01-01T00:00:00Z",
+    }
+    store = DynamoDbStore(ministack_client, timers_table)
+    with account.running("ServiceCallsApi") as function:
+        api = Api(function, load_event("service_calls_api"))
+
+        def submitted(**more: Any) -> str:
+            status, answer = api.call("POST", CALLS, body | more)
+            assert status == 202, answer
+            return str(json.loads(answer)["id"])
+
+        ids = [submitted(), submitted(idempotencyKey="k"), submitted(starred=True), submitted()]
+        large = submitted(request=request | {"body": LARGE})
+        finish_calls(store, ids[0], ids[3], large)
+        queries = ("", "status=Failed", "tag=a", "tag=a&tag=b", "name=rep", "starred=true", "correlationId=c")
+        queries += ("from=2026-01-01T00:00:00Z", "status=Scheduled&order=dueAt", "status=Failed&tag=a")
+        execution = json.loads(api.call("GET", f"{CALLS}/{ids[0]}/executions")[1])["items"][0]["id"]
+        statuses = [
+            *(api.call("GET", CALLS, None, query)[0] for query in queries),
+            api.call("POST", CALLS, body | {"idempotencyKey": "k"})[0],
+            api.call("GET", f"{CALLS}/{ids[0]}")[0],
+            api.call("GET", f"{CALLS}/{ids[0]}/executions/{execution}")[0],
+            api.call("GET", f"{CALLS}/{ids[0]}/events")[0],
+            api.call("PATCH", f"{CALLS}/{ids[1]}", {"tags": ["b"], "starred": True, "name": "other"})[0],
+            api.call("PATCH", f"{CALLS}/{ids[1]}", {"delay": "1h", "request": {"body": LARGE}})[0],
+            api.call("PATCH", f"{CALLS}/{ids[1]}", {"request": {"body": None}})[0],
+            api.call("POST", f"{CALLS}/{ids[0]}/rerun")[0],
+            api.call("POST", f"{CALLS}/{large}/rerun")[0],
+            *(api.call("DELETE", f"{CALLS}/{call_id}")[0] for call_id in (*ids, large)),
+        ]
+    assert all(200 <= status < 300 for status in statuses), statuses
+    assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["ServiceCallsApiRole"])
+
+
+def finish_calls(store: DynamoDbStore, *call_ids: str) -> None:
+    """What pollers do to calls whose receivers are away."""
+    now = SystemClock().now()
+    for call in store.calls.get_calls([CallRef("default", call_id) for call_id in call_ids], now=now):
+        assert call is not None
+        steps.run(store.calls, call, is_ok=False, now=now)
 
 
 def test_the_poller_fires_what_is_due_for_a_real_event(account: Account, load_event: LoadEvent) -> None:

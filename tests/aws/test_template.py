@@ -20,6 +20,7 @@ from duetime.runtime.settings import (
     KeySettings,
     OutboxSettings,
     PollerSettings,
+    ServiceCallsApiSettings,
     Settings,
     TimersApiSettings,
     load_settings,
@@ -41,6 +42,7 @@ TABLES: dict[str, Define] = {"Timers": table_definition, "ServiceCalls": calls_t
 FUNCTIONS: dict[str, type[Settings]] = {
     "Authorizer": AuthorizerSettings,
     "TimersApi": TimersApiSettings,
+    "ServiceCallsApi": ServiceCallsApiSettings,
     "Poller": PollerSettings,
     "Outbox": OutboxSettings,
 }
@@ -76,6 +78,28 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
         ({"dynamodb:GetItem"}, CALLS_TABLE),
         ({"kms:Encrypt"}, SECRETS_KEY),
         (LOG_ACTIONS, {"Fn::GetAtt": ["TimersApiLogs", "Arn"]}),
+    ],
+    "ServiceCallsApiRole": [
+        (
+            {"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"},
+            TABLE,
+        ),
+        (
+            {
+                "dynamodb:BatchGetItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:GetItem",
+                "dynamodb:PutItem",
+                "dynamodb:Query",
+                "dynamodb:UpdateItem",
+            },
+            CALLS_TABLE,
+        ),
+        *(
+            ({"dynamodb:Query"}, {"Fn::Sub": f"${{ServiceCalls.Arn}}/index/{key}-index"})
+            for key in ("status_key", "starred_key", "name_key", "correlation_key", "due_key")
+        ),
+        (LOG_ACTIONS, {"Fn::GetAtt": ["ServiceCallsApiLogs", "Arn"]}),
     ],
     "PollerRole": [
         (

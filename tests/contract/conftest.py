@@ -49,10 +49,9 @@ def store(subject: Subject) -> Store:
 
 @pytest.fixture
 def calls(store: Store) -> CallStore:
-    calls: CallStore | None = getattr(store, "calls", None)
-    if calls is None:
+    if store.calls is None:
         pytest.skip("this store has no service calls")
-    return calls
+    return store.calls
 
 
 @pytest.fixture

@@ -131,6 +131,7 @@ FILTERS = [
     CallFilter(status=CallStatus.SCHEDULED, order=CallOrder.DUE),
     CallFilter(status=CallStatus.SCHEDULED, order=CallOrder.DUE, due_to=NOW + HOUR),
     CallFilter(status=CallStatus.SCHEDULED, order=CallOrder.DUE, name_prefix="rep", tags=("a",)),
+    CallFilter(status=CallStatus.SCHEDULED, order=CallOrder.DUE, name_prefix="rep"),
 ]
 
 

@@ -42,7 +42,7 @@ def dying_when(is_time: Callable[[Sequence[Transition]], bool]) -> Callable[[Seq
 def submit(store_url: str) -> None:
     with wiring.opened_store(store_url) as store:
         now = SystemClock().now()
-        calls = wiring.calls_of(store)
+        calls = store.calls
         assert calls is not None
         given = json.loads(os.environ["CALL"])
         calls.apply([make.submitted(call_id=CALL_ID, now=now, **given)], now=now)
@@ -60,7 +60,7 @@ def poll(store_url: str, point: str) -> None:
     settings = load_settings(WorkerSettings, {"store": store_url})
     clock = SystemClock()
     with wiring.opened_store(store_url) as store:
-        calls = FaultyCalls(wiring.calls_of(store), **points[point])  # type: ignore[arg-type]
+        calls = FaultyCalls(store.calls, **points[point])  # type: ignore[arg-type]
         with wiring.opened_poller(store, settings, clock, secret_box=None, calls=calls) as poller:  # type: ignore[arg-type]
             asyncio.run(poller.run(asyncio.Event()))
 

@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote, urlencode
 
 from duetime.api.answers import Problem
 from duetime.api.app import Handler
+from duetime.api.call_routes import ALL_ROUTES
 from duetime.api.openapi import OPERATIONS, problems_of
-from duetime.api.routes import ROUTES
 from duetime.local.gateway import HttpRequest, from_result, to_event
 from tests.support.clock import NOW
 
@@ -55,17 +55,17 @@ class Api:
         path: str,
         body: str | bytes | Mapping[str, Any] | None = None,
         *,
-        query: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """``path`` is percent-encoded, as a client writes it."""
+        """``path`` is percent-encoded, as a client writes it; so is ``query``, unless it is a mapping."""
         raw = json.dumps(body) if isinstance(body, Mapping) else body or ""
         sent = self._headers | dict(headers or {})
         event = to_event(
             HttpRequest(
                 method=method,
                 raw_path=path,
-                raw_query=urlencode(query or {}),
+                raw_query=query if isinstance(query, str) else urlencode(query, doseq=True),
                 headers=tuple(sent.items()),
                 body=raw.encode() if isinstance(raw, str) else raw,
                 http_version="1.1",
@@ -134,7 +134,7 @@ def _check(method: str, path: str, answer: Answer) -> None:
     document = json.loads(answer.text, parse_int=lambda digits: int(digits[:4000])) if is_json else answer.text
     if answer.headers["content-type"] == "application/problem+json":
         Problem.model_validate(document)
-    for route in ROUTES:
+    for route in ALL_ROUTES:
         if route.method == method and re.fullmatch(re.sub(r"<\w+>", "[^/]+", route.rule), path):
             about = OPERATIONS[route.operation_id]
             assert answer.status in (*about.answers, *problems_of(route)) or answer.status >= 500, (route, answer)

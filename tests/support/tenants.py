@@ -13,12 +13,16 @@ from typing import Any
 
 from duetime.api.app import Handler, build_handler
 from duetime.api.authentication import KeyAuthenticator
+from duetime.api.call_routes import ALL_ROUTES
 from duetime.api.key_changes import create_key
-from duetime.api.routes import ROUTES, Route
+from duetime.api.routes import Route
 from duetime.domain.principals import Role
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
+from duetime.stores.calls_port import CallRef
 from duetime.stores.port import Store
+from tests.contract import call_steps as steps
 from tests.support.api import context_for
+from tests.support.call_api import call_services, calls_store
 from tests.support.clock import FakeClock
 from tests.support.http import Answer, Api
 
@@ -35,6 +39,12 @@ class Sample:
 
 
 _TIMER = {"delay": "1h", "callbackUrl": CALLBACK_URL, "payload": "mark", "tags": ["shared", "mark"]}
+
+_CALL: dict[str, Any] = {
+    "request": {"method": "PUT", "url": CALLBACK_URL, "headers": {"x-mark": "mark"}, "body": "mark"},
+    "tags": ["shared", "mark"],
+    "correlationId": "shared",
+}
 
 SAMPLES: dict[str, Sample] = {
     "putNamespace": Sample({"maxInFlight": 7}),
@@ -58,13 +68,22 @@ SAMPLES: dict[str, Sample] = {
     "createApiKey": Sample({"role": "reader", "name": "mark"}),
     "listApiKeys": Sample(query={"limit": "1"}),
     "deleteApiKey": Sample(),
+    "submitServiceCall": Sample({"name": "mark", "idempotencyKey": "new", **_CALL}),
+    "listServiceCalls": Sample(query={"limit": "1"}),
+    "getServiceCall": Sample(),
+    "patchServiceCall": Sample({"tags": ["changed"], "starred": True}),
+    "deleteServiceCall": Sample(),
+    "rerunServiceCall": Sample({"idempotencyKey": "rerun"}),
+    "listExecutions": Sample(query={"limit": "1"}),
+    "getExecution": Sample(),
+    "listEvents": Sample(query={"limit": "3"}),
     "listShards": Sample(),
     "getHealth": Sample(),
     "getOpenApi": Sample(),
     "getDocs": Sample(),
 }
 
-OPERATIONS = {route.operation_id: route for route in ROUTES}
+OPERATIONS = {route.operation_id: route for route in ALL_ROUTES}
 
 
 @dataclass(frozen=True)
@@ -112,7 +131,7 @@ def make_tenant_world(store: Store) -> TenantWorld:
         context_for(store, clock, secret_box=LocalSecretBox(ProcessKey())),
         authenticate=KeyAuthenticator(store, clock, cache_seconds=CACHE_SECONDS),
     )
-    handler = build_handler(context)
+    handler = build_handler(replace(context, calls=call_services(store, context=context)), ALL_ROUTES)
     acme, globex = (_make_tenant(name, store, clock, handler) for name in ("acme", "globex"))
     return TenantWorld(store, clock, handler, acme, globex)
 
@@ -142,7 +161,27 @@ def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) ->
         assert api.create(_marked(timer, tenant.mark)).status == 201
     secret = api.call("POST", f"/v1/namespaces/{name}-orders/secrets", {})
     assert secret.status == 201
-    return replace(tenant, parameters=parameters | {"secret_id": secret.json()["id"]})
+    return replace(
+        tenant, parameters={**parameters, "secret_id": secret.json()["id"], **_make_calls(tenant, store, clock)}
+    )
+
+
+def _make_calls(tenant: Tenant, store: Store, clock: FakeClock) -> dict[str, str]:
+    """Two calls with the same keys as every other tenant's, one of them tried twice and finished; its parameters."""
+    path = f"/v1/tenants/{tenant.name}/service-calls"
+    ids = []
+    for key in ("first", "second"):
+        body = {"name": "mark", "idempotencyKey": key, "retryPolicy": {"maxAttempts": 2}, **_CALL}
+        answer = tenant.api().call("POST", path, _marked(body, tenant.mark))
+        assert answer.status == 202
+        ids.append(answer.json()["id"])
+    calls = calls_store(store)
+    (call,) = calls.get_calls([CallRef(tenant.name, ids[0])], now=clock.now())
+    assert call is not None
+    for _ in range(2):
+        call = steps.run(calls, call, is_ok=False, now=clock.now())
+    assert call.outcome is not None
+    return {"call_id": call.call_id, "execution_id": call.outcome.execution_id}
 
 
 def _marked(value: Any, mark: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from duetime.api.cursors import CursorCodec
 from duetime.api.http import Request
@@ -16,6 +17,9 @@ from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, Namespace
 from duetime.domain.principals import Principal
 from duetime.domain.timers import Timer
 from duetime.stores.port import Store
+
+if TYPE_CHECKING:
+    from duetime.api.call_services import CallServices
 
 _MAX_CACHED_NAMESPACES = 10_000
 
@@ -49,7 +53,7 @@ class ApiContext:
     several threads at once. ``default_num_shards`` is for namespaces that are created without a number.
     ``egress`` says which callback URLs are accepted. ``secret_box`` seals the signing secrets that are created;
     without one none can be. ``authenticate`` says who makes a request to a route that is not public, or raises
-    ``Unauthenticated``; None: open mode, nobody is asked.
+    ``Unauthenticated``; None: open mode, nobody is asked. ``calls`` is there where service calls are served.
     """
 
     store: Store
@@ -62,6 +66,7 @@ class ApiContext:
     egress: EgressPolicy = PUBLIC_ONLY
     secret_box: SecretBox | None = None
     authenticate: Callable[[Request], Principal] | None = None
+    calls: CallServices | None = None
 
 
 class NamespaceCache:

@@ -76,6 +76,12 @@ class ApiKeyNotFound(DuetimeError):
         super().__init__(f"the tenant has no API key {key_id!r}")
 
 
+class TooManyStreams(DuetimeError):
+    """As many clients follow events as this process serves at once; there may be room soon."""
+
+    code = "too_many_streams"
+
+
 class UnsupportedMediaType(DuetimeError):
     code = "unsupported_media_type"
 

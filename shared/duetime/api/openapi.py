@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -13,9 +12,12 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 from duetime import __version__
 from duetime.api import answers, schemas
 from duetime.api.auth import PUBLIC, TENANT_PARAMETER
+from duetime.api.call_operations import CALL_OPERATIONS, TAG_CALLS
+from duetime.api.call_routes import ALL_ROUTES
 from duetime.api.http import JSON
+from duetime.api.operation import Operation
 from duetime.api.problems import PROBLEM_JSON
-from duetime.api.routes import ROUTES, Route
+from duetime.api.routes import Route
 from duetime.domain.tenants import TENANT_PATTERN
 
 Json = dict[str, Any]
@@ -30,6 +32,8 @@ _PARAMETER_NAMES = {
     "secret_id": "secretId",
     "tenant": "tenant",
     "key_id": "keyId",
+    "call_id": "serviceCallId",
+    "execution_id": "executionId",
 }
 _PATH_PARAMETERS: dict[str, Json] = {
     "namespace": {"schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$"}},
@@ -40,6 +44,8 @@ _PATH_PARAMETERS: dict[str, Json] = {
     "secretId": {"schema": {"type": "string", "minLength": 1}},
     "keyId": {"schema": {"type": "string", "minLength": 1}},
     "tenant": {"schema": {"type": "string", "pattern": f"^{TENANT_PATTERN}$"}},
+    "serviceCallId": {"schema": {"type": "string", "format": "uuid"}},
+    "executionId": {"schema": {"type": "string", "format": "uuid"}},
 }
 _SCHEME = "apiKey"
 _SECURITY_SCHEME: Json = {
@@ -50,22 +56,6 @@ _SECURITY_SCHEME: Json = {
     " writer, admin). A server without --auth asks for no key.",
 }
 _REFERENCES = "#/components/schemas/{model}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """What the document says of a route. ``answers`` maps a status to a model; None is an answer without a body."""
-
-    summary: str
-    tag: str
-    answers: dict[int, type[BaseModel] | None]
-    problems: tuple[int, ...] = ()
-    body: type[BaseModel] | None = None
-    body_is_required: bool = True
-    body_type: str = JSON
-    query: type[BaseModel] | None = None
-    headers: tuple[str, ...] = ()
-    answer_types: dict[int, str] = field(default_factory=dict)
 
 
 _TIMER_STORED: dict[int, type[BaseModel] | None] = {200: answers.TimerAnswer, 201: answers.TimerAnswer}
@@ -230,13 +220,14 @@ OPERATIONS: dict[str, Operation] = {
     "getDocs": Operation(
         summary="This document as a page", tag=_TAG_SERVICE, answers={200: None}, answer_types={200: "text/html"}
     ),
+    **CALL_OPERATIONS,
 }
 
 
 def openapi_document() -> Json:
     references, components = _schemas()
     paths: dict[str, Json] = {}
-    for route in ROUTES:
+    for route in ALL_ROUTES:
         path = _PARAMETER.sub(lambda match: "{" + _PARAMETER_NAMES[match[1]] + "}", route.rule)
         paths.setdefault(path, {})[route.method.lower()] = _operation(route, references)
     return {
@@ -247,7 +238,7 @@ def openapi_document() -> Json:
             "description": "A durable timer service: call this URL with this payload at this time.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "tags": [{"name": name} for name in (_TAG_TIMERS, _TAG_NAMESPACES, _TAG_KEYS, _TAG_SERVICE)],
+        "tags": [{"name": name} for name in (_TAG_TIMERS, TAG_CALLS, _TAG_NAMESPACES, _TAG_KEYS, _TAG_SERVICE)],
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {_SCHEME: _SECURITY_SCHEME}},
     }
@@ -281,10 +272,11 @@ def _operation(route: Route, references: References) -> Json:
         described["requestBody"] = {"required": about.body_is_required, "content": content}
     for status, model in about.answers.items():
         answer: Json = {"description": HTTPStatus(status).phrase}
-        if model is not None:
-            answer["content"] = {JSON: {"schema": references[model.__name__]}}
-        elif status in about.answer_types:
-            answer["content"] = {about.answer_types[status]: {}}
+        content = {} if model is None else {JSON: {"schema": references[model.__name__]}}
+        if status in about.answer_types:
+            content[about.answer_types[status]] = {}
+        if content:
+            answer["content"] = content
         described["responses"][str(status)] = answer
     problem = {PROBLEM_JSON: {"schema": references["Problem"]}}
     for status in problems_of(route):

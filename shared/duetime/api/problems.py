@@ -15,6 +15,7 @@ from duetime.api.errors import (
     MethodNotAllowed,
     RouteNotFound,
     TenantNotFound,
+    TooManyStreams,
     Unauthenticated,
     UnsupportedMediaType,
 )
@@ -81,6 +82,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (RevisionMismatch, 412, "Revision mismatch"),
     (UnsupportedMediaType, 415, "Unsupported media type"),
     (SecretUnavailable, 503, "Secrets unavailable"),
+    (TooManyStreams, 503, "Too many streams"),
     (StoreNotReady, 503, "Store not ready"),
     (StoreUnavailable, 503, "Store unavailable"),
 )
@@ -121,7 +123,7 @@ def problem_reply(error: Exception, *, request_id: str) -> Reply:
         )
     elif isinstance(error, StoreUnavailable):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))
-    elif isinstance(error, StoreNotReady):
+    elif isinstance(error, StoreNotReady | TooManyStreams):
         headers["retry-after"] = str(_NOT_READY_RETRY_SECONDS)
     # ASCII: a field name may hold anything, even what has no UTF-8 form.
     return Reply(status=body["status"], body=json.dumps(body), content_type=PROBLEM_JSON, headers=headers)

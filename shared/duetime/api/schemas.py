@@ -41,7 +41,7 @@ MIN_RATE_LIMIT = 0.001
 MAX_RATE_LIMIT = 100_000
 
 
-class _RawSchema:
+class RawSchema:
     """Tells pydantic to take a RawJson as it is."""
 
     @classmethod
@@ -94,11 +94,9 @@ CallbackUrl = Annotated[
     AfterValidator(fields.callback_url),
     WithJsonSchema({"type": "string", "format": "uri", "maxLength": fields.MAX_URL_CHARACTERS}),
 ]
-Payload = Annotated[RawJson, _RawSchema, WithJsonSchema(_PAYLOAD_SCHEMA)]
-Headers = Annotated[RawJson, _RawSchema, AfterValidator(fields.headers), WithJsonSchema(_HEADERS_SCHEMA)]
-RetryPolicy = Annotated[
-    RawJson, _RawSchema, AfterValidator(fields.retry_policy), WithJsonSchema(_RETRY_POLICY_SCHEMA)
-]
+Payload = Annotated[RawJson, RawSchema, WithJsonSchema(_PAYLOAD_SCHEMA)]
+Headers = Annotated[RawJson, RawSchema, AfterValidator(fields.headers), WithJsonSchema(_HEADERS_SCHEMA)]
+RetryPolicy = Annotated[RawJson, RawSchema, AfterValidator(fields.retry_policy), WithJsonSchema(_RETRY_POLICY_SCHEMA)]
 CallbackTimeout = Annotated[int, Field(ge=1, le=MAX_CALLBACK_TIMEOUT_SECONDS)]
 CorrelationId = Annotated[
     str,

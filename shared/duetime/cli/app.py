@@ -10,6 +10,7 @@ import os
 import click
 
 from duetime import __version__
+from duetime.cli.calls import calls
 from duetime.cli.keys import keys
 from duetime.cli.namespaces import namespaces, secrets
 from duetime.cli.options import LOGS, load, settings_options
@@ -137,6 +138,7 @@ def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float
     return run(host, port, Reply(status, body, delay_seconds), clock=SystemClock(), show=show, secrets=secrets_)
 
 
+app.add_command(calls)
 app.add_command(keys)
 app.add_command(namespaces)
 app.add_command(redrive)

@@ -8,7 +8,7 @@ from typing import Self
 import click
 
 from duetime.api.encoding import timer_json
-from duetime.cli.tables import show_table
+from duetime.cli.tables import printable, show_table
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidSettings, NamespaceNotFound
 from duetime.domain.ids import check_namespace, check_timer_id
@@ -107,7 +107,7 @@ def redrive_named(store: Store, name: str, timer_ids: Sequence[str], *, dry_run:
                 if (error := refusal_to_redrive(namespace, timer_id, result)) is not None
             ]
             for error in refusals:
-                click.echo(f"skipped: {_printable(error.message)}", err=True)
+                click.echo(f"skipped: {printable(error.message)}", err=True)
             progress.add(len(chunk) - len(refusals), len(refusals), is_last=start + PAGE >= len(ids))
     return progress.finish()
 
@@ -153,11 +153,11 @@ def _found(
 
 def _row(timer: Timer) -> tuple[str, str, str, str, str, str]:
     failure = timer.failure
-    message = "" if failure is None else _printable(failure.message)
+    message = "" if failure is None else printable(failure.message)
     if len(message) > _MAX_MESSAGE:
         message = message[: _MAX_MESSAGE - 3] + "..."
     return (
-        _printable(timer.timer_id),
+        printable(timer.timer_id),
         timer.state,
         str(timer.attempts),
         "" if failure is None else failure.reason,
@@ -188,8 +188,3 @@ def _check_id(namespace: Namespace, timer_id: str) -> None:
         check_timer_id(namespace.name, timer_id)
     except ValueError as error:
         raise InvalidSettings(f"--timer-id: {error}") from None
-
-
-def _printable(text: str) -> str:
-    """Receivers had a hand in messages: nothing of them may steer a terminal."""
-    return "".join(character if character.isprintable() else "?" for character in text)

@@ -175,7 +175,7 @@ class StoreNotReady(StoreError):
 class CallUnreadable(StoreError):
     """A stored service call cannot be decoded; asking again will not help."""
 
-    code = "call_unreadable"
+    code = "service_call_unreadable"
 
 
 class InvalidSettings(DuetimeError):

@@ -89,12 +89,17 @@ class LambdaAsgiApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = await self.answer(scope, receive)
+        if answer is not None:
+            await send_answer(answer, send)
+
+    async def answer(self, scope: Scope, receive: Receive) -> HttpAnswer | None:
+        """What the handler answers to the request; None when its client has gone."""
         async with self._places:
             try:
-                answer = await self._answer(scope, receive)
+                return await self._answer(scope, receive)
             except ClientGone:
-                return
-        await send_answer(answer, send)
+                return None
 
     async def _answer(self, scope: Scope, receive: Receive) -> HttpAnswer:
         request_id = self._new_id()

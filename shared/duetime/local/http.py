@@ -53,8 +53,18 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def http_service(app: Asgi, listener: socket.socket, on_started: Callable[[], None]) -> ThreadService:
-    """uvicorn with uvloop and httptools, in a thread of its own, where it leaves signals alone."""
+def http_service(
+    app: Asgi,
+    listener: socket.socket,
+    on_started: Callable[[], None],
+    *,
+    on_stopping: Callable[[], None] = lambda: None,
+) -> ThreadService:
+    """uvicorn with uvloop and httptools, in a thread of its own, where it leaves signals alone.
+
+    A stop waits for the requests under way: ``on_stopping`` is told of it first, from another thread, for those that
+    would not end by themselves.
+    """
     config = uvicorn.Config(
         app,
         loop="uvloop",
@@ -72,6 +82,7 @@ def http_service(app: Asgi, listener: socket.socket, on_started: Callable[[], No
 
     def request_stop() -> None:
         server.should_exit = True
+        on_stopping()
 
     return ThreadService("http", lambda: server.run([listener]), request_stop)
 

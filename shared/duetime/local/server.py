@@ -17,13 +17,16 @@ from duetime.calls.hinting import Bell
 from duetime.domain.errors import InvalidSettings
 from duetime.engine.poller import Poller
 from duetime.engine.stats import EngineSnapshot
+from duetime.engine.waiting import ThreadOffload
 from duetime.local.asgi import LambdaAsgiApp
+from duetime.local.event_streams import THREADS as STREAM_THREADS
+from duetime.local.event_streams import EventStreams
 from duetime.local.http import bind, http_service, is_loopback, url_of
 from duetime.local.metrics import PATH as METRICS_PATH
 from duetime.local.metrics import ApiMetrics, MetricsApp, Observed, new_registry, nothing_else
 from duetime.local.services import Service, ThreadService, run_services
 from duetime.local.workers import WorkerService, snapshots_written
-from duetime.runtime import wiring
+from duetime.runtime import api_wiring, wiring
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
 from duetime.runtime.metrics import with_outbox
@@ -36,6 +39,7 @@ from duetime.runtime.settings import (
     child_environment,
     option,
 )
+from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
 
 DEFAULT_NAMESPACE = "default"
@@ -73,26 +77,43 @@ def serve(settings: LocalSettings) -> int:
         snapshot = _counted(poller, dispatcher)
         registry = new_registry(lambda: _observe(snapshot, workers))
         counts = ApiMetrics(registry)
-        authenticator = wiring.key_authenticator(store, settings, clock)
-        handler = wiring.timers_api(
+        authenticator = api_wiring.key_authenticator(store, settings, clock)
+        context = api_wiring.api_context(
             store,
             settings,
             clock,
-            on_stored=poller.notify,
-            on_served=counts.count,
             secret_box=secret_box,
             authenticate=authenticator,
+            on_stored=poller.notify,
+            on_served=counts.count,
         )
-        app = MetricsApp(registry, LambdaAsgiApp(handler, clock=clock, new_id=new_id), authenticator=authenticator)
+        handler = api_wiring.whole_api(context, calls, settings)
+        api = LambdaAsgiApp(handler, clock=clock, new_id=new_id)
+        streams = None if calls is None else _event_streams(api, calls, clock, stack)
+        app = MetricsApp(registry, streams or api, authenticator=authenticator)
         services: list[Service] = [
             poller_service(poller),
             *_dispatcher_services(dispatcher),
-            http_service(app, listener, lambda: _tell_start(settings, listener)),
+            http_service(
+                app,
+                listener,
+                lambda: _tell_start(settings, listener),
+                on_stopping=streams.stop if streams else _nothing,
+            ),
             *workers,
         ]
         code = run_services(services, stop_seconds=stop_seconds + STOP_MARGIN_SECONDS)
         logger.info("stopped", extra={"action": "server.stopped", **poller.stats()})
         return code
+
+
+def _event_streams(api: LambdaAsgiApp, calls: CallStore, clock: SystemClock, stack: ExitStack) -> EventStreams:
+    offload = ThreadOffload(STREAM_THREADS, "event-streams")
+    stack.callback(offload.close)
+    return EventStreams(api, calls, clock=clock, offload=offload)
+
+
+def _nothing() -> None: ...
 
 
 def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) -> int:

@@ -25,7 +25,7 @@ from duetime.runtime.settings import (
     WorkerSettings,
     load_settings,
 )
-from duetime.runtime.wiring import calls_of, log_to_lambda, write_line
+from duetime.runtime.wiring import log_to_lambda, write_line
 from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
 
@@ -51,7 +51,7 @@ def make_publishers(
 
 def ringing_calls(store: Store, bell: Bell) -> CallStore | None:
     """The service calls of ``store``, for all in this process that change them; None when it has none."""
-    calls = calls_of(store)
+    calls = store.calls
     return None if calls is None else ringing(calls, bell)
 
 
@@ -69,7 +69,7 @@ def opened_dispatcher(
     ``bell`` wakes it. ``on_stored`` is told of the timers that deliver to webhooks: a hint for the poller here.
     """
     publishers = make_publishers(settings, store, clock, on_stored=on_stored)
-    calls = calls_of(store)
+    calls = store.calls
     if not publishers or calls is None:
         yield None
         return

@@ -24,6 +24,7 @@ from duetime.domain.call_steps import CallRules
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.name_patterns import parse_name_patterns
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
+from duetime.domain.tenants import DEFAULT_TENANT, check_tenant
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
 
@@ -198,12 +199,17 @@ class ApiTuning(KeySettings, EgressSettings, CallTuning):
         DEFAULT_NUM_SHARDS,
         ge=1,
         le=MAX_NUM_SHARDS,
-        description="Shards of a namespace that is created without a number of its own.",
+        description="Shards of a namespace that is created without a number of its own, and of a tenant's service"
+        " calls.",
     )
 
 
 class TimersApiSettings(LambdaSettings, ApiTuning):
     """The timers API on Lambda."""
+
+
+class ServiceCallsApiSettings(LambdaSettings, ApiTuning):
+    """The API of service calls on Lambda."""
 
 
 class AuthorizerSettings(LambdaSettings):
@@ -397,12 +403,26 @@ class LocalSettings(LocalEgressSettings, EngineTuning, ApiTuning, LocalEvents, D
     )
 
 
+class ClientSettings(Settings):
+    """``duetime calls``: a client of a server's API."""
+
+    url: str = Field("http://127.0.0.1:8080", min_length=1, description="URL of the server.")
+    tenant: Annotated[str, AfterValidator(check_tenant)] = Field(
+        DEFAULT_TENANT, description="The tenant whose service calls they are."
+    )
+    api_key: str = Field(
+        "", repr=False, description="API key, where the server asks for one. By variable only, since it is a secret."
+    )
+
+
 ENTRY_POINTS: tuple[type[Settings], ...] = (
     LocalSettings,
     WorkerSettings,
     StoreSettings,
     LocalKeySettings,
+    ClientSettings,
     TimersApiSettings,
+    ServiceCallsApiSettings,
     PollerSettings,
     OutboxSettings,
     AuthorizerSettings,

@@ -10,43 +10,34 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duetime.domain.clock import Clock
-from duetime.domain.timers import Timer
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id, new_worker_id
-from duetime.runtime.logs import configure_logging, log_context
+from duetime.runtime.logs import configure_logging
 from duetime.runtime.open_files import allow_connections
 from duetime.runtime.settings import (
-    ApiTuning,
-    AuthorizerSettings,
     EngineTuning,
     KeySettings,
     LocalKeySettings,
     LocalSettings,
     PollerSettings,
     Settings,
-    TimersApiSettings,
     WorkerSettings,
     load_settings,
 )
 from duetime.stores.port import Store
 
 if TYPE_CHECKING:
-    from duetime.api.authentication import KeyAuthenticator
-    from duetime.api.context import ServedRequest
-    from duetime.api.http import Request
     from duetime.calls.executor import CallExecutor
     from duetime.delivery.port import Sender
     from duetime.delivery.sealing import SecretBox
-    from duetime.domain.principals import Principal
     from duetime.engine.announcing import FailureEvents
     from duetime.engine.poller import Poller
-    from duetime.runtime.authorizer_function import Authorizer
     from duetime.runtime.hook import HookEvents
     from duetime.runtime.poller_function import Invoke, PollerFunction
     from duetime.stores.calls_port import CallStore
@@ -160,15 +151,10 @@ def make_poller(
         random=random.random,
         events=events,
         secret_box=secret_box,
-        handler=make_executor(calls_of(store) if calls is None else calls, settings),
+        handler=make_executor(store.calls if calls is None else calls, settings),
         gate=gate,
     )
     return poller, sender
-
-
-def calls_of(store: Store) -> CallStore | None:
-    """The service calls of ``store``; None when it has none."""
-    return getattr(store, "calls", None)
 
 
 def make_executor(calls: CallStore | None, settings: EngineTuning) -> CallExecutor | None:
@@ -228,78 +214,7 @@ def make_hook(url: str) -> HookEvents:
     return HookEvents(url, lambda: CurlSender(settings))
 
 
-# -- the API -----------------------------------------------------------------------------------------------------
-
-
-def timers_api(
-    store: Store,
-    settings: ApiTuning,
-    clock: Clock,
-    *,
-    on_stored: Callable[[Sequence[Timer]], None] | None = None,
-    on_served: Callable[[ServedRequest], None] | None = None,
-    secret_box: SecretBox | None = None,
-    authenticate: Callable[[Request], Principal] | None,
-) -> Handler:
-    """The Lambda handler of the timers API; safe to call from several threads.
-
-    ``authenticate`` None: open mode, in which nobody is asked who they are.
-    """
-    from duetime.api.app import build_handler
-    from duetime.api.context import ApiContext
-
-    hooks: dict[str, Any] = {"on_stored": on_stored, "on_served": on_served}
-    context = ApiContext(
-        store=store,
-        clock=clock,
-        new_id=new_id,
-        log_context=lambda request_id: log_context(request_id=request_id),
-        default_num_shards=settings.default_num_shards,
-        secret_box=secret_box,
-        egress=settings.egress_policy(),
-        authenticate=authenticate,
-        **{name: hook for name, hook in hooks.items() if hook is not None},
-    )
-    return build_handler(context)
-
-
-def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> KeyAuthenticator | None:
-    """What checks API keys, as ``--auth`` says; None when nobody is to be asked for one."""
-    from duetime.api.authentication import KeyAuthenticator
-
-    return KeyAuthenticator(store, clock, cache_seconds=settings.auth_cache_seconds) if settings.auth else None
-
-
 # -- Lambda functions --------------------------------------------------------------------------------------------
-
-
-def timers_api_function() -> Handler:
-    """The timers API on Lambda, settings from the environment. It serves nobody whom no authorizer has let in."""
-    from duetime.api.authentication import principal_of_authorizer
-    from duetime.stores.open import open_store
-
-    settings = load_settings(TimersApiSettings)
-    log_to_lambda(settings)
-    store = open_store(settings.store)
-    return timers_api(
-        store,
-        settings,
-        SystemClock(),
-        secret_box=make_secret_box(settings),
-        authenticate=principal_of_authorizer,
-    )
-
-
-def authorizer_function() -> Authorizer:
-    """The authorizer on Lambda, settings from the environment."""
-    from duetime.api.authentication import KeyAuthenticator
-    from duetime.runtime.authorizer_function import Authorizer
-    from duetime.stores.open import open_store
-
-    settings = load_settings(AuthorizerSettings)
-    log_to_lambda(settings)
-    # The gateway keeps answers; kept here as well, a deleted key would work on for the sum of both times.
-    return Authorizer(KeyAuthenticator(open_store(settings.store), SystemClock(), cache_seconds=0))
 
 
 def poller_function() -> PollerFunction:

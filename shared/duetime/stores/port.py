@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.namespaces import Namespace
@@ -29,6 +29,9 @@ from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.shards import Lease, ShardMap, ShardStatus
 from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerChange, TimerState
+
+if TYPE_CHECKING:
+    from duetime.stores.calls_port import CallStore
 
 T = TypeVar("T")
 
@@ -154,6 +157,11 @@ class DuePage:
 
 
 class Store(Protocol):
+    @property
+    def calls(self) -> CallStore | None:
+        """The service calls, in the same database; None when this kind of store has none."""
+        ...
+
     # -- life ------------------------------------------------------------------------------------------------
 
     def initialise(self) -> None:

@@ -15,7 +15,7 @@ import pytest
 from duetime.api.app import build_handler
 from duetime.api.auth import PUBLIC
 from duetime.api.authentication import KeyAuthenticator
-from duetime.api.routes import ROUTES
+from duetime.api.call_routes import ALL_ROUTES
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.principals import Role
@@ -32,7 +32,7 @@ from tests.support.http import Answer, Api
 from tests.support.stores import memory_store
 from tests.support.tenants import OPERATIONS, SAMPLES, TenantWorld, make_tenant_world, path_of
 
-NEEDS_KEY = sorted(route.operation_id for route in ROUTES if route.needs is not PUBLIC)
+NEEDS_KEY = sorted(route.operation_id for route in ALL_ROUTES if route.needs is not PUBLIC)
 ADDRESSED = sorted(
     operation_id
     for operation_id in NEEDS_KEY
@@ -62,6 +62,15 @@ ROLES = {
     "createApiKey": Role.ADMIN,
     "listApiKeys": Role.ADMIN,
     "deleteApiKey": Role.ADMIN,
+    "submitServiceCall": Role.WRITER,
+    "listServiceCalls": Role.READER,
+    "getServiceCall": Role.READER,
+    "patchServiceCall": Role.WRITER,
+    "deleteServiceCall": Role.WRITER,
+    "rerunServiceCall": Role.WRITER,
+    "listExecutions": Role.READER,
+    "getExecution": Role.READER,
+    "listEvents": Role.READER,
     "listShards": Role.ADMIN,
 }
 
@@ -134,7 +143,7 @@ class TestIsolation:
             found = tenant.api().list(correlationId="shared").json()["items"]
             assert [timer["namespace"] for timer in found] == [f"{tenant.name}-orders"] * 2
 
-    @pytest.mark.parametrize("operation_id", ["listNamespaces", "listApiKeys"])
+    @pytest.mark.parametrize("operation_id", ["listNamespaces", "listApiKeys", "listServiceCalls", "listExecutions"])
     def test_a_cursor_of_another_is_none(self, world: TenantWorld, operation_id: str) -> None:
         cursor = world.globex.request(operation_id).json()["nextCursor"]
         assert cursor is not None
@@ -305,7 +314,7 @@ class TestKeys:
         assert (answer.status, answer.code) == (503, "store_unavailable")
 
     def test_public_routes_need_none(self, world: TenantWorld) -> None:
-        for route in ROUTES:
+        for route in ALL_ROUTES:
             if route.needs is PUBLIC:
                 assert Api(world.handler).get(route.rule).status == 200
 
@@ -420,5 +429,6 @@ def comparable(answer: Answer, name: str) -> tuple[int, dict[str, str], str]:
 def everything_of(world: TenantWorld) -> list[Any]:
     """What Globex has, as its admin and the store see it."""
     api = world.globex.api()
-    lists = [api.all_pages(), api.all_pages("/v1/namespaces"), api.all_pages("/v1/tenants/globex/api-keys")]
+    paths = (None, "/v1/namespaces", "/v1/tenants/globex/api-keys", "/v1/tenants/globex/service-calls")
+    lists = [api.all_pages(path) for path in paths]
     return [*lists, world.store.get_namespace("globex-orders")]

@@ -62,6 +62,7 @@ def test_every_error_of_the_house_has_its_status() -> None:
         http_errors.DuplicateId: 409,
         errors.RevisionMismatch: 412,
         http_errors.UnsupportedMediaType: 415,
+        http_errors.TooManyStreams: 503,
         errors.StoreUnavailable: 503,
         errors.StoreNotReady: 503,
         errors.StoreError: 500,

@@ -21,9 +21,9 @@ SCANNED_PER_PAGE = 1000
 """How many rows one page looks at before it is handed out as it is."""
 _CHUNK = 250
 _FIELDS = tuple(field.name for field in fields(CallFilter))
-_STATUS, _STARRED, _SUBMITTED_AT, _DUE_AT, _EXPIRES_AT, _CORRELATION_ID, _TAGS = map(
+_NAME, _STATUS, _STARRED, _SUBMITTED_AT, _DUE_AT, _EXPIRES_AT, _CORRELATION_ID, _TAGS = map(
     CALL_NAMES.index,
-    ("status", "is_starred", "submitted_at", "due_at", "expires_at", "correlation_id", "tags"),
+    ("name", "status", "is_starred", "submitted_at", "due_at", "expires_at", "correlation_id", "tags"),
 )
 
 Condition = Callable[[Row], bool]
@@ -81,7 +81,7 @@ def _conditions(call_filter: CallFilter, covered: frozenset[str]) -> list[Condit
     """What of the filter the walk does not see to."""
     wanted = {name: getattr(call_filter, name) for name in _FIELDS if name not in covered}
     status, starred, tags = wanted.get("status"), wanted.get("starred"), set(wanted.get("tags", ()))
-    correlation_id = wanted.get("correlation_id")
+    correlation_id, name_prefix = wanted.get("correlation_id"), wanted.get("name_prefix")
     conditions: list[Condition] = []
     if status is not None:
         conditions.append(lambda row: row[_STATUS] == status.value)
@@ -89,6 +89,8 @@ def _conditions(call_filter: CallFilter, covered: frozenset[str]) -> list[Condit
         conditions.append(lambda row: bool(row[_STARRED]) is starred)
     if correlation_id is not None:
         conditions.append(lambda row: row[_CORRELATION_ID] == correlation_id)
+    if name_prefix is not None:
+        conditions.append(lambda row: row[_NAME].startswith(name_prefix))
     if tags:
         conditions.append(lambda row: tags <= set(readable_tags(row[_TAGS])))
     conditions += _at_least(_SUBMITTED_AT, wanted.get("submitted_from"))

@@ -1,0 +1,115 @@
+"""Lists of service calls, and of what is kept about one: executions and events."""
+
+from __future__ import annotations
+
+from duetime.api.call_encoding import call_summary_json, events_json, execution_json, execution_summary_json
+from duetime.api.call_fields import sequence
+from duetime.api.call_schemas import CallQuery, EventQuery
+from duetime.api.call_services import calls_of
+from duetime.api.context import Services
+from duetime.api.encoding import instant_json, list_json
+from duetime.api.errors import FieldError, InvalidFields
+from duetime.api.http import Reply, Request
+from duetime.api.pages import fitting_page
+from duetime.api.reading import read_query
+from duetime.api.schemas import PageQuery
+from duetime.domain.errors import ExecutionNotFound, InvalidInput
+from duetime.domain.ids import is_uuid
+from duetime.domain.service_calls import CallStatus
+from duetime.stores.calls_port import CallFilter, CallOrder
+
+LAST_EVENT_ID = "Last-Event-ID"
+
+
+def list_calls(services: Services, request: Request, *, tenant: str) -> Reply:
+    """GET: a page of the calls that fit all filters. It may be short, even empty, and not be the last."""
+    query = read_query(CallQuery, request, lists=("tag",))
+    call_filter = _filter(query)
+    store, now = calls_of(services).store, services.context.clock.now()
+    bound_to = _cursor_query(tenant, query)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    items, next_cursor = fitting_page(
+        lambda limit: store.list_calls(tenant, call_filter, cursor=cursor, limit=limit, now=now),
+        call_summary_json,
+        limit=query.limit,
+    )
+    return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))
+
+
+def list_executions(services: Services, request: Request, *, tenant: str, call_id: str) -> Reply:
+    """GET: the executions of a call, the newest first, without bodies."""
+    calls = calls_of(services)
+    query = read_query(PageQuery, request)
+    calls.found(tenant, call_id, now=services.context.clock.now())
+    bound_to = ("executions", tenant, call_id)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    items, next_cursor = fitting_page(
+        lambda limit: calls.store.list_executions(tenant, call_id, cursor=cursor, limit=limit),
+        execution_summary_json,
+        limit=query.limit,
+    )
+    return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))
+
+
+def get_execution(services: Services, request: Request, *, tenant: str, call_id: str, execution_id: str) -> Reply:  # noqa: ARG001
+    """GET: one execution with what was sent and what came back."""
+    calls = calls_of(services)
+    calls.found(tenant, call_id, now=services.context.clock.now())
+    found = calls.store.get_execution(tenant, call_id, execution_id) if is_uuid(execution_id) else None
+    if found is None:
+        raise ExecutionNotFound(call_id, execution_id)
+    return Reply(status=200, body=execution_json(found))
+
+
+def list_events(services: Services, request: Request, *, tenant: str, call_id: str) -> Reply:
+    """GET: the events of a call in order, those after a sequence number.
+
+    ``Last-Event-ID``, which clients of server-sent events send when they connect again, counts for ``after``.
+    """
+    calls = calls_of(services)
+    query = read_query(EventQuery, request)
+    after = _last_event_id(request, query.after)
+    call = calls.found(tenant, call_id, now=services.context.clock.now())
+    events = calls.store.list_events(tenant, call_id, after=after, limit=query.limit)
+    next_after = events[-1].sequence if events else after
+    # The call was read first: events that came since then are not counted in it.
+    complete = call.status.is_finished and next_after >= call.event_count
+    return Reply(status=200, body=events_json(events, next_after=next_after, complete=complete))
+
+
+def _last_event_id(request: Request, after: int) -> int:
+    header = request.header(LAST_EVENT_ID.lower())
+    if header is None:
+        return after
+    try:
+        return sequence(header)
+    except ValueError as error:
+        raise InvalidInput(LAST_EVENT_ID, str(error)) from None
+
+
+def _filter(query: CallQuery) -> CallFilter:
+    faults = []
+    if query.order is not None and query.status is not CallStatus.SCHEDULED:
+        faults.append(FieldError("order", "dueAt goes with status=Scheduled alone"))
+    if query.due_to is not None and query.order is None:
+        faults.append(FieldError("dueTo", "goes with order=dueAt alone"))
+    if faults:
+        raise InvalidFields(faults)
+    return CallFilter(
+        status=query.status,
+        tags=tuple(sorted(query.tag or ())),
+        submitted_from=query.submitted_from,
+        submitted_to=query.submitted_to,
+        due_to=query.due_to,
+        name_prefix=query.name,
+        starred=query.starred,
+        correlation_id=query.correlation_id,
+        order=CallOrder.NEWEST if query.order is None else CallOrder.DUE,
+    )
+
+
+def _cursor_query(tenant: str, query: CallQuery) -> tuple[object, ...]:
+    """What a cursor is bound to."""
+    times = map(instant_json, (query.submitted_from, query.submitted_to, query.due_to))
+    tags = sorted(query.tag or ())
+    return ("calls", tenant, query.status, tags, *times, query.name, query.starred, query.correlation_id, query.order)

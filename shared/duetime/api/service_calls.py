@@ -1,0 +1,126 @@
+"""Single service calls: submit, read, change, remove, rerun."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from duetime.api.call_encoding import call_json
+from duetime.api.call_input import read_patch, read_rerun, read_submission
+from duetime.api.call_schemas import CALL_SHAPE
+from duetime.api.call_services import call_path, calls_of
+from duetime.api.conditions import EntityTags, etag, if_match, if_none_match
+from duetime.api.context import Services
+from duetime.api.http import Reply, Request
+from duetime.api.reading import read_body
+from duetime.api.schemas import PLAIN_SHAPE
+from duetime.calls.submit import Submitted
+from duetime.delivery.egress import RefusedUrl
+from duetime.domain.call_steps import amended
+from duetime.domain.errors import (
+    CallNotFinished,
+    CallNotFound,
+    CallRunning,
+    InvalidInput,
+    RevisionMismatch,
+    StoreUnavailable,
+)
+from duetime.domain.ids import is_uuid
+from duetime.domain.service_calls import ServiceCall, timer_of
+from duetime.stores.calls_port import ApplyStatus, DeleteStatus
+
+MAX_BODY_BYTES = 1024 * 1024
+_TRIES = 10
+
+
+def submit_call(services: Services, request: Request, *, tenant: str) -> Reply:
+    """POST: 202, or 200 when the same was submitted under the same key; ``CallConflict`` when something else was."""
+    context = services.context
+    now = context.clock.now()
+    found = read_body(request, CALL_SHAPE, limit_bytes=MAX_BODY_BYTES)
+    submission = read_submission(request, found, egress=context.egress, new_id=context.new_id, now=now)
+    return _submitted_reply(calls_of(services).submitter.submit(tenant, submission, now=now))
+
+
+def get_call(services: Services, request: Request, *, tenant: str, call_id: str) -> Reply:
+    """GET: 304 when ``If-None-Match`` names the revision."""
+    call = calls_of(services).found(tenant, call_id, now=services.context.clock.now())
+    known = if_none_match(request)
+    if known is not None and known.match_weakly(call.revision):
+        return Reply(status=304, headers={"etag": etag(call.revision)})
+    return _call_reply(200, call)
+
+
+def patch_call(services: Services, request: Request, *, tenant: str, call_id: str) -> Reply:
+    """PATCH: a merge patch. One that changes nothing leaves the revision as it is."""
+    context, calls = services.context, calls_of(services)
+    wanted = if_match(request)
+    now = context.clock.now()
+    found = read_body(request, CALL_SHAPE, limit_bytes=MAX_BODY_BYTES)
+    change_of = read_patch(found, egress=context.egress, now=now)
+    for _ in range(_TRIES):
+        call = calls.found(tenant, call_id, now=now)
+        _check_revision(call, wanted)
+        change = change_of(call)
+        if not change.given():
+            return _call_reply(200, call)
+        transition = amended(call, change, new_id=context.new_id, now=now, rules=calls.rules)
+        (status,) = calls.store.apply([transition], now=now)
+        if status is ApplyStatus.APPLIED:
+            if not call.status.is_finished:
+                context.on_stored([timer_of(transition.after)])
+            return _call_reply(200, transition.after)
+        # Somebody else changed it since it was read: what was asked for is done to what that left.
+    raise StoreUnavailable("the service call is being changed all the time")
+
+
+def delete_call(services: Services, request: Request, *, tenant: str, call_id: str) -> Reply:
+    """DELETE: cancels a Scheduled call, removes a finished one with all that it has."""
+    calls = calls_of(services)
+    wanted = if_match(request)
+    now = services.context.clock.now()
+    if not is_uuid(call_id):
+        raise CallNotFound(tenant, call_id)
+    for _ in range(_TRIES):
+        revision: int | None = None
+        if wanted is not None:  # without a condition there is nothing to read, and what cannot be read can be removed
+            call = calls.found(tenant, call_id, now=now)
+            _check_revision(call, wanted)
+            revision = call.revision
+        status = calls.store.delete_call(tenant, call_id, now=now, if_revision=revision)
+        if status is DeleteStatus.DELETED:
+            return Reply(status=204)
+        if status is DeleteStatus.NOT_FOUND:
+            raise CallNotFound(tenant, call_id)
+        if status is DeleteStatus.RUNNING:
+            raise CallRunning(f"service call {call_id!r} is Running: it can be removed when it has finished")
+    raise StoreUnavailable("the service call is being changed all the time")
+
+
+def rerun_call(services: Services, request: Request, *, tenant: str, call_id: str) -> Reply:
+    """POST: a new call that asks for the same as a finished one."""
+    context, calls = services.context, calls_of(services)
+    now = context.clock.now()
+    found = read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True)
+    submission_of = read_rerun(request, found, now=now)
+    call = calls.found(tenant, call_id, now=now)
+    if not call.status.is_finished:
+        raise CallNotFinished(f"service call {call_id!r} is {call.status}: it can be rerun when it has finished")
+    try:
+        context.egress.check_url(call.request.url)
+    except RefusedUrl as error:  # the rules may have changed since it was submitted
+        raise InvalidInput("", f"the URL of the request {error}") from None
+    return _submitted_reply(calls.submitter.submit(tenant, submission_of(call), now=now))
+
+
+def _check_revision(call: ServiceCall, wanted: EntityTags | None) -> None:
+    if wanted is not None and not wanted.match_strongly(call.revision):
+        raise RevisionMismatch("the service call has another revision than If-Match names")
+
+
+def _submitted_reply(submitted: Submitted) -> Reply:
+    reply = _call_reply(202 if submitted.is_new else 200, submitted.call)
+    return replace(reply, headers={**reply.headers, "location": call_path(submitted.call)})
+
+
+def _call_reply(status: int, call: ServiceCall) -> Reply:
+    return Reply(status=status, body=call_json(call), headers={"etag": etag(call.revision)})

@@ -1,0 +1,306 @@
+"""The events of a service call as server-sent events, beside the API that lists them as JSON.
+
+``GET .../events`` with ``Accept: text/event-stream`` goes through the handler of the API first: that says who may
+see the call, what is wrong with the request, and what the first events are. Then the stream goes on from there.
+
+A stream costs no thread while it waits: it is a task that looks for further events every now and then, more rarely
+the longer there are none, through threads that all streams share. A key that ends is noticed at the latest when the
+stream does: no stream is longer than ``lifetime_seconds``, and its client comes back with ``Last-Event-ID``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from duetime.api.errors import TooManyStreams
+from duetime.api.problems import problem_reply
+from duetime.domain.call_events import CallEventType
+from duetime.domain.clock import Clock
+from duetime.domain.errors import StoreError
+from duetime.engine.waiting import Offload
+from duetime.local.asgi import Receive, Scope, Send, send_answer, to_answer
+from duetime.local.gateway import HttpAnswer
+from duetime.stores.calls_port import CallRef, CallStore
+
+EVENT_STREAM: Final = "text/event-stream"
+THREADS: Final = 2
+"""For the store calls of all streams."""
+
+_PATH = re.compile(r"/v1/tenants/([A-Za-z0-9._-]+)/service-calls/([0-9a-f-]+)/events")
+_FINAL = frozenset({CallEventType.SUCCEEDED, CallEventType.FAILED})
+"""Nothing happens to a call after one of these."""
+_PAGE = 100
+_HEARTBEAT = b": still here\n\n"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """``first_interval_seconds``: how soon after an event the next one is looked for; doubled up to the last one.
+
+    ``send_seconds``: how long a client may leave what is sent unread. ``retry_ms``: when a client that has lost its
+    stream should come back.
+    """
+
+    max_streams: int = 100
+    first_interval_seconds: float = 0.25
+    last_interval_seconds: float = 2.0
+    heartbeat_seconds: float = 15.0
+    lifetime_seconds: float = 600.0
+    send_seconds: float = 30.0
+    retry_ms: int = 2000
+
+
+class AnsweringApp(Protocol):
+    """``local.asgi.LambdaAsgiApp``: an ASGI application that also tells its answer instead of sending it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    async def answer(self, scope: Scope, receive: Receive) -> HttpAnswer | None: ...
+
+
+class EventStreams:
+    """The ASGI application: answers what asks for a stream, and leaves everything else to ``app``."""
+
+    def __init__(
+        self,
+        app: AnsweringApp,
+        calls: CallStore,
+        *,
+        clock: Clock,
+        offload: Offload,
+        settings: StreamSettings = StreamSettings(),
+    ) -> None:
+        self._app = app
+        self._calls = calls
+        self._clock = clock
+        self._offload = offload
+        self._settings = settings
+        self._open = 0
+        self._stop = _Stop()
+
+    def stop(self) -> None:
+        """End all streams, now and from now on, so that nobody waits for them. From any thread."""
+        self._stop.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ref = _wanted(scope)
+        if ref is None:
+            await self._app(scope, receive, send)
+            return
+        first = await self._app.answer(scope, receive)
+        if first is None:
+            return
+        if first.status != 200:
+            await send_answer(first, send)
+            return
+        page = json.loads(first.body)
+        if page["complete"] and not page["items"]:
+            # By this status a client knows that it need not come back.
+            await send_answer(HttpAnswer(204, _kept(first), b""), send)
+        elif self._open >= self._settings.max_streams:
+            error = TooManyStreams(f"there are {self._open} streams, which is the most")
+            reply = problem_reply(error, request_id=dict(first.headers)["x-request-id"])
+            await send_answer(to_answer(reply), send)
+        else:
+            self._open += 1
+            try:
+                await self._stream(ref, page, first, receive, send)
+            finally:
+                self._open -= 1
+
+    async def _stream(
+        self, ref: CallRef, page: dict[str, Any], first: HttpAnswer, receive: Receive, send: Send
+    ) -> None:
+        headers = (
+            ("content-type", f"{EVENT_STREAM}; charset=utf-8"),
+            ("cache-control", "no-store"),
+            ("x-accel-buffering", "no"),  # for proxies that would wait for more
+            *_kept(first),
+        )
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        await send({"type": "http.response.start", "status": 200, "headers": encoded})
+        gone = asyncio.ensure_future(_disconnected(receive))
+        stopping = asyncio.ensure_future(self._stop.wait())
+        started = self._clock.monotonic()
+        stream = _Stream(ref, self._calls, send, clock=self._clock, offload=self._offload, settings=self._settings)
+        following = asyncio.ensure_future(stream.follow(page["items"], page["nextAfter"]))
+        try:
+            await asyncio.wait({following, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            reason = following.result() if following.done() else "gone" if gone.done() else "stopped"
+        finally:
+            for task in (following, gone, stopping):
+                task.cancel()
+            await asyncio.gather(following, gone, stopping, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.send_seconds):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        facts = {
+            "action": "events.streamed",
+            "tenant_id": ref.tenant_id,
+            "service_call_id": ref.call_id,
+            "sent": stream.sent,
+            "seconds": round(self._clock.monotonic() - started, 3),
+            "reason": reason,
+        }
+        logger.info("a stream of events ended", extra=facts)
+
+
+class _Stream:
+    """One stream. ``sent`` counts its events."""
+
+    def __init__(
+        self,
+        ref: CallRef,
+        calls: CallStore,
+        send: Send,
+        *,
+        clock: Clock,
+        offload: Offload,
+        settings: StreamSettings,
+    ) -> None:
+        self._ref = ref
+        self._calls = calls
+        self._send = send
+        self._clock = clock
+        self._offload = offload
+        self._settings = settings
+        self._written_at = 0.0
+        self.sent = 0
+
+    async def follow(self, documents: Sequence[dict[str, Any]], after: int) -> str:
+        """Send ``documents`` (events as JSON) and all that come after the sequence number ``after``.
+
+        Returns why it ended: ``finished``, ``removed``, ``lifetime`` or ``unread``.
+        """
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self._settings.lifetime_seconds
+        try:
+            await self._write(f"retry: {self._settings.retry_ms}\n\n".encode())
+            if await self._write_events(documents):
+                return await self._end("finished")
+            interval = self._settings.first_interval_seconds
+            while loop.time() < ends_at:
+                documents = await self._read(after)
+                if documents:
+                    if await self._write_events(documents):
+                        return await self._end("finished")
+                    after = documents[-1]["sequence"]
+                    interval = self._settings.first_interval_seconds
+                    continue
+                if loop.time() - self._written_at >= self._settings.heartbeat_seconds:
+                    if not await self._is_there():
+                        return await self._end("removed")
+                    await self._write(_HEARTBEAT)
+                await asyncio.sleep(interval)
+                interval = min(2 * interval, self._settings.last_interval_seconds)
+        except TimeoutError:
+            return "unread"
+        return "lifetime"
+
+    async def _read(self, after: int) -> list[dict[str, Any]]:
+        ref = self._ref
+        try:
+            events = await self._offload.run(
+                lambda: self._calls.list_events(ref.tenant_id, ref.call_id, after=after, limit=_PAGE)
+            )
+        except StoreError as error:
+            self._warn(error)
+            return []
+        return [event.document() for event in events]
+
+    async def _is_there(self) -> bool:
+        """False when the call was removed. (A call without further events and one that is gone read alike.)"""
+        now = self._clock.now()
+        try:
+            (call,) = await self._offload.run(lambda: self._calls.get_calls([self._ref], now=now))
+        except StoreError as error:
+            self._warn(error)
+            return True
+        return call is not None
+
+    def _warn(self, error: StoreError) -> None:
+        facts = {"action": "events.unread", "service_call_id": self._ref.call_id, "error": error.code}
+        logger.warning("the events of a stream could not be read", extra=facts)
+
+    async def _write_events(self, documents: Sequence[dict[str, Any]]) -> bool:
+        """Whether the last of them is the last of all."""
+        if not documents:
+            return False
+        await self._write(b"".join(map(_event_bytes, documents)))
+        self.sent += len(documents)
+        return documents[-1]["type"] in _FINAL
+
+    async def _end(self, reason: str) -> str:
+        """Tell the client not to come back."""
+        await self._write(f'event: end\ndata: {{"reason":"{reason}"}}\n\n'.encode())
+        return reason
+
+    async def _write(self, text: bytes) -> None:
+        async with asyncio.timeout(self._settings.send_seconds):
+            await self._send({"type": "http.response.body", "body": text, "more_body": True})
+        self._written_at = asyncio.get_running_loop().time()
+
+
+class _Stop:
+    """An event that may be set from any thread, before or after somebody waits for it."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
+
+    def set(self) -> None:
+        self._is_set = True
+        for future, loop in list(self._waiting.items()):
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(_finish, future)
+
+    async def wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._waiting[future] = loop
+        try:
+            if not self._is_set:
+                await future
+        finally:
+            del self._waiting[future]
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _wanted(scope: Scope) -> CallRef | None:
+    """The call whose events are wanted as a stream; None when something else is."""
+    if scope["type"] != "http" or scope["method"] != "GET":
+        return None
+    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
+    match = _PATH.fullmatch(scope["path"])
+    if match is None or EVENT_STREAM not in accepted.decode("latin-1").lower():
+        return None
+    return CallRef(match[1], match[2])
+
+
+def _kept(first: HttpAnswer) -> tuple[tuple[str, str], ...]:
+    """What is true of the stream, of the headers of the answer that it begins with."""
+    return tuple(header for header in first.headers if header[0] == "x-request-id")
+
+
+def _event_bytes(document: dict[str, Any]) -> bytes:
+    """JSON text has no line breaks, so it is one line of data."""
+    data = json.dumps(document, separators=(",", ":"))
+    return f"id: {document['sequence']}\ndata: {data}\n\n".encode()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,150 @@
+"""The API put together: all of it for the local server, and a part for each Lambda function.
+
+Imports are local to the functions that need them, since what is imported is cold start: the authorizer needs no
+routes, and the timers API nothing of service calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from duetime.domain.clock import Clock
+from duetime.domain.errors import InvalidSettings
+from duetime.domain.timers import Timer
+from duetime.runtime.clock import SystemClock
+from duetime.runtime.ids import new_id
+from duetime.runtime.logs import log_context
+from duetime.runtime.settings import (
+    ApiTuning,
+    AuthorizerSettings,
+    LocalSettings,
+    ServiceCallsApiSettings,
+    TimersApiSettings,
+    load_settings,
+)
+from duetime.runtime.wiring import Handler, log_to_lambda, make_secret_box
+from duetime.stores.port import Store
+
+if TYPE_CHECKING:
+    from duetime.api.authentication import KeyAuthenticator
+    from duetime.api.context import ApiContext, ServedRequest
+    from duetime.api.http import Request
+    from duetime.delivery.sealing import SecretBox
+    from duetime.domain.principals import Principal
+    from duetime.runtime.authorizer_function import Authorizer
+    from duetime.stores.calls_port import CallStore
+
+
+def api_context(
+    store: Store,
+    settings: ApiTuning,
+    clock: Clock,
+    *,
+    secret_box: SecretBox | None,
+    authenticate: Callable[[Request], Principal] | None,
+    on_stored: Callable[[Sequence[Timer]], None] | None = None,
+    on_served: Callable[[ServedRequest], None] | None = None,
+) -> ApiContext:
+    """``authenticate`` None: open mode, in which nobody is asked who they are."""
+    from duetime.api.context import ApiContext
+
+    hooks: dict[str, Any] = {"on_stored": on_stored, "on_served": on_served}
+    return ApiContext(
+        store=store,
+        clock=clock,
+        new_id=new_id,
+        log_context=lambda request_id: log_context(request_id=request_id),
+        default_num_shards=settings.default_num_shards,
+        secret_box=secret_box,
+        egress=settings.egress_policy(),
+        authenticate=authenticate,
+        **{name: hook for name, hook in hooks.items() if hook is not None},
+    )
+
+
+def with_calls(context: ApiContext, calls: CallStore, settings: ApiTuning) -> ApiContext:
+    """``context`` for handlers that serve service calls too."""
+    from duetime.api.call_services import CallServices
+
+    services = CallServices.of(
+        context.store,
+        calls,
+        rules=settings.call_rules(),
+        num_shards=settings.default_num_shards,
+        new_id=context.new_id,
+        on_stored=context.on_stored,
+    )
+    return replace(context, calls=services)
+
+
+def whole_api(context: ApiContext, calls: CallStore | None, settings: ApiTuning) -> Handler:
+    """The handler where one process serves everything; safe to call from several threads.
+
+    ``calls`` None: the store has no service calls.
+    """
+    from duetime.api.app import build_handler
+    from duetime.api.call_routes import ALL_ROUTES
+
+    return (
+        build_handler(context) if calls is None else build_handler(with_calls(context, calls, settings), ALL_ROUTES)
+    )
+
+
+def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> KeyAuthenticator | None:
+    """What checks API keys, as ``--auth`` says; None when nobody is to be asked for one."""
+    from duetime.api.authentication import KeyAuthenticator
+
+    return KeyAuthenticator(store, clock, cache_seconds=settings.auth_cache_seconds) if settings.auth else None
+
+
+# -- Lambda functions: settings from the environment. They serve nobody whom no authorizer has let in. ---------------
+
+
+def timers_api_function() -> Handler:
+    """The timers API, with all that is no tenant's or no service call's."""
+    from duetime.api.app import build_handler
+
+    settings = load_settings(TimersApiSettings)
+    return build_handler(_context_on_lambda(settings))
+
+
+def service_calls_api_function() -> Handler:
+    """The API of service calls."""
+    from duetime.api.app import build_handler
+    from duetime.api.call_routes import CALL_ROUTES
+
+    settings = load_settings(ServiceCallsApiSettings)
+    context = _context_on_lambda(settings)
+    calls = context.store.calls
+    if calls is None:
+        raise InvalidSettings("DUETIME_STORE: the store has no service calls")
+    return build_handler(with_calls(context, calls, settings), CALL_ROUTES)
+
+
+def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) -> ApiContext:
+    from duetime.api.authentication import principal_of_authorizer
+    from duetime.stores.open import open_store
+
+    log_to_lambda(settings)
+    store = open_store(settings.store)
+    return api_context(
+        store,
+        settings,
+        SystemClock(),
+        secret_box=make_secret_box(settings),
+        authenticate=principal_of_authorizer,
+    )
+
+
+def authorizer_function() -> Authorizer:
+    """The authorizer of both."""
+    from duetime.api.authentication import KeyAuthenticator
+    from duetime.runtime.authorizer_function import Authorizer
+    from duetime.stores.open import open_store
+
+    settings = load_settings(AuthorizerSettings)
+    log_to_lambda(settings)
+    # The gateway keeps answers; kept here as well, a deleted key would work on for the sum of both times.
+    return Authorizer(KeyAuthenticator(open_store(settings.store), SystemClock(), cache_seconds=0))

@@ -1,0 +1,113 @@
+"""An API of service calls over an empty store in memory, and the steps that an executor would take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from duetime.api.app import build_handler
+from duetime.api.call_routes import ALL_ROUTES
+from duetime.api.call_services import CallServices
+from duetime.api.context import ApiContext
+from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
+from duetime.domain.call_steps import CallRules
+from duetime.domain.service_calls import ServiceCall, calls_namespace
+from duetime.domain.timers import Timer
+from duetime.stores.calls_port import CallRef, CallStore
+from duetime.stores.port import Store
+from tests.contract import call_steps as steps
+from tests.support.calls import RULES, ids_at
+from tests.support.clock import NOW, FakeClock
+from tests.support.http import Answer, Api
+from tests.support.stores import memory_store
+
+TENANT = "acme"
+OTHER = "globex"
+URL = "http://receiver.test/hook"
+BODY: dict[str, Any] = {"name": "report", "request": {"method": "GET", "url": URL}}
+"""The least that can be submitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallWorld:
+    """``stored`` collects the timers that the handler told of."""
+
+    store: Store
+    calls: CallStore
+    clock: FakeClock
+    api: Api
+    context: ApiContext
+    stored: list[Timer] = field(default_factory=list)
+
+    def path(self, *segments: str, tenant: str = TENANT) -> str:
+        return "/".join([f"/v1/tenants/{tenant}/service-calls", *segments])
+
+    def submit(self, body: Mapping[str, Any] | str | None = None, *, tenant: str = TENANT, **more: Any) -> Answer:
+        """``more`` are members of the body beside the least, or ``headers``."""
+        headers = more.pop("headers", None)
+        return self.api.call("POST", self.path(tenant=tenant), BODY | more if body is None else body, headers=headers)
+
+    def submitted(self, *, tenant: str = TENANT, **more: Any) -> dict[str, Any]:
+        """A new call as JSON."""
+        answer = self.submit(tenant=tenant, **more)
+        assert answer.status == 202, answer
+        document: dict[str, Any] = answer.json()
+        return document
+
+    def call(self, call_id: str, *, tenant: str = TENANT) -> ServiceCall:
+        """As it is stored."""
+        (call,) = self.calls.get_calls([CallRef(tenant, call_id)], now=self.clock.now())
+        assert call is not None
+        return call
+
+    def begin(self, call_id: str, *, tenant: str = TENANT) -> ServiceCall:
+        """What the executor does when the call is due."""
+        return steps.begin(self.calls, self.call(call_id, tenant=tenant), now=self.clock.now())
+
+    def finish(self, call_id: str, *, tenant: str = TENANT, is_ok: bool = True) -> ServiceCall:
+        """A whole execution, or the end of the one that is open."""
+        call = self.call(call_id, tenant=tenant)
+        if call.execution_id is None:
+            call = self.begin(call_id, tenant=tenant)
+        return steps.conclude(self.calls, call, is_ok=is_ok, now=self.clock.now())
+
+    def everything(self) -> list[ServiceCall]:
+        """What is stored, of both tenants."""
+        return [
+            self.call(item["id"], tenant=tenant)
+            for tenant in (TENANT, OTHER)
+            for item in self.api.all_pages(self.path(tenant=tenant))
+        ]
+
+    def has_calls(self, tenant: str = TENANT) -> bool:
+        """Whether the tenant ever submitted one."""
+        return self.store.get_namespace(calls_namespace(tenant)) is not None
+
+
+def call_services(store: Store, *, context: ApiContext, rules: CallRules = RULES) -> CallServices:
+    return CallServices.of(
+        store,
+        calls_store(store),
+        rules=rules,
+        num_shards=4,
+        new_id=context.new_id,
+        on_stored=context.on_stored,
+    )
+
+
+def calls_store(store: Store) -> CallStore:
+    assert store.calls is not None
+    return store.calls
+
+
+@contextmanager
+def call_world(*, egress: EgressPolicy = PUBLIC_ONLY) -> Iterator[CallWorld]:
+    with memory_store() as store:
+        clock = FakeClock()
+        stored: list[Timer] = []
+        context = ApiContext(store=store, clock=clock, new_id=ids_at(NOW), on_stored=stored.extend, egress=egress)
+        context = replace(context, calls=call_services(store, context=context))
+        api = Api(build_handler(context, ALL_ROUTES))
+        yield CallWorld(store, calls_store(store), clock, api, context, stored)

@@ -1,0 +1,369 @@
+"""``duetime calls`` against a server on this machine."""
+
+from __future__ import annotations
+
+import http.server
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from duetime.api.key_changes import create_key
+from duetime.cli.api_client import ApiClient, ApiUnreachable
+from duetime.cli.main import run
+from duetime.domain.principals import Role
+from duetime.domain.service_calls import CallStatus
+from tests.support.call_api import TENANT, URL, CallWorld, call_world
+from tests.support.call_server import CallServer, call_server
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def calls() -> Iterator[CallWorld]:
+    with call_world() as world:
+        yield world
+
+
+@pytest.fixture
+def server(calls: CallWorld) -> Iterator[CallServer]:
+    with call_server(calls) as server:
+        yield server
+
+
+@pytest.fixture
+def command(server: CallServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs ``duetime calls ...`` for the tenant: exit code, standard output, standard error."""
+    monkeypatch.setenv("DUETIME_URL", server.url)
+    monkeypatch.setenv("DUETIME_TENANT", TENANT)
+    monkeypatch.setenv("DUETIME_LOG_LEVEL", "error")  # the server is in this process
+
+    def execute(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        code = run(["calls", *arguments])
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return execute
+
+
+def submitted(command: Command, *arguments: str) -> str:
+    code, out, err = command("submit", URL, *arguments)
+    assert (code, err) == (0, "")
+    return out.strip()
+
+
+# -- submit --------------------------------------------------------------------------------------------------------
+
+
+def test_a_url_is_enough(calls: CallWorld, command: Command) -> None:
+    call = calls.call(submitted(command))
+    assert (call.name, call.request.method, call.request.url) == (f"GET {URL}", "GET", URL)
+    assert (call.status, call.request.body_json, call.request.headers_json) == (CallStatus.SCHEDULED, None, None)
+
+
+def test_everything_can_be_given(calls: CallWorld, command: Command) -> None:
+    call_id = submitted(
+        command,
+        *("--name", "ünï", "--method", "PUT", "--header", "A: b: c", "--header", "X-B:"),
+        *("--body-json", '{"n": 1.0, "big": 12345678901234567890}', "--delay", "1h", "--tag", "a", "--tag", "b"),
+        *("--star", "--idempotency-key", "k", "--timeout-seconds", "7", "--correlation-id", "c"),
+        *("--retry-policy", '{"maxAttempts": 3}'),
+    )
+    call = calls.call(call_id)
+    assert json.loads(call.request.headers_json or "") == {"A": "b: c", "X-B": ""}
+    assert call.request.body_json == '{"n": 1.0, "big": 12345678901234567890}'
+    assert (call.name, call.tags, call.starred, call.idempotency_key) == ("ünï", ("a", "b"), True, "k")
+    assert (call.timeout_seconds, call.correlation_id) == (7, "c")
+    assert call.retry_policy.max_attempts == 3
+    assert (call.due_at - call.submitted_at).total_seconds() == 3600
+
+
+def test_a_body_is_sent_as_its_text_and_makes_it_a_post(calls: CallWorld, command: Command) -> None:
+    call = calls.call(submitted(command, "--body", '{"no": json'))
+    assert (call.request.method, call.request.body_json) == ("POST", '"{\\"no\\": json"')
+
+
+def test_a_submission_can_come_from_standard_input(calls: CallWorld, command: Command) -> None:
+    body = json.dumps({"name": "n", "request": {"method": "GET", "url": URL, "headers": {"Authorization": "s"}}})
+    code, out, _ = command("submit", "--stdin", stdin=body)
+    assert code == 0
+    assert calls.call(out.strip()).request.headers_json == '{"Authorization": "s"}'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give a URL with options, or --stdin and nothing else"),
+        ((URL, "--stdin"), "give a URL with options, or --stdin and nothing else"),
+        ((URL, "--body", "a", "--body-json", "1"), "--body and --body-json cannot both be given"),
+        ((URL, "--body-json", "{"), "--body-json: is no JSON"),
+        ((URL, "--retry-policy", "x"), "--retry-policy: is no JSON"),
+        ((URL, "--header", "no colon"), "--header: must be 'NAME: VALUE'"),
+        ((URL, "--method", "HEAD"), "'HEAD' is not one of"),
+    ],
+)
+def test_a_wrong_call_is_told_so(command: Command, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = command("submit", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_what_the_api_refuses_is_told_in_one_line(command: Command) -> None:
+    code, _, err = command("submit", "ftp://x", "--tag", "", "--delay", "soon")
+    assert code == 1
+    assert err.count("\n") == 1
+    assert all(word in err for word in ("request.url: ", "tags[0]: ", "delay: ", "HTTP 400"))
+
+
+def test_json_is_what_the_api_answers(calls: CallWorld, command: Command) -> None:
+    code, out, _ = command("submit", URL, "--json")
+    assert code == 0
+    assert json.loads(out) == calls.api.get(calls.path(json.loads(out)["id"])).json()
+
+
+# -- see -----------------------------------------------------------------------------------------------------------
+
+
+def test_calls_are_listed_by_filters(calls: CallWorld, command: Command) -> None:
+    first = submitted(command, "--name", "report 1", "--tag", "a", "--delay", "2h")
+    second = submitted(command, "--name", "report \u202e2", "--tag", "a", "--tag", "b", "--star", "--delay", "1h")
+    third = submitted(command, "--name", "other")
+    calls.finish(third, is_ok=False)
+
+    def ids(*arguments: str) -> list[str]:
+        code, out, _ = command("list", *arguments)
+        assert code == 0
+        return [line.split()[0] for line in out.splitlines()[1:]]
+
+    assert set(ids()) == {first, second, third}
+    assert ids("--name", "report") == [first, second]
+    assert set(ids("--tag", "a")) == {first, second}
+    assert ids("--tag", "a", "--tag", "b") == [second]
+    assert ids("--starred") == [second]
+    assert set(ids("--not-starred")) == {first, third}
+    assert ids("--status", "Failed") == [third]
+    assert ids("--next") == [second, first]
+    assert ids("--next", "--due-to", "2026-12-20T16:30:00Z") == [second]
+    assert ids("--to", "2026-12-20T15:30:00Z") == []
+    _, table, _ = command("list", "--status", "Failed")
+    assert "503 HttpStatus the receiver answered 503" in table
+    assert "\u202e" not in command("list")[1]
+
+
+def test_a_list_ends_at_its_limit_and_goes_over_pages(calls: CallWorld, command: Command) -> None:
+    for _ in range(105):
+        calls.submitted()
+    _, out, err = command("list", "--limit", "103", "--json")
+    assert len([json.loads(line)["id"] for line in out.splitlines()]) == 103
+    assert "there are more than 103" in err
+    assert len(command("list", "--limit", "105")[1].splitlines()) == 106
+
+
+def test_a_call_and_its_executions_are_shown(calls: CallWorld, command: Command) -> None:
+    call_id = submitted(command, "--header", "Authorization: s3cret", "--tag", "t", "--body", "b")
+    execution_id = calls.finish(call_id, is_ok=False).outcome
+    assert execution_id is not None
+    code, out, _ = command("show", call_id)
+    assert code == 0
+    assert "status          Failed" in out
+    assert "Authorization: [redacted]" in out
+    assert "s3cret" not in out
+    assert json.loads(command("show", call_id, "--json")[1])["status"] == "Failed"
+    _, out, _ = command("executions", call_id)
+    assert execution_id.execution_id in out
+    assert len(command("executions", call_id, "--json")[1].splitlines()) == 1
+    _, out, _ = command("executions", call_id, execution_id.execution_id)
+    assert f"> GET {URL}" in out or f"> POST {URL}" in out
+    assert "< 503" in out
+    assert "héllo" in out
+    assert "cut off, 6 bytes" in out
+    assert json.loads(command("executions", call_id, execution_id.execution_id, "--json")[1])["number"] == 1
+
+
+def test_what_is_not_there_is_told(command: Command) -> None:
+    code, out, err = command("show", "01234567-89ab-7def-8123-456789abcdef")
+    assert (code, out) == (1, "")
+    assert "does not exist" in err
+
+
+def test_events_are_shown(calls: CallWorld, command: Command) -> None:
+    call_id = submitted(command, "--delay", "1h")
+    code, out, _ = command("events", call_id)
+    assert code == 0
+    assert [line.split()[1:3] for line in out.splitlines()] == [
+        ["1", "ServiceCallSubmitted"],
+        ["2", "ServiceCallScheduled"],
+    ]
+    assert [json.loads(line)["sequence"] for line in command("events", call_id, "--json")[1].splitlines()] == [1, 2]
+
+
+@pytest.mark.parametrize("is_ok", [True, False])
+def test_events_are_followed_to_the_end_of_the_call(calls: CallWorld, command: Command, is_ok: bool) -> None:
+    call_id = submitted(command)
+    calls.begin(call_id)
+    timer = threading.Timer(0.1, lambda: calls.finish(call_id, is_ok=is_ok))
+    timer.start()
+    code, out, _ = command("events", call_id, "--follow")
+    timer.join()
+    assert code == (0 if is_ok else 1)
+    assert len(out.splitlines()) == 7
+    assert out.splitlines()[-1].split()[2] == ("ServiceCallSucceeded" if is_ok else "ServiceCallFailed")
+
+
+# -- change --------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_starred_tagged_rerun_and_removed(calls: CallWorld, command: Command) -> None:
+    call_id = submitted(command, "--tag", "a", "--tag", "b")
+    assert command("star", call_id)[0] == 0
+    assert calls.call(call_id).starred
+    assert command("star", call_id, "--remove")[0] == 0
+    assert not calls.call(call_id).starred
+    assert command("tag", call_id, "--add", "c", "--add", "a", "--remove", "b")[:2] == (0, "a\nc\n")
+    assert calls.call(call_id).tags == ("a", "c")
+    calls.finish(call_id)
+    code, out, _ = command("rerun", call_id, "--delay", "1h", "--idempotency-key", "k")
+    assert code == 0
+    assert calls.call(out.strip()).rerun_of == call_id
+    assert command("rerun", call_id, "--delay", "1h", "--idempotency-key", "k")[1] == out
+    assert command("cancel", call_id)[0] == 0
+    assert command("cancel", call_id)[0] == 1
+
+
+def test_a_running_call_cannot_be_cancelled(calls: CallWorld, command: Command) -> None:
+    call_id = submitted(command)
+    calls.begin(call_id)
+    code, _, err = command("cancel", call_id)
+    assert code == 1
+    assert "is Running" in err
+
+
+# -- the server ----------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_taken_from_its_variable(
+    calls: CallWorld, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = create_key(
+        calls.store, key_id="k", tenant_id=TENANT, role=Role.READER, name="", expires_at=None, now=calls.clock.now()
+    )
+    with call_server(calls, with_auth=True) as server:
+        arguments = ["calls", "list", "--url", f"{server.url}/", "--tenant", TENANT]
+        assert run(arguments) == 1
+        assert "HTTP 401" in capsys.readouterr().err
+        monkeypatch.setenv("DUETIME_API_KEY", created.text)
+        assert run(arguments) == 0
+        assert run(["calls", "submit", URL, *arguments[2:]]) == 1
+        assert "role writer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8080", "ftp://x", "http://", "http://x:99999", "http://u@x", "http://x/?a"]
+)
+def test_what_is_no_url_of_a_server_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["calls", "list", "--url", url]) == 2
+    assert "--url" in capsys.readouterr().err
+
+
+def test_a_server_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["calls", "list", "--url", "http://127.0.0.1:1"]) == 1
+    assert "http://127.0.0.1:1: " in capsys.readouterr().err
+
+
+def test_a_wrong_tenant_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["calls", "list", "--tenant", "A"]) == 2
+    assert "--tenant" in capsys.readouterr().err
+
+
+class Scripted(http.server.BaseHTTPRequestHandler):
+    """Answers what it is told, one answer a request, and remembers what was asked."""
+
+    answers: list[tuple[int, str, bytes]]
+    asked: list[dict[str, str]]
+
+    def do_GET(self) -> None:
+        self.asked.append({name.lower(): value for name, value in self.headers.items()})
+        status, content_type, body = self.answers.pop(0)
+        self.send_response(status)
+        self.send_header("content-type", content_type)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: Any) -> None: ...
+
+
+@contextmanager
+def scripted(*answers: tuple[int, str, bytes]) -> Iterator[tuple[ApiClient, list[dict[str, str]]]]:
+    asked: list[dict[str, str]] = []
+    handler = type("Handler", (Scripted,), {"answers": list(answers), "asked": asked})
+    with http.server.HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield ApiClient(f"http://127.0.0.1:{server.server_port}", api_key="", sleep=lambda _: None), asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def event(sequence: int) -> bytes:
+    return f'id: {sequence}\ndata: {{"sequence":{sequence}}}\n\n'.encode()
+
+
+STREAM = "text/event-stream; charset=utf-8"
+END = b'event: end\ndata: {"reason":"finished"}\n\n'
+
+
+def test_a_stream_that_breaks_off_is_resumed() -> None:
+    first = b"retry: 2000\n\n" + event(1) + b": still here\n\n" + event(2) + b'id: 3\ndata: {"sequ'
+    with scripted((200, STREAM, first), (200, STREAM, b""), (200, STREAM, event(3) + END)) as (client, asked):
+        assert [one["sequence"] for one in client.follow("/events")] == [1, 2, 3]
+    assert [one["last-event-id"] for one in asked] == ["0", "2", "2"]
+
+
+def test_a_stream_that_is_over_is_not_asked_again() -> None:
+    with scripted((200, STREAM, event(1)), (204, STREAM, b"")) as (client, asked):
+        assert [one["sequence"] for one in client.follow("/events")] == [1]
+    assert len(asked) == 2
+
+
+def test_a_server_without_streams_is_polled() -> None:
+    pages = [
+        {"items": [{"sequence": 1}], "nextAfter": 1, "complete": False},
+        {"items": [], "nextAfter": 1, "complete": False},
+        {"items": [{"sequence": 2}], "nextAfter": 2, "complete": True},
+    ]
+    answers = [(200, "application/json", json.dumps(page).encode()) for page in pages]
+    with scripted(*answers) as (client, asked):
+        assert [one["sequence"] for one in client.follow("/events")] == [1, 2]
+    assert [one["last-event-id"] for one in asked] == ["0", "1", "1"]
+
+
+def test_a_server_that_stays_away_is_given_up() -> None:
+    waits: list[float] = []
+    client = ApiClient("http://127.0.0.1:1", api_key="", sleep=waits.append)
+    with pytest.raises(ApiUnreachable):
+        list(client.follow("/events"))
+    assert len(waits) == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"<html>", "without a word (HTTP 502)"),
+        (b'{"message":"Forbidden"}', "Forbidden (HTTP 502)"),
+        (b"[1]", "without a word (HTTP 502)"),
+        (b'{"errors":[{"x":1}]}', "without a word (HTTP 502)"),
+    ],
+)
+def test_an_answer_of_something_else_is_told_as_it_is(
+    body: bytes, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with scripted((502, "text/html", body)) as (client, _), pytest.raises(Exception, match=r"HTTP 502") as refusal:
+        client.call("GET", "/x")
+    assert str(refusal.value) == message

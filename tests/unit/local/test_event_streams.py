@@ -1,0 +1,429 @@
+"""Streams of events, in virtual time: what is sent, when, and how a stream ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from duetime.domain.errors import StoreUnavailable
+from duetime.local.event_streams import EventStreams, StreamSettings
+from duetime.local.gateway import HttpAnswer, HttpRequest, from_result, to_event
+from duetime.stores.calls_port import CallStore
+from tests.support.call_api import CallWorld, call_world
+from tests.support.clock import NOW
+from tests.support.virtual_time import InlineOffload, VirtualClock, run_virtually
+
+SETTINGS = StreamSettings(max_streams=2)
+SUBMITTED = ["ServiceCallSubmitted", "ServiceCallScheduled"]
+EXECUTED = [
+    "DueTimeReached",
+    "ServiceCallRunning",
+    "ExecutionStarted",
+    "ExecutionSucceeded",
+    "ServiceCallSucceeded",
+]
+
+
+@pytest.fixture
+def calls() -> Iterator[CallWorld]:
+    with call_world() as world:
+        yield world
+
+
+class InPlace:
+    """The part of ``LambdaAsgiApp`` that is used, without its threads."""
+
+    def __init__(self, world: CallWorld) -> None:
+        self._world = world
+        self.others = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.others += 1
+
+    async def answer(self, scope: Any, receive: Any) -> HttpAnswer | None:
+        if (await receive())["type"] == "http.disconnect":
+            return None
+        return from_result(self._world.api._handler(to_event(request_of(scope)), None))
+
+
+def request_of(scope: Any) -> HttpRequest:
+    return HttpRequest(
+        method=scope["method"],
+        raw_path=scope["path"],
+        raw_query=scope["query_string"].decode(),
+        headers=tuple((name.decode(), value.decode()) for name, value in scope["headers"]),
+        body=b"",
+        http_version="1.1",
+        client_host="",
+        request_id="r1",
+        received_at=NOW,
+    )
+
+
+@dataclass
+class Client:
+    """One request for events, and what came of it."""
+
+    path: str
+    query: str = ""
+    headers: dict[str, str] = field(default_factory=lambda: {"accept": "text/event-stream"})
+    reads: bool = True
+    status: int = 0
+    answer_headers: dict[str, str] = field(default_factory=dict)
+    chunks: list[tuple[float, str]] = field(default_factory=list)
+    ended: bool = False
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def scope(self) -> dict[str, Any]:
+        headers = [(name.encode(), value.encode()) for name, value in self.headers.items()]
+        return {
+            "type": "http",
+            "method": "GET",
+            "path": self.path,
+            "query_string": self.query.encode(),
+            "headers": headers,
+        }
+
+    def receive(self) -> Callable[[], Awaitable[dict[str, Any]]]:
+        first = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+        async def receive() -> dict[str, Any]:
+            for message in first:
+                return message
+            await self.gone.wait()
+            return {"type": "http.disconnect"}
+
+        return receive
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.answer_headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            return
+        if not self.reads:
+            await asyncio.Event().wait()
+        if message["body"]:
+            self.chunks.append((asyncio.get_running_loop().time(), message["body"].decode()))
+        self.ended = not message.get("more_body", False)
+        self.changed.set()
+
+    async def ask(self, streams: EventStreams) -> None:
+        await streams(self.scope, self.receive(), self.send)
+
+    @property
+    def text(self) -> str:
+        return "".join(text for _, text in self.chunks)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """Those of the call, checked for their form."""
+        found = []
+        for block in self.text.split("\n\n"):
+            if block.startswith("id:"):
+                first, second = block.split("\n")
+                event = json.loads(second.removeprefix("data: "))
+                assert first == f"id: {event['sequence']}"
+                found.append(event)
+        return found
+
+    @property
+    def types(self) -> list[str]:
+        return [event["type"] for event in self.events]
+
+
+def make_streams(
+    world: CallWorld, clock: VirtualClock, *, store: CallStore | None = None, settings: StreamSettings = SETTINGS
+) -> EventStreams:
+    return EventStreams(InPlace(world), store or world.calls, clock=clock, offload=InlineOffload(), settings=settings)
+
+
+Script = Callable[[EventStreams], Awaitable[None]]
+
+
+def play(world: CallWorld, script: Script, **more: Any) -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        await asyncio.wait_for(script(make_streams(world, clock, **more)), 3600)
+
+    run_virtually(clock, main())
+
+
+def test_what_has_happened_is_sent_at_once_and_the_rest_when_it_happens(calls: CallWorld) -> None:
+    call_id = calls.submitted()["id"]
+    client = Client(calls.path(call_id, "events"))
+
+    async def script(streams: EventStreams) -> None:
+        stream = asyncio.create_task(client.ask(streams))
+        await asyncio.sleep(10)
+        assert client.types == SUBMITTED
+        calls.begin(call_id)
+        await asyncio.sleep(2)  # the longest interval
+        assert client.types == SUBMITTED + EXECUTED[:3]
+        calls.finish(call_id)
+        await asyncio.sleep(2)
+        assert stream.done()
+
+    play(calls, script)
+    assert client.status == 200
+    assert client.answer_headers == {
+        "content-type": "text/event-stream; charset=utf-8",
+        "cache-control": "no-store",
+        "x-accel-buffering": "no",
+        "x-request-id": "r1",
+    }
+    assert client.types == SUBMITTED + EXECUTED
+    assert client.text.startswith("retry: 2000\n\n")
+    assert client.text.endswith('\n\nevent: end\ndata: {"reason":"finished"}\n\n')
+    assert client.ended
+
+
+def test_events_are_those_of_the_list(calls: CallWorld) -> None:
+    call_id = calls.submitted(tags=["ünï\u2028cødé"])["id"]
+    calls.finish(call_id)
+    client = Client(calls.path(call_id, "events"))
+    play(calls, client.ask)
+    assert client.events == calls.api.get(calls.path(call_id, "events")).json()["items"]
+    assert len(client.events) == 7
+
+
+@pytest.mark.parametrize(
+    ("query", "headers"), [("after=3", {}), ("", {"last-event-id": "3"}), ("after=1", {"last-event-id": "3"})]
+)
+def test_a_stream_is_resumed_behind_what_was_seen(calls: CallWorld, query: str, headers: dict[str, str]) -> None:
+    call_id = calls.submitted()["id"]
+    calls.finish(call_id)
+    client = Client(calls.path(call_id, "events"), query, {"accept": "text/event-stream"} | headers)
+    play(calls, client.ask)
+    assert [event["sequence"] for event in client.events] == [4, 5, 6, 7]
+
+
+def test_a_page_is_not_the_end(calls: CallWorld) -> None:
+    call_id = calls.submitted()["id"]
+    calls.finish(call_id)
+    client = Client(calls.path(call_id, "events"), "limit=2")
+    play(calls, client.ask)
+    assert [event["sequence"] for event in client.events] == [*range(1, 8)]
+
+
+def test_who_has_seen_everything_need_not_come_back(calls: CallWorld) -> None:
+    call_id = calls.submitted()["id"]
+    calls.finish(call_id)
+    client = Client(calls.path(call_id, "events"), "after=7")
+    play(calls, client.ask)
+    assert (client.status, client.text, client.answer_headers) == (204, "", {"x-request-id": "r1"})
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "headers", "status"),
+    [
+        ("01234567-89ab-7def-8123-456789abcdef/events", "", {}, 404),
+        ("{call}/events", "after=x", {}, 400),
+        ("{call}/events", "", {"last-event-id": "-1"}, 400),
+        ("{call}/events", "more=1", {}, 400),
+    ],
+)
+def test_what_the_api_refuses_is_no_stream(
+    calls: CallWorld, path: str, query: str, headers: dict[str, str], status: int
+) -> None:
+    call_id = calls.submitted()["id"]
+    accept = {"accept": "text/html, text/event-stream;q=0.9"}
+    client = Client(calls.path(path.format(call=call_id)), query, accept | headers)
+    play(calls, client.ask)
+    assert (client.status, client.answer_headers["content-type"]) == (status, "application/problem+json")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "accept"),
+    [
+        ("GET", "{call}/events", "application/json"),
+        ("GET", "{call}", "text/event-stream"),
+        ("HEAD", "{call}/events", "text/event-stream"),
+        ("POST", "{call}/events", "text/event-stream"),
+        ("GET", "{call}/events/", "text/event-stream"),
+    ],
+)
+def test_everything_else_is_left_to_the_api(calls: CallWorld, method: str, path: str, accept: str) -> None:
+    app = InPlace(calls)
+    streams = EventStreams(app, calls.calls, clock=VirtualClock(), offload=InlineOffload())
+    client = Client(calls.path(path.format(call=calls.submitted()["id"])), headers={"accept": accept})
+    asyncio.run(streams(client.scope | {"method": method}, client.receive(), client.send))
+    asyncio.run(streams({"type": "lifespan"}, client.receive(), client.send))
+    assert (app.others, client.status) == (2, 0)
+
+
+def test_a_quiet_stream_shows_that_it_lives(calls: CallWorld) -> None:
+    client = Client(calls.path(calls.submitted()["id"], "events"))
+
+    async def script(streams: EventStreams) -> None:
+        stream = asyncio.create_task(client.ask(streams))
+        await asyncio.sleep(100)
+        client.gone.set()
+        await stream
+
+    play(calls, script)
+    beats = [at for at, text in client.chunks if text == ": still here\n\n"]
+    assert len(beats) == 6
+    assert all(15 <= later - earlier <= 17 for earlier, later in zip([0.0, *beats], beats, strict=False))
+
+
+def test_a_stream_looks_more_rarely_while_nothing_happens(calls: CallWorld) -> None:
+    reads: list[float] = []
+    clock = VirtualClock()
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(calls.calls, name)
+
+        def list_events(self, *arguments: Any, **more: Any) -> Any:
+            reads.append(clock.elapsed_seconds)
+            return calls.calls.list_events(*arguments, **more)
+
+    store: Any = Counting()
+    client = Client(calls.path(calls.submitted()["id"], "events"))
+
+    async def script() -> None:
+        stream = asyncio.create_task(client.ask(make_streams(calls, clock, store=store)))
+        await asyncio.sleep(60)
+        client.gone.set()
+        await stream
+
+    run_virtually(clock, script())
+    gaps = [later - earlier for earlier, later in pairwise(reads)]
+    assert gaps[:4] == pytest.approx([0.25, 0.5, 1.0, 2.0], abs=0.001)
+    assert gaps[4:] == pytest.approx([2.0] * len(gaps[4:]), abs=0.001)
+
+
+def test_a_call_that_is_removed_ends_its_stream(calls: CallWorld) -> None:
+    call_id = calls.submitted()["id"]
+    client = Client(calls.path(call_id, "events"))
+
+    async def script(streams: EventStreams) -> None:
+        stream = asyncio.create_task(client.ask(streams))
+        await asyncio.sleep(1)
+        assert calls.api.call("DELETE", calls.path(call_id)).status == 204
+        await stream
+
+    play(calls, script)
+    assert client.text.endswith('event: end\ndata: {"reason":"removed"}\n\n')
+
+
+def test_a_client_that_goes_is_noticed(calls: CallWorld, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    call_id = calls.submitted()["id"]
+    client = Client(calls.path(call_id, "events"))
+
+    async def script(streams: EventStreams) -> None:
+        stream = asyncio.create_task(client.ask(streams))
+        await asyncio.sleep(5)
+        client.gone.set()
+        await stream
+
+    play(calls, script)
+    (record,) = [vars(record) for record in caplog.records if getattr(record, "action", "") == "events.streamed"]
+    assert (record["reason"], record["sent"], record["seconds"]) == ("gone", 2, 5.0)
+    assert (record["tenant_id"], record["service_call_id"]) == ("acme", call_id)
+
+
+def test_a_client_that_was_gone_before_costs_nothing(calls: CallWorld) -> None:
+    client = Client(calls.path(calls.submitted()["id"], "events"))
+
+    async def disconnected() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def script(streams: EventStreams) -> None:
+        await streams(client.scope, disconnected, client.send)
+
+    play(calls, script)
+    assert client.status == 0
+
+
+def test_a_client_that_does_not_read_is_left(calls: CallWorld) -> None:
+    client = Client(calls.path(calls.submitted()["id"], "events"), reads=False)
+    clock = VirtualClock()
+    run_virtually(clock, client.ask(make_streams(calls, clock)))
+    assert clock.elapsed_seconds == pytest.approx(2 * SETTINGS.send_seconds, abs=0.01)
+
+
+def test_no_stream_is_for_ever(calls: CallWorld) -> None:
+    """So a key that has ended is noticed: the client comes back and is asked for it again."""
+    client = Client(calls.path(calls.submitted()["id"], "events"))
+    clock = VirtualClock()
+    run_virtually(clock, client.ask(make_streams(calls, clock)))
+    assert SETTINGS.lifetime_seconds <= clock.elapsed_seconds <= SETTINGS.lifetime_seconds + 2
+    assert client.ended
+    assert "event: end" not in client.text
+
+
+def test_there_is_room_for_so_many_and_again_when_one_ends(calls: CallWorld) -> None:
+    path = calls.path(calls.submitted()["id"], "events")
+
+    async def script(streams: EventStreams) -> None:
+        first, second, third, fourth = (Client(path) for _ in range(4))
+        tasks = [asyncio.create_task(client.ask(streams)) for client in (first, second)]
+        await asyncio.sleep(1)
+        await third.ask(streams)
+        assert (third.status, json.loads(third.text)["code"]) == (503, "too_many_streams")
+        assert third.answer_headers["retry-after"]
+        first.gone.set()
+        await tasks[0]
+        tasks.append(asyncio.create_task(fourth.ask(streams)))
+        await asyncio.sleep(1)
+        assert fourth.status == 200
+        streams.stop()
+        await asyncio.gather(*tasks)
+
+    play(calls, script)
+
+
+def test_a_stop_ends_all_streams_at_once(calls: CallWorld) -> None:
+    path = calls.path(calls.submitted()["id"], "events")
+    clients = [Client(path), Client(path), Client(path)]
+    streams = make_streams(calls, VirtualClock())
+
+    async def follow() -> None:
+        following = asyncio.gather(*(client.ask(streams) for client in clients[:2]))
+        await asyncio.gather(*(client.changed.wait() for client in clients[:2]))
+        threading.Thread(target=streams.stop).start()
+        await asyncio.wait_for(following, 20)
+        await asyncio.wait_for(clients[2].ask(streams), 20)
+
+    asyncio.run(follow())  # with a real loop: the stop comes from another thread
+    assert all(client.ended and "event: end" not in client.text for client in clients)
+
+
+def test_a_store_that_does_not_answer_is_asked_again(calls: CallWorld, caplog: pytest.LogCaptureFixture) -> None:
+    call_id = calls.submitted()["id"]
+    failures = iter(range(3))
+
+    class Unreliable:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(calls.calls, name)
+
+        def list_events(self, *arguments: Any, **more: Any) -> Any:
+            if next(failures, None) is not None:
+                raise StoreUnavailable("not now")
+            return calls.calls.list_events(*arguments, **more)
+
+    store: Any = Unreliable()
+    client = Client(calls.path(call_id, "events"))
+
+    async def script(streams: EventStreams) -> None:
+        stream = asyncio.create_task(client.ask(streams))
+        await asyncio.sleep(0.1)
+        calls.finish(call_id)
+        await stream
+
+    play(calls, script, store=store)
+    assert client.types == SUBMITTED + EXECUTED
+    actions = [getattr(record, "action", "") for record in caplog.records]
+    assert actions.count("events.unread") == 3
