@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 MAX_CONCLUDE_ROUNDS = 20
 """How often a call may be changed by others while its execution is concluded."""
 
+_SECONDS_TO_STORE = 1.0
+
 _GONE = TurnResult(status=TurnStatus.GONE)
 _UNREADABLE = TurnResult(status=TurnStatus.UNREADABLE)
 _SUPERSEDED = TurnResult(status=TurnStatus.SUPERSEDED)
@@ -88,6 +90,11 @@ class CallExecutor:
         self._log_rules = log_rules
         self._new_id = new_id
         self._random = random
+
+    @property
+    def _seconds_to_store(self) -> float:
+        """What is kept of the grace for storing an answer."""
+        return min(_SECONDS_TO_STORE, self._rules.watchdog_grace_seconds / 2)
 
     def takes(self, namespace: str) -> bool:
         return namespace.startswith(CALLS_PREFIX)
@@ -170,7 +177,7 @@ class CallExecutor:
         message = Message(
             callback=request.callback(0),
             token=OpenExecution(call, execution),
-            send_by=execution.deadline_at - timedelta(seconds=call.timeout_seconds),
+            answer_by=execution.deadline_at - timedelta(seconds=self._seconds_to_store),
         )
         return TurnResult(status=TurnStatus.BEGUN, message=message, wake_at=call.wake_at)
 

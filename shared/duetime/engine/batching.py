@@ -36,13 +36,14 @@ class Batcher(Generic[T, R]):
         on_written: Callable[[Sequence[T], Sequence[R]], None],
         on_error: Callable[[StoreError, Sequence[T]], None],
         on_given_up: Callable[[Sequence[T]], None],
+        batch_size: int | None = None,
         linger_seconds: float | None = None,
         is_wanted: Callable[[T], bool] | None = None,
     ) -> None:
         """``write`` blocks, answers with one result per item, and may be called again with the same items after it
         has raised ``StoreError``; ``on_error`` hears of that. ``on_given_up`` gets what cannot be written any more:
         at the end of ``run``, after an error of another kind, and items that are not ``is_wanted`` (None: all are)
-        just before they would be written. ``linger_seconds`` None: ``record_linger_seconds``.
+        just before they would be written. ``batch_size``, ``linger_seconds`` None: as outcomes are recorded.
         """
         self._write = write
         self._offload = offload
@@ -52,6 +53,7 @@ class Batcher(Generic[T, R]):
         self._on_error = on_error
         self._on_given_up = on_given_up
         self._linger_seconds = settings.record_linger_seconds if linger_seconds is None else linger_seconds
+        self._batch_size = settings.record_batch_size if batch_size is None else batch_size
         self._is_wanted = is_wanted
         self._queue: list[T] = []
         self._alarm = Alarm()
@@ -63,7 +65,7 @@ class Batcher(Generic[T, R]):
     def add(self, item: T) -> None:
         self.backlog += 1
         self._queue.append(item)
-        if len(self._queue) == 1 or len(self._queue) >= self._settings.record_batch_size:
+        if len(self._queue) == 1 or len(self._queue) >= self._batch_size:
             self._alarm.ring()
 
     def drain(self) -> None:
@@ -91,11 +93,11 @@ class Batcher(Generic[T, R]):
             bool(self._queue)
             and self._linger_seconds > 0
             and not self._is_draining
-            and len(self._queue) < self._settings.record_batch_size
+            and len(self._queue) < self._batch_size
         )
 
     def _start_writes(self) -> None:
-        size = self._settings.record_batch_size
+        size = self._batch_size
         while self._queue and len(self._active) < self._settings.record_concurrency:
             batch, self._queue = self._queue[:size], self._queue[size:]
             task = asyncio.get_running_loop().create_task(self._write_batch(batch))

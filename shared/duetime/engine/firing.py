@@ -326,11 +326,11 @@ class Firing:
         assert handled is not None
         if handled.is_under_way(timer):
             return True
-        if not handled.has_time_for(timer):
+        if timer.state is not TimerState.FIRING:
+            if handled.has_time_for(timer):
+                return False
             shard.take(timer)  # it is not looked at again by this poller
             return True
-        if timer.state is not TimerState.FIRING:
-            return False
         # Its attempt is overdue. That ends whatever its host and its namespace's limits are.
         if handled.beginning < self._settings.max_in_flight:
             shard.take(timer)

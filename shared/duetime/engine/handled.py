@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from duetime.delivery.port import CallbackResult
@@ -27,6 +27,9 @@ from duetime.engine.waiting import Offload
 log = logging.getLogger(__name__)
 
 _MOST_OF_A_LIFE = 0.7
+_LEAST_SECONDS = 1.0
+_BATCH_SIZE = 100
+"""A message is sent when its whole batch is begun, which takes a second where every timer is a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class HandledAttempts:
             offload=offload,
             settings=settings,
             random=random,
+            batch_size=_BATCH_SIZE,
             linger_seconds=0.0,
             is_wanted=self._may_begin,
             on_written=self._take_turns,
@@ -107,6 +111,7 @@ class HandledAttempts:
             offload=offload,
             settings=settings,
             random=random,
+            batch_size=_BATCH_SIZE,
             on_written=self._take_conclusions,
             on_error=self._note_conclude_error,
             on_given_up=self._leave_to_watchdog,
@@ -193,11 +198,11 @@ class HandledAttempts:
         self._stats.superseded += result.status is TurnStatus.SUPERSEDED
         self._stats.executions_timed_out += result.is_timed_out
         self._stats.count_ended(result.ended_as)
-        message = result.message
-        if message is not None and beginning.lane is not None and now <= message.send_by:
-            self._open.add(timer.firing_id)
-            return message
-        if message is not None:
+        if result.message is not None:
+            message = _in_time(result.message, now) if beginning.lane is not None else None
+            if message is not None:
+                self._open.add(timer.firing_id)
+                return message
             log.error(
                 "begun too long ago to be sent; the watchdog ends it",
                 extra={"action": "call.unsent", **_names(timer)},
@@ -260,6 +265,17 @@ class HandledAttempts:
             "the store did not take answers, trying again",
             extra={"action": "call.conclude_retried", "error": error.code, "calls": len(batch)},
         )
+
+
+def _in_time(message: Message, now: datetime) -> Message | None:
+    """``message`` with what is left of its time; None when that is not worth sending it."""
+    callback = message.callback
+    left = (message.answer_by - now).total_seconds()
+    if left >= callback.timeout_seconds:
+        return message
+    if left < _LEAST_SECONDS:
+        return None
+    return replace(message, callback=replace(callback, timeout_seconds=left))
 
 
 def _names(timer: Timer) -> dict[str, str | None]:

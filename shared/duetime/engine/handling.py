@@ -53,12 +53,13 @@ class TurnStatus(StrEnum):
 class Message:
     """``callback`` is sent, with a key of the engine's. ``token`` comes back with its answer.
 
-    After ``send_by`` it is not sent any more: its answer could come too late to be taken.
+    An answer after ``answer_by`` could come too late to be taken. So when beginning took long, the callback gets less
+    than its timeout; and when there is next to nothing left, it is not sent.
     """
 
     callback: Callback
     token: object
-    send_by: datetime
+    answer_by: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -227,18 +227,28 @@ def test_a_driver_that_repeats_its_own_write_does_not_supersede_itself(executing
     assert conclusion.ended_as is CallStatus.SUCCEEDED
 
 
-def test_what_begins_too_late_to_be_sent_is_left_to_the_watchdog(executing: Executing) -> None:
-    """The process stood still between the begin and the sending."""
+@pytest.mark.parametrize(
+    ("stood_seconds", "sent_timeouts"), [(3.9, [10]), (4.5, [9.5]), (12.9, [1.1]), (13.1, []), (1000.0, [])]
+)
+def test_what_begins_late_gets_the_rest_of_its_time_or_is_left_to_the_watchdog(
+    executing: Executing, stood_seconds: float, sent_timeouts: list[float]
+) -> None:
+    """The process stood still between the begin and the sending. The deadline is after 15 s, 1 s is for the store."""
 
     def stand_still(transitions: Sequence[Transition]) -> None:
         if is_begin(transitions):
-            executing.clock.advance(5.1)  # the grace is 5 s
+            executing.clock.advance(stood_seconds)
 
     executing.submit(timeout_seconds=10)
-    executing.run_for(30, executing.poller(calls=FaultyCalls(executing.calls, after=stand_still)))
-    assert executing.sender.requests == []
+    executing.sender.answer = lambda request: Script(None)
+    calls = FaultyCalls(executing.calls, after=stand_still)
+    executing.run_for(30 + stood_seconds, executing.poller(calls=calls))
+    timeouts = [request.timeout_seconds for request in executing.sender.requests]
+    assert timeouts == pytest.approx(sent_timeouts, abs=0.01)
     call = executing.get()
     assert (call.status, call.outcome and call.outcome.reason) == (CallStatus.FAILED, CallFailure.TIMEOUT)
+    (execution,) = executing.executions()
+    assert (execution.duration_ms is None) == (not sent_timeouts), "the watchdog knows of no duration"
 
 
 def test_who_has_lost_the_shard_begins_nothing(executing: Executing) -> None:
@@ -423,6 +433,14 @@ def test_a_poller_near_its_deadline_leaves_what_takes_long_to_the_next(executing
     now = executing.clock.monotonic()
     executing.run(lambda: asyncio.sleep(5), deadline=now + 105.0)
     assert executing.statuses() == {CallStatus.SUCCEEDED}
+
+
+def test_the_watchdog_needs_no_time(executing: Executing) -> None:
+    """A poller that has too little left for the call itself ends its overdue execution."""
+    begin_and_vanish(executing, timeout_seconds=300)
+    executing.clock.advance(305)
+    executing.run(lambda: asyncio.sleep(2), deadline=executing.clock.monotonic() + 60.0)
+    assert executing.get().status is CallStatus.FAILED
 
 
 def test_a_token_tells_the_whole_call(executing: Executing) -> None:
