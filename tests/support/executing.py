@@ -18,7 +18,7 @@ from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.calls_port import ApplyStatus, CallRef, CallStore
+from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef, CallStore
 from duetime.stores.sql.store import SqlStore
 from tests.support import calls as make
 from tests.support.engine import make_poller
@@ -129,8 +129,12 @@ class Executing:
         return {call.status for call in self.all()}
 
     def all(self, *, tenant_id: str = make.TENANT) -> list[ServiceCall]:
-        with self.store.database.engine.connect() as connection:
-            rows = connection.exec_driver_sql(
-                "SELECT service_call_id FROM service_calls WHERE tenant_id = ? ORDER BY 1", (tenant_id,)
-            ).fetchall()
-        return [self.get(call_id, tenant_id=tenant_id) for (call_id,) in rows]
+        """In the order of their ids, whole."""
+        found: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = self.calls.list_calls(tenant_id, CallFilter(), cursor=cursor, limit=500, now=self.clock.now())
+            found += [call.call_id for call in page.items]
+            cursor = page.next_cursor
+            if cursor is None:
+                return [self.get(call_id, tenant_id=tenant_id) for call_id in sorted(found)]

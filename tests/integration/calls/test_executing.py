@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -14,9 +16,32 @@ from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus, Method, timer_of
 from duetime.domain.timers import TimerState
 from duetime.engine.settings import EngineSettings
+from duetime.stores.port import Store
 from tests.support import calls as make
+from tests.support.dynamodb import moto_subject
 from tests.support.executing import Executing, at
 from tests.support.scripted_sender import Script, header
+from tests.support.stores import memory_store
+from tests.support.virtual_time import VirtualClock
+
+
+@contextmanager
+def dynamodb_store() -> Iterator[Store]:
+    with moto_subject() as subject:
+        yield subject.store
+
+
+STORES: dict[str, Callable[[], AbstractContextManager[Store]]] = {
+    "sqlite": memory_store,
+    "dynamodb": dynamodb_store,
+}
+
+
+@pytest.fixture(params=["sqlite", "dynamodb"])
+def executing(request: pytest.FixtureRequest) -> Iterator[Executing]:
+    with STORES[request.param]() as store:
+        yield Executing(store, VirtualClock())  # type: ignore[arg-type]
+
 
 NO_RETRY = [
     "ServiceCallSubmitted",
@@ -172,12 +197,12 @@ def test_a_retry_policy_is_followed_and_every_attempt_is_logged(executing: Execu
 
 def test_between_two_attempts_the_call_runs_and_its_due_time_stays_reached(executing: Executing) -> None:
     executing.sender.answer = lambda request: Script(503)
-    executing.submit(retry_policy_json='{"maxAttempts":2,"initialInterval":"100s"}')
+    executing.submit(retry_policy_json='{"maxAttempts":2,"initialInterval":"20s"}')
     executing.run_for(1)
     between = executing.get()
     assert (between.status, between.execution_id, between.attempts) == (CallStatus.RUNNING, None, 1)
     assert timer_state(executing) is TimerState.SCHEDULED
-    executing.run_for(200)
+    executing.run_for(40)
     call = executing.get()
     assert (call.status, call.attempts) == (CallStatus.FAILED, 2)
     assert (call.reached_at, call.started_at) == (between.reached_at, between.started_at)
@@ -187,7 +212,7 @@ def test_between_two_attempts_the_call_runs_and_its_due_time_stays_reached(execu
 def test_what_will_be_the_same_next_time_is_not_tried_again(executing: Executing, status: int) -> None:
     executing.sender.answer = lambda request: Script(status)
     executing.submit(retry_policy_json='{"maxAttempts":5,"initialInterval":"1s"}')
-    executing.run_for(60)
+    executing.run_for(20)
     assert (executing.get().status, executing.get().attempts) == (CallStatus.FAILED, 1)
 
 
@@ -195,7 +220,7 @@ def test_what_will_be_the_same_next_time_is_not_tried_again(executing: Executing
 def test_what_may_be_better_next_time_is_tried_again(executing: Executing, status: int) -> None:
     executing.sender.answer = lambda request: Script(status)
     executing.submit(retry_policy_json='{"maxAttempts":3,"initialInterval":"1s"}')
-    executing.run_for(60)
+    executing.run_for(20)
     assert (executing.get().status, executing.get().attempts) == (CallStatus.FAILED, 3)
 
 
@@ -262,7 +287,7 @@ def test_a_cancelled_call_is_not_executed(executing: Executing) -> None:
 
 
 def test_many_calls_are_executed_once_each_by_two_pollers(executing: Executing) -> None:
-    for number in range(300):
+    for number in range(120):
         executing.submit(f"call-{number:03}", due_at=at(number % 5))
     other = executing.poller(worker_id="worker-b", sender=executing.sender.for_another_poller())
     executing.run_for(20, executing.poller(), other)
@@ -279,17 +304,17 @@ def test_calls_that_hang_do_not_starve_those_of_other_hosts_and_tenants(executin
         return Script(200, delay_seconds=25.0 if "slow" in request.url else 0.05)
 
     executing.sender.answer = answer
-    for number in range(200):
+    for number in range(80):
         executing.submit(f"slow-{number:03}", url="http://slow.test/")
 
     async def script() -> None:
         await asyncio.sleep(5)
-        for number in range(50):
+        for number in range(20):
             executing.submit(f"fast-{number:02}", url="http://fast.test/")
             executing.submit(f"other-{number:02}", tenant_id="other", url="http://fast.test/")
         await asyncio.sleep(3)
-        fast = [executing.get(f"fast-{number:02}") for number in range(50)]
-        others = [executing.get(f"other-{number:02}", tenant_id="other") for number in range(50)]
+        fast = [executing.get(f"fast-{number:02}") for number in range(20)]
+        others = [executing.get(f"other-{number:02}", tenant_id="other") for number in range(20)]
         assert {call.status for call in fast + others} == {CallStatus.SUCCEEDED}
 
     executing.run(script)
