@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import timedelta
 
 import pytest
 
 from duetime.stores.calls_port import CallFilter, CallOrder
+from duetime.stores.sql import call_lists
 from duetime.stores.sql.call_lists import SCANNED_PER_PAGE
 from duetime.stores.sql.store import SqlStore
 from tests.contract import call_steps as steps
@@ -46,3 +48,9 @@ def test_a_list_by_one_condition_is_one_statement(store: SqlStore) -> None:
 def test_by_due_time_there_are_only_scheduled_calls(store: SqlStore) -> None:
     with pytest.raises(ValueError, match="Scheduled"):
         store.calls.list_calls(make.TENANT, CallFilter(order=CallOrder.DUE), cursor=None, limit=1, now=NOW)
+
+
+def test_every_field_of_the_filter_can_be_checked_row_by_row() -> None:
+    names = {field.name for field in fields(CallFilter)}
+
+    assert set(call_lists._CONDITIONS) == names - {"order"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import fields
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -79,36 +81,31 @@ def _collected(
 
 def _conditions(call_filter: CallFilter, covered: frozenset[str]) -> list[Condition]:
     """What of the filter the walk does not see to."""
-    wanted = {name: getattr(call_filter, name) for name in _FIELDS if name not in covered}
-    status, starred, tags = wanted.get("status"), wanted.get("starred"), set(wanted.get("tags", ()))
-    correlation_id, name_prefix = wanted.get("correlation_id"), wanted.get("name_prefix")
-    conditions: list[Condition] = []
-    if status is not None:
-        conditions.append(lambda row: row[_STATUS] == status.value)
-    if starred is not None:
-        conditions.append(lambda row: bool(row[_STARRED]) is starred)
-    if correlation_id is not None:
-        conditions.append(lambda row: row[_CORRELATION_ID] == correlation_id)
-    if name_prefix is not None:
-        conditions.append(lambda row: row[_NAME].startswith(name_prefix))
-    if tags:
-        conditions.append(lambda row: tags <= set(readable_tags(row[_TAGS])))
-    conditions += _at_least(_SUBMITTED_AT, wanted.get("submitted_from"))
-    conditions += _below(_SUBMITTED_AT, wanted.get("submitted_to"))
-    conditions += _at_most(_DUE_AT, wanted.get("due_to"))
-    return conditions
+    wanted = {name: getattr(call_filter, name) for name in _FIELDS if name not in covered and name != "order"}
+    return [_CONDITIONS[name](value) for name, value in wanted.items() if value not in (None, ())]
 
 
-def _at_least(place: int, instant: datetime | None) -> list[Condition]:
-    text = None if instant is None else instant_text(instant)
-    return [] if text is None else [lambda row: row[place] >= text]
+def _is_tagged(tags: tuple[str, ...]) -> Condition:
+    wanted = set(tags)
+    return lambda row: wanted <= set(readable_tags(row[_TAGS]))
 
 
-def _below(place: int, instant: datetime | None) -> list[Condition]:
-    text = None if instant is None else instant_text(instant)
-    return [] if text is None else [lambda row: row[place] < text]
+def _is_in_time(place: int, holds: Callable[[str, str], bool]) -> Callable[[datetime], Condition]:
+    def condition(instant: datetime) -> Condition:
+        text = instant_text(instant)
+        return lambda row: holds(row[place], text)
+
+    return condition
 
 
-def _at_most(place: int, instant: datetime | None) -> list[Condition]:
-    text = None if instant is None else instant_text(instant)
-    return [] if text is None else [lambda row: row[place] <= text]
+_CONDITIONS: dict[str, Callable[[Any], Condition]] = {
+    "status": lambda status: lambda row: row[_STATUS] == status.value,
+    "tags": _is_tagged,
+    "submitted_from": _is_in_time(_SUBMITTED_AT, operator.ge),
+    "submitted_to": _is_in_time(_SUBMITTED_AT, operator.lt),
+    "due_to": _is_in_time(_DUE_AT, operator.le),
+    "name_prefix": lambda prefix: lambda row: row[_NAME].startswith(prefix),
+    "starred": lambda is_starred: lambda row: bool(row[_STARRED]) is is_starred,
+    "correlation_id": lambda correlation_id: lambda row: row[_CORRELATION_ID] == correlation_id,
+}
+"""By field of the filter: from its value to what a row has to fulfil."""
