@@ -239,7 +239,7 @@ class Firing:
     def _add(self, attempt: Attempt) -> int:
         """The key for its callback."""
         if attempt.timer.attempts == 0:
-            self._stats.lag.observe((attempt.fired_at - _due_since(attempt.timer)).total_seconds())
+            self._stats.lag.observe(attempt.lag_seconds)
         return self._attempts.add(attempt)
 
     @property
@@ -267,12 +267,15 @@ class Firing:
     def _is_open(self, key: LaneKey) -> bool:
         """False while a namespace's secret cannot be had: nothing is sent unsigned that should be signed."""
         view = self._directory.get(key[0])
-        return (view is None or view.is_usable) and self._has_record_room
+        return (view is None or view.is_usable) and self._has_record_room and not self._is_full(key)
+
+    def _is_full(self, key: LaneKey) -> bool:
+        return self._handled is not None and self._handled.is_full(key[0])
 
     def _can_be_sent(self, key: LaneKey) -> bool:
         """False when the namespace could be used as the timer was read, and is not usable or not known any more."""
         view = self._directory.get(key[0])
-        return view is not None and view.is_usable
+        return view is not None and view.is_usable and not self._is_full(key)
 
     def _defer(self, key: LaneKey, shard: OwnedShard, timer: Timer) -> None:
         """A timer that waits is given up for now: it must be read again before it is fired."""
@@ -391,8 +394,3 @@ class Firing:
             attempt.shard.settle(firing_key(attempt.timer))
             if attempt.token is not None and self._handled is not None:
                 self._handled.abandon(attempt)
-
-
-def _due_since(timer: Timer) -> datetime:
-    """What the lag of a first attempt counts from: a timer that was stored with a time in the past is due then."""
-    return max(timer.armed_at, timer.updated_at)

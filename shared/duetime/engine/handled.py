@@ -16,9 +16,10 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.engine.batching import Batcher
 from duetime.engine.handling import Answered, Conclusion, Message, TimerHandler, Turn, TurnResult, TurnStatus
-from duetime.engine.keys import LaneKey, firing_key
+from duetime.engine.keys import FiringKey, LaneKey, firing_key
 from duetime.engine.outcomes import ended_silently, unreadable
 from duetime.engine.owned import OwnedShard
+from duetime.engine.payloads import HeldPayloads
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.under_way import Attempt
@@ -28,8 +29,10 @@ log = logging.getLogger(__name__)
 
 _MOST_OF_A_LIFE = 0.7
 _LEAST_SECONDS = 1.0
-_BATCH_SIZE = 100
-"""A message is sent when its whole batch is begun, which takes a second where every timer is a transaction."""
+_BATCH_SIZE = 25
+"""A message is sent when its whole batch is begun, and how large the messages of a batch are is known only then."""
+_COPIES = 4
+"""Of a body: as it is stored, as it is sent, the HTTP client's own, and in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class HandledAttempts:
         offload: Offload,
         random: Callable[[], float],
         new_id: Callable[[], str],
+        payloads: HeldPayloads,
         record: Callable[[OwnedShard, Lease, Outcome], None],
         on_due: Callable[[], None],
     ) -> None:
@@ -87,6 +91,7 @@ class HandledAttempts:
         self._settings = settings
         self._stats = stats
         self._new_id = new_id
+        self._payloads = payloads
         self._record = record
         self._on_due = on_due
         self._open: set[str] = set()
@@ -151,6 +156,10 @@ class HandledAttempts:
         """Whether an attempt of this firing, of whatever revision, is under way here."""
         return timer.firing_id in self._open
 
+    def is_full(self, namespace: str) -> bool:
+        """Whether so much is under way in bytes that no more of this namespace should begin."""
+        return self.takes(namespace) and not self._payloads.wants(namespace)
+
     def has_time_for(self, timer: Timer) -> bool:
         """False when this poller will end before ``timer`` is sure to be answered, and the next one has more time.
 
@@ -168,7 +177,11 @@ class HandledAttempts:
         self._beginnings.add(Beginning(shard, shard.lease, lane, Turn(timer, self._new_id()), monotonic))
 
     def _may_begin(self, beginning: Beginning) -> bool:
-        return self._is_starting and beginning.shard.is_trusted(self._clock.monotonic())
+        return (
+            self._is_starting
+            and beginning.shard.is_trusted(self._clock.monotonic())
+            and (beginning.lane is None or self._payloads.wants(beginning.timer.namespace))
+        )
 
     def _begin(self, batch: Sequence[Beginning]) -> list[TurnResult]:
         """In a thread."""
@@ -202,6 +215,8 @@ class HandledAttempts:
             message = _in_time(result.message, now) if beginning.lane is not None else None
             if message is not None:
                 self._open.add(timer.firing_id)
+                body = message.callback.body
+                self._payloads.hold(_body_key(timer), timer.namespace, 0 if body is None else _COPIES * len(body))
                 return message
             log.error(
                 "begun too long ago to be sent; the watchdog ends it",
@@ -224,7 +239,11 @@ class HandledAttempts:
 
     def abandon(self, attempt: Attempt) -> None:
         """No answer will come: the watchdog will end it."""
-        self._open.discard(attempt.timer.firing_id)
+        self._forget(attempt.timer)
+
+    def _forget(self, timer: Timer) -> None:
+        self._open.discard(timer.firing_id)
+        self._payloads.remove(_body_key(timer))
 
     def _conclude(self, batch: Sequence[_Ending]) -> list[Conclusion]:
         """In a thread."""
@@ -232,14 +251,14 @@ class HandledAttempts:
 
     def _take_conclusions(self, batch: Sequence[_Ending], conclusions: Sequence[Conclusion]) -> None:
         for ending, conclusion in zip(batch, conclusions, strict=True):
-            self._open.discard(ending.attempt.timer.firing_id)
+            self._forget(ending.attempt.timer)
             self._stats.count_ended(conclusion.ended_as)
             self._note_wake(ending.attempt.shard, conclusion.wake_at)
         self.on_room()
 
     def _leave_to_watchdog(self, batch: Sequence[_Ending]) -> None:
         for ending in batch:
-            self._open.discard(ending.attempt.timer.firing_id)
+            self._forget(ending.attempt.timer)
             log.error(
                 "an answer was not stored; the watchdog ends its execution",
                 extra={"action": "call.unconcluded", **_names(ending.attempt.timer)},
@@ -276,6 +295,11 @@ def _in_time(message: Message, now: datetime) -> Message | None:
     if left < _LEAST_SECONDS:
         return None
     return replace(message, callback=replace(callback, timeout_seconds=left))
+
+
+def _body_key(timer: Timer) -> FiringKey:
+    """What ``HeldPayloads`` knows a message by; no timer has this revision."""
+    return timer.firing_id, 0
 
 
 def _names(timer: Timer) -> dict[str, str | None]:

@@ -52,11 +52,14 @@ class HeldPayloads:
 
     def add(self, timer: Timer) -> None:
         """The timer has been taken."""
-        size = payload_bytes(timer)
-        if size:
-            self.remove(firing_key(timer))
-            self._held[firing_key(timer)] = (timer.namespace, size)
-            self._by_namespace[timer.namespace] = self._by_namespace.get(timer.namespace, 0) + size
+        self.hold(firing_key(timer), timer.namespace, payload_bytes(timer))
+
+    def hold(self, key: FiringKey, namespace: str, size: int) -> None:
+        """What an attempt of ``namespace`` takes from now on, in the place of what it took before."""
+        self.remove(key)
+        if size > _SMALL_BYTES:
+            self._held[key] = (namespace, size)
+            self._by_namespace[namespace] = self._by_namespace.get(namespace, 0) + size
             self.bytes += size
 
     def remove(self, key: FiringKey) -> None:

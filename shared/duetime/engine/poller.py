@@ -78,7 +78,7 @@ class Poller:
         self._event_offload = None if events is None else make_offload(1, "duetime-events")
         self._wake = Alarm()
         self._recorder = self._make_recorder(events)
-        payloads = HeldPayloads(settings.max_payload_bytes)
+        self._payloads = payloads = HeldPayloads(settings.max_payload_bytes)
         directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
         self._gate_offload = None if gate is None else make_offload(1, "duetime-gate")
         self._gated = self._make_gated(gate, self._gate_offload)
@@ -163,6 +163,7 @@ class Poller:
             offload=offload,
             random=self._random,
             new_id=new_id,
+            payloads=self._payloads,
             record=recorded.record,
             on_due=self._wake.ring,
         )

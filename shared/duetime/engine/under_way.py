@@ -38,6 +38,12 @@ class Attempt:
     is_superseded: bool = False
     token: object | None = None
 
+    @property
+    def lag_seconds(self) -> float:
+        """Of a first attempt. A timer that was stored with a time in the past is due from then on."""
+        timer = self.timer
+        return (self.fired_at - max(timer.armed_at, timer.updated_at)).total_seconds()
+
 
 class AttemptsUnderWay:
     """Attempts by the key of their callback, in the order of their start."""

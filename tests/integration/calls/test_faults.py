@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.calls.executor import OpenExecution
-from duetime.delivery.port import CallbackResult
+from duetime.delivery.port import Callback, CallbackResult
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import CallUnreadable, StoreError, StoreUnavailable
 from duetime.domain.executions import ExecutionStatus
@@ -380,6 +380,38 @@ def test_a_timer_without_its_call_ends(executing: Executing, caplog: pytest.LogC
     page = executing.store.due_timers(call.shard_id, until=at(1e6), limit=10)
     assert (page.timers, page.next_attempt_at) == ([], None)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+# -- bounds --------------------------------------------------------------------------------------------------------
+
+
+def test_large_bodies_under_way_are_bounded_and_keep_no_other_tenant_waiting(executing: Executing) -> None:
+    executing.settings = EngineSettings(max_payload_bytes=8_000_000)
+    executing.add_tenant("other")
+    body = b'"' + b"x" * 200_000 + b'"'
+    most = 0
+
+    def answer(request: Callback) -> Script:
+        nonlocal most
+        most = max(most, executing.sender.under_way)
+        return Script(200, delay_seconds=2.0 if request.body and len(request.body) > 1000 else 0.01)
+
+    executing.sender.answer = answer
+    for number in range(200):
+        executing.submit(f"large-{number:03}", body_json=body.decode(), url=f"http://host-{number % 9}.test/")
+
+    async def script() -> None:
+        await asyncio.sleep(3)
+        for number in range(30):
+            executing.submit(f"small-{number:02}", tenant_id="other")
+        await asyncio.sleep(2)
+        small = [executing.get(f"small-{number:02}", tenant_id="other") for number in range(30)]
+        assert {call.status for call in small} == {CallStatus.SUCCEEDED}
+        await asyncio.sleep(120)
+
+    executing.run(script)
+    assert executing.statuses() == {CallStatus.SUCCEEDED}
+    assert most <= 10 + 25, "8 MB are ten bodies of 200 kB four times; they are begun in batches of 25"
 
 
 # -- stops ---------------------------------------------------------------------------------------------------------
