@@ -24,9 +24,17 @@ def _open_dynamodb(url: str, time_source: TimeSource) -> Store:  # noqa: ARG001 
     return open_dynamodb_store(url)
 
 
+def _open_mongodb(url: str, time_source: TimeSource) -> Store:
+    from duetime.stores.mongodb.store import open_mongodb_store
+
+    return open_mongodb_store(url, time_source=time_source)
+
+
 _SCHEMES: dict[str, tuple[str, _Opener]] = {
     "dynamodb": ("dynamodb", _open_dynamodb),
     "mariadb": ("mysql", _open_sql),
+    "mongodb": ("mongodb", _open_mongodb),
+    "mongodb+srv": ("mongodb", _open_mongodb),
     "mysql": ("mysql", _open_sql),
     "tidb": ("mysql", _open_sql),
     "postgresql": ("postgresql", _open_sql),
@@ -36,7 +44,8 @@ _SCHEMES: dict[str, tuple[str, _Opener]] = {
 
 
 def open_store(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> Store:
-    """The store at ``url``: ``sqlite:///path.db``, ``sqlite://`` (memory), ``dynamodb://<table>?region=...``.
+    """The store at ``url``: ``sqlite:///path.db``, ``sqlite://`` (memory), ``dynamodb://<table>?region=...``,
+    ``mongodb://host/database``.
 
     Nothing is created or contacted yet; ``initialise`` and ``check`` do. ``time_source`` matters to stores whose
     database has a clock. Raises ``InvalidSettings`` with one clear line for an unknown scheme, a URL that cannot

@@ -56,13 +56,15 @@ def test_messages_are_one_line_and_hold_no_credentials() -> None:
         ("postgresql://db/x", "psycopg", "postgresql"),
         ("mysql://db/x", "pymysql", "mysql"),
         ("dynamodb://timers?region=x", "boto3", "dynamodb"),
+        ("mongodb://db/x", "pymongo", "mongodb"),
+        ("mongodb+srv://db/x", "pymongo", "mongodb"),
     ],
 )
 def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch, url: str, module: str, extra: str) -> None:
     original = builtins.__import__
 
     def without_driver(name: str, *arguments: Any, **more: Any) -> Any:
-        if name.startswith(("duetime.stores.sql.", "duetime.stores.dynamodb.")):
+        if name.startswith(("duetime.stores.sql.", "duetime.stores.dynamodb.", "duetime.stores.mongodb.")):
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
         return original(name, *arguments, **more)
 

@@ -1,0 +1,107 @@
+"""The connection, and the units of work that every part of the store runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, Final, TypeVar
+
+import pymongo
+from bson.binary import UuidRepresentation
+from bson.codec_options import CodecOptions, DatetimeConversion
+from pymongo import MongoClient
+from pymongo.client_session import ClientSession
+from pymongo.collection import Collection
+from pymongo.read_concern import ReadConcern
+from pymongo.read_preferences import ReadPreference
+from pymongo.write_concern import WriteConcern
+
+from duetime.stores.mongodb.errors import not_a_replica_set
+from duetime.stores.mongodb.url import DEFAULT_TIMEOUT_MS, Document
+from duetime.stores.time_source import TimeSource
+
+R = TypeVar("R")
+
+Session = ClientSession
+_BULK_WRITE_WIRE_VERSION = 25
+"""MongoDB 8.0, the first whose ``bulkWrite`` tells of each write whether it matched."""
+
+TIMERS: Final = "timers"
+NAMESPACES: Final = "namespaces"
+COUNTERS: Final = "counters"
+SECRETS: Final = "secrets"
+API_KEYS: Final = "api_keys"
+WORKERS: Final = "workers"
+SERVICE_CALLS: Final = "service_calls"
+EXECUTIONS: Final = "http_execution_log"
+OUTBOX: Final = "outbox"
+SCHEMA: Final = "schema"
+
+READ_AS: Final[CodecOptions[Document]] = CodecOptions(
+    tz_aware=True,
+    tzinfo=UTC,
+    uuid_representation=UuidRepresentation.STANDARD,
+    # One instant out of range must not spoil a whole page.
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+)
+"""Instants are read as UTC, UUIDs as ``UUID``."""
+
+
+class Database:
+    def __init__(
+        self, client: MongoClient[Document], name: str, *, time_source: TimeSource = TimeSource.DATABASE
+    ) -> None:
+        self.client = client
+        self.name = name
+        self._uses_caller_time = time_source is TimeSource.CALLER
+        self._database = client.get_database(name, codec_options=READ_AS)
+        timeout = client.options.timeout
+        self._timeout_seconds = DEFAULT_TIMEOUT_MS / 1000 if timeout is None else timeout
+
+    def __getitem__(self, collection: str) -> Collection[Document]:
+        return self._database[collection]
+
+    def command(self, *arguments: Any, **named: Any) -> Document:
+        answer: Document = self._database.command(*arguments, **named)
+        return answer
+
+    @cached_property
+    def _server(self) -> Document:
+        """What the server says of itself. Asked once: raises ``StoreNotReady`` for one without transactions."""
+        hello: Document = self.client.admin.command("hello")
+        if "setName" not in hello and hello.get("msg") != "isdbgrid":
+            raise not_a_replica_set()
+        return hello
+
+    def require_transactions(self) -> None:
+        _ = self._server
+
+    @property
+    def tells_each_write(self) -> bool:
+        return int(self._server["maxWireVersion"]) >= _BULK_WRITE_WIRE_VERSION
+
+    def now_expression(self, now: datetime) -> Any:
+        """The instant of an update, as an expression of its pipeline: the server's, or a test's ``now``."""
+        return {"$literal": now} if self._uses_caller_time else "$$NOW"
+
+    def transact(self, work: Callable[[Session], R]) -> R:
+        """Run ``work`` in a transaction on one snapshot, again if it meets another writer; all of it in time.
+
+        An exception from ``work`` ends the transaction with nothing written. The snapshot is the primary's latest:
+        the commit, which a majority has to acknowledge, is behind all that was read.
+        """
+        self.require_transactions()
+        with (
+            pymongo.timeout(self._timeout_seconds),
+            self.client.start_session(causal_consistency=False) as session,
+        ):
+            return session.with_transaction(
+                work,
+                read_concern=ReadConcern(),
+                write_concern=WriteConcern("majority"),
+                read_preference=ReadPreference.PRIMARY,
+            )
+
+    def close(self) -> None:
+        self.client.close()

@@ -1,0 +1,92 @@
+"""Events as documents of ``outbox`` and back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.stores.calls_port import OutboxEvent
+from duetime.stores.mongodb.url import Document
+from duetime.stores.mongodb.values import (
+    DECODING_ERRORS,
+    instant,
+    optional,
+    text,
+    what_is_wrong,
+    whole,
+    without_none,
+)
+
+logger = logging.getLogger(__name__)
+
+UNPUBLISHED = "is_unpublished"
+"""True for an event that is still to be published, and not there for any other: what the outbox's index holds."""
+
+
+class UnreadableEventError(Exception):
+    """A document that does not decode. The message names the field and the kind of fault, never the value."""
+
+
+def encode_event(event: CallEvent, *, now: datetime) -> Document:
+    return without_none(
+        {
+            "tenant_id": event.tenant_id,
+            "aggregate_id": event.aggregate_id,
+            "event_sequence": event.sequence,
+            "event_id": event.event_id,
+            "event_type": event.type.value,
+            "occurred_at": event.occurred_at,
+            "created_at": now,
+            "correlation_id": event.correlation_id,
+            "causation_id": event.causation_id,
+            "event_payload": event.payload_json,
+            UNPUBLISHED: True,
+        }
+    )
+
+
+def decode_event(document: Document) -> OutboxEvent:
+    """Raises ``UnreadableEventError``."""
+    try:
+        event = CallEvent(
+            event_id=text(document, "event_id"),
+            type=CallEventType(document["event_type"]),
+            tenant_id=text(document, "tenant_id"),
+            aggregate_id=text(document, "aggregate_id"),
+            sequence=whole(document, "event_sequence"),
+            occurred_at=instant(document, "occurred_at"),
+            correlation_id=text(document, "correlation_id"),
+            causation_id=optional(text, document, "causation_id"),
+            payload_json=text(document, "event_payload"),
+        )
+        return OutboxEvent(event, str(document["_id"]), optional(instant, document, "published_at"))
+    except DECODING_ERRORS as error:
+        raise UnreadableEventError(f"the stored event cannot be read: {what_is_wrong(error)}") from error
+
+
+def readable_events(documents: Iterable[Document]) -> Iterator[OutboxEvent]:
+    """The events of ``documents``, which are of one call in order, up to the first that cannot be read.
+
+    Those behind it have to wait, or their order would be lost; other calls' events need not.
+    """
+    for document in documents:
+        try:
+            yield decode_event(document)
+        except UnreadableEventError as error:
+            report_unreadable(document, error)
+            return
+
+
+def report_unreadable(document: Document, error: UnreadableEventError) -> None:
+    logger.error(
+        "%s",
+        error,
+        extra={
+            "action": "outbox.unreadable",
+            "tenant_id": document.get("tenant_id"),
+            "call_id": document.get("aggregate_id"),
+            "sequence": document.get("event_sequence"),
+        },
+    )

@@ -1,0 +1,77 @@
+"""The end of attempts: outcomes are recorded, and finished timers whose time is up are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.shards import Lease
+from duetime.domain.timers import TimerState
+from duetime.stores.mongodb.batches import Batches, Delete, Update
+from duetime.stores.mongodb.database import TIMERS, Database
+from duetime.stores.mongodb.errors import translated
+from duetime.stores.mongodb.fencing import ShardFence
+from duetime.stores.mongodb.schema import BY_ID, EXPIRY, LOOKUP
+from duetime.stores.mongodb.timer_documents import key_of, outcome_change
+
+
+class Recording:
+    """Two requests per batch: one reads the leases, one writes every outcome onto the revision that was fired."""
+
+    def __init__(self, database: Database) -> None:
+        self._batches = Batches(database)
+        self._fence = ShardFence(database)
+        self._timers = database[TIMERS]
+
+    @translated
+    def record(
+        self, outcomes: Sequence[Outcome], *, leases: Mapping[int, Lease], now: datetime
+    ) -> list[RecordStatus]:
+        shard_ids = {outcome.timer.shard_id for outcome in outcomes if not _is_parked(outcome)}
+        lost = self._fence.lost_shards(shard_ids, leases)
+        kept = [outcome for outcome in outcomes if not _is_lost(outcome, lost)]
+        written = iter(self._batches.run([_update(outcome, now) for outcome in kept]))
+        return [_status(outcome, lost, written) for outcome in outcomes]
+
+    @translated
+    def prune_expired(self, *, now: datetime, limit: int) -> int:
+        """The TTL index does it too, by the server's clock; where that is off, slow or behind, this does."""
+        expired = {"timer_expires_at": {"$lte": now}}
+        found = self._timers.find(
+            expired, {"_id": 1, "shard_id": 1}, sort=[("timer_expires_at", 1)], limit=limit, hint=EXPIRY
+        )
+        # Conditional again: a timer may have been redriven or replaced meanwhile.
+        return sum(
+            self._batches.run([Delete(collection=TIMERS, found_by={**each, **expired}, hint=BY_ID) for each in found])
+        )
+
+
+def _update(outcome: Outcome, now: datetime) -> Update:
+    timer = outcome.timer
+    return Update(
+        collection=TIMERS,
+        found_by={
+            **key_of(timer),
+            "timer_revision": timer.revision,
+            "timer_firing_id": timer.firing_id,
+            "timer_execute_at": timer.next_attempt_at,
+        },
+        change=outcome_change(outcome, now=now),
+        hint=LOOKUP,
+    )
+
+
+def _status(outcome: Outcome, lost: set[int], written: Iterator[bool]) -> RecordStatus:
+    if _is_lost(outcome, lost):
+        return RecordStatus.LEASE_LOST
+    return RecordStatus.APPLIED if next(written) else RecordStatus.SUPERSEDED
+
+
+def _is_parked(outcome: Outcome) -> bool:
+    """Fenced by its revision alone: the row belongs to the attempt that parked it."""
+    return outcome.timer.state is TimerState.FIRING
+
+
+def _is_lost(outcome: Outcome, lost_shards: set[int]) -> bool:
+    return outcome.timer.shard_id in lost_shards and not _is_parked(outcome)
