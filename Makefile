@@ -58,8 +58,13 @@ ministack: .venv-ministack/.installed ## Install the AWS emulator that tests use
 
 TOOLS := .venv-sam/.installed .venv-ministack/.installed .venv-lambda-runtime/.installed
 
+# The stand-in for MongoDB is there for some Pythons and machines only; without it the tests of that store are skipped.
+.PHONY: mongodb
+mongodb: ## Install the MongoDB server that tests use, where there is one for this machine
+	@$(MAKE) --silent .venv-mongodb/.installed || echo "no SecantusDB for this machine: set DUETIME_TEST_MONGODB_URL"
+
 .PHONY: install
-install: $(VENV)/.dev-installed $(TOOLS) ## Install everything that developing needs
+install: $(VENV)/.dev-installed $(TOOLS) mongodb ## Install everything that developing needs
 
 # -- use ------------------------------------------------------------------------------------------------------
 
@@ -150,13 +155,13 @@ bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the othe
 
 .PHONY: lock
 lock: ## Resolve the requirements files again (needs uv)
-	for purpose in "run --extra sql --extra postgresql --extra mysql --extra dynamodb --extra local --group build" "lambda" \
-	    "dev --extra sql --extra postgresql --extra mysql --extra dynamodb --extra local --group build --group test --group check"; do \
+	for purpose in "run --extra sql --extra postgresql --extra mysql --extra dynamodb --extra mongodb --extra local --group build" "lambda" \
+	    "dev --extra sql --extra postgresql --extra mysql --extra dynamodb --extra mongodb --extra local --group build --group test --group check"; do \
 	  set -- $$purpose; name=$$1; shift; \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
 	done
-	for tool in sam ministack lambda-runtime; do \
+	for tool in sam ministack mongodb lambda-runtime; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$tool.in -o requirements/$$tool.txt || exit 1; \
 	done

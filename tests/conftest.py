@@ -12,9 +12,11 @@ from duetime.stores.dynamodb.calls.schema import calls_table_definition
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.url import default_calls_table_name
+from duetime.stores.open import open_store
 from tests.support.databases import empty_database, server_urls
 from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack
+from tests.support.mongodb import is_stand_in, mongodb_database, running_mongodb
 
 # A deadline for one example measures how busy the machine is.
 settings.register_profile("duetime", deadline=None)
@@ -48,9 +50,25 @@ def timers_table(ministack_client: Any) -> Iterator[str]:
     ministack_client.delete_table(TableName=calls_name)
 
 
-@pytest.fixture(params=["sqlite", *sorted(server_urls())])
-def store_variables(request: pytest.FixtureRequest) -> dict[str, str]:
+@pytest.fixture(scope="session")
+def mongodb_url() -> Iterator[str]:
+    """The URL of a MongoDB server that serves the whole session. Tests use databases of their own."""
+    with running_mongodb() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "mongodb", *sorted(server_urls())])
+def store_variables(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     """The environment of processes that share a store: the SQLite file of their directory, or a database."""
     if request.param == "sqlite":
-        return {}
-    return {"DUETIME_STORE": empty_database(request.param)}
+        yield {}
+    elif request.param == "mongodb":
+        if request.node.get_closest_marker("slow") and is_stand_in(request.getfixturevalue("mongodb_url")):
+            pytest.skip("thousands of timers take the stand-in for MongoDB too long")
+        with mongodb_database(request.getfixturevalue("mongodb_url")) as url:
+            store = open_store(url)
+            store.initialise()
+            store.close()
+            yield {"DUETIME_STORE": url}
+    else:
+        yield {"DUETIME_STORE": empty_database(request.param)}

@@ -3,6 +3,7 @@
 A store joins by adding a factory to ``STORES``. A SQL database that is already running joins by its URL:
 ``DUETIME_TEST_POSTGRES_URL=postgresql://... pytest tests/contract`` (its tables are dropped before each test, so
 in one process only).
+``DUETIME_TEST_MONGODB_URL`` does so for MongoDB (tests/support/mongodb.py).
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from tests.contract.subject import Subject
 from tests.support.clock import NOW
 from tests.support.databases import server_urls
 from tests.support.dynamodb import ministack_subject, moto_subject
+from tests.support.mongodb import mongodb_subject
 
 Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
 """Makes an initialised, empty store and closes it. The request gives access to other fixtures."""
 
 STORES: dict[str, Factory] = {
     "ministack": lambda request: ministack_subject(request.getfixturevalue("ministack_client")),
+    "mongodb": lambda request: mongodb_subject(request.getfixturevalue("mongodb_url")),
     "moto": lambda request: moto_subject(),
     "sqlite-file": sqlite_file,
     "sqlite-memory": sqlite_memory,

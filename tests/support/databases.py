@@ -1,4 +1,4 @@
-"""Databases of real servers: those that ``DUETIME_TEST_<STORE>_URL`` names, as in
+"""Databases of real SQL servers: those that ``DUETIME_TEST_<STORE>_URL`` names, as in
 
     DUETIME_TEST_POSTGRESQL_URL=postgresql://postgres@127.0.0.1/postgres make test
 
@@ -18,13 +18,15 @@ from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import metadata, schema_migrations
 from duetime.stores.time_source import TimeSource
 
+_OTHERS = {"mongodb"}
+"""Stores that are not SQL have support modules of their own."""
 _VARIABLE = re.compile(r"DUETIME_TEST_([A-Z0-9]+)_URL")
 
 
 def server_urls() -> dict[str, str]:
     """The URLs that the environment gives, by the name of the store in lower case."""
     found = ((_VARIABLE.fullmatch(name), url) for name, url in os.environ.items())
-    return {match[1].lower(): url for match, url in found if match and url}
+    return {match[1].lower(): url for match, url in found if match and url and match[1].lower() not in _OTHERS}
 
 
 @cache

@@ -1,0 +1,60 @@
+"""A store on the session's server, with the commands that it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
+
+from duetime.stores.mongodb.store import MongoDbStore
+from duetime.stores.time_source import TimeSource
+from tests.support.mongodb import unique_database_name, without_ttl
+
+
+class Commands(CommandListener):
+    """What was sent to the server since ``clear``, in order."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        self.sent.append((event.command_name, dict(event.command)))
+
+    def succeeded(self, event: CommandSucceededEvent) -> None: ...
+
+    def failed(self, event: CommandFailedEvent) -> None: ...
+
+    def clear(self) -> None:
+        self.sent.clear()
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.sent]
+
+
+@pytest.fixture
+def commands() -> Commands:
+    return Commands()
+
+
+@pytest.fixture
+def store(mongodb_url: str, commands: Commands) -> Iterator[MongoDbStore]:
+    client: MongoClient[dict[str, Any]] = MongoClient(
+        mongodb_url,
+        event_listeners=[commands],
+        uuidRepresentation="standard",
+        w="majority",
+        readConcernLevel="majority",
+        timeoutMS=20_000,
+    )
+    store = MongoDbStore(client, unique_database_name(), time_source=TimeSource.CALLER)
+    try:
+        store.initialise()
+        without_ttl(store)
+        commands.clear()
+        yield store
+    finally:
+        client.drop_database(store.database.name)
+        store.close()

@@ -1,0 +1,188 @@
+"""Servers that are down, not ready or not what is needed: one clear line each, and in time."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pymongo import MongoClient
+
+from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.namespaces import Namespace
+from duetime.domain.outcomes import RecordStatus
+from duetime.domain.timers import TimerChange
+from duetime.stores.calls_port import CallFilter, CallRef
+from duetime.stores.mongodb.database import SCHEMA, TIMERS
+from duetime.stores.mongodb.schema import DUE, SCHEMA_VERSION
+from duetime.stores.mongodb.store import MongoDbStore
+from duetime.stores.open import open_store
+from duetime.stores.port import PutMode, TimerFilter, TimerRef
+from tests.contract import call_steps as steps
+from tests.contract.steps import claim, create, due, record, stored
+from tests.support import calls as make
+from tests.support.builders import fired, make_namespace, make_timer, make_timers, seconds
+from tests.support.clock import NOW
+from tests.support.mongodb import StandIn, stand_in, with_database
+from tests.support.ports import reserved_port
+
+CALLS: dict[str, Callable[[MongoDbStore, Namespace], object]] = {
+    "check": lambda store, ns: store.check(),
+    "initialise": lambda store, ns: store.initialise(),
+    "shard_map": lambda store, ns: store.shard_map(),
+    "create_namespace": lambda store, ns: store.create_namespace("n", num_shards=1, dedicated=False, now=NOW),
+    "update_namespace": lambda store, ns: store.update_namespace(ns, if_revision=1, now=NOW),
+    "list_namespaces": lambda store, ns: store.list_namespaces(cursor=None, limit=1),
+    "secret": lambda store, ns: store.catalogue_secret("s", b"x"),
+    "api key": lambda store, ns: store.get_api_key("k"),
+    "put": lambda store, ns: store.put_timers([make_timer(ns)], mode=PutMode.CREATE, now=NOW),
+    "get": lambda store, ns: store.get_timer(ns, "t1", now=NOW),
+    "update": lambda store, ns: store.update_timer(ns, "t1", TimerChange(), firing_id="f", now=NOW),
+    "delete": lambda store, ns: store.delete_timers(ns, [TimerRef("t1")], now=NOW),
+    "list": lambda store, ns: store.list_timers(ns, TimerFilter(), cursor=None, limit=1, now=NOW),
+    "find": lambda store, ns: store.find_by_correlation(ns, "c", cursor=None, limit=1, now=NOW),
+    "statuses": lambda store, ns: store.shard_statuses([0]),
+    "claim": lambda store, ns: store.claim_shard(0, "w", lease_seconds=1, now=NOW),
+    "announce": lambda store, ns: store.announce_worker("w", ttl_seconds=1, now=NOW),
+    "due": lambda store, ns: store.due_timers(0, until=NOW, limit=1),
+    "record": lambda store, ns: store.record([fired(t) for t in make_timers(ns, 2)], leases={}, now=NOW),
+    "apply": lambda store, ns: steps.apply(store.calls, make.submitted()),
+    "get calls": lambda store, ns: store.calls.get_calls([CallRef("a", "b")], now=NOW),
+    "list calls": lambda store, ns: store.calls.list_calls("a", CallFilter(), cursor=None, limit=1, now=NOW),
+    "delete call": lambda store, ns: store.calls.delete_call("a", "b", now=NOW),
+    "outbox": lambda store, ns: store.calls.unpublished_events(limit=1),
+}
+
+
+@pytest.fixture
+def nobody() -> Iterator[MongoDbStore]:
+    """A store where nobody listens."""
+    with reserved_port() as port:
+        store = open_store(f"mongodb://127.0.0.1:{port}/duetime?serverSelectionTimeoutMS=50")
+        assert isinstance(store, MongoDbStore)
+        yield store
+        store.close()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_server_that_is_down_is_unavailable(nobody: MongoDbStore, name: str) -> None:
+    with pytest.raises(StoreUnavailable, match="MongoDB cannot be reached"):
+        CALLS[name](nobody, make_namespace())
+
+
+def test_a_server_that_says_nothing_is_unavailable_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = open_store(f"mongodb://127.0.0.1:{silent.getsockname()[1]}/?timeoutMS=300")
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            store.check()
+        assert time.monotonic() - began < 5, "a third of a second was asked for"
+        store.close()
+
+
+def test_an_empty_database_is_not_ready(mongodb_url: str) -> None:
+    store = open_store(with_database(mongodb_url, "duetime_test_empty"))
+
+    with pytest.raises(StoreNotReady, match="`duetime init` creates them"):
+        store.check()
+    store.close()
+
+
+@pytest.mark.parametrize("operation", [MongoDbStore.initialise, MongoDbStore.check])
+def test_a_newer_schema_is_left_alone(store: MongoDbStore, operation: Callable[[MongoDbStore], None]) -> None:
+    store.database[SCHEMA].update_one({}, {"$set": {"schema_version": SCHEMA_VERSION + 1}})
+
+    with pytest.raises(StoreNotReady, match=rf"schema version {SCHEMA_VERSION + 1}, which is newer"):
+        operation(store)
+
+
+def test_a_missing_index_is_not_ready_and_made_again(store: MongoDbStore) -> None:
+    store.database[TIMERS].drop_index(DUE)
+
+    with pytest.raises(StoreNotReady, match="indexes are missing"):
+        store.due_timers(0, until=NOW, limit=1)
+    store.initialise()
+    assert store.due_timers(0, until=NOW, limit=1).timers == []
+
+
+def test_a_closed_store_says_so(mongodb_url: str) -> None:
+    store = open_store(mongodb_url)
+    store.close()
+
+    with pytest.raises(StoreError, match="closed"):
+        store.shard_map()
+
+
+@pytest.mark.parametrize("operation", [MongoDbStore.initialise, MongoDbStore.check])
+def test_a_server_without_transactions_is_refused(tmp_path: Path, operation: Callable[[MongoDbStore], None]) -> None:
+    with stand_in(tmp_path, "--standalone") as server:
+        store = open_store(server.url)
+        assert isinstance(store, MongoDbStore)
+        with pytest.raises(StoreNotReady, match="not part of a replica set"):
+            operation(store)
+        store.close()
+
+
+def test_wrong_credentials_are_one_line_without_them(tmp_path: Path) -> None:
+    with stand_in(tmp_path, "--auth") as server:
+        host = server.url.removeprefix("mongodb://")
+        for url in (server.url, f"mongodb://user:hunter2@{host}"):
+            store = open_store(url)
+            with pytest.raises(StoreNotReady, match="refuses these credentials") as raised:
+                store.initialise()
+            assert "hunter2" not in str(raised.value)
+            store.close()
+
+
+def test_what_was_acknowledged_outlives_a_kill_of_the_server(tmp_path: Path) -> None:
+    """kill -9 of the server process; another one goes on with its data.
+
+    Unlike MongoDB, whose majority has written to its journal, the stand-in does so only if it is told to.
+    """
+    with stand_in(tmp_path, "--sync-on-commit") as server:
+        store = open_killable(server)
+        namespace = store.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
+        timers = create(store, *make_timers(namespace, 50))
+        lease = claim(store)
+        record(store, [fired(timer) for timer in timers[:20]], lease)
+        call = steps.begin(store.calls, steps.submit(store.calls, idempotency_key="k"))
+        server.process.kill()
+        server.process.wait()
+        with pytest.raises(StoreUnavailable):
+            store.check()
+        store.close()
+
+    with stand_in(tmp_path) as server:
+        store = open_killable(server)
+        store.check()
+        waiting = due(store, namespace)
+        assert {timer.timer_id for timer in waiting} == {timer.timer_id for timer in timers[20:]}
+        assert stored(store, namespace, timers[0].timer_id).next_attempt_at is None
+        assert store.calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) == call
+        events = store.calls.unpublished_events(limit=100)
+        assert [each.event.sequence for each in events] == list(range(1, call.event_count + 1))
+        assert record(store, [fired(timer) for timer in waiting], lease) == [RecordStatus.APPLIED] * 30
+        store.close()
+
+
+def open_killable(server: StandIn) -> MongoDbStore:
+    store = MongoDbStore(MongoClient(server.url, uuidRepresentation="standard", timeoutMS=5000), "duetime")
+    store.initialise()
+    return store
+
+
+def test_leases_are_by_the_servers_clock(mongodb_url: str, store: MongoDbStore) -> None:
+    """Whatever the workers' clocks say."""
+    mine = MongoDbStore(store.database.client, store.database.name)
+    lease = mine.claim_shard(7, "w1", lease_seconds=30, now=NOW + seconds(1e6))
+    assert lease is not None
+    assert mine.claim_shard(7, "w2", lease_seconds=30, now=NOW + seconds(2e6)) is None
+    (renewed,) = mine.renew_leases([lease], lease_seconds=60, now=NOW - seconds(1e6))
+    assert renewed is not None
+    assert renewed.expires_at > lease.expires_at
+    assert mine.announce_worker("a", ttl_seconds=60, now=NOW + seconds(1e6)) == ["a"]
+    assert mine.announce_worker("b", ttl_seconds=60, now=NOW - seconds(1e6)) == ["a", "b"]
+    mine.release_leases([renewed], now=NOW)
+    assert mine.claim_shard(7, "w2", lease_seconds=30, now=NOW - seconds(1e6)) is not None

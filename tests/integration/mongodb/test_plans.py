@@ -1,0 +1,203 @@
+"""By which index each search is answered: no search without one, nothing sorted.
+
+On any server the searches that are sent are held against the indexes that are there (plans.py). On a server whose
+planner is MongoDB's (``DUETIME_TEST_MONGODB_URL``) it is asked too. SecantusDB's planner sorts where an index has the
+order and may pass over an index that it could use, so of it only the searches with a hint are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.service_calls import CallStatus
+from duetime.domain.timers import Rearm, TimerChange, TimerState
+from duetime.stores.calls_port import CallFilter, CallOrder
+from duetime.stores.mongodb import schema
+from duetime.stores.mongodb.database import READ_AS
+from duetime.stores.mongodb.store import MongoDbStore
+from duetime.stores.port import PutMode, TimerFilter, TimerRef
+from tests.contract import call_steps as steps
+from tests.contract.steps import claim, create, record
+from tests.integration.mongodb.conftest import Commands
+from tests.integration.mongodb.plans import Query, queries, serving_index
+from tests.support import calls as make
+from tests.support.builders import failed, fired, make_timer, make_timers, seconds
+from tests.support.clock import NOW
+from tests.support.mongodb import is_stand_in
+
+LATER = NOW + timedelta(hours=1)
+ID = "_id_"
+
+Action = Callable[[MongoDbStore, Namespace], object]
+
+
+def record_some(store: MongoDbStore, single: Namespace) -> None:
+    lease = claim(store, 0)
+    (lease,) = [each for each in store.renew_leases([lease], lease_seconds=10, now=NOW) if each is not None]
+    (timer, *others) = store.due_timers(0, until=NOW, limit=3).timers
+    record(store, [failed(timer), *map(fired, others)], lease)
+    store.rearm_timers(single, [TimerRef(timer.timer_id)], rearm=Rearm.REDRIVE, now=NOW)
+    store.release_leases([lease], now=NOW)
+    store.prune_expired(now=LATER + timedelta(days=100), limit=5)
+
+
+def page_through_due(store: MongoDbStore, _: Namespace) -> None:
+    page = store.due_timers(0, until=NOW, limit=2)
+    store.due_timers(0, until=NOW, limit=9, cursor=page.cursor)
+    store.due_timers(0, until=NOW, limit=9, since=NOW, known_next=LATER)
+
+
+def page_through_list(store: MongoDbStore, single: Namespace) -> None:
+    for wanted in (TimerFilter(), TimerFilter(state=TimerState.SCHEDULED)):
+        page = store.list_timers(single, wanted, cursor=None, limit=2, now=NOW)
+        store.list_timers(single, wanted, cursor=page.next_cursor, limit=2, now=NOW)
+
+
+TIMERS: dict[str, tuple[Action, set[str]]] = {
+    "nothing due": (lambda store, _: store.due_timers(0, until=NOW - seconds(9), limit=5), {schema.DUE}),
+    "due": (page_through_due, {schema.DUE}),
+    "leases and recording": (record_some, {schema.DUE, schema.LOOKUP, schema.EXPIRY, ID}),
+    "statuses": (lambda store, _: store.shard_statuses([0, 1]), {schema.LOOKUP}),
+    "get": (lambda store, single: store.get_timer(single, "t0001", now=NOW), {schema.LOOKUP}),
+    "replace": (
+        lambda store, single: store.put_timers(make_timers(single, 3), mode=PutMode.REPLACE, now=NOW),
+        {schema.LOOKUP, ID},
+    ),
+    "update": (
+        lambda store, single: store.update_timer(single, "t0002", TimerChange(), firing_id="f", now=NOW),
+        {schema.LOOKUP, ID},
+    ),
+    "delete": (
+        lambda store, single: store.delete_timers(single, [TimerRef("t0003"), TimerRef("t0004")], now=NOW),
+        {schema.LOOKUP, ID},
+    ),
+    "list": (page_through_list, {schema.LOOKUP}),
+    "correlation": (
+        lambda store, single: store.find_by_correlation(single, "c", cursor="t0001", limit=2, now=NOW),
+        {schema.CORRELATION},
+    ),
+}
+
+
+@pytest.fixture
+def single(store: MongoDbStore, commands: Commands) -> Namespace:
+    namespace = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    create(store, *make_timers(namespace, 8, correlation_id="c"), make_timer(namespace, "later", execute_at=LATER))
+    commands.clear()
+    return namespace
+
+
+def used(store: MongoDbStore, commands: Commands, mongodb_url: str) -> set[str]:
+    """The indexes that answer what was sent, each search checked."""
+    found = list(queries(commands))
+    names = set()
+    for query in found:
+        indexes: dict[str, Any] = store.database[query.collection].index_information()
+        name = serving_index(query, indexes)
+        names.add(name)
+        if query.hint is not None or not is_stand_in(mongodb_url):
+            check_plan(store, query, name, is_planner_mongodbs=not is_stand_in(mongodb_url))
+    assert found
+    return names
+
+
+def check_plan(store: MongoDbStore, query: Query, name: str, *, is_planner_mongodbs: bool) -> None:
+    """What the server itself says of it."""
+    explained = store.database.command("explain", query.command, verbosity="executionStats", codec_options=READ_AS)
+    stages = list(stages_of(explained["queryPlanner"]["winningPlan"]))
+    kinds = {stage["stage"] for stage in stages}
+    assert "COLLSCAN" not in kinds, query
+    assert {stage["indexName"] for stage in stages if "indexName" in stage} <= {name}
+    if is_planner_mongodbs:
+        assert "SORT" not in kinds, query
+        limit = query.command.get("limit", 10)
+        assert explained["executionStats"]["totalKeysExamined"] <= 2 * limit + 3
+
+
+def stages_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    plan = plan.get("queryPlan", plan)
+    yield plan
+    for inner in [*plan.get("inputStages", []), *([plan["inputStage"]] if "inputStage" in plan else [])]:
+        yield from stages_of(inner)
+
+
+@pytest.mark.parametrize("name", TIMERS)
+def test_timers_are_found_by_their_index(
+    store: MongoDbStore, single: Namespace, commands: Commands, mongodb_url: str, name: str
+) -> None:
+    action, expected = TIMERS[name]
+
+    action(store, single)
+
+    assert used(store, commands, mongodb_url) == expected
+
+
+LISTS: dict[str, tuple[CallFilter, str]] = {
+    "all": (CallFilter(), schema.CALL_KEY),
+    "dates": (CallFilter(submitted_from=NOW, submitted_to=LATER), schema.CALL_KEY),
+    "status": (CallFilter(status=CallStatus.SCHEDULED), schema.CALL_STATUS),
+    "tag": (CallFilter(tags=("a",)), schema.CALL_TAG),
+    "starred": (CallFilter(starred=True), schema.CALL_STARRED),
+    "correlation": (CallFilter(correlation_id="corr-1"), schema.CALL_CORRELATION),
+    "name": (CallFilter(name_prefix="r"), schema.CALL_NAME),
+    "due": (CallFilter(status=CallStatus.SCHEDULED, order=CallOrder.DUE, due_to=LATER), schema.CALL_DUE),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_walks_its_index(store: MongoDbStore, commands: Commands, mongodb_url: str, name: str) -> None:
+    wanted, expected = LISTS[name]
+    for number in range(6):
+        steps.submit(store.calls, tags=("a", f"t{number}"), starred=True)
+    commands.clear()
+
+    page = store.calls.list_calls(make.TENANT, wanted, cursor=None, limit=2, now=NOW)
+    assert page.next_cursor is not None
+    store.calls.list_calls(make.TENANT, wanted, cursor=page.next_cursor, limit=2, now=NOW)
+
+    assert used(store, commands, mongodb_url) == {expected}
+
+
+def test_calls_executions_and_events_are_found_by_their_keys(
+    store: MongoDbStore, commands: Commands, mongodb_url: str
+) -> None:
+    calls = store.calls
+    call = steps.submit(calls, idempotency_key="k")
+    other = steps.submit(calls)
+    commands.clear()
+
+    running = steps.begin(calls, call)
+    done = steps.conclude(calls, running)
+    calls.get_calls([steps.ref(done), steps.ref(other)], now=NOW)
+    calls.find_by_idempotency_key(make.TENANT, "k", now=NOW)
+    calls.list_executions(make.TENANT, call.call_id, cursor=None, limit=2)
+    calls.list_events(make.TENANT, call.call_id, after=1, limit=2)
+    calls.mark_published(calls.unpublished_events(limit=3, skip=frozenset({steps.ref(other)})), now=NOW)
+    calls.unpublished_of(steps.ref(call), limit=3)
+    calls.delete_call(make.TENANT, other.call_id, now=NOW)
+    calls.prune(now=LATER + timedelta(days=1), events_published_before=LATER, limit=50)
+
+    assert used(store, commands, mongodb_url) == {
+        ID,
+        schema.CALL_KEY,
+        schema.CALL_IDEMPOTENCY,
+        schema.CALL_EXPIRY,
+        schema.LOOKUP,
+        schema.EXECUTION_KEY,
+        schema.EXECUTION_NUMBER,
+        schema.EVENT_SEQUENCE,
+        schema.EVENT_UNPUBLISHED,
+        schema.EVENT_PUBLISHED,
+    }
+
+
+def test_every_index_that_serves_a_tenant_begins_with_the_tenant(store: MongoDbStore) -> None:
+    housekeeping = {ID, schema.CALL_EXPIRY, schema.EVENT_PUBLISHED}
+    for collection in ("service_calls", "http_execution_log", "outbox"):
+        for name, index in store.database[collection].index_information().items():
+            assert name in housekeeping or index["key"][0][0] == "tenant_id", name

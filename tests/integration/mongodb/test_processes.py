@@ -1,0 +1,89 @@
+"""Several processes on one server, and real pollers: shards are shared, every timer fires once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from datetime import timedelta
+from itertools import count
+
+from duetime.domain.timers import TimerState
+from duetime.engine.poller import Poller
+from duetime.engine.settings import EngineSettings
+from duetime.runtime.clock import SystemClock
+from duetime.stores.mongodb.store import MongoDbStore
+from duetime.stores.open import open_store
+from duetime.stores.port import Store, TimerFilter
+from tests.contract.steps import create, read_all
+from tests.integration.sql.test_processes import check_processes_that_start_at_once
+from tests.support.builders import make_timer, make_timers
+from tests.support.mongodb import mongodb_database
+from tests.support.scripted_sender import Script, ScriptedSender
+
+SECONDS = 60.0
+TIMERS = 200
+_ids = count()
+
+
+def test_processes_that_start_at_once_share_one_server(mongodb_url: str) -> None:
+    with mongodb_database(mongodb_url) as url:
+        check_processes_that_start_at_once(url)
+
+
+def make_poller(store: Store, sender: ScriptedSender, name: str) -> Poller:
+    return Poller(
+        store,
+        sender,
+        clock=SystemClock(),
+        settings=EngineSettings(),
+        worker_id=name,
+        new_id=lambda: f"{name}-{next(_ids)}",
+        random=random.random,
+    )
+
+
+def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(mongodb_url: str) -> None:
+    with mongodb_database(mongodb_url) as url:
+        stores = [open_store(url), open_store(url)]
+        stores[0].initialise()
+        check_two_pollers(stores)
+        for store in stores:
+            store.close()
+
+
+def check_two_pollers(stores: list[Store]) -> None:
+    clock = SystemClock()
+    now, store = clock.now(), stores[0]
+    assert isinstance(store, MongoDbStore)
+    namespace, _ = store.create_namespace("orders", num_shards=4, dedicated=False, now=now)
+    timers = [
+        *make_timers(namespace, TIMERS, execute_at=now, now=now),
+        make_timer(namespace, "later", execute_at=now + timedelta(seconds=1.5), now=now),
+    ]
+    create(store, *timers, now=now)
+    sender = ScriptedSender(script=lambda _: Script(delay_seconds=0))
+    senders = [sender, ScriptedSender(script=sender.script)]
+
+    async def fire_all() -> None:
+        stop = asyncio.Event()
+        pollers = [make_poller(*each, f"w{at}") for at, each in enumerate(zip(stores, senders, strict=True))]
+        tasks = [asyncio.create_task(poller.run(stop)) for poller in pollers]
+        async with asyncio.timeout(SECONDS):
+            while sum(poller.stats()["fired"] for poller in pollers) < len(timers):
+                await asyncio.sleep(0.01)
+        stop.set()
+        await asyncio.gather(*tasks)
+        for poller in pollers:
+            poller.close()
+
+    asyncio.run(fire_all())
+
+    bodies = [body for each in senders for body in each.received]
+    assert Counter(body["timerId"] for body in bodies) == Counter(timer.timer_id for timer in timers)
+    found = read_all(
+        lambda cursor: store.list_timers(namespace, TimerFilter(), cursor=cursor, limit=200, now=clock.now())
+    )
+    assert {timer.state for timer in found} == {TimerState.FIRED}
+    assert all(timer.fired_at is not None and timer.fired_at >= timer.content.execute_at for timer in found)
+    assert all(status.is_free(clock.now()) for status in store.shard_statuses(namespace.shard_ids()))

@@ -1,0 +1,118 @@
+"""How many requests an operation takes, whatever the size of its batch; and the same results from an older server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from unittest.mock import PropertyMock, patch
+
+from duetime.domain.outcomes import RecordStatus
+from duetime.domain.timers import TimerChange
+from duetime.stores.calls_port import ApplyStatus
+from duetime.stores.mongodb.database import Database
+from duetime.stores.mongodb.store import MongoDbStore
+from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
+from tests.contract import call_steps as steps
+from tests.contract.steps import claim, create, record
+from tests.integration.mongodb.conftest import Commands
+from tests.support import calls as make
+from tests.support.builders import fired, make_timers, seconds
+from tests.support.clock import NOW
+
+
+def sent(commands: Commands, operation: Callable[[], object]) -> list[str]:
+    commands.clear()
+    operation()
+    return commands.names()
+
+
+def test_a_batch_takes_the_requests_of_one(store: MongoDbStore, commands: Commands) -> None:
+    namespace = store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
+    timers = make_timers(namespace, 60)
+    leases = [claim(store, shard) for shard in namespace.shard_ids()]
+
+    assert sent(commands, lambda: create(store, *timers)) == ["bulkWrite"]
+    replaced = sent(commands, lambda: store.put_timers(timers, mode=PutMode.REPLACE, now=NOW))
+    assert replaced == ["bulkWrite", "find", "bulkWrite"]
+    due = [timer for shard in range(4) for timer in store.due_timers(shard, until=NOW, limit=100).timers]
+    assert len(due) == 60
+    assert sent(commands, lambda: record(store, [fired(timer) for timer in due], *leases)) == ["find", "bulkWrite"]
+    refs = [TimerRef(timer.timer_id) for timer in timers]
+    deleted = sent(commands, lambda: store.delete_timers(namespace, refs, now=NOW))
+    assert deleted == ["find", "bulkWrite"]
+
+
+def test_what_pollers_ask_again_and_again_is_one_request(store: MongoDbStore, commands: Commands) -> None:
+    namespace = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    create(store, *make_timers(namespace, 3, execute_at=NOW + seconds(60)))
+    leases = [claim(store, shard) for shard in range(3)]
+
+    assert sent(commands, lambda: store.due_timers(0, until=NOW, limit=100)) == ["find"]
+    assert sent(commands, lambda: store.due_timers(1, until=NOW, limit=100)) == ["find"]
+    assert sent(commands, store.shard_map) == ["find"]
+    assert sent(commands, lambda: store.claim_shard(0, "w", lease_seconds=5, now=NOW)) == ["findAndModify"]
+    assert sent(commands, lambda: store.renew_leases(leases, lease_seconds=5, now=NOW)) == ["update", "find"]
+    assert sent(commands, store.check) == ["find"]
+
+
+def test_a_batch_of_transitions_is_one_transaction_of_two_requests(store: MongoDbStore, commands: Commands) -> None:
+    batch = [make.submitted(idempotency_key=f"k{number}") for number in range(10)]
+
+    assert sent(commands, lambda: steps.applied(store.calls, *batch)) == ["bulkWrite", "commitTransaction"]
+    begun = [make.begun(each.after) for each in batch]
+    assert sent(commands, lambda: steps.applied(store.calls, *begun)) == ["bulkWrite", "commitTransaction"]
+
+
+def test_reads_and_writes_ask_for_the_majority(store: MongoDbStore, commands: Commands) -> None:
+    namespace = store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
+    commands.clear()
+
+    create(store, *make_timers(namespace, 2))
+    store.due_timers(0, until=NOW, limit=5)
+    store.update_timer(namespace, "t0001", TimerChange(), firing_id="f", now=NOW)
+
+    for name, command in commands.sent:
+        if name == "find":
+            assert command["readConcern"]["level"] == "majority"
+        else:
+            assert command["writeConcern"]["w"] == "majority"
+
+
+def test_an_older_server_gets_a_request_per_write(store: MongoDbStore, commands: Commands) -> None:
+    with patch.object(Database, "tells_each_write", new_callable=PropertyMock, return_value=False):
+        namespace = store.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
+        lease = claim(store)
+        timers = create(store, *make_timers(namespace, 6))
+        (again, other) = store.put_timers(
+            [timers[0], *make_timers(namespace, 1, prefix="new")], mode=PutMode.CREATE, now=NOW
+        )
+        assert [again.status, other.status] == [PutStatus.UNCHANGED, PutStatus.CREATED]
+        (replaced,) = store.put_timers(timers[1:2], mode=PutMode.REPLACE, now=NOW)
+        assert replaced.status is PutStatus.REPLACED
+        refs = [TimerRef(timers[2].timer_id), TimerRef("none"), TimerRef(timers[3].timer_id, 9)]
+        deleted = store.delete_timers(namespace, refs, now=NOW)
+        assert [each.status for each in deleted] == [
+            ChangeStatus.APPLIED,
+            ChangeStatus.NOT_FOUND,
+            ChangeStatus.REVISION_MISMATCH,
+        ]
+        assert record(store, [fired(timer) for timer in timers], lease) == [
+            RecordStatus.APPLIED,
+            RecordStatus.SUPERSEDED,
+            RecordStatus.SUPERSEDED,
+            *[RecordStatus.APPLIED] * 3,
+        ]
+
+        call = steps.submit(store.calls, idempotency_key="k")
+        stale = make.begun(call)
+        running = steps.begin(store.calls, call)
+        taken, new = make.submitted(idempotency_key="k"), make.submitted()
+        assert steps.apply(store.calls, stale, taken, new) == [
+            ApplyStatus.SUPERSEDED,
+            ApplyStatus.EXISTS,
+            ApplyStatus.APPLIED,
+        ]
+        assert steps.got(store.calls, call) == running
+        assert steps.got(store.calls, taken.after) is None
+        store.calls.mark_published(store.calls.unpublished_events(limit=100), now=NOW)
+        assert store.calls.unpublished_events(limit=100) == []
+    assert "bulkWrite" not in commands.names()

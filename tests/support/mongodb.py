@@ -1,0 +1,182 @@
+"""MongoDB stores for tests.
+
+``DUETIME_TEST_MONGODB_URL`` names a server that is running (a replica set, be it of one member). Without it the tests
+start SecantusDB, which speaks MongoDB's protocol over MongoDB's storage engine: transactions, unique and partial
+indexes and conflicts are real, its query planner is its own. Each store has a database of its own, which goes at the
+end.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
+
+from duetime.domain.service_calls import ServiceCall
+from duetime.domain.timers import Timer
+from duetime.stores.mongodb.database import SERVICE_CALLS, TIMERS, WORKERS
+from duetime.stores.mongodb.schema import EXPIRY, WORKER_EXPIRY
+from duetime.stores.mongodb.store import MongoDbStore
+from duetime.stores.mongodb.timer_documents import key_of
+from duetime.stores.mongodb.url import open_client
+from duetime.stores.time_source import TimeSource
+from tests.contract.subject import Subject
+from tests.support.ports import reserved_port
+from tests.support.tools import tool_program
+
+URL_VARIABLE = "DUETIME_TEST_MONGODB_URL"
+_READY_SECONDS = 30.0
+_KILL_SECONDS = 10.0
+
+
+def unique_database_name() -> str:
+    return f"duetime_test_{uuid4().hex[:16]}"
+
+
+def with_database(url: str, name: str, *options: str) -> str:
+    """``url`` with another database and more options, like ``timeoutMS=60000``."""
+    parts = urlsplit(url)
+    query = "&".join(option for option in (parts.query, *options) if option)
+    return urlunsplit(parts._replace(path=f"/{name}", query=query))
+
+
+def is_stand_in(url: str) -> bool:
+    """Whether the server is SecantusDB, whose query planner is not MongoDB's."""
+    return os.environ.get(URL_VARIABLE) != url
+
+
+@contextmanager
+def running_mongodb() -> Iterator[str]:
+    """The URL of a server: the given one, or one that is started and stopped here."""
+    given = os.environ.get(URL_VARIABLE)
+    if given is not None:
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="mongodb-") as directory, stand_in(Path(directory)) as server:
+        yield server.url
+
+
+class StandIn:
+    """A server process and where it listens."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self.process = process
+        self.url = f"mongodb://127.0.0.1:{port}/"
+
+    def stop(self) -> None:
+        self.process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=_KILL_SECONDS)
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def stand_in(directory: Path, *options: str) -> Iterator[StandIn]:
+    """SecantusDB with its data in ``directory``, ready for use; stopped at the end if it still runs.
+
+    Skips the test where it cannot be installed.
+    """
+    try:
+        program = tool_program("mongodb", "secantusd-py")
+    except subprocess.CalledProcessError:
+        pytest.skip(f"there is no SecantusDB for this machine: set {URL_VARIABLE}")
+    with reserved_port() as port, (directory / "log").open("ab") as output:
+        data = str(directory / "data")
+        command = [program, "--port", str(port), "--storage-path", data, "--cache-size", "256M", *options]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": str(directory)}
+        process = subprocess.Popen(command, env=environment, cwd=directory, stdout=output, stderr=output)
+        server = StandIn(process, port)
+        try:
+            _wait_until_ready(server, directory / "log")
+        except BaseException:
+            server.stop()
+            raise
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _wait_until_ready(server: StandIn, log: Path) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline:
+        if server.process.poll() is not None:
+            raise RuntimeError(f"SecantusDB ended with {server.process.returncode}:\n{log.read_text()[-2000:]}")
+        client: MongoClient[Any] = MongoClient(server.url, serverSelectionTimeoutMS=200, timeoutMS=1000)
+        with client, suppress(PyMongoError):
+            client.admin.command("ping")
+            return
+    raise RuntimeError(f"SecantusDB was not ready in {_READY_SECONDS} s:\n{log.read_text()[-2000:]}")
+
+
+@contextmanager
+def mongodb_database(url: str) -> Iterator[str]:
+    """The URL of a database that nobody else has, removed at the end."""
+    name = unique_database_name()
+    try:
+        yield with_database(url, name)
+    finally:
+        drop_database(url, name)
+
+
+def open_mongodb(url: str, name: str) -> MongoDbStore:
+    # Nobody waits that long. The stand-in is slow with hundreds of writes on a machine that is busy.
+    client, _ = open_client(with_database(url, name, "timeoutMS=60000"))
+    return MongoDbStore(client, name, time_source=TimeSource.CALLER)
+
+
+def drop_database(url: str, name: str) -> None:
+    client: MongoClient[Any] = MongoClient(url)
+    with client:
+        client.drop_database(name)
+
+
+def without_ttl(store: MongoDbStore) -> None:
+    """Make the indexes anew without their TTL: what expires stays until it is pruned."""
+    timers, workers = store.database[TIMERS], store.database[WORKERS]
+    timers.drop_index(EXPIRY)
+    timers.create_index("timer_expires_at", name=EXPIRY)
+    workers.drop_index(WORKER_EXPIRY)
+    workers.create_index("worker_expires_at", name=WORKER_EXPIRY)
+
+
+@contextmanager
+def mongodb_subject(url: str) -> Iterator[Subject]:
+    name = unique_database_name()
+    stores = [open_mongodb(url, name)]
+    store = stores[0]
+
+    def reopen() -> MongoDbStore:
+        stores.append(open_mongodb(url, name))
+        return stores[-1]
+
+    def corrupt(timer: Timer) -> None:
+        change = {"$set": {"timer_state": "nonsense"}, "$unset": {"timer_callback_url": ""}}
+        assert store.database[TIMERS].update_one(key_of(timer), change).matched_count == 1
+
+    def corrupt_call(call: ServiceCall) -> None:
+        found_by = {"tenant_id": call.tenant_id, "service_call_id": call.call_id}
+        change = {"$set": {"request.method": "nonsense"}}
+        assert store.database[SERVICE_CALLS].update_one(found_by, change).matched_count == 1
+
+    try:
+        store.initialise()
+        # The server removes what has expired by its own clock, which is not the tests'.
+        without_ttl(store)
+        yield Subject(store=store, corrupt=corrupt, corrupt_call=corrupt_call, reopen=reopen)
+    finally:
+        for each in stores:
+            each.close()
+        drop_database(url, name)
