@@ -16,6 +16,7 @@ from duetime.api.authentication import KeyAuthenticator
 from duetime.api.call_routes import ALL_ROUTES
 from duetime.api.key_changes import create_key
 from duetime.api.routes import Route
+from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.principals import Role
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
 from duetime.stores.calls_port import CallRef
@@ -25,6 +26,7 @@ from tests.support.api import context_for
 from tests.support.call_api import call_services, calls_store
 from tests.support.clock import FakeClock
 from tests.support.http import Answer, Api
+from tests.support.outbox import make_event
 
 CACHE_SECONDS = 5.0
 CALLBACK_URL = "http://receiver.test/callback"
@@ -77,6 +79,15 @@ SAMPLES: dict[str, Sample] = {
     "listExecutions": Sample(query={"limit": "1"}),
     "getExecution": Sample(),
     "listEvents": Sample(query={"limit": "3"}),
+    "putEventWebhook": Sample({"url": "http://receiver.test/mark"}),
+    "getEventWebhook": Sample(),
+    "deleteEventWebhook": Sample(),
+    "createEventSecret": Sample({}),
+    "listEventSecrets": Sample(),
+    "deleteEventSecret": Sample(),
+    "listDeliveries": Sample(query={"limit": "1"}),
+    "listDeliveryAttempts": Sample(),
+    "redriveDeliveries": Sample({"ids": ["d.1"]}),
     "listShards": Sample(),
     "getHealth": Sample(),
     "getOpenApi": Sample(),
@@ -162,8 +173,28 @@ def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) ->
     secret = api.call("POST", f"/v1/namespaces/{name}-orders/secrets", {})
     assert secret.status == 201
     return replace(
-        tenant, parameters={**parameters, "secret_id": secret.json()["id"], **_make_calls(tenant, store, clock)}
+        tenant,
+        parameters={
+            **parameters,
+            "secret_id": secret.json()["id"],
+            **_make_webhook(tenant, store, clock),
+            **_make_calls(tenant, store, clock),
+        },
     )
+
+
+def _make_webhook(tenant: Tenant, store: Store, clock: FakeClock) -> dict[str, str]:
+    """A webhook with a secret, and two deliveries with the same ids as every other tenant's."""
+    path = f"/v1/tenants/{tenant.name}/event-webhook"
+    assert tenant.api().call("PUT", path, _marked({"url": "http://receiver.test/mark"}, tenant.mark)).status == 201
+    secret = tenant.api().call("POST", f"{path}/secrets", {})
+    assert secret.status == 201
+    events = [
+        make_event("d", number, tenant_id=tenant.name, payload_json=f'{{"of":"{tenant.mark}"}}') for number in (1, 2)
+    ]
+    for event in events:
+        assert WebhookPublisher(store, clock=clock).publish([event]) == {}
+    return {"event_secret_id": secret.json()["id"], "delivery_id": "d.1"}
 
 
 def _make_calls(tenant: Tenant, store: Store, clock: FakeClock) -> dict[str, str]:

@@ -35,7 +35,7 @@ def timer_json(timer: Timer) -> str:
         "firedAt": instant_json(timer.fired_at),
         "createdAt": format_instant(timer.created_at),
         "updatedAt": format_instant(timer.updated_at),
-        "failure": None if timer.failure is None else _failure(timer.failure),
+        "failure": None if timer.failure is None else failure_members(timer.failure),
         "callbackUrl": content.callback_url,
         "callbackTimeoutSeconds": content.callback_timeout_seconds,
         "expireAfter": None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
@@ -147,7 +147,7 @@ def instant_json(instant: datetime | None) -> str | None:
     return None if instant is None else format_instant(instant)
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
+def failure_members(failure: Failure) -> dict[str, Any]:
     return {
         "reason": failure.reason,
         "message": failure.message,

@@ -76,6 +76,13 @@ class ApiKeyNotFound(DuetimeError):
         super().__init__(f"the tenant has no API key {key_id!r}")
 
 
+class EventWebhookNotFound(DuetimeError):
+    code = "event_webhook_not_found"
+
+    def __init__(self, tenant_id: str) -> None:
+        super().__init__(f"tenant {tenant_id!r} has set no event webhook")
+
+
 class TooManyStreams(DuetimeError):
     """As many clients follow events as this process serves at once; there may be room soon."""
 

@@ -2,6 +2,7 @@
 
 Each change is made on the revision that was read; when another one came first it is tried again on what that left.
 ``principal`` is who asks, None the command line and open mode: another tenant's namespace is one that does not exist.
+``is_internal``: the name is one that Duetime made (``domain.tenants``); no client's word gets there.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ def changed_settings(
     principal: Principal | None,
     now: datetime,
     check: Callable[[Namespace], None] | None = None,
+    is_internal: bool = False,
 ) -> Namespace:
     """The namespace with the fields ``given`` of its settings changed, and stored so unless they were so already.
 
@@ -58,7 +60,7 @@ def changed_settings(
             check(namespace)
         return replace(namespace, settings=replace(namespace.settings, **given))
 
-    return _changed(store, name, change, principal=principal, now=now)
+    return changed_namespace(store, name, change, principal=principal, now=now, is_internal=is_internal)
 
 
 def create_secret(
@@ -71,6 +73,7 @@ def create_secret(
     text: str | None = None,
     overlap_seconds: float,
     now: datetime,
+    is_internal: bool = False,
 ) -> CreatedSecret:
     """Make ``text`` (``whsec_...``; None: a new one) the newest secret; its predecessor stays valid for the overlap.
 
@@ -95,11 +98,21 @@ def create_secret(
         new = SealedSecret(secret_id, sealed, now)
         return rotated(namespace, new, overlap_seconds=overlap_seconds, now=now)
 
-    *before, newest = _changed(store, name, change, principal=principal, now=now).secrets
+    *before, newest = changed_namespace(
+        store, name, change, principal=principal, now=now, is_internal=is_internal
+    ).secrets
     return CreatedSecret(secret=newest, text=secret_text(key), previous=before[-1] if before else None)
 
 
-def delete_secret(store: Store, name: str, secret_id: str, *, principal: Principal | None, now: datetime) -> None:
+def delete_secret(
+    store: Store,
+    name: str,
+    secret_id: str,
+    *,
+    principal: Principal | None,
+    now: datetime,
+    is_internal: bool = False,
+) -> None:
     """End a secret at once (``domain.secrets.without_secret``).
 
     Raises ``NamespaceNotFound``, ``SecretNotFound`` and ``StoreUnavailable``.
@@ -108,12 +121,12 @@ def delete_secret(store: Store, name: str, secret_id: str, *, principal: Princip
     def change(namespace: Namespace) -> Namespace:
         return without_secret(namespace, secret_id, now=now)
 
-    _changed(store, name, change, principal=principal, now=now)
+    changed_namespace(store, name, change, principal=principal, now=now, is_internal=is_internal)
 
 
-def found_namespace(store: Store, name: str, *, principal: Principal | None) -> Namespace:
+def found_namespace(store: Store, name: str, *, principal: Principal | None, is_internal: bool = False) -> Namespace:
     """The namespace as it is now. Raises ``NamespaceNotFound``, also for what no client can name: internal ones."""
-    namespace = store.get_namespace(name) if _is_name(name) else None
+    namespace = store.get_namespace(name) if is_internal or _is_name(name) else None
     if namespace is None:
         raise NamespaceNotFound(name)
     return visible(namespace, principal)
@@ -134,16 +147,21 @@ def _is_name(name: str) -> bool:
     return True
 
 
-def _changed(
+def changed_namespace(
     store: Store,
     name: str,
     change: Callable[[Namespace], Namespace],
     *,
     principal: Principal | None,
     now: datetime,
+    is_internal: bool = False,
 ) -> Namespace:
+    """The namespace as ``change`` makes it of what is stored.
+
+    Raises ``NamespaceNotFound``, ``StoreUnavailable``, and what ``change`` raises.
+    """
     for _ in range(_TRIES):
-        namespace = found_namespace(store, name, principal=principal)
+        namespace = found_namespace(store, name, principal=principal, is_internal=is_internal)
         wanted = change(namespace)
         if wanted == namespace:
             return namespace

@@ -18,6 +18,7 @@ from duetime.api.http import JSON
 from duetime.api.operation import Operation
 from duetime.api.problems import PROBLEM_JSON
 from duetime.api.routes import Route
+from duetime.api.webhook_operations import TAG_WEBHOOKS, WEBHOOK_OPERATIONS
 from duetime.domain.tenants import TENANT_PATTERN
 
 Json = dict[str, Any]
@@ -34,6 +35,8 @@ _PARAMETER_NAMES = {
     "key_id": "keyId",
     "call_id": "serviceCallId",
     "execution_id": "executionId",
+    "delivery_id": "deliveryId",
+    "event_secret_id": "secretId",
 }
 _PATH_PARAMETERS: dict[str, Json] = {
     "namespace": {"schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$"}},
@@ -46,6 +49,7 @@ _PATH_PARAMETERS: dict[str, Json] = {
     "tenant": {"schema": {"type": "string", "pattern": f"^{TENANT_PATTERN}$"}},
     "serviceCallId": {"schema": {"type": "string", "format": "uuid"}},
     "executionId": {"schema": {"type": "string", "format": "uuid"}},
+    "deliveryId": {"schema": {"type": "string", "minLength": 1}},
 }
 _SCHEME = "apiKey"
 _SECURITY_SCHEME: Json = {
@@ -221,6 +225,7 @@ OPERATIONS: dict[str, Operation] = {
         summary="This document as a page", tag=_TAG_SERVICE, answers={200: None}, answer_types={200: "text/html"}
     ),
     **CALL_OPERATIONS,
+    **WEBHOOK_OPERATIONS,
 }
 
 
@@ -238,7 +243,10 @@ def openapi_document() -> Json:
             "description": "A durable timer service: call this URL with this payload at this time.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "tags": [{"name": name} for name in (_TAG_TIMERS, TAG_CALLS, _TAG_NAMESPACES, _TAG_KEYS, _TAG_SERVICE)],
+        "tags": [
+            {"name": name}
+            for name in (_TAG_TIMERS, TAG_CALLS, TAG_WEBHOOKS, _TAG_NAMESPACES, _TAG_KEYS, _TAG_SERVICE)
+        ],
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": {_SCHEME: _SECURITY_SCHEME}},
     }

@@ -9,6 +9,7 @@ from typing import Any
 from duetime.api.errors import (
     ApiKeyNotFound,
     DuplicateId,
+    EventWebhookNotFound,
     FieldError,
     Forbidden,
     InvalidFields,
@@ -60,6 +61,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (RouteNotFound, 404, "Not found"),
     (TenantNotFound, 404, "Tenant not found"),
     (ApiKeyNotFound, 404, "API key not found"),
+    (EventWebhookNotFound, 404, "Event webhook not found"),
     (NamespaceNotFound, 404, "Namespace not found"),
     (TimerNotFound, 404, "Timer not found"),
     (SecretNotFound, 404, "Secret not found"),

@@ -64,7 +64,11 @@ def _rearm(
 
 def redrive_timers(services: Services, request: Request, *, namespace: str) -> Reply:
     """POST: redrive a page of the failed timers that fit the filters, or those that are named."""
-    space = services.namespaces.get(namespace, request.principal)
+    return redrive_within(services, request, services.namespaces.get(namespace, request.principal))
+
+
+def redrive_within(services: Services, request: Request, space: Namespace) -> Reply:
+    """The same for a namespace that the caller has found."""
     found = read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True)
     body = validate(RedriveBody, found)
     if body.ids is None:

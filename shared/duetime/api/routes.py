@@ -11,6 +11,7 @@ from duetime.api import (
     batches,
     catalogue,
     documents,
+    event_webhooks,
     redrives,
     signing_secrets,
     timer_lists,
@@ -22,6 +23,9 @@ from duetime.domain.principals import Role
 
 _NAMESPACE = "/v1/namespaces/<namespace>"
 _API_KEYS = "/v1/tenants/<tenant>/api-keys"
+_WEBHOOK = "/v1/tenants/<tenant>/event-webhook"
+_WEBHOOK_SECRETS = f"{_WEBHOOK}/secrets"
+_DELIVERIES = f"{_WEBHOOK}/deliveries"
 _TIMERS = f"{_NAMESPACE}/timers"
 _SECRETS = f"{_NAMESPACE}/secrets"
 _TIMER = f"{_TIMERS}/<timer_id>"
@@ -65,6 +69,27 @@ ROUTES = (
     Route("POST", _API_KEYS, "createApiKey", api_keys.create_api_key, Role.ADMIN),
     Route("GET", _API_KEYS, "listApiKeys", api_keys.list_api_keys, Role.ADMIN),
     Route("DELETE", f"{_API_KEYS}/<key_id>", "deleteApiKey", api_keys.delete_api_key, Role.ADMIN),
+    Route("PUT", _WEBHOOK, "putEventWebhook", event_webhooks.put_webhook, Role.ADMIN),
+    Route("GET", _WEBHOOK, "getEventWebhook", event_webhooks.get_webhook, Role.ADMIN),
+    Route("DELETE", _WEBHOOK, "deleteEventWebhook", event_webhooks.delete_webhook, Role.ADMIN),
+    Route("POST", _WEBHOOK_SECRETS, "createEventSecret", event_webhooks.create_secret, Role.ADMIN),
+    Route("GET", _WEBHOOK_SECRETS, "listEventSecrets", event_webhooks.list_secrets, Role.ADMIN),
+    Route(
+        "DELETE",
+        f"{_WEBHOOK_SECRETS}/<event_secret_id>",
+        "deleteEventSecret",
+        event_webhooks.delete_secret,
+        Role.ADMIN,
+    ),
+    Route("GET", _DELIVERIES, "listDeliveries", event_webhooks.list_deliveries, Role.READER),
+    Route(
+        "GET",
+        f"{_DELIVERIES}/<delivery_id>/attempts",
+        "listDeliveryAttempts",
+        event_webhooks.list_attempts,
+        Role.READER,
+    ),
+    Route("POST", f"{_WEBHOOK}/redrive", "redriveDeliveries", event_webhooks.redrive_deliveries, Role.WRITER),
     Route("GET", "/v1/shards", "listShards", catalogue.list_shards, Role.ADMIN),
     Route("GET", "/health", "getHealth", catalogue.get_health, PUBLIC),
     Route("GET", "/v1/openapi.json", "getOpenApi", documents.get_openapi, PUBLIC),

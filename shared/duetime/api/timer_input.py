@@ -65,7 +65,7 @@ def read_timer(
     if timer_id is None:
         timer_id = new_id() if body.id is None else body.id
     check_id(namespace, timer_id)
-    _check_callback_url(body.callback_url, egress)
+    check_egress("callbackUrl", body.callback_url, egress)
     if (body.execute_at is None) == (body.delay is None):
         raise InvalidFields([FieldError("executeAt", "is required, or delay, and not both")])
     execute_at = body.execute_at if body.execute_at is not None else after(now, body.delay or 0.0)
@@ -92,7 +92,7 @@ def read_change(found: RawObject, *, egress: EgressPolicy, now: datetime) -> Tim
     if given >= {"execute_at", "delay"}:
         raise InvalidFields([FieldError("executeAt", "and delay cannot both be given")])
     if "callback_url" in given:
-        _check_callback_url(patch.callback_url, egress)
+        check_egress("callbackUrl", patch.callback_url, egress)
     execute_at: datetime | Unset = UNSET
     if "delay" in given:
         execute_at = after(now, patch.delay)
@@ -121,12 +121,12 @@ def after(now: datetime, delay_seconds: float) -> datetime:
         raise InvalidInput("delay", "leads beyond the year 9999") from None
 
 
-def _check_callback_url(url: str, egress: EgressPolicy) -> None:
+def check_egress(field: str, url: str, egress: EgressPolicy) -> None:
     """What is wrong whenever it fires is refused now. A name is judged by where it leads when it fires."""
     try:
         egress.check_url(url)
     except RefusedUrl as error:
-        raise InvalidInput("callbackUrl", str(error)) from None
+        raise InvalidInput(field, str(error)) from None
 
 
 def _check_payload_size(found: RawObject) -> None:

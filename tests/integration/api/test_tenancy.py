@@ -71,6 +71,15 @@ ROLES = {
     "listExecutions": Role.READER,
     "getExecution": Role.READER,
     "listEvents": Role.READER,
+    "putEventWebhook": Role.ADMIN,
+    "getEventWebhook": Role.ADMIN,
+    "deleteEventWebhook": Role.ADMIN,
+    "createEventSecret": Role.ADMIN,
+    "listEventSecrets": Role.ADMIN,
+    "deleteEventSecret": Role.ADMIN,
+    "listDeliveries": Role.READER,
+    "listDeliveryAttempts": Role.READER,
+    "redriveDeliveries": Role.WRITER,
     "listShards": Role.ADMIN,
 }
 
@@ -429,6 +438,12 @@ def comparable(answer: Answer, name: str) -> tuple[int, dict[str, str], str]:
 def everything_of(world: TenantWorld) -> list[Any]:
     """What Globex has, as its admin and the store see it."""
     api = world.globex.api()
-    paths = (None, "/v1/namespaces", "/v1/tenants/globex/api-keys", "/v1/tenants/globex/service-calls")
+    paths = (
+        None,
+        "/v1/namespaces",
+        "/v1/tenants/globex/api-keys",
+        "/v1/tenants/globex/service-calls",
+        "/v1/tenants/globex/event-webhook/deliveries",
+    )
     lists = [api.all_pages(path) for path in paths]
-    return [*lists, world.store.get_namespace("globex-orders")]
+    return [*lists, world.store.get_namespace("globex-orders"), world.store.get_namespace("events@globex")]

@@ -49,6 +49,7 @@ def test_every_error_of_the_house_has_its_status() -> None:
         http_errors.Forbidden: 403,
         http_errors.TenantNotFound: 404,
         http_errors.ApiKeyNotFound: 404,
+        http_errors.EventWebhookNotFound: 404,
         http_errors.RouteNotFound: 404,
         http_errors.MethodNotAllowed: 405,
         errors.NamespaceConflict: 409,

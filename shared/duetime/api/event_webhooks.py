@@ -1,0 +1,192 @@
+"""A tenant's webhook for the events of its service calls: set, show, remove; its signing secrets; its deliveries.
+
+All of it is kept in the internal namespace ``events@<tenant>``, which is made with the first setting or secret.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from duetime.api import namespace_changes, webhook_encoding
+from duetime.api.context import Services
+from duetime.api.encoding import attempt_json, created_secret_json, list_json, secret_json
+from duetime.api.errors import EventWebhookNotFound
+from duetime.api.http import Reply, Request
+from duetime.api.pages import fitting_page
+from duetime.api.reading import read_body, read_query, validate
+from duetime.api.redrives import redrive_within
+from duetime.api.schemas import PLAIN_SHAPE, SecretBody
+from duetime.api.timer_input import check_egress
+from duetime.api.webhook_schemas import DeliveryQuery, EventWebhookBody
+from duetime.domain.attempts import read_attempts
+from duetime.domain.errors import NamespaceConflict, SecretNotFound, TimerNotFound
+from duetime.domain.event_webhooks import EventWebhook, events_namespace, read_delivery_id
+from duetime.domain.namespaces import Namespace, NamespaceSettings
+from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
+from duetime.stores.port import TimerFilter
+
+MAX_BODY_BYTES = 8 * 1024
+_NEVER_KEPT = {"cache-control": "no-store"}
+
+
+# -- the webhook ---------------------------------------------------------------------------------------------------
+
+
+def put_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
+    """PUT: 201, or 200 when there was one. It counts for events that are published from now on."""
+    context = services.context
+    body = validate(EventWebhookBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES))
+    check_egress("url", body.url, context.egress)
+    webhook = EventWebhook(url=body.url, event_types=body.event_types, is_enabled=body.enabled)
+    before = _ensured(services, tenant)
+    namespace_changes.changed_settings(
+        context.store,
+        before.name,
+        {"webhook": webhook},
+        principal=request.principal,
+        now=context.clock.now(),
+        is_internal=True,
+    )
+    status = 201 if before.settings.webhook is None else 200
+    return Reply(status=status, body=webhook_encoding.webhook_json(webhook))
+
+
+def get_webhook(services: Services, request: Request, *, tenant: str) -> Reply:  # noqa: ARG001
+    namespace = _found(services, tenant)
+    if namespace is None or namespace.settings.webhook is None:
+        raise EventWebhookNotFound(tenant)
+    return Reply(status=200, body=webhook_encoding.webhook_json(namespace.settings.webhook))
+
+
+def delete_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
+    """DELETE: 204. What still waits becomes dead letters; the secrets go as well."""
+    context = services.context
+
+    def change(namespace: Namespace) -> Namespace:
+        if namespace.settings.webhook is None:
+            raise EventWebhookNotFound(tenant)
+        return replace(namespace, settings=NamespaceSettings(), secrets=())
+
+    namespace = _found(services, tenant)
+    if namespace is None:
+        raise EventWebhookNotFound(tenant)
+    namespace_changes.changed_namespace(
+        context.store,
+        namespace.name,
+        change,
+        principal=request.principal,
+        now=context.clock.now(),
+        is_internal=True,
+    )
+    return Reply(status=204)
+
+
+# -- its secrets ---------------------------------------------------------------------------------------------------
+
+
+def create_secret(services: Services, request: Request, *, tenant: str) -> Reply:
+    """POST: 201 with the secret, which no other answer shows; 409 while two are valid."""
+    context = services.context
+    body = validate(SecretBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    created = namespace_changes.create_secret(
+        context.store,
+        context.secret_box,
+        _ensured(services, tenant).name,
+        principal=request.principal,
+        secret_id=context.new_id(),
+        text=body.secret,
+        overlap_seconds=DEFAULT_OVERLAP_SECONDS if body.overlap is None else body.overlap,
+        now=context.clock.now(),
+        is_internal=True,
+    )
+    return Reply(status=201, body=created_secret_json(created), headers=_NEVER_KEPT)
+
+
+def list_secrets(services: Services, request: Request, *, tenant: str) -> Reply:  # noqa: ARG001
+    """GET: the secrets that are valid now, oldest first, without what they are."""
+    namespace = _found(services, tenant)
+    valid = () if namespace is None else valid_secrets(namespace, services.context.clock.now())
+    return Reply(status=200, body=list_json(map(secret_json, valid), None))
+
+
+def delete_secret(services: Services, request: Request, *, tenant: str, event_secret_id: str) -> Reply:
+    """DELETE: 204; events are not signed with it any more."""
+    context = services.context
+    namespace = _found(services, tenant)
+    if namespace is None:
+        raise SecretNotFound(events_namespace(tenant), event_secret_id)
+    namespace_changes.delete_secret(
+        context.store,
+        namespace.name,
+        event_secret_id,
+        principal=request.principal,
+        now=context.clock.now(),
+        is_internal=True,
+    )
+    return Reply(status=204)
+
+
+# -- its deliveries ------------------------------------------------------------------------------------------------
+
+
+def list_deliveries(services: Services, request: Request, *, tenant: str) -> Reply:
+    """GET: a page of the deliveries that fit. It may be short, even empty, and not be the last."""
+    query = read_query(DeliveryQuery, request)
+    bound_to = ("deliveries", tenant, query.state, query.type)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    namespace = _found(services, tenant)
+    if namespace is None:
+        return Reply(status=200, body=list_json((), None))
+    timer_filter = TimerFilter(state=query.state, tag=None if query.type is None else str(query.type))
+    store, now = services.context.store, services.context.clock.now()
+    items, next_cursor = fitting_page(
+        lambda limit: store.list_timers(namespace, timer_filter, cursor=cursor, limit=limit, now=now),
+        webhook_encoding.delivery_json,
+        limit=query.limit,
+    )
+    return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))
+
+
+def list_attempts(services: Services, request: Request, *, tenant: str, delivery_id: str) -> Reply:  # noqa: ARG001
+    """GET: the last attempts of a delivery, oldest first, always on one page."""
+    namespace = _found(services, tenant)
+    timer = None
+    if namespace is not None and read_delivery_id(delivery_id) is not None:
+        timer = services.context.store.get_timer(namespace, delivery_id, now=services.context.clock.now())
+    if timer is None:
+        raise TimerNotFound(events_namespace(tenant), delivery_id)
+    return Reply(status=200, body=list_json(map(attempt_json, read_attempts(timer.attempt_log)), None))
+
+
+def redrive_deliveries(services: Services, request: Request, *, tenant: str) -> Reply:
+    """POST: deliver dead letters again, a page of those that fit the filters, or those that are named."""
+    return redrive_within(services, request, _ensured(services, tenant))
+
+
+# -- the namespace -------------------------------------------------------------------------------------------------
+
+
+def _found(services: Services, tenant: str) -> Namespace | None:
+    """As it is now. The path's tenant is the key's (``auth.authorise``), and the name is made of it."""
+    return services.context.store.get_namespace(events_namespace(tenant))
+
+
+def _ensured(services: Services, tenant: str) -> Namespace:
+    context = services.context
+    found = _found(services, tenant)
+    if found is not None:
+        return found
+    try:
+        made, _ = context.store.create_namespace(
+            events_namespace(tenant),
+            num_shards=context.default_num_shards,
+            dedicated=False,
+            now=context.clock.now(),
+            tenant_id=tenant,
+        )
+    except NamespaceConflict:  # a process with another setting came first: what it made counts
+        found = _found(services, tenant)
+        if found is None:
+            raise
+        return found
+    return made

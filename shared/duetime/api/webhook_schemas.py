@@ -1,0 +1,91 @@
+"""What requests about event webhooks may hold, and what the answers do."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
+
+from duetime.api.answers import Answer, FailureAnswer, PageAnswer
+from duetime.api.schemas import Body, CallbackUrl, PageQuery
+from duetime.domain.call_events import CallEventType
+from duetime.domain.timers import TimerState
+
+_TYPES_SCHEMA: dict[str, Any] = {
+    "type": "array",
+    "minItems": 1,
+    "uniqueItems": True,
+    "items": {"type": "string", "enum": [str(event_type) for event_type in CallEventType]},
+}
+
+
+def _event_types(value: list[str]) -> tuple[CallEventType, ...]:
+    if not value:
+        raise ValueError("must have an item; leave it out for all types")
+    if len(set(value)) != len(value):
+        raise ValueError("must not have an item twice")
+    known = {str(event_type): event_type for event_type in CallEventType}
+    unknown = next((item for item in value if item not in known), None)
+    if unknown is not None:
+        raise ValueError(f"must hold types of events: {', '.join(known)}")
+    return tuple(known[item] for item in value)
+
+
+class EventWebhookBody(Body):
+    """Where the events of the tenant's service calls are delivered to. What is omitted has its default."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"url": "https://acme.example.com/events"},
+                {
+                    "url": "https://acme.example.com/events",
+                    "eventTypes": ["ServiceCallSucceeded", "ServiceCallFailed"],
+                    "enabled": True,
+                },
+            ]
+        }
+    )
+
+    url: CallbackUrl
+    event_types: Annotated[Any, AfterValidator(_event_types), WithJsonSchema(_TYPES_SCHEMA)] | None = Field(
+        default=None, description="all types when it is omitted"
+    )
+    enabled: bool = Field(default=True, description="while it is false, events pass by and what waits is held")
+
+
+class DeliveryQuery(PageQuery):
+    """All conditions must hold."""
+
+    state: Annotated[TimerState, Field(strict=False)] | None = Field(
+        default=None, description="failed: the dead letters"
+    )
+    type: Annotated[CallEventType, Field(strict=False)] | None = Field(default=None, description="of the event")
+
+
+class EventWebhookAnswer(Answer):
+    url: str
+    event_types: list[CallEventType] | None = Field(description="null: all")
+    enabled: bool
+
+
+class DeliveryAnswer(Answer):
+    """An event on its way to the webhook."""
+
+    id: str = Field(description="the service call and the event's sequence")
+    event_id: str = Field(description="the webhook-id of all attempts")
+    type: CallEventType | None
+    service_call_id: str | None
+    sequence: int | None
+    state: TimerState
+    attempts: int
+    created_at: datetime
+    updated_at: datetime
+    next_attempt_at: datetime | None
+    delivered_at: datetime | None
+    failure: FailureAnswer | None = Field(description="of the last attempt that failed")
+
+
+class DeliveryPage(PageAnswer[DeliveryAnswer]):
+    """Deliveries, in no order that means anything."""
