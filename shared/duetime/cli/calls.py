@@ -62,7 +62,7 @@ def _due(command: F) -> F:
 
 @calls.command()
 @click.argument("target", metavar="[URL]", default="")
-@click.option("--name", help="For people.  [default: method and URL]")
+@click.option("--name", help="For people.  [default: method and URL without its query]")
 @click.option(
     "--method",
     type=click.Choice([str(method) for method in Method]),

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from duetime.domain.service_calls import MAX_NAME_CHARACTERS, Method
+from duetime.domain.urls import without_query
 
 
 def submission_text(
@@ -31,7 +32,8 @@ def submission_text(
     method = str(method or (Method.POST if has_body else Method.GET))
     request = {"method": method, "url": url, "headers": dict(map(_header, headers)) or None, "body": body}
     members = {
-        "name": name or f"{method} {url}"[:MAX_NAME_CHARACTERS],
+        # Names are in events and lists: no place for what a query may carry.
+        "name": name or f"{method} {without_query(url)}"[:MAX_NAME_CHARACTERS],
         "tags": list(tags) or None,
         "starred": star or None,
         "dueAt": plain["due_at"],

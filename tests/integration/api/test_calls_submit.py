@@ -190,6 +190,17 @@ def test_a_key_of_a_removed_call_can_be_used_again(calls: CallWorld) -> None:
     assert calls.submitted(idempotencyKey="k", name="new")["id"] != call["id"]
 
 
+def test_a_key_of_an_expired_call_can_be_used_again(calls: CallWorld) -> None:
+    """Also before anybody has removed what has expired."""
+    call = calls.submitted(idempotencyKey="k")
+    calls.finish(call["id"])
+    calls.clock.advance(3599.999)
+    assert calls.submit(idempotencyKey="k").status == 200
+    calls.clock.advance(0.001)
+    assert calls.submitted(idempotencyKey="k", name="new")["id"] != call["id"]
+    assert calls.submit(idempotencyKey="k", name="new").status == 200
+
+
 @pytest.mark.parametrize("header", ["k", '"k"'])
 def test_the_header_will_do_as_well(calls: CallWorld, header: str) -> None:
     call = calls.submitted(headers={"idempotency-key": header})

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from duetime.api.routes import ROUTES
+from duetime.api.call_routes import ALL_ROUTES, CALL_ROUTES
+from duetime.api.call_schemas import CallQuery, EventQuery, RerunBody, ServiceCallBody, ServiceCallPatch
 from duetime.api.schemas import TimerBody, TimerPatch, TimerQuery
 from tests.support.api import World
+from tests.support.call_api import URL, CallWorld
 from tests.support.json_text import json_texts
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=12)
 SEGMENTS = st.one_of(st.sampled_from(["default", "t1", "batch", "..", "base64url:dDE"]), ANY_TEXT.filter(bool))
-PATHS = st.one_of(st.sampled_from([route.rule for route in ROUTES]), ANY_TEXT.map(lambda text: f"/{quote(text)}"))
+PATHS = st.one_of(st.sampled_from([route.rule for route in ALL_ROUTES]), ANY_TEXT.map(lambda text: f"/{quote(text)}"))
 NAMES = sorted({field.alias or "" for model in (TimerBody, TimerPatch) for field in model.model_fields.values()})
 PARAMETERS = sorted(field.alias or "" for field in TimerQuery.model_fields.values())
 VALUES = st.one_of(
@@ -73,3 +75,77 @@ def test_deep_nesting_is_an_answer_too(world: World, size: int) -> None:
     payload = "[" * size + "]" * size
     answer = world.api.create(f'{{"delay":1,"callbackUrl":"http://receiver.test/","payload":{payload}}}')
     assert answer.status == (201 if size == 10 else 400)
+
+
+# -- service calls -------------------------------------------------------------------------------------------------
+
+CALL_PATHS = st.sampled_from([route.rule for route in CALL_ROUTES])
+CALL_NAMES = sorted(
+    {
+        field.alias or ""
+        for model in (ServiceCallBody, ServiceCallPatch, RerunBody)
+        for field in model.model_fields.values()
+    }
+)
+CALL_PARAMETERS = sorted(
+    {field.alias or "" for model in (CallQuery, EventQuery) for field in model.model_fields.values()}
+)
+REQUESTS = st.dictionaries(
+    st.one_of(st.sampled_from(["method", "url", "headers", "body"]), ANY_TEXT),
+    st.one_of(json_texts(), st.sampled_from([f'"{URL}"', '"GET"', '{"a":"b"}', '{"Host":"a"}', '"\\ud800"'])),
+    max_size=5,
+).map(as_object)
+CALL_VALUES = st.one_of(
+    VALUES, REQUESTS, st.sampled_from([f'{{"method":"PUT","url":"{URL}"}}', '"1h"', "true", '["a"]', '"report"'])
+)
+CALL_OBJECTS = st.dictionaries(st.one_of(st.sampled_from(CALL_NAMES), ANY_TEXT), CALL_VALUES, max_size=6)
+CALL_HEADERS = st.dictionaries(
+    st.sampled_from(["if-match", "if-none-match", "idempotency-key", "x-correlation-id", "last-event-id"]),
+    st.one_of(CONDITIONS, st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=255), max_size=8)),
+    max_size=3,
+)
+QUERY_VALUES = st.one_of(
+    ANY_TEXT, st.sampled_from(["Scheduled", "dueAt", "true", "1", "2026-12-20T15:30:00Z", "report"])
+)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    method=st.sampled_from(["GET", "PUT", "POST", "PATCH", "DELETE", "HEAD", "OPTIONS"]),
+    path=CALL_PATHS,
+    segments=st.tuples(st.one_of(st.just("acme"), ANY_TEXT.filter(bool)), st.integers(0, 3), ANY_TEXT.filter(bool)),
+    body=st.one_of(CALL_OBJECTS.map(as_object), BODIES),
+    query=st.dictionaries(st.one_of(st.sampled_from(CALL_PARAMETERS), ANY_TEXT), QUERY_VALUES, max_size=3),
+    headers=CALL_HEADERS,
+)
+def test_no_request_about_calls_is_the_services_fault(
+    calls: CallWorld,
+    method: str,
+    path: str,
+    segments: tuple[str, int, str],
+    body: Any,
+    query: dict[str, str],
+    headers: dict[str, str],
+) -> None:
+    tenant, kind, other = segments
+    call_id = other if kind == 0 else calls.submitted(delay=60)["id"]
+    execution_id = other
+    if kind > 1:
+        running = calls.begin(call_id)
+        execution_id = running.execution_id or other
+        if kind > 2:
+            calls.finish(call_id)
+    parts = {"<tenant>": tenant, "<call_id>": call_id, "<execution_id>": execution_id}
+    for name, segment in parts.items():
+        path = path.replace(name, quote(segment, safe=""))
+    answer = calls.api.call(method, path, body, query=query, headers=headers)
+    assert answer.status < 500, answer
+    if answer.status >= 400 and method != "HEAD":
+        assert answer.code
+
+
+def test_deep_nesting_in_a_request_is_an_answer_too(calls: CallWorld) -> None:
+    for size, status in ((10, 202), (100_000, 400)):
+        body = "[" * size + "]" * size
+        text = f'{{"name":"n","request":{{"method":"PUT","url":"{URL}","body":{body}}}}}'
+        assert calls.api.call("POST", calls.path(), text).status == status
