@@ -84,7 +84,7 @@ class HeaderAnswer(Answer):
 
 class LoggedRequestSummary(Answer):
     method: Method
-    url: str = Field(description="without its query, which may carry secrets")
+    url: str = Field(description="values of parameters that may be secrets read [redacted]")
     headers: list[HeaderAnswer]
     body_bytes: int = Field(ge=0)
     body_truncated: bool = Field(description="body is not the whole of it")
