@@ -7,6 +7,7 @@ SQLAlchemy's cache. All values are integers, texts and bytes (tables.py), so the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -16,21 +17,34 @@ from sqlalchemy.engine import Dialect
 Values = tuple[Any, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """``arrange`` makes of values, in the order of their names, what the driver takes."""
+
+    sql: str
+    arrange: Callable[[Values], Any]
+
+
 class Prepared:
-    """A statement for one dialect. Values are given by position, in the order of ``names``."""
+    """A statement for one dialect. Values are given by position, in the order of ``names``.
+
+    It is compiled when it is first run: a store has a hundred statements, and most who open one need a few.
+    """
 
     def __init__(self, statement: sa.Executable, dialect: Dialect, names: Sequence[str]) -> None:
-        compiled = statement.compile(dialect=dialect)  # type: ignore[attr-defined]
-        # What SQLAlchemy binds by itself, such as the OFFSET 0 that some dialects want.
-        constants = {name: value for name, value in compiled.params.items() if name not in names}
-        if None in constants.values() or not set(names) <= compiled.params.keys():
-            raise AssertionError(f"{sorted(compiled.params)} are bound, {sorted(names)} are given")
-        self.sql = str(compiled)
-        self._arrange = _arrangement(list(names), constants, compiled.positiontup)
+        self._statement = statement
+        self._dialect = dialect
+        self._names = list(names)
+        self._made: _Compiled | None = None
+
+    @property
+    def sql(self) -> str:
+        return self._compiled().sql
 
     def one(self, connection: sa.Connection, *values: Any) -> sa.CursorResult[Any]:
         """Run with one set of values."""
-        return connection.exec_driver_sql(self.sql, self._arrange(values))
+        compiled = self._made or self._compiled()
+        return connection.exec_driver_sql(compiled.sql, compiled.arrange(values))
 
     def count(self, connection: sa.Connection, *values: Any) -> int:
         """Run a mutation with one set of values; the number of rows that it changed."""
@@ -40,7 +54,20 @@ class Prepared:
         """Run a mutation with each set of values; the number of rows changed in all."""
         if not rows:
             return 0
-        return connection.exec_driver_sql(self.sql, list(map(self._arrange, rows))).rowcount
+        compiled = self._made or self._compiled()
+        return connection.exec_driver_sql(compiled.sql, list(map(compiled.arrange, rows))).rowcount
+
+    def _compiled(self) -> _Compiled:
+        """Two threads may both compile it: they make the same."""
+        if self._made is None:
+            compiled = self._statement.compile(dialect=self._dialect)  # type: ignore[attr-defined]
+            names = self._names
+            # What SQLAlchemy binds by itself, such as the OFFSET 0 that some dialects want.
+            constants = {name: value for name, value in compiled.params.items() if name not in names}
+            if None in constants.values() or not set(names) <= compiled.params.keys():
+                raise AssertionError(f"{sorted(compiled.params)} are bound, {sorted(names)} are given")
+            self._made = _Compiled(str(compiled), _arrangement(names, constants, compiled.positiontup))
+        return self._made
 
 
 def _arrangement(names: list[str], constants: dict[str, Any], positions: list[str] | None) -> Callable[[Values], Any]:
