@@ -273,6 +273,8 @@ def test_the_service_calls_api_uses_just_the_permissions_that_it_has(
         ids = [submitted(), submitted(idempotencyKey="k"), submitted(starred=True), submitted()]
         large = submitted(request=request | {"body": LARGE})
         finish_calls(store, ids[0], ids[3], large)
+        often = submitted()
+        execute_often(store, often)
         queries = ("", "status=Failed", "tag=a", "tag=a&tag=b", "name=rep", "starred=true", "correlationId=c")
         queries += ("from=2026-01-01T00:00:00Z", "status=Scheduled&order=dueAt", "status=Failed&tag=a")
         execution = json.loads(api.call("GET", f"{CALLS}/{ids[0]}/executions")[1])["items"][0]["id"]
@@ -287,10 +289,22 @@ def test_the_service_calls_api_uses_just_the_permissions_that_it_has(
             api.call("PATCH", f"{CALLS}/{ids[1]}", {"request": {"body": None}})[0],
             api.call("POST", f"{CALLS}/{ids[0]}/rerun")[0],
             api.call("POST", f"{CALLS}/{large}/rerun")[0],
-            *(api.call("DELETE", f"{CALLS}/{call_id}")[0] for call_id in (*ids, large)),
+            *(api.call("DELETE", f"{CALLS}/{call_id}")[0] for call_id in (*ids, large, often)),
         ]
     assert all(200 <= status < 300 for status in statuses), statuses
     assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["ServiceCallsApiRole"])
+
+
+def execute_often(store: DynamoDbStore, call_id: str) -> None:
+    """Give a call more executions than a transaction can remove, and an end."""
+    now = SystemClock().now()
+    (call,) = store.calls.get_calls([CallRef("default", call_id)], now=now)
+    assert call is not None
+    begun = make_calls.begun(call, now=now)
+    ended = make_calls.concluded(begun.after, begun.executions[0], now=now)
+    for transition in (begun, ended):
+        others = [replace(transition.executions[0], execution_id=make_calls.id_at(now)) for _ in range(60)]
+        apply(store, replace(transition, executions=(*transition.executions, *others)))
 
 
 def finish_calls(store: DynamoDbStore, *call_ids: str) -> None:

@@ -87,6 +87,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
         (
             {
                 "dynamodb:BatchGetItem",
+                "dynamodb:BatchWriteItem",
                 "dynamodb:DeleteItem",
                 "dynamodb:GetItem",
                 "dynamodb:PutItem",
