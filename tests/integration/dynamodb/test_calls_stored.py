@@ -330,6 +330,18 @@ def test_published_events_leave_the_index_and_get_an_end(calls: DynamoDbCallStor
     assert rows()[key] == item
 
 
+def test_the_index_is_read_past_what_is_to_be_skipped(
+    calls: DynamoDbCallStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duetime.stores.dynamodb.calls.outbox._INDEX_PAGE", 3)
+    blocked = [steps.run(calls, steps.submit(calls)) for _ in range(40)]
+    free = steps.submit(calls, now=NOW + seconds(9))
+    skip = frozenset(map(steps.ref, blocked))
+
+    assert {stored.event.aggregate_id for stored in calls.unpublished_events(limit=2, skip=skip)} == {free.call_id}
+    assert len(calls.unpublished_events(limit=500)) == 40 * 7 + 2
+
+
 def test_an_index_that_lags_opens_no_gap(
     calls: DynamoDbCallStore, proxy: DynamoDbProxy, proxied: DynamoDbStore
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,9 +22,11 @@ class Workers:
     def map(self, act: Callable[[T], R], values: Sequence[T]) -> list[R]:
         """``act`` of each value, in order. All of them are carried out, then the first error is raised."""
         if len(values) < 2 or self._count < 2:
-            return [act(value) for value in values]
-        futures = [self._pool().submit(act, value) for value in values]
-        wait(futures)
+            futures = [_carried_out(act, value) for value in values]
+        else:
+            pool = self._pool()
+            futures = [pool.submit(act, value) for value in values]
+            wait(futures)
         return [future.result() for future in futures]
 
     def close(self) -> None:
@@ -38,3 +40,13 @@ class Workers:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._count, thread_name_prefix="calls")
             return self._executor
+
+
+def _carried_out(act: Callable[[T], R], value: T) -> Future[R]:
+    """``act(value)`` in this thread."""
+    future: Future[R] = Future()
+    try:
+        future.set_result(act(value))
+    except Exception as error:  # kept for whoever asks for the result
+        future.set_exception(error)
+    return future
