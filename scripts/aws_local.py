@@ -112,7 +112,8 @@ def deploy(build_directory: Path, endpoint_url: str, **parameters: str) -> Deplo
 
 def first_key(deployment: Deployment) -> str:
     """An admin's API key of the tenant ``default``, made by the command as an operator makes it."""
-    store = f"dynamodb://{deployment.outputs['TableName']}?region={REGION}&endpoint_url={deployment.endpoint_url}"
+    tables = f"{deployment.outputs['TableName']}?calls={deployment.outputs['CallsTableName']}"
+    store = f"dynamodb://{tables}&region={REGION}&endpoint_url={deployment.endpoint_url}"
     command = [sys.executable, "-m", "duetime.cli", "keys", "create", "--role", "admin", "--name", "first"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "shared"), "DUETIME_STORE": store}
     made = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60)

@@ -34,7 +34,7 @@ POLLER_STARTS_SECONDS = 100.0
 def deployment(built: Path) -> Iterator[Deployment]:
     """Two shards to a poller: the namespace of four takes two, one of them started by the other."""
     with running_ministack(checks_permissions=True) as endpoint_url:
-        yield deploy(built, endpoint_url, ShardsPerPoller="2", AuthorizerTtlSeconds="1")
+        yield deploy(built, endpoint_url, ShardsPerPoller="2", DefaultNumShards="4", AuthorizerTtlSeconds="1")
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,44 @@ def test_a_secret_is_sealed_by_the_api_and_unsealed_by_the_poller(deployment: De
         arrival = receiver.wait_for_timer("signed", timeout_seconds=POLLER_STARTS_SECONDS)
 
     Webhook(created.json()["secret"]).verify(arrival.raw, arrival.headers)
+
+
+def test_a_service_call_is_submitted_executed_and_read(deployment: Deployment, key: str) -> None:
+    """The emulator checks policies: the API of service calls writes both tables, the poller executes."""
+    calls = "/v1/tenants/default/service-calls"
+
+    def call(method: str, path: str, body: Any = None) -> Answer:
+        return request(deployment, method, path, body, key=key)
+
+    def read() -> Any:
+        return call("GET", path).json()
+
+    with CallbackReceiver(lambda arrival: (201, b"made")) as receiver:
+        sent = {
+            "method": "POST",
+            "url": receiver.url,
+            "headers": {"Authorization": "s3cret"},
+            "body": {"timerId": "c"},
+        }
+        body = {"name": "deployed", "request": sent, "tags": ["a"], "idempotencyKey": "k"}
+        submitted, again = call("POST", calls, body), call("POST", calls, body)
+        assert (submitted.status, again.status) == (202, 200), submitted
+        path = f"{calls}/{submitted.json()['id']}"
+        arrival = receiver.wait_for_timer("c", timeout_seconds=POLLER_STARTS_SECONDS)
+        assert arrival.headers["authorization"] == "s3cret"
+        _wait_until(lambda: read()["status"] == "Succeeded")
+    outcome = read()["outcome"]
+    execution = call("GET", f"{path}/executions/{outcome['executionId']}").json()
+    assert (outcome["status"], execution["response"]["body"]) == (201, "made")
+    events = call("GET", f"{path}/events").json()
+    assert (events["items"][-1]["type"], events["complete"]) == ("ServiceCallSucceeded", True)
+    assert [item["id"] for item in call("GET", f"{calls}?tag=a&status=Succeeded").json()["items"]] == [read()["id"]]
+    assert "s3cret" not in json.dumps([execution, read(), events])
+    assert call("PATCH", path, {"starred": True}).status == 200
+    assert call("POST", f"{path}/rerun", {"delay": "1h"}).status == 202
+    assert call("DELETE", path).status == 204
+    assert call("GET", "/v1/tenants/other/service-calls").status == 404
+    assert request(deployment, "GET", calls).status == 401
 
 
 def _wait_until(holds: Callable[[], bool], *, timeout_seconds: float = 10) -> None:
