@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 
 from duetime.calls.redaction import LogRules, logged_request, shown_url
 from duetime.calls.results import execution_result
-from duetime.delivery.call_request import call_request
+from duetime.delivery.call_request import CallRequest, call_request
 from duetime.domain.call_steps import CallRules, ExecutionResult, NewId, Transition, begun, concluded, timed_out
 from duetime.domain.errors import CallUnreadable, StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
@@ -170,10 +170,13 @@ class CallExecutor:
             now=now,
             rules=self._rules,
         )
-        return _Step(turn, transition, self._message(transition.after, transition.executions[0]))
+        return _Step(turn, transition, self._to_send(request, transition.after, transition.executions[0]))
 
     def _message(self, call: ServiceCall, execution: Execution) -> TurnResult:
         request = call_request(call, execution_id=execution.execution_id, attempt=execution.number)
+        return self._to_send(request, call, execution)
+
+    def _to_send(self, request: CallRequest, call: ServiceCall, execution: Execution) -> TurnResult:
         message = Message(
             callback=request.callback(0),
             token=OpenExecution(call, execution),

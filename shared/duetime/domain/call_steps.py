@@ -27,6 +27,8 @@ from duetime.domain.service_calls import (
 from duetime.domain.times import format_instant, round_up
 from duetime.domain.urls import without_query
 
+_as_json = json.JSONEncoder(separators=(",", ":")).encode
+
 NewId = Callable[[], str]
 """Makes UUIDv7s, each later than the one before."""
 
@@ -108,13 +110,14 @@ class _Recorder:
             occurred_at=self._now,
             correlation_id=self._call.correlation_id,
             causation_id=self._cause,
-            payload_json=json.dumps(payload, separators=(",", ":")),
+            payload_json=_as_json(payload),
         )
         self._cause = event.event_id
         self.events.append(event)
 
-    def onto(self, call: ServiceCall) -> ServiceCall:
-        return replace(call, event_count=self._count, last_event_id=self._cause)
+    def onto(self, call: ServiceCall, **fields: Any) -> ServiceCall:
+        """``call`` with the events told of, and with ``fields``: one copy for the whole step."""
+        return replace(call, event_count=self._count, last_event_id=self._cause, **fields)
 
 
 def submitted(
@@ -169,14 +172,15 @@ def amended(call: ServiceCall, change: CallChange, *, new_id: NewId, now: dateti
 
     A new due time sets the timer anew, which is an event; labels and the request alone are not.
     """
-    fields = change.given()
-    after = replace(call, **fields, revision=call.revision + 1, updated_at=now)  # type: ignore[arg-type]
+    fields: dict[str, Any] = {**change.given(), "revision": call.revision + 1, "updated_at": now}
     events = _Recorder(call, new_id=new_id, now=now)
     if "due_at" in fields:
-        after = replace(after, registered_at=now, reached_at=None, wake_at=after.due_at)
-        events.add(CallEventType.SCHEDULED, dueAt=format_instant(after.due_at))
-    after = replace(after, expires_at=_expires_at(after, rules))
-    return Transition(before=call, after=events.onto(after), events=tuple(events.events))
+        fields |= {"registered_at": now, "reached_at": None, "wake_at": fields["due_at"]}
+        events.add(CallEventType.SCHEDULED, dueAt=format_instant(fields["due_at"]))
+    is_starred = fields.get("starred", call.starred)
+    expires_at = _expires_at(call.finished_at, is_starred=is_starred, rules=rules)
+    after = events.onto(call, expires_at=expires_at, **fields)
+    return Transition(before=call, after=after, events=tuple(events.events))
 
 
 def begun(
@@ -208,20 +212,22 @@ def begun(
         request=sent,
     )
     events = _Recorder(call, new_id=new_id, now=now)
-    after = replace(
+    first: dict[str, Any] = {}
+    if call.status is CallStatus.SCHEDULED:
+        events.add(CallEventType.DUE_TIME_REACHED, dueAt=format_instant(call.due_at), reachedAt=format_instant(now))
+        events.add(CallEventType.RUNNING, startedAt=format_instant(now))
+        first = {"status": CallStatus.RUNNING, "reached_at": now, "started_at": now}
+    events.add(CallEventType.EXECUTION_STARTED, executionId=execution_id, number=number)
+    after = events.onto(
         call,
         revision=call.revision + 1,
         updated_at=now,
         attempts=number,
         execution_id=execution_id,
         wake_at=execution.deadline_at,
+        **first,
     )
-    if call.status is CallStatus.SCHEDULED:
-        events.add(CallEventType.DUE_TIME_REACHED, dueAt=format_instant(call.due_at), reachedAt=format_instant(now))
-        events.add(CallEventType.RUNNING, startedAt=format_instant(now))
-        after = replace(after, status=CallStatus.RUNNING, reached_at=now, started_at=now)
-    events.add(CallEventType.EXECUTION_STARTED, executionId=execution_id, number=number)
-    return Transition(before=call, after=events.onto(after), executions=(execution,), events=tuple(events.events))
+    return Transition(before=call, after=after, executions=(execution,), events=tuple(events.events))
 
 
 def concluded(
@@ -257,9 +263,6 @@ def concluded(
         message=result.message,
     )
     retry_at = None if is_ok or result.is_final else _retry_at(call, result, now=now, random=random)
-    after = replace(
-        call, revision=call.revision + 1, updated_at=now, execution_id=None, outcome=outcome, wake_at=retry_at
-    )
     events = _Recorder(call, new_id=new_id, now=now)
     facts = {"executionId": execution.execution_id, "number": execution.number, "status": result.response_status}
     if is_ok:
@@ -273,9 +276,17 @@ def concluded(
             message=result.message,
             nextAttemptAt=next_at,
         )
-    if retry_at is None:
-        after = _finished(after, events, outcome, is_ok=is_ok, now=now, rules=rules)
-    return Transition(before=call, after=events.onto(after), executions=(ended,), events=tuple(events.events))
+    end = {} if retry_at is not None else _end(call, events, outcome, is_ok=is_ok, now=now, rules=rules)
+    after = events.onto(
+        call,
+        revision=call.revision + 1,
+        updated_at=now,
+        execution_id=None,
+        outcome=outcome,
+        wake_at=retry_at,
+        **end,
+    )
+    return Transition(before=call, after=after, executions=(ended,), events=tuple(events.events))
 
 
 def timed_out(
@@ -302,7 +313,7 @@ def _retry_at(call: ServiceCall, result: ExecutionResult, *, now: datetime, rand
     )
 
 
-def _finished(
+def _end(
     call: ServiceCall,
     events: _Recorder,
     outcome: CallOutcome,
@@ -310,18 +321,21 @@ def _finished(
     is_ok: bool,
     now: datetime,
     rules: CallRules,
-) -> ServiceCall:
+) -> dict[str, Any]:
+    """What becomes of ``call`` with its last execution."""
     facts = {"attempts": call.attempts, "executionId": outcome.execution_id, "status": outcome.http_status}
     if is_ok:
         events.add(CallEventType.SUCCEEDED, **facts)
     else:
         events.add(CallEventType.FAILED, **facts, reason=outcome.reason, message=outcome.message)
-    status = CallStatus.SUCCEEDED if is_ok else CallStatus.FAILED
-    finished = replace(call, status=status, finished_at=now)
-    return replace(finished, expires_at=_expires_at(finished, rules))
+    return {
+        "status": CallStatus.SUCCEEDED if is_ok else CallStatus.FAILED,
+        "finished_at": now,
+        "expires_at": _expires_at(now, is_starred=call.starred, rules=rules),
+    }
 
 
-def _expires_at(call: ServiceCall, rules: CallRules) -> datetime | None:
-    if call.finished_at is None or call.starred or rules.retention_seconds is None:
+def _expires_at(finished_at: datetime | None, *, is_starred: bool, rules: CallRules) -> datetime | None:
+    if finished_at is None or is_starred or rules.retention_seconds is None:
         return None
-    return round_up(call.finished_at + timedelta(seconds=rules.retention_seconds))
+    return round_up(finished_at + timedelta(seconds=rules.retention_seconds))
