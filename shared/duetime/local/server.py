@@ -89,8 +89,8 @@ def serve(settings: LocalSettings) -> int:
         )
         handler = api_wiring.whole_api(context, calls, settings)
         api = LambdaAsgiApp(handler, clock=clock, new_id=new_id)
-        streams = None if calls is None else _event_streams(api, calls, clock, stack)
-        app = MetricsApp(registry, streams or api, authenticator=authenticator)
+        streams = _event_streams(api, calls, clock, stack)
+        app = MetricsApp(registry, streams, authenticator=authenticator)
         services: list[Service] = [
             poller_service(poller),
             *_dispatcher_services(dispatcher),

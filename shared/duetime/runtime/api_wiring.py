@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from duetime.domain.clock import Clock
-from duetime.domain.errors import InvalidSettings
 from duetime.domain.timers import Timer
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
@@ -79,17 +78,12 @@ def with_calls(context: ApiContext, calls: CallStore, settings: ApiTuning) -> Ap
     return replace(context, calls=services)
 
 
-def whole_api(context: ApiContext, calls: CallStore | None, settings: ApiTuning) -> Handler:
-    """The handler where one process serves everything; safe to call from several threads.
-
-    ``calls`` None: the store has no service calls.
-    """
+def whole_api(context: ApiContext, calls: CallStore, settings: ApiTuning) -> Handler:
+    """The handler where one process serves everything; safe to call from several threads."""
     from duetime.api.app import build_handler
     from duetime.api.call_routes import ALL_ROUTES
 
-    return (
-        build_handler(context) if calls is None else build_handler(with_calls(context, calls, settings), ALL_ROUTES)
-    )
+    return build_handler(with_calls(context, calls, settings), ALL_ROUTES)
 
 
 def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> KeyAuthenticator | None:
@@ -117,10 +111,7 @@ def service_calls_api_function() -> Handler:
 
     settings = load_settings(ServiceCallsApiSettings)
     context = _context_on_lambda(settings)
-    calls = context.store.calls
-    if calls is None:
-        raise InvalidSettings("DUETIME_STORE: the store has no service calls")
-    return build_handler(with_calls(context, calls, settings), CALL_ROUTES)
+    return build_handler(with_calls(context, context.store.calls, settings), CALL_ROUTES)
 
 
 def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) -> ApiContext:

@@ -49,10 +49,9 @@ def make_publishers(
     return [make() for name, make in makers.items() if name in settings.publishers]
 
 
-def ringing_calls(store: Store, bell: Bell) -> CallStore | None:
-    """The service calls of ``store``, for all in this process that change them; None when it has none."""
-    calls = store.calls
-    return None if calls is None else ringing(calls, bell)
+def ringing_calls(store: Store, bell: Bell) -> CallStore:
+    """The service calls of ``store``, for all in this process that change them."""
+    return ringing(store.calls, bell)
 
 
 @contextmanager
@@ -69,13 +68,12 @@ def opened_dispatcher(
     ``bell`` wakes it. ``on_stored`` is told of the timers that deliver to webhooks: a hint for the poller here.
     """
     publishers = make_publishers(settings, store, clock, on_stored=on_stored)
-    calls = store.calls
-    if not publishers or calls is None:
+    if not publishers:
         yield None
         return
     dispatcher = Dispatcher(
         store,
-        calls,
+        store.calls,
         publishers,
         clock=clock,
         settings=DispatchSettings(

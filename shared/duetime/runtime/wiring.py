@@ -157,10 +157,8 @@ def make_poller(
     return poller, sender
 
 
-def make_executor(calls: CallStore | None, settings: EngineTuning) -> CallExecutor | None:
-    """What executes ``calls``; None when there are none."""
-    if calls is None:
-        return None
+def make_executor(calls: CallStore, settings: EngineTuning) -> CallExecutor:
+    """What executes ``calls``."""
     from duetime.calls.executor import CallExecutor
 
     return CallExecutor(

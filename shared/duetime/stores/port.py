@@ -158,8 +158,8 @@ class DuePage:
 
 class Store(Protocol):
     @property
-    def calls(self) -> CallStore | None:
-        """The service calls, in the same database; None when this kind of store has none."""
+    def calls(self) -> CallStore:
+        """The service calls, in the same database."""
         ...
 
     # -- life ------------------------------------------------------------------------------------------------
