@@ -98,7 +98,7 @@ def serve(settings: LocalSettings) -> int:
                 app,
                 listener,
                 lambda: _tell_start(settings, listener),
-                on_stopping=streams.stop if streams else _nothing,
+                on_stopping=streams.stop,
             ),
             *workers,
         ]
@@ -111,9 +111,6 @@ def _event_streams(api: LambdaAsgiApp, calls: CallStore, clock: SystemClock, sta
     offload = ThreadOffload(STREAM_THREADS, "event-streams")
     stack.callback(offload.close)
     return EventStreams(api, calls, clock=clock, offload=offload)
-
-
-def _nothing() -> None: ...
 
 
 def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) -> int:
