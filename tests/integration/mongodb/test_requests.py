@@ -10,7 +10,7 @@ from duetime.domain.timers import TimerChange
 from duetime.stores.calls_port import ApplyStatus
 from duetime.stores.mongodb.database import Database
 from duetime.stores.mongodb.store import MongoDbStore
-from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
+from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from tests.contract import call_steps as steps
 from tests.contract.steps import claim, create, record
 from tests.integration.mongodb.conftest import Commands
@@ -27,14 +27,16 @@ def sent(commands: Commands, operation: Callable[[], object]) -> list[str]:
 
 def test_a_batch_takes_the_requests_of_one(store: MongoDbStore, commands: Commands) -> None:
     namespace = store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
-    timers = make_timers(namespace, 60)
+    timers = make_timers(namespace, 150)
     leases = [claim(store, shard) for shard in namespace.shard_ids()]
 
     assert sent(commands, lambda: create(store, *timers)) == ["bulkWrite"]
     replaced = sent(commands, lambda: store.put_timers(timers, mode=PutMode.REPLACE, now=NOW))
     assert replaced == ["bulkWrite", "find", "bulkWrite"]
     due = [timer for shard in range(4) for timer in store.due_timers(shard, until=NOW, limit=100).timers]
-    assert len(due) == 60
+    assert len(due) == 150
+    listed = sent(commands, lambda: store.list_timers(namespace, TimerFilter(), cursor=None, limit=150, now=NOW))
+    assert listed == ["find"]
     assert sent(commands, lambda: record(store, [fired(timer) for timer in due], *leases)) == ["find", "bulkWrite"]
     refs = [TimerRef(timer.timer_id) for timer in timers]
     deleted = sent(commands, lambda: store.delete_timers(namespace, refs, now=NOW))

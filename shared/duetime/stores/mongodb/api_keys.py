@@ -8,6 +8,7 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.principals import Role
 from duetime.stores.mongodb.database import API_KEYS, Database
 from duetime.stores.mongodb.errors import translated
+from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import without_none
 from duetime.stores.port import Page
@@ -33,7 +34,7 @@ class ApiKeys:
     @translated
     def list_api_keys(self, tenant_id: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
         wanted = {"tenant_id": tenant_id, "_id": {"$gt": cursor or ""}}
-        found = list(self._collection.find(wanted, sort=[("_id", 1)], limit=limit + 1))
+        found = read(self._collection, wanted, order=[("_id", 1)], limit=limit + 1)
         items = [_api_key(document) for document in found[:limit]]
         return Page(items, items[-1].key_id if len(found) > limit else None)
 

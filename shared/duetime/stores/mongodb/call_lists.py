@@ -15,6 +15,7 @@ from duetime.stores.mongodb.call_documents import WITHOUT_BODY, decode_or_salvag
 from duetime.stores.mongodb.call_walks import Walk, walk_for
 from duetime.stores.mongodb.database import SERVICE_CALLS, Database
 from duetime.stores.mongodb.errors import translated
+from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import instant, lenient, text, texts
 from duetime.stores.port import Page
@@ -76,8 +77,13 @@ class CallLists:
         for part in walk.ranges(position):
             wanted = limit - len(calls)
             if wanted > 0:
-                calls += self._collection.find(
-                    part.condition, WITHOUT_BODY, sort=part.order, limit=wanted, hint=walk.index
+                calls += read(
+                    self._collection,
+                    part.condition,
+                    WITHOUT_BODY,
+                    order=part.order,
+                    limit=wanted,
+                    hint=walk.index,
                 )
         return calls
 

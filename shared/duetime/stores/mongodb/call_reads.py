@@ -17,6 +17,7 @@ from duetime.stores.mongodb.database import EXECUTIONS, OUTBOX, SERVICE_CALLS, D
 from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.event_documents import readable_events
 from duetime.stores.mongodb.execution_documents import decode_or_salvage_execution, execution_key
+from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import CALL_IDEMPOTENCY
 from duetime.stores.mongodb.url import Document
 from duetime.stores.port import Page
@@ -36,7 +37,7 @@ class CallReads:
         found: dict[CallRef, Document] = {}
         for tenant_id, call_ids in ids_of.items():
             wanted = call_key(tenant_id, call_ids[0]) if len(call_ids) == 1 else _any_id(tenant_id, call_ids)
-            for document in self._calls.find(wanted):
+            for document in read(self._calls, wanted, limit=len(call_ids)):
                 found[CallRef(tenant_id, document["service_call_id"])] = document
         return [_readable(found.get(ref), now) for ref in refs]
 
@@ -56,7 +57,7 @@ class CallReads:
         wanted: Document = call_key(tenant_id, call_id)
         if cursor is not None:
             wanted["execution_number"] = {"$lt": _read_number(cursor, query)}
-        documents = list(self._executions.find(wanted, sort=[("execution_number", -1)], limit=limit + 1))
+        documents = read(self._executions, wanted, order=[("execution_number", -1)], limit=limit + 1)
         items = [decode_or_salvage_execution(document) for document in documents[:limit]]
         has_more = len(documents) > limit
         return Page(items, write_cursor([str(items[-1].number)], query) if has_more else None)
@@ -66,7 +67,7 @@ class CallReads:
         if self._calls.find_one(call_key(tenant_id, call_id), {"_id": 1}) is None:
             return []
         wanted = {"tenant_id": tenant_id, "aggregate_id": call_id, "event_sequence": {"$gt": after}}
-        found = self._events.find(wanted, sort=[("event_sequence", 1)], limit=limit)
+        found = read(self._events, wanted, order=[("event_sequence", 1)], limit=limit)
         return [stored.event for stored in readable_events(found)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from duetime.domain.service_calls import calls_namespace
 from duetime.stores.mongodb.call_documents import call_key
 from duetime.stores.mongodb.database import EXECUTIONS, SERVICE_CALLS, TIMERS, Database, Session
+from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.timer_documents import timer_key
 from duetime.stores.mongodb.url import Document
 
@@ -19,7 +20,7 @@ class CallRemoval:
 
     def remove(self, condition: Document, session: Session, *, limit: int) -> int:
         """Remove up to ``limit`` calls that ``condition`` finds in the transaction; how many there were."""
-        found = list(self._calls.find(condition, _KEY_FIELDS, limit=limit, session=session))
+        found = read(self._calls, condition, _KEY_FIELDS, limit=limit, session=session)
         if not found:
             return 0
         keys = [call_key(call["tenant_id"], call["service_call_id"]) for call in found]

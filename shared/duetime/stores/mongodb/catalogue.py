@@ -14,6 +14,7 @@ from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardM
 from duetime.domain.tenants import DEFAULT_TENANT, is_internal
 from duetime.stores.mongodb.database import COUNTERS, NAMESPACES, SECRETS, Database, Session
 from duetime.stores.mongodb.errors import translated
+from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import without_none
 from duetime.stores.namespace_text import agreed, read_namespace, secrets_text, settings_text
@@ -76,7 +77,7 @@ class Catalogue:
     def list_namespaces(self, *, cursor: str | None, limit: int, tenant_id: str | None = None) -> Page[Namespace]:
         wanted: Document = {} if tenant_id is None else {"tenant_id": tenant_id}
         wanted |= {"is_internal": False, "_id": {"$gt": cursor or ""}}
-        found = list(self._namespaces.find(wanted, sort=[("_id", 1)], limit=limit + 1))
+        found = read(self._namespaces, wanted, order=[("_id", 1)], limit=limit + 1)
         items = [_namespace(document) for document in found[:limit]]
         return Page(items, items[-1].name if len(found) > limit else None)
 

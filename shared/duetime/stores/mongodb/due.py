@@ -15,6 +15,7 @@ from duetime.domain.times import MAX_INSTANT, MIN_INSTANT, from_milliseconds, to
 from duetime.stores.mongodb.batches import Batches, Update
 from duetime.stores.mongodb.database import TIMERS, Database
 from duetime.stores.mongodb.errors import translated
+from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import BY_ID, DUE, IN_DUE_ORDER
 from duetime.stores.mongodb.timer_documents import RowType, UnreadableError, decode, encode_failure
 from duetime.stores.mongodb.url import Document
@@ -60,8 +61,8 @@ class Due:
         return _page(documents, next_attempt_at=_earlier(self._first(shard_id, {"$gt": until}), known_next))
 
     def _read(self, shard_id: int, condition: Document, limit: int) -> list[Document]:
-        found = self._collection.find({**_waiting(shard_id), **condition}, sort=IN_DUE_ORDER, limit=limit, hint=DUE)
-        return list(found)
+        wanted = {**_waiting(shard_id), **condition}
+        return read(self._collection, wanted, order=IN_DUE_ORDER, limit=limit, hint=DUE)
 
     def _first(self, shard_id: int, position: Document) -> datetime | None:
         """The earliest key of the shard there: an instant, whatever else damage may have put into the index."""

@@ -21,6 +21,7 @@ from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import MIN_INSTANT
 from duetime.stores.mongodb.database import TIMERS, WORKERS, Database
 from duetime.stores.mongodb.errors import translated
+from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.timer_documents import RowType
 from duetime.stores.mongodb.url import Document
 
@@ -83,7 +84,8 @@ class Leases:
             self._shards.bulk_write([UpdateOne(_held(lease), change) for lease in leases], ordered=False)
 
     def _read_shards(self, shard_ids: Sequence[int]) -> dict[int, Document]:
-        found = self._shards.find({"shard_id": {"$in": list(shard_ids)}, "row_type": _SHARD})
+        wanted = {"shard_id": {"$in": list(shard_ids)}, "row_type": _SHARD}
+        found = read(self._shards, wanted, limit=len(shard_ids))
         return {document["shard_id"]: document for document in found}
 
     @translated

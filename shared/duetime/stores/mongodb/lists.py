@@ -9,6 +9,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.stores.mongodb.database import TIMERS, Database
 from duetime.stores.mongodb.errors import translated
+from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import CORRELATION, IN_LOOKUP_ORDER, LOOKUP
 from duetime.stores.mongodb.timer_documents import RowType, decode_or_salvage, readable_reason
 from duetime.stores.mongodb.timers import Timers
@@ -87,10 +88,8 @@ class Lists:
         self, namespace: Namespace, condition: Document, limit: int, fields: dict[str, int] | None
     ) -> list[Document]:
         of_namespace = {"row_type": RowType.TIMER.value, "timer_namespace": namespace.name}
-        found = self._collection.find(
-            {**of_namespace, **condition}, fields, sort=IN_LOOKUP_ORDER, limit=limit, hint=LOOKUP
-        )
-        return list(found)
+        wanted = {**of_namespace, **condition}
+        return read(self._collection, wanted, fields, order=IN_LOOKUP_ORDER, limit=limit, hint=LOOKUP)
 
     @translated
     def find_by_correlation(
@@ -107,8 +106,7 @@ class Lists:
             "timer_correlation_id": correlation_id,
             "timer_id": {"$gt": cursor or ""},
         }
-        found = self._collection.find(wanted, sort=[("timer_id", 1)], limit=limit + 1, hint=CORRELATION)
-        documents = list(found)
+        documents = read(self._collection, wanted, order=[("timer_id", 1)], limit=limit + 1, hint=CORRELATION)
         return Page(
             _present(documents[:limit], now), documents[limit - 1]["timer_id"] if len(documents) > limit else None
         )

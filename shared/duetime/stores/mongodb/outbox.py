@@ -21,6 +21,7 @@ from duetime.stores.mongodb.event_documents import (
     readable_events,
     report_unreadable,
 )
+from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import BY_ID, CALL_EXPIRY, EVENT_PUBLISHED, EVENT_UNPUBLISHED
 from duetime.stores.mongodb.url import Document
 
@@ -90,10 +91,8 @@ class Outbox:
 
     def _find(self, condition: Document, limit: int, fields: Document | None = None) -> list[Document]:
         """Unpublished events in the order of their index."""
-        found = self._events.find(
-            {UNPUBLISHED: True, **condition}, fields, sort=_IN_ORDER, limit=limit, hint=EVENT_UNPUBLISHED
-        )
-        return list(found)
+        wanted = {UNPUBLISHED: True, **condition}
+        return read(self._events, wanted, fields, order=_IN_ORDER, limit=limit, hint=EVENT_UNPUBLISHED)
 
     def _read_on(self, reading: _Reading, limit: int) -> list[OutboxEvent]:
         """Up to ``limit`` more events of a tenant; fewer when it has no more."""
@@ -159,8 +158,8 @@ class Outbox:
     @translated
     def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
         published = {"published_at": {"$lt": events_published_before}}
-        found = self._events.find(
-            published, {"_id": 1}, sort=[("published_at", 1)], limit=limit, hint=EVENT_PUBLISHED
+        found = read(
+            self._events, published, {"_id": 1}, order=[("published_at", 1)], limit=limit, hint=EVENT_PUBLISHED
         )
         event_ids = [event["_id"] for event in found]
         pruned = self._events.delete_many({"_id": {"$in": event_ids}}).deleted_count if event_ids else 0

@@ -12,6 +12,7 @@ from duetime.stores.mongodb.batches import Batches, Delete, Update
 from duetime.stores.mongodb.database import TIMERS, Database
 from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.fencing import ShardFence
+from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import BY_ID, EXPIRY, LOOKUP
 from duetime.stores.mongodb.timer_documents import key_of, outcome_change
 
@@ -38,9 +39,8 @@ class Recording:
     def prune_expired(self, *, now: datetime, limit: int) -> int:
         """The TTL index does it too, by the server's clock; where that is off, slow or behind, this does."""
         expired = {"timer_expires_at": {"$lte": now}}
-        found = self._timers.find(
-            expired, {"_id": 1, "shard_id": 1}, sort=[("timer_expires_at", 1)], limit=limit, hint=EXPIRY
-        )
+        fields, order = {"_id": 1, "shard_id": 1}, [("timer_expires_at", 1)]
+        found = read(self._timers, expired, fields, order=order, limit=limit, hint=EXPIRY)
         # Conditional again: a timer may have been redriven or replaced meanwhile.
         return sum(
             self._batches.run([Delete(collection=TIMERS, found_by={**each, **expired}, hint=BY_ID) for each in found])

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from duetime.domain.errors import StoreUnavailable
 from duetime.stores.mongodb.batches import Batches, Delete, Insert, Replace, Write
 from duetime.stores.mongodb.database import TIMERS, Database
+from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import BY_ID
 from duetime.stores.mongodb.timer_documents import timer_key
 from duetime.stores.mongodb.url import Document
@@ -56,7 +57,7 @@ class Timers:
             {**timer_key(shard_id, namespace, ""), "timer_id": {"$in": timer_ids}}
             for (shard_id, namespace), timer_ids in ids_of.items()
         ]
-        found = self._collection.find(branches[0] if len(branches) == 1 else {"$or": branches})
+        found = read(self._collection, branches[0] if len(branches) == 1 else {"$or": branches}, limit=len(keys))
         return {(each["shard_id"], each["timer_namespace"], each["timer_id"]): each for each in found}
 
     def decide(self, keys: Sequence[Key], judge: Callable[[int, Document | None], Decision[R]]) -> list[R]:
