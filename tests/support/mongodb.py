@@ -36,6 +36,8 @@ from tests.support.ports import reserved_port
 from tests.support.tools import tool_program
 
 URL_VARIABLE = "DUETIME_TEST_MONGODB_URL"
+_PATIENCE = "timeoutMS=60000"
+"""Nobody waits that long. The stand-in is slow with hundreds of writes on a machine that is busy."""
 _READY_SECONDS = 30.0
 _KILL_SECONDS = 10.0
 
@@ -126,14 +128,13 @@ def mongodb_database(url: str) -> Iterator[str]:
     """The URL of a database that nobody else has, removed at the end."""
     name = unique_database_name()
     try:
-        yield with_database(url, name)
+        yield with_database(url, name, _PATIENCE)
     finally:
         drop_database(url, name)
 
 
 def open_mongodb(url: str, name: str) -> MongoDbStore:
-    # Nobody waits that long. The stand-in is slow with hundreds of writes on a machine that is busy.
-    client, _ = open_client(with_database(url, name, "timeoutMS=60000"))
+    client, _ = open_client(with_database(url, name, _PATIENCE))
     return MongoDbStore(client, name, time_source=TimeSource.CALLER)
 
 
