@@ -61,6 +61,7 @@ def subjects(scratch: Path) -> dict[str, Subject]:
     bare.mkdir()
     shutil.copytree(layer, sources, ignore=shutil.ignore_patterns("__pycache__"))
     request = json.loads((ROOT / "events" / "timers_api.json").read_text())
+    calls = json.loads((ROOT / "events" / "service_calls_api.json").read_text())
     key = json.loads((ROOT / "events" / "authorizer.json").read_text())
     shards = json.loads((ROOT / "events" / "poller_fanout.json").read_text())
     (bare / "handler.py").write_text(BARE)
@@ -68,6 +69,7 @@ def subjects(scratch: Path) -> dict[str, Subject]:
         "bare": Subject(bare, None, request),
         "timers_api": Subject(built / "TimersApi", layer, request),
         "timers_api, no bytecode": Subject(built / "TimersApi", sources, request),
+        "service_calls_api": Subject(built / "ServiceCallsApi", layer, calls),
         "authorizer": Subject(built / "Authorizer", layer, key),
         "poller": Subject(built / "Poller", layer, shards, deadline_seconds=0.0),
     }

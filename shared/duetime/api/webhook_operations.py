@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duetime.api import answers, schemas, webhook_schemas
+from duetime.api import answers, schemas, webhook_answers, webhook_schemas
 from duetime.api.operation import Operation
 
 TAG_WEBHOOKS = "event webhooks"
@@ -12,13 +12,13 @@ WEBHOOK_OPERATIONS: dict[str, Operation] = {
         summary="Set where the events of the tenant's service calls are delivered to",
         tag=TAG_WEBHOOKS,
         body=webhook_schemas.EventWebhookBody,
-        answers={200: webhook_schemas.EventWebhookAnswer, 201: webhook_schemas.EventWebhookAnswer},
+        answers={200: webhook_answers.EventWebhookAnswer, 201: webhook_answers.EventWebhookAnswer},
         problems=(400, 413, 415),
     ),
     "getEventWebhook": Operation(
         summary="Read the event webhook",
         tag=TAG_WEBHOOKS,
-        answers={200: webhook_schemas.EventWebhookAnswer},
+        answers={200: webhook_answers.EventWebhookAnswer},
         problems=(404,),
     ),
     "deleteEventWebhook": Operation(
@@ -45,7 +45,7 @@ WEBHOOK_OPERATIONS: dict[str, Operation] = {
         summary="List events on their way to the webhook, delivered ones and dead letters",
         tag=TAG_WEBHOOKS,
         query=webhook_schemas.DeliveryQuery,
-        answers={200: webhook_schemas.DeliveryPage},
+        answers={200: webhook_answers.DeliveryPage},
         problems=(400,),
     ),
     "listDeliveryAttempts": Operation(

@@ -1,13 +1,11 @@
-"""What requests about event webhooks may hold, and what the answers do."""
+"""What requests about event webhooks may hold, as ``schemas`` has it for timers."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
-from duetime.api.answers import Answer, FailureAnswer, PageAnswer
 from duetime.api.schemas import Body, CallbackUrl, PageQuery
 from duetime.domain.call_events import CallEventType
 from duetime.domain.timers import TimerState
@@ -62,30 +60,3 @@ class DeliveryQuery(PageQuery):
         default=None, description="failed: the dead letters"
     )
     type: Annotated[CallEventType, Field(strict=False)] | None = Field(default=None, description="of the event")
-
-
-class EventWebhookAnswer(Answer):
-    url: str
-    event_types: list[CallEventType] | None = Field(description="null: all")
-    enabled: bool
-
-
-class DeliveryAnswer(Answer):
-    """An event on its way to the webhook."""
-
-    id: str = Field(description="the service call and the event's sequence")
-    event_id: str = Field(description="the webhook-id of all attempts")
-    type: CallEventType | None
-    service_call_id: str | None
-    sequence: int | None
-    state: TimerState
-    attempts: int
-    created_at: datetime
-    updated_at: datetime
-    next_attempt_at: datetime | None
-    delivered_at: datetime | None
-    failure: FailureAnswer | None = Field(description="of the last attempt that failed")
-
-
-class DeliveryPage(PageAnswer[DeliveryAnswer]):
-    """Deliveries, in no order that means anything."""

@@ -67,8 +67,18 @@ def test_the_function_loads_nothing_that_a_request_does_not_need() -> None:
     """What is imported is cold start: the HTTP client, the other stores and the OpenAPI models are for others."""
     loaded = json.loads(run(LOAD, HANDLER, store="dynamodb://timers?region=eu-central-1").stderr)
     unwanted = {"sqlalchemy", "pycurl", "duetime.engine.poller", "duetime.api.openapi", "duetime.api.answers"}
+    unwanted |= {"duetime.api.service_calls", "duetime.calls.submit", "duetime.stores.dynamodb.calls.store"}
     assert not unwanted & set(loaded)
     assert not any(name.startswith(("duetime.local", "duetime.stores.sql")) for name in loaded)
+
+
+def test_the_function_of_service_calls_loads_nothing_that_executes_them() -> None:
+    handler = ROOT / "functions/service_calls_api/handler.py"
+    loaded = json.loads(run(LOAD, handler, store="dynamodb://timers?region=eu-central-1").stderr)
+    unwanted = {"sqlalchemy", "pycurl", "duetime.engine.poller", "duetime.api.openapi", "duetime.api.answers"}
+    unwanted |= {"duetime.calls.executor", "duetime.calls.dispatch"}
+    assert not unwanted & set(loaded)
+    assert "duetime.api.service_calls" in loaded
 
 
 def test_the_authorizer_loads_nothing_of_the_api_but_the_check() -> None:

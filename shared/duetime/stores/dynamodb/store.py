@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError
@@ -9,7 +10,6 @@ from botocore.exceptions import BotoCoreError
 from duetime.domain.errors import InvalidSettings
 from duetime.stores.dynamodb.api_keys import ApiKeys
 from duetime.stores.dynamodb.calls import keys as call_keys
-from duetime.stores.dynamodb.calls.store import DEFAULT_MAX_PARALLEL, DynamoDbCallStore
 from duetime.stores.dynamodb.catalogue import CATALOGUE_SHARD, Catalogue
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.due import Due
@@ -24,6 +24,8 @@ from duetime.stores.dynamodb.url import default_calls_table_name, parse_dynamodb
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+    from duetime.stores.dynamodb.calls.store import DynamoDbCallStore
 
 
 class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
@@ -40,33 +42,43 @@ class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
         *,
         calls_table_name: str | None = None,
         batch_statements: bool = True,
-        max_parallel: int = DEFAULT_MAX_PARALLEL,
+        max_parallel: int | None = None,
     ) -> None:
         self._table = Table(client, table_name, batch_statements=batch_statements)
         self._payloads = Payloads(self._table)
-        calls_table = Table(
+        self._calls_table = Table(
             client,
             calls_table_name or default_calls_table_name(table_name),
             key_names=call_keys.KEY_NAMES,
             batch_statements=batch_statements,
         )
-        self._calls = DynamoDbCallStore(self._table, calls_table, max_parallel=max_parallel)
+        self._max_parallel = max_parallel
+        self._calls: DynamoDbCallStore | None = None
+        self._calls_lock = threading.Lock()
 
     @property
     def calls(self) -> DynamoDbCallStore:
-        return self._calls
+        """Made when it is first asked for: the timers API does without, and what is imported is cold start."""
+        with self._calls_lock:
+            if self._calls is None:
+                from duetime.stores.dynamodb.calls.store import DEFAULT_MAX_PARALLEL, DynamoDbCallStore
+
+                max_parallel = self._max_parallel or DEFAULT_MAX_PARALLEL
+                self._calls = DynamoDbCallStore(self._table, self._calls_table, max_parallel=max_parallel)
+            return self._calls
 
     def initialise(self) -> None:
         create_table(self._table.client, self._table.name)
-        self._calls.initialise()
+        self.calls.initialise()
         self.point_to_namespaces()
 
     def check(self) -> None:
         self._table.get(item_key(CATALOGUE_SHARD, "COUNTER#SHARDS"), consistent=False)
-        self._calls.check()
+        self.calls.check()
 
     def close(self) -> None:
-        self._calls.close()
+        if self._calls is not None:
+            self._calls.close()
         self._table.client.close()
 
 
