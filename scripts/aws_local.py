@@ -131,8 +131,13 @@ def emulator_client(endpoint_url: str, service: str) -> Any:
 
 
 def _allow_statements(iam: Any) -> None:
-    """AWS checks a PartiQL batch as dynamodb:PartiQLUpdate and the like, the emulator as BatchExecuteStatement."""
-    statement = {"Effect": "Allow", "Action": "dynamodb:BatchExecuteStatement", "Resource": "*"}
+    """What the emulator checks otherwise than AWS.
+
+    A PartiQL batch is dynamodb:PartiQLUpdate and the like on AWS, BatchExecuteStatement there; and it does not know
+    the condition key events:source, without which no event may be put.
+    """
+    actions = ["dynamodb:BatchExecuteStatement", "events:PutEvents"]
+    statement = {"Effect": "Allow", "Action": actions, "Resource": "*"}
     policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     for role in iam.list_roles()["Roles"]:
         if role["RoleName"].startswith(STACK_NAME):

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +21,7 @@ from standardwebhooks import Webhook
 
 from duetime.domain.api_keys import SECRET_BYTES, key_text, new_secret
 from scripts.aws_local import Deployment, deploy, emulator_client, first_key
-from tests.support.callbacks import CallbackReceiver
+from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.ministack import running_ministack
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -178,6 +179,46 @@ def test_a_service_call_is_submitted_executed_and_read(deployment: Deployment, k
     assert call("DELETE", path).status == 204
     assert call("GET", "/v1/tenants/other/service-calls").status == 404
     assert request(deployment, "GET", calls).status == 401
+
+
+def test_the_events_of_a_service_call_reach_eventbridge_and_the_webhook(deployment: Deployment, key: str) -> None:
+    """The API writes, the poller executes, the stream starts the outbox, which publishes, and the poller delivers."""
+    client = partial(emulator_client, deployment.endpoint_url)
+    events, sqs = client("events"), client("sqs")
+    queue_url = sqs.create_queue(QueueName="service-calls")["QueueUrl"]
+    queue = sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events.put_rule(Name="service-calls", EventPattern='{"source": ["duetime.calls"]}')
+    events.put_targets(Rule="service-calls", Targets=[{"Id": "queue", "Arn": queue}])
+
+    def call(method: str, path: str, body: Any = None) -> Answer:
+        answer = request(deployment, method, f"/v1/tenants/default{path}", body, key=key)
+        assert 200 <= answer.status < 300, answer
+        return answer
+
+    with CallbackReceiver() as target, CallbackReceiver() as hooks:
+        secret = call("POST", "/event-webhook/secrets", {}).json()["secret"]
+        call("PUT", "/event-webhook", {"url": hooks.url})
+        wanted = {"method": "POST", "url": target.url, "body": {"timerId": "call"}}
+        call_id = call("POST", "/service-calls", {"name": "deployed", "request": wanted}).json()["id"]
+
+        def arrived() -> list[Arrival]:
+            return [arrival for arrival in list(hooks.arrivals) if arrival.body["aggregateId"] == call_id]
+
+        _wait_until(lambda: len(arrived()) >= 7, timeout_seconds=POLLER_STARTS_SECONDS + 60)
+        arrivals = arrived()
+    details: list[Any] = []
+    for _ in range(20):
+        answer = sqs.receive_message(QueueUrl=queue_url, WaitTimeSeconds=1, MaxNumberOfMessages=10)
+        received = [json.loads(message["Body"])["detail"] for message in answer.get("Messages", [])]
+        details += [detail for detail in received if detail["aggregateId"] == call_id]
+        if len({detail["id"] for detail in details}) >= 7:
+            break
+
+    assert [arrival.body["sequence"] for arrival in arrivals] == list(range(1, 8))
+    assert arrivals[-1].body["type"] == "ServiceCallSucceeded"
+    for arrival in arrivals:
+        assert Webhook(secret).verify(arrival.raw, arrival.headers) == arrival.body
+    assert {detail["id"] for detail in details} == {arrival.body["id"] for arrival in arrivals}
 
 
 def _wait_until(holds: Callable[[], bool], *, timeout_seconds: float = 10) -> None:
