@@ -16,7 +16,7 @@ from duetime.stores.open import open_store
 from tests.support.databases import empty_database, server_urls
 from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack
-from tests.support.mongodb import is_stand_in, mongodb_database, running_mongodb
+from tests.support.mongodb import mongodb_database, running_mongodb
 
 # A deadline for one example measures how busy the machine is.
 settings.register_profile("duetime", deadline=None)
@@ -63,8 +63,6 @@ def store_variables(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     if request.param == "sqlite":
         yield {}
     elif request.param == "mongodb":
-        if request.node.get_closest_marker("slow") and is_stand_in(request.getfixturevalue("mongodb_url")):
-            pytest.skip("thousands of timers take the stand-in for MongoDB too long")
         with mongodb_database(request.getfixturevalue("mongodb_url")) as url:
             store = open_store(url)
             store.initialise()

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.support.callbacks import CallbackReceiver
+from tests.support.databases import server_urls
 from tests.support.processes import DuetimeServer
 
 MAX_IN_FLIGHT = 64
@@ -19,6 +20,8 @@ OPTIONS = ("--lease-seconds", "2.1", "--max-in-flight", str(MAX_IN_FLIGHT))
 BATCH = 25
 
 
+# Not on MongoDB's stand-in, which is too slow for kills by the clock: tests/integration/mongodb/test_processes.py.
+@pytest.mark.parametrize("store_variables", ["sqlite", *sorted(server_urls())], indirect=True)
 @pytest.mark.parametrize(
     ("timers", "kills", "seed"),
     [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 
 from duetime.domain.timers import TimerState
 from duetime.engine.poller import Poller
@@ -18,10 +20,14 @@ from duetime.stores.port import Store, TimerFilter
 from tests.contract.steps import create, read_all
 from tests.integration.sql.test_processes import check_processes_that_start_at_once
 from tests.support.builders import make_timer, make_timers
+from tests.support.callbacks import CallbackReceiver
 from tests.support.mongodb import mongodb_database
+from tests.support.processes import DuetimeServer
 from tests.support.scripted_sender import Script, ScriptedSender
 
 SECONDS = 60.0
+SHORT_LEASES = ("--lease-seconds", "2.1")
+"""A restart waits for the leases of the killed process to end."""
 TIMERS = 200
 _ids = count()
 
@@ -87,3 +93,42 @@ def check_two_pollers(stores: list[Store]) -> None:
     assert {timer.state for timer in found} == {TimerState.FIRED}
     assert all(timer.fired_at is not None and timer.fired_at >= timer.content.execute_at for timer in found)
     assert all(status.is_free(clock.now()) for status in store.shard_statuses(namespace.shard_ids()))
+
+
+def test_no_timer_is_lost_when_duetime_is_killed(mongodb_url: str, tmp_path: Path) -> None:
+    """kill -9 in the middle of a burst, three times: what was accepted fires, if need be by the next process."""
+    accepted: set[str] = set()
+    with mongodb_database(mongodb_url) as url, CallbackReceiver() as receiver:
+        store = open_store(url)
+        store.initialise()
+        store.close()
+        for turn in range(3):
+            with DuetimeServer(*SHORT_LEASES, cwd=tmp_path, DUETIME_STORE=url) as server:
+                ids = {f"r{turn}-{number}" for number in range(60)}
+                server.create_many([{"id": each, "delay": "0s", "callbackUrl": receiver.url} for each in ids])
+                accepted |= ids
+                receiver.wait_for(lambda counts, ids=ids: len(counts.keys() & ids) >= 10, timeout_seconds=SECONDS)
+                server.kill()
+        with DuetimeServer(*SHORT_LEASES, cwd=tmp_path, DUETIME_STORE=url) as server:
+            receiver.wait_for(lambda counts: counts.keys() >= accepted, timeout_seconds=SECONDS)
+            wait_until_none_is_scheduled(server)
+            assert server.terminate() == 0
+        store = open_store(url)
+        namespace = store.get_namespace("default")
+        assert namespace is not None
+        found = read_all(
+            lambda cursor: store.list_timers(
+                namespace, TimerFilter(), cursor=cursor, limit=200, now=SystemClock().now()
+            )
+        )
+        store.close()
+    assert {timer.timer_id for timer in found} == accepted
+    assert {timer.state for timer in found} == {TimerState.FIRED}
+
+
+def wait_until_none_is_scheduled(server: DuetimeServer) -> None:
+    """What arrived when its process was killed is not recorded yet, and fires once more."""
+    deadline = time.monotonic() + SECONDS
+    while server.ok("GET", "/timers", params={"state": "scheduled", "limit": 1})["items"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
