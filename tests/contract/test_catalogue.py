@@ -7,7 +7,9 @@ from itertools import pairwise
 
 import pytest
 
+from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import NamespaceConflict
+from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
 from duetime.stores.port import Store
@@ -134,7 +136,12 @@ def test_every_process_gets_the_same_secret(subject: Subject) -> None:
 
 
 SETTINGS = NamespaceSettings(
-    retry_policy_json='{"maxAttempts": 3,  "backoffMultiplier": 1.50}', max_in_flight=7, rate_limit_per_second=0.1
+    retry_policy_json='{"maxAttempts": 3,  "backoffMultiplier": 1.50}',
+    max_in_flight=7,
+    rate_limit_per_second=0.1,
+    webhook=EventWebhook(
+        url="https://hooks.test/?key=1", event_types=(CallEventType.FAILED, CallEventType.SUCCEEDED), is_enabled=False
+    ),
 )
 OLD_SECRET = SealedSecret("old", b"\x00sealed\xff", NOW, NOW + seconds(60))
 NEW_SECRET = SealedSecret("new", b"", NOW + seconds(0.001))

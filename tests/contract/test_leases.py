@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from duetime.calls.dispatch import OUTBOX_SHARD
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.stores.port import Store
@@ -206,3 +207,17 @@ def test_a_withdrawn_worker_is_gone_at_once(store: Store) -> None:
     store.withdraw_worker("nobody")
 
     assert store.announce_worker("b", ttl_seconds=10, now=NOW) == ["b"]
+
+
+def test_a_shard_below_zero_can_be_owned_and_is_in_no_shard_map(store: Store) -> None:
+    """The dispatcher of the outbox keeps its lease there."""
+    namespace, _ = store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
+    lease = claim(store, OUTBOX_SHARD)
+
+    assert store.claim_shard(OUTBOX_SHARD, "w2", lease_seconds=10, now=NOW) is None
+    assert store.renew_leases([lease], lease_seconds=10, now=NOW + seconds(5)) == [
+        replace(lease, expires_at=NOW + seconds(15))
+    ]
+    assert set(store.shard_map().shard_ids()) == set(namespace.shard_ids())
+    store.release_leases([lease], now=NOW)
+    assert store.claim_shard(OUTBOX_SHARD, "w2", lease_seconds=10, now=NOW) is not None
