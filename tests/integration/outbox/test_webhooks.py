@@ -18,6 +18,7 @@ from duetime.calls.webhook_delivery import UNUSABLE_SECONDS, WebhookGate
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.client.webhooks import verify_event
 from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.domain.errors import StoreUnavailable
 from duetime.domain.event_webhooks import EventWebhook, delivery_of, events_namespace
 from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
 from duetime.domain.secrets import secret_text
@@ -392,6 +393,42 @@ def test_only_wanted_types_arrive_and_in_order(world: World) -> None:
 
     world.run(script)
     assert world.arrived() == [("call-1", 1), ("call-1", 4)]
+
+
+def test_a_store_that_fails_at_the_gate_is_asked_again_and_nothing_is_lost_or_overtaken(world: World) -> None:
+    world.add_webhook()
+    gate, chance, failures = world.gate(), Random(5), []
+
+    class Failing:
+        """The gate; a third of what it asks the store for fails."""
+
+        takes, read_answer = gate.takes, gate.read_answer
+
+        def admit(self, *arguments: Any, **options: Any) -> Any:
+            self.fail()
+            return gate.admit(*arguments, **options)
+
+        def recorded(self, *arguments: Any, **options: Any) -> None:
+            self.fail()
+            gate.recorded(*arguments, **options)
+            self.fail()  # done, and it is not known
+
+        def fail(self) -> None:
+            if chance.random() < 0.33:
+                failures.append(1)
+                raise StoreUnavailable("down")
+
+    poller = make_poller(world.store, world.sender, world.clock, gate=Failing(), secret_box=world.box)
+    world.pollers.append(poller)
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(*life(length=6))
+        await sleep(120)
+
+    world.run(script, poller)
+    assert world.arrived() == [("call-1", number) for number in range(1, 7)]
+    assert len(failures) > 3
 
 
 @settings(max_examples=15, deadline=None)
