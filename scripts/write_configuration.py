@@ -10,17 +10,15 @@ from duetime.cli.options import has_no_default, shown_default
 from duetime.runtime.settings import (
     AuthorizerSettings,
     ClientSettings,
-    LocalKeySettings,
     LocalSettings,
     OutboxSettings,
     PollerSettings,
     ServiceCallsApiSettings,
-    Settings,
-    StoreSettings,
     TimersApiSettings,
     WorkerSettings,
     variable,
 )
+from duetime.runtime.tuning import LocalKeySettings, Settings, StoreSettings
 
 TARGET = Path(__file__).parent.parent / "docs" / "configuration.md"
 

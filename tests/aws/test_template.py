@@ -16,16 +16,14 @@ from duetime.runtime.eventbridge import CALLS_SOURCE, SOURCE
 from duetime.runtime.outbox_function import OutboxFunction
 from duetime.runtime.settings import (
     AuthorizerSettings,
-    EgressSettings,
-    KeySettings,
     OutboxSettings,
     PollerSettings,
     ServiceCallsApiSettings,
-    Settings,
     TimersApiSettings,
     load_settings,
     variable,
 )
+from duetime.runtime.tuning import EgressSettings, KeySettings, Settings
 from duetime.stores.dynamodb.calls.event_items import encode_events
 from duetime.stores.dynamodb.calls.items import encode_call
 from duetime.stores.dynamodb.calls.schema import calls_table_definition

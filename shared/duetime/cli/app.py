@@ -15,13 +15,8 @@ from duetime.cli.keys import keys
 from duetime.cli.namespaces import namespaces, secrets
 from duetime.cli.options import LOGS, load, settings_options
 from duetime.cli.timers import redrive, timers
-from duetime.runtime.settings import (
-    EngineTuning,
-    KeySettings,
-    LocalSettings,
-    StoreSettings,
-    WorkerSettings,
-)
+from duetime.runtime.settings import LocalSettings, WorkerSettings
+from duetime.runtime.tuning import EngineTuning, KeySettings, StoreSettings
 
 _ENGINE = tuple(name for name in EngineTuning.model_fields if name not in KeySettings.model_fields)
 _ACCESS = ("auth", "auth_cache_seconds", "open_to_network")

@@ -11,7 +11,7 @@ import click
 from duetime.cli.options import LOGS, load, settings_options
 from duetime.domain.principals import Role
 from duetime.domain.tenants import DEFAULT_TENANT
-from duetime.runtime.settings import StoreSettings
+from duetime.runtime.tuning import StoreSettings
 from duetime.stores.port import Store
 
 _PAGE = 200

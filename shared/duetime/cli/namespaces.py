@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from duetime.cli.options import LOGS, load, settings_options
-from duetime.runtime.settings import LocalKeySettings
+from duetime.runtime.tuning import LocalKeySettings
 from duetime.stores.port import Store
 
 _KEYS = ("store", "kms_key_id", "key_file")

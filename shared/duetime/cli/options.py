@@ -10,7 +10,8 @@ from typing import Any, TypeVar, get_args
 import click
 from pydantic.fields import FieldInfo
 
-from duetime.runtime.settings import Settings, load_settings, option, variable
+from duetime.runtime.settings import load_settings, option, variable
+from duetime.runtime.tuning import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound=Settings)

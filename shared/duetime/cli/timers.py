@@ -12,7 +12,7 @@ import click
 from duetime.cli.options import LOGS, load, settings_options
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.domain.times import parse_instant
-from duetime.runtime.settings import StoreSettings
+from duetime.runtime.tuning import StoreSettings
 from duetime.stores.port import Store, TimerFilter
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -32,13 +32,8 @@ from duetime.runtime.ids import new_id
 from duetime.runtime.metrics import with_outbox
 from duetime.runtime.outbox_wiring import opened_dispatcher, ringing_calls
 from duetime.runtime.redaction import redact_text
-from duetime.runtime.settings import (
-    EgressSettings,
-    LocalSettings,
-    WorkerSettings,
-    child_environment,
-    option,
-)
+from duetime.runtime.settings import LocalSettings, WorkerSettings, child_environment, option
+from duetime.runtime.tuning import EgressSettings
 from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
 

@@ -16,13 +16,13 @@ from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
 from duetime.runtime.logs import log_context
 from duetime.runtime.settings import (
-    ApiTuning,
     AuthorizerSettings,
     LocalSettings,
     ServiceCallsApiSettings,
     TimersApiSettings,
     load_settings,
 )
+from duetime.runtime.tuning import ApiTuning
 from duetime.runtime.wiring import Handler, log_to_lambda, make_secret_box
 from duetime.stores.port import Store
 

@@ -17,14 +17,8 @@ from duetime.domain.timers import Timer
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.eventbridge import EventBridgePublisher
 from duetime.runtime.ids import new_worker_id
-from duetime.runtime.settings import (
-    EventPublisherName,
-    LocalSettings,
-    OutboxSettings,
-    OutboxTuning,
-    WorkerSettings,
-    load_settings,
-)
+from duetime.runtime.settings import LocalSettings, OutboxSettings, WorkerSettings, load_settings
+from duetime.runtime.tuning import EventPublisherName, OutboxTuning
 from duetime.runtime.wiring import log_to_lambda, write_line
 from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store

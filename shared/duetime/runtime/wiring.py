@@ -20,16 +20,8 @@ from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id, new_worker_id
 from duetime.runtime.logs import configure_logging
 from duetime.runtime.open_files import allow_connections
-from duetime.runtime.settings import (
-    EngineTuning,
-    KeySettings,
-    LocalKeySettings,
-    LocalSettings,
-    PollerSettings,
-    Settings,
-    WorkerSettings,
-    load_settings,
-)
+from duetime.runtime.settings import LocalSettings, PollerSettings, WorkerSettings, load_settings
+from duetime.runtime.tuning import EngineTuning, KeySettings, LocalKeySettings, Settings
 from duetime.stores.port import Store
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import pytest
 from duetime import __version__
 from duetime.cli.app import app
 from duetime.cli.main import run
-from duetime.runtime.settings import LocalSettings, StoreSettings, WorkerSettings, option, variable
+from duetime.runtime.settings import LocalSettings, WorkerSettings, option, variable
+from duetime.runtime.tuning import StoreSettings
 
 
 def failure(capsys: pytest.CaptureFixture[str]) -> str:

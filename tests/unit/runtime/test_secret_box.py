@@ -8,7 +8,8 @@ import pytest
 
 from duetime.domain.errors import InvalidSettings
 from duetime.runtime.kms import KmsSecretBox
-from duetime.runtime.settings import KeySettings, LocalKeySettings, LocalSettings, PollerSettings
+from duetime.runtime.settings import LocalSettings, PollerSettings
+from duetime.runtime.tuning import KeySettings, LocalKeySettings
 from duetime.runtime.wiring import make_secret_box
 
 

@@ -11,18 +11,16 @@ from duetime.engine.settings import EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
 from duetime.runtime.settings import (
     ENTRY_POINTS,
-    LambdaSettings,
     LocalSettings,
     OutboxSettings,
     PollerSettings,
-    Settings,
-    StoreSettings,
     TimersApiSettings,
     WorkerSettings,
     child_environment,
     load_settings,
     unknown_variables,
 )
+from duetime.runtime.tuning import LambdaSettings, Settings, StoreSettings
 
 ON_LAMBDA = {"DUETIME_STORE": "dynamodb://timers"}
 
