@@ -105,8 +105,9 @@ build-Outbox:
 
 # -- checks ---------------------------------------------------------------------------------------------------
 
-# Processes that run tests; 0 runs them in pytest's own. Tests wait more than they compute, so 2 suit 2 cores.
-TEST_WORKERS ?= 2
+# Processes that run tests; 0 runs them in pytest's own. Tests of processes wait more than they compute, so 4 suit 2
+# cores.
+TEST_WORKERS ?= 4
 # Workers take tests from each other at the end, so none is left with the long ones.
 PARALLEL := --numprocesses $(TEST_WORKERS) --dist worksteal
 # These share what takes a minute to set up: a file's tests stay together.
@@ -116,8 +117,8 @@ PARALLEL_FILES := --numprocesses $(TEST_WORKERS) --dist loadfile
 check: lint validate test ## The gate
 
 .PHONY: test
-test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 2 tests at a time (TEST_WORKERS=)
-	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 4 tests at a time (TEST_WORKERS=)
+	$(BIN)/python -m pytest -m "not slow and not server" $(PARALLEL)
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack
@@ -125,10 +126,8 @@ test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: c
 
 # Where no server is to be had the skipped tests say so.
 .PHONY: test-databases
-test-databases: $(VENV)/.dev-installed ## Run what is about stores on the database servers of this machine
-	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "not slow" $(PARALLEL) \
-	  -k "postgresql or mariadb or noserver" \
-	  tests/contract tests/integration/sql tests/integration/local/test_workers.py tests/crash
+test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on emulators and servers of this machine
+	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "server and not slow" $(PARALLEL)
 
 .PHONY: test-all
 test-all: test-slow test-databases test ## Run all tests

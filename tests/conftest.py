@@ -23,6 +23,21 @@ settings.register_profile("duetime", deadline=None)
 settings.load_profile("duetime")
 
 
+SERVER_STORES = frozenset({"ministack", "mongodb", "noserver", *server_urls()})
+"""Parameters that stand for a store behind a server process, where a request costs what a hundred cost in process."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs on such a store: `make test-databases` and CI run it, `make test` leaves it out."""
+    for item in items:
+        call = getattr(item, "callspec", None)
+        values = () if call is None else call.params.values()
+        is_on_server = any(isinstance(value, str) and value in SERVER_STORES for value in values)
+        if is_on_server or "integration/mongodb" in item.path.as_posix():
+            item.add_marker(pytest.mark.server)
+
+
 @pytest.fixture(scope="session")
 def ministack_url() -> Iterator[str]:
     """The endpoint of an AWS emulator that serves the whole session."""
