@@ -23,8 +23,8 @@ settings.register_profile("duetime", deadline=None)
 settings.load_profile("duetime")
 
 
-SERVER_STORES = frozenset({"ministack", "mongodb", "noserver", *server_urls()})
-"""Parameters that stand for a store behind a server process, where a request costs what a hundred cost in process."""
+SERVER_STORES = frozenset({"ministack", "moto", "mongodb", "noserver", *server_urls()})
+"""Parameters that stand for a store on a server or an emulator, where a request costs what a hundred cost on SQLite."""
 
 
 @pytest.hookimpl(tryfirst=True)
