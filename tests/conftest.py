@@ -24,7 +24,7 @@ settings.load_profile("duetime")
 
 
 SERVER_STORES = frozenset({"ministack", "moto", "mongodb", "noserver", *server_urls()})
-"""Parameters that stand for a store on a server or an emulator, where a request costs what a hundred cost on SQLite."""
+"""Parameters that stand for a store on a server or an emulator, where a request costs a hundred of SQLite."""
 
 
 @pytest.hookimpl(tryfirst=True)
