@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from bson import ObjectId
 
 from duetime.stores.calls_port import CallRef, OutboxEvent
+from duetime.stores.fair_reading import FairReading
 from duetime.stores.mongodb.batches import Batches, Update
 from duetime.stores.mongodb.call_removal import CallRemoval
 from duetime.stores.mongodb.database import OUTBOX, SERVICE_CALLS, Database
@@ -25,8 +24,6 @@ from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import BY_ID, CALL_EXPIRY, EVENT_PUBLISHED, EVENT_UNPUBLISHED
 from duetime.stores.mongodb.url import Document
 
-_BEFORE_ALL = ""
-_CHUNK = 50
 _MAX_REPORTED = 1000
 _CALLS_PER_TRANSACTION = 50
 _IN_ORDER = [("tenant_id", 1), ("aggregate_id", 1), ("event_sequence", 1)]
@@ -44,93 +41,48 @@ class Outbox:
         self._calls = database[SERVICE_CALLS]
         self._batches = Batches(database)
         self._removal = CallRemoval(database)
-        self._first_tenant = _BEFORE_ALL
+        self._fair = FairReading()
         self._reported: set[ObjectId] = set()
 
     @translated
     def unpublished_events(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]:
-        skipped: dict[str, set[str]] = defaultdict(set)
-        for ref in skip:
-            skipped[ref.tenant_id].add(ref.call_id)
-        found: list[OutboxEvent] = []
-        # Beyond this many tenants there are enough events, even if all skipped calls are of tenants of their own.
-        tenants = self._waiting_tenants(limit + len(skipped))
-        waiting = [_Reading(tenant, set(skipped[tenant])) for tenant in tenants]
-        self._first_tenant = _BEFORE_ALL
-        # Every tenant gets the same share; what one leaves is shared among the others.
-        while waiting and len(found) < limit:
-            share = -(-(limit - len(found)) // len(waiting))
-            for reading in waiting:
-                if len(found) == limit:
-                    self._first_tenant = reading.tenant_id
-                    break
-                found += self._read_on(reading, min(share, limit - len(found)))
-            waiting = [reading for reading in waiting if not reading.is_at_end]
-        return _oldest_first(found)
+        return _oldest_first(self._fair.read(self, limit=limit, skip=skip))
 
-    def _waiting_tenants(self, most: int) -> list[str]:
-        """Tenants with unpublished events, beginning with the one that was left out last time."""
-        first = self._first_tenant
-        tenants = self._tenants_from(first, most)
-        if first != _BEFORE_ALL and len(tenants) < most:
-            others = self._tenants_from(_BEFORE_ALL, most - len(tenants))
-            tenants += [tenant for tenant in others if tenant < first]
-        return tenants
+    # -- stores.fair_reading.UnpublishedEvents ---------------------------------------------------------------
 
-    def _tenants_from(self, first: str, most: int) -> list[str]:
-        """``first``, if it is one, and those behind it: one step into the index for each."""
-        tenants: list[str] = []
-        position = {"$gte": first}
-        while len(tenants) < most:
-            found = self._find({"tenant_id": position}, 1, {"tenant_id": 1})
-            if not found:
-                break
-            tenants.append(found[0]["tenant_id"])
-            position = {"$gt": tenants[-1]}
-        return tenants
+    def tenant_from(self, tenant_id: str) -> str | None:
+        return self._tenant({"$gte": tenant_id})
+
+    def tenant_after(self, tenant_id: str) -> str | None:
+        return self._tenant({"$gt": tenant_id})
+
+    def of_call(self, tenant_id: str, call_id: str, *, after: int, limit: int) -> list[Document]:
+        rest = {"aggregate_id": call_id, "event_sequence": {"$gt": after}}
+        return self._find({"tenant_id": tenant_id, **rest}, limit)
+
+    def of_next_calls(self, tenant_id: str, *, after: str, limit: int) -> list[Document]:
+        return self._find({"tenant_id": tenant_id, "aggregate_id": {"$gt": after}}, limit)
+
+    def place(self, row: Document) -> tuple[str, int]:
+        return row["aggregate_id"], row["event_sequence"]
+
+    def decoded(self, row: Document) -> OutboxEvent | None:
+        try:
+            return decode_event(row)
+        except UnreadableEventError as error:
+            if row["_id"] not in self._reported and len(self._reported) < _MAX_REPORTED:
+                self._reported.add(row["_id"])
+                report_unreadable(row, error)
+            return None
+
+    def _tenant(self, position: Document) -> str | None:
+        found = self._find({"tenant_id": position}, 1, {"tenant_id": 1})
+        return found[0]["tenant_id"] if found else None
 
     def _find(self, condition: Document, limit: int, fields: Document | None = None) -> list[Document]:
         """Unpublished events in the order of their index."""
         wanted = {UNPUBLISHED: True, **condition}
         return read(self._events, wanted, fields, order=_IN_ORDER, limit=limit, hint=EVENT_UNPUBLISHED)
-
-    def _read_on(self, reading: _Reading, limit: int) -> list[OutboxEvent]:
-        """Up to ``limit`` more events of a tenant; fewer when it has no more."""
-        found: list[OutboxEvent] = []
-        while len(found) < limit and not reading.is_at_end:
-            chunk = max(limit - len(found), _CHUNK)
-            documents = self._events_behind(reading, chunk)
-            reading.is_at_end = len(documents) < chunk
-            for document in documents:
-                if len(found) == limit:
-                    reading.is_at_end = False
-                    break
-                reading.call_id, reading.sequence = document["aggregate_id"], document["event_sequence"]
-                if document["aggregate_id"] not in reading.skipped:
-                    found += self._readable(document, reading)
-        return found
-
-    def _events_behind(self, reading: _Reading, limit: int) -> list[Document]:
-        tenant = {"tenant_id": reading.tenant_id}
-        documents: list[Document] = []
-        if reading.sequence and reading.call_id not in reading.skipped:
-            rest = {"aggregate_id": reading.call_id, "event_sequence": {"$gt": reading.sequence}}
-            documents += self._find({**tenant, **rest}, limit)
-        if len(documents) < limit:
-            following = {"aggregate_id": {"$gt": reading.call_id}}
-            documents += self._find({**tenant, **following}, limit - len(documents))
-        return documents
-
-    def _readable(self, document: Document, reading: _Reading) -> list[OutboxEvent]:
-        """The event of a document. Behind one that cannot be read its call's later ones wait, nobody else's."""
-        try:
-            return [decode_event(document)]
-        except UnreadableEventError as error:
-            reading.skipped.add(document["aggregate_id"])
-            if document["_id"] not in self._reported and len(self._reported) < _MAX_REPORTED:
-                self._reported.add(document["_id"])
-                report_unreadable(document, error)
-            return []
 
     @translated
     def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]:
@@ -175,17 +127,6 @@ class Outbox:
         if self._calls.find_one(expired, {"_id": 1}, hint=CALL_EXPIRY) is None:
             return 0
         return self._database.transact(lambda session: self._removal.remove(expired, session, limit=limit))
-
-
-@dataclass(slots=True)
-class _Reading:
-    """How far a tenant's events have been read: behind ``sequence`` of ``call_id``."""
-
-    tenant_id: str
-    skipped: set[str]
-    call_id: str = _BEFORE_ALL
-    sequence: int = 0
-    is_at_end: bool = False
 
 
 def _oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:
