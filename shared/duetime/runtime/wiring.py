@@ -39,8 +39,8 @@ Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
 SQLITE = "sqlite:"
 _INVOKE_CONFIG: dict[str, Any] = {"connect_timeout": 3, "read_timeout": 10, "retries": {"total_max_attempts": 2}}
 """Seconds: an asynchronous invocation is accepted at once, or the next minute's poller is the retry."""
-# boto3 answers in milliseconds what SQLite answers in microseconds: several calls have to be under way at once.
-_DYNAMODB_ENGINE = {"poll_concurrency": 4, "record_concurrency": 4}
+# A server answers in milliseconds what SQLite answers in microseconds: several calls have to be under way at once.
+_SERVER_ENGINE = {"poll_concurrency": 4, "record_concurrency": 4}
 
 
 # -- stores ------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def make_poller(
     from duetime.delivery.trust import find_ca_file
     from duetime.engine.poller import Poller
 
-    more = {} if settings.store.startswith(SQLITE) else _DYNAMODB_ENGINE
+    more = {} if settings.store.startswith(SQLITE) else _SERVER_ENGINE
     engine_settings = settings.engine_settings(**more)
     connections = engine_settings.max_connections
     sender = CurlSender(

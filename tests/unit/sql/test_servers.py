@@ -12,9 +12,14 @@ from psycopg import errors
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.open import open_store
+from duetime.stores.port import PutMode
 from duetime.stores.sql.dialects import SqlDialect, open_dialect
 from duetime.stores.sql.mysql_migrations import MIGRATIONS as MYSQL_MIGRATIONS
 from duetime.stores.sql.postgresql_migrations import MIGRATIONS as POSTGRESQL_MIGRATIONS
+from duetime.stores.sql.store import SqlStore
+from duetime.stores.sql.timer_rows import TimerRows
+from tests.support.builders import make_timer
+from tests.support.clock import NOW
 
 SECRET = "hunter2"
 
@@ -113,3 +118,23 @@ def test_mysql_definitions_can_be_run_again() -> None:
     for migration in MYSQL_MIGRATIONS:
         for statement in migration.statements:
             assert statement.split()[:5] == ["CREATE", "TABLE", "IF", "NOT", "EXISTS"]
+
+
+def test_a_row_that_the_database_passes_over_is_an_error_and_no_endless_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqlStore(open_dialect("sqlite://"))
+    store.initialise()
+    namespace, _ = store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+    tries: list[int] = []
+
+    def pass_over(*_: object) -> int:
+        tries.append(1)
+        return 0
+
+    monkeypatch.setattr(TimerRows, "insert", pass_over)
+
+    with pytest.raises(StoreError, match="neither as a new one"):
+        store.put_timers([make_timer(namespace)], mode=PutMode.CREATE, now=NOW)
+
+    assert 1 < len(tries) < 20
+    assert store.get_timer(namespace, "t1", now=NOW) is None
+    store.close()
