@@ -82,16 +82,7 @@ class Poller:
         directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
         self._gate_offload = None if gate is None else make_offload(1, "duetime-gate")
         self._gated = self._make_gated(gate, self._gate_offload)
-        recorded = RecordedAttempts(
-            self._recorder,
-            clock=clock,
-            settings=settings,
-            stats=self._stats,
-            new_id=new_id,
-            random=random,
-            on_due=self._wake.ring,
-            gated=self._gated,
-        )
+        recorded = self._make_recorded(new_id)
         self._handler_offload: Offload | None = None
         self._handled: HandledAttempts | None = None
         if handler is not None:
@@ -111,10 +102,28 @@ class Poller:
             gated=self._gated,
         )
         self._recorder.on_batch = self._firing.start_attempts
-        self._leases = LeaseKeeper(
-            store,
-            clock=clock,
-            settings=settings,
+        self._leases = self._make_leases(worker_id, payloads)
+        self._polling = self._make_polling(directory)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_sender_started = False
+
+    def _make_recorded(self, new_id: Callable[[], str]) -> RecordedAttempts:
+        return RecordedAttempts(
+            self._recorder,
+            clock=self._clock,
+            settings=self._settings,
+            stats=self._stats,
+            new_id=new_id,
+            random=self._random,
+            on_due=self._wake.ring,
+            gated=self._gated,
+        )
+
+    def _make_leases(self, worker_id: str, payloads: HeldPayloads) -> LeaseKeeper:
+        return LeaseKeeper(
+            self._store,
+            clock=self._clock,
+            settings=self._settings,
             stats=self._stats,
             offload=self._lease_offload,
             worker_id=worker_id,
@@ -122,21 +131,21 @@ class Poller:
             drop=self._firing.drop,
             payloads=payloads,
         )
-        self._polling = Polling(
-            store,
+
+    def _make_polling(self, directory: NamespaceDirectory) -> Polling:
+        return Polling(
+            self._store,
             self._leases,
             self._recorder,
             self._firing,
             directory,
-            clock=clock,
-            settings=settings,
+            clock=self._clock,
+            settings=self._settings,
             stats=self._stats,
             offload=self._poll_offload,
             wake=self._wake,
-            random=random,
+            random=self._random,
         )
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_sender_started = False
 
     def _make_recorder(self, events: FailureEvents | None) -> Recorder:
         announcer = None
