@@ -8,6 +8,7 @@ from duetime.stores.sql.call_writes import CallWrites
 from duetime.stores.sql.calls import Calls
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.outbox import Outbox
+from duetime.stores.sql.restarting import restarted
 
 
 class SqlCallStore:
@@ -16,8 +17,8 @@ class SqlCallStore:
     def __init__(self, database: Database) -> None:
         writes = CallWrites(database)
         calls = Calls(database, writes)
-        self.apply = calls.apply
-        self.delete_call = calls.delete_call
+        self.apply = restarted(calls.apply)
+        self.delete_call = restarted(calls.delete_call)
 
         reads = CallReads(database)
         self.get_calls = reads.get_calls
@@ -31,5 +32,5 @@ class SqlCallStore:
         outbox = Outbox(database, writes)
         self.unpublished_events = outbox.unpublished_events
         self.unpublished_of = outbox.unpublished_of
-        self.mark_published = outbox.mark_published
-        self.prune = outbox.prune
+        self.mark_published = restarted(outbox.mark_published)
+        self.prune = restarted(outbox.prune)

@@ -32,6 +32,7 @@ class Database:
         self._dialect = dialect
         self._uses_caller_time = time_source is TimeSource.CALLER
         self.engine = dialect.engine
+        self.locking_reads_miss_moved_rows = dialect.locking_reads_miss_moved_rows
         self.db_now = db_now_strategy(dialect.name, time_source)
 
     def prepare(self, statement: sa.Executable, *names: str) -> Prepared:

@@ -32,6 +32,8 @@ class SqlDialect(Protocol):
     tracking_table: str
     """Creates ``schema_migrations`` if it is absent."""
     engine: sa.Engine
+    locking_reads_miss_moved_rows: bool
+    """Whether a locking read that had to wait finds nothing when the row has been given another primary key."""
 
     def create_database(self) -> None:
         """Make what must exist before the first connection. Idempotent, safe in several processes at once."""

@@ -12,6 +12,11 @@ from duetime.domain.errors import StoreError, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
+
+class TransactionAborted(StoreUnavailable):
+    """The database ended a transaction, and stored nothing of it, so that others could go on: a deadlock, say."""
+
+
 Classifier = Callable[[BaseException], StoreError]
 """A dialect's reading of its driver's exceptions."""
 

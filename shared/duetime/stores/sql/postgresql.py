@@ -12,6 +12,7 @@ from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql as postgresql_sql
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.postgresql_migrations import MIGRATIONS, TRACKING_TABLE
 
 MAX_CONNECTIONS = 16
@@ -30,9 +31,8 @@ _SESSION = " ".join(
     }.items()
 )
 
+_ABORTED = (errors.DeadlockDetected, errors.SerializationFailure)
 _TRY_AGAIN = (
-    errors.DeadlockDetected,
-    errors.SerializationFailure,
     errors.LockNotAvailable,
     errors.QueryCanceled,
     errors.TooManyConnections,
@@ -54,6 +54,7 @@ class PostgresqlDialect:
     name = "postgresql"
     migrations = MIGRATIONS
     tracking_table = TRACKING_TABLE
+    locking_reads_miss_moved_rows = False
 
     def __init__(self, url: sa.URL) -> None:
         self._where = f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
@@ -97,6 +98,8 @@ class PostgresqlDialect:
     def classify(self, error: BaseException) -> StoreError:
         if isinstance(error, _REFUSED) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None):
             return StoreUnavailable(f"PostgreSQL at {self._where} cannot be reached or refuses the connection")
+        if isinstance(error, _ABORTED):
+            return TransactionAborted(f"PostgreSQL asks to try again: {type(error).__name__}")
         if isinstance(error, _TRY_AGAIN):
             return StoreUnavailable(f"PostgreSQL asks to try again: {type(error).__name__}")
         if isinstance(error, _NO_SCHEMA):

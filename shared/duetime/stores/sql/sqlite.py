@@ -54,6 +54,7 @@ class SqliteDialect:
     name = "sqlite"
     migrations = MIGRATIONS
     tracking_table = TRACKING_TABLE
+    locking_reads_miss_moved_rows = False
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

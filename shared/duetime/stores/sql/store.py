@@ -13,6 +13,7 @@ from duetime.stores.sql.due import Due
 from duetime.stores.sql.leases import Leases
 from duetime.stores.sql.lists import Lists
 from duetime.stores.sql.recording import Recording
+from duetime.stores.sql.restarting import restarted
 from duetime.stores.sql.timer_rows import TimerRows
 from duetime.stores.time_source import TimeSource
 
@@ -27,26 +28,26 @@ class SqlStore:
         self.close = self.database.close
 
         catalogue = Catalogue(self.database)
-        self.create_namespace = catalogue.create_namespace
+        self.create_namespace = restarted(catalogue.create_namespace)
         self.get_namespace = catalogue.get_namespace
         self.list_namespaces = catalogue.list_namespaces
-        self.update_namespace = catalogue.update_namespace
+        self.update_namespace = restarted(catalogue.update_namespace)
         self.shard_map = catalogue.shard_map
-        self.catalogue_secret = catalogue.catalogue_secret
+        self.catalogue_secret = restarted(catalogue.catalogue_secret)
 
         api_keys = ApiKeys(self.database)
-        self.create_api_key = api_keys.create_api_key
+        self.create_api_key = restarted(api_keys.create_api_key)
         self.get_api_key = api_keys.get_api_key
         self.list_api_keys = api_keys.list_api_keys
-        self.delete_api_key = api_keys.delete_api_key
+        self.delete_api_key = restarted(api_keys.delete_api_key)
 
         rows = TimerRows(self.database)
         clients = Clients(self.database, rows)
-        self.put_timers = clients.put_timers
+        self.put_timers = restarted(clients.put_timers)
         self.get_timer = clients.get_timer
-        self.update_timer = clients.update_timer
-        self.rearm_timers = clients.rearm_timers
-        self.delete_timers = clients.delete_timers
+        self.update_timer = restarted(clients.update_timer)
+        self.rearm_timers = restarted(clients.rearm_timers)
+        self.delete_timers = restarted(clients.delete_timers)
 
         lists = Lists(self.database, rows)
         self.list_timers = lists.list_timers
@@ -54,18 +55,18 @@ class SqlStore:
 
         leases = Leases(self.database)
         self.shard_statuses = leases.shard_statuses
-        self.claim_shard = leases.claim_shard
-        self.renew_leases = leases.renew_leases
-        self.release_leases = leases.release_leases
-        self.announce_worker = leases.announce_worker
-        self.withdraw_worker = leases.withdraw_worker
+        self.claim_shard = restarted(leases.claim_shard)
+        self.renew_leases = restarted(leases.renew_leases)
+        self.release_leases = restarted(leases.release_leases)
+        self.announce_worker = restarted(leases.announce_worker)
+        self.withdraw_worker = restarted(leases.withdraw_worker)
 
         due = Due(self.database)
         self.due_timers = due.due_timers
-        self.quarantine = due.quarantine
+        self.quarantine = restarted(due.quarantine)
 
         recording = Recording(self.database)
-        self.record = recording.record
-        self.prune_expired = recording.prune_expired
+        self.record = restarted(recording.record)
+        self.prune_expired = restarted(recording.prune_expired)
 
         self.calls: CallStore = SqlCallStore(self.database)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
 from duetime.stores.sql.database import Database, Mutation
-from duetime.stores.sql.prepared import Prepared
+from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.rows import (
     COLUMNS,
     KEY_NAMES,
@@ -23,12 +23,15 @@ from duetime.stores.sql.rows import (
 from duetime.stores.sql.tables import RowType, constant, given, timers
 
 _TIMER = constant(RowType.TIMER)
+_MAX_MOVES = 10
+"""How often others may move a row, one after the other, while it is to be locked."""
 
 
 class TimerRows:
     """Point access through ``idx_timer_lookup``."""
 
     def __init__(self, database: Database) -> None:
+        self._locking_reads_miss_moved_rows = database.locking_reads_miss_moved_rows
         prepare, now = database.prepare, database.db_now.epoch_ms()
         row = timers.c
         key = sa.and_(
@@ -59,25 +62,24 @@ class TimerRows:
         self, connection: sa.Connection, shard_id: int, namespace: str, timer_id: str, *, now: datetime
     ) -> Timer | None:
         """The timer; None when there is none or it has expired."""
-        return self._found(self._select, connection, (shard_id, namespace, timer_id), now)
+        return _present(self._select.one(connection, shard_id, namespace, timer_id).first(), now)
 
     def lock(
         self, mutation: Mutation, shard_id: int, namespace: str, timer_id: str, *, now: datetime
     ) -> Timer | None:
         """``find``, and nobody else changes the row before the transaction ends."""
-        return self._found(self._select_locked, mutation.connection, (shard_id, namespace, timer_id), now)
+        return _present(self.lock_row(mutation, shard_id, namespace, timer_id), now)
 
     def lock_row(self, mutation: Mutation, shard_id: int, namespace: str, timer_id: str) -> Row | None:
         """The row as it is, readable or not, expired or not; nobody else changes it before the transaction ends."""
-        return self._select_locked.one(mutation.connection, shard_id, namespace, timer_id).first()
-
-    @staticmethod
-    def _found(
-        statement: Prepared, connection: sa.Connection, key: tuple[int, str, str], now: datetime
-    ) -> Timer | None:
-        row = statement.one(connection, *key).first()
-        timer = None if row is None else decode_or_salvage(row)
-        return None if timer is None or timer.is_expired(now) else timer
+        key = (shard_id, namespace, timer_id)
+        for _ in range(_MAX_MOVES):
+            row = self._select_locked.one(mutation.connection, *key).first()
+            if row is not None or not self._locking_reads_miss_moved_rows:
+                return row
+            if self._select.one(mutation.connection, *key).first() is None:
+                return None
+        raise TransactionAborted("the timer is changed all the time")
 
     def insert(self, mutation: Mutation, timers: list[Timer]) -> int:
         """Insert first revisions whose ids are not taken; how many were inserted. Created and updated now."""
@@ -99,3 +101,9 @@ class TimerRows:
     def delete(self, mutation: Mutation, keys: list[tuple[int, str, str]]) -> None:
         """``keys`` of (shard id, namespace, timer id)."""
         self._delete.many(mutation.connection, list(keys))
+
+
+def _present(row: Row | None, now: datetime) -> Timer | None:
+    """The timer, readable or not; None when there is none or it has expired."""
+    timer = None if row is None else decode_or_salvage(row)
+    return None if timer is None or timer.is_expired(now) else timer
