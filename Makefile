@@ -152,10 +152,13 @@ BENCHMARKS := $(filter-out receiver service,$(basename $(notdir $(wildcard bench
 bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the other
 	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
+# `make run` brings the drivers that most need; the others have no packages for some machines.
+RUN_EXTRAS := $(addprefix --extra ,dynamodb local mongodb mysql postgresql sql)
+ALL_EXTRAS := $(RUN_EXTRAS) $(addprefix --extra ,cassandra oracle sqlserver)
+
 .PHONY: lock
 lock: ## Resolve the requirements files again (needs uv)
-	for purpose in "run --extra sql --extra postgresql --extra mysql --extra dynamodb --extra mongodb --extra local --group build" "lambda" \
-	    "dev --extra sql --extra postgresql --extra mysql --extra dynamodb --extra mongodb --extra local --group build --group test --group check"; do \
+	for purpose in "run $(RUN_EXTRAS) --group build" "lambda" "dev $(ALL_EXTRAS) --group build --group test --group check"; do \
 	  set -- $$purpose; name=$$1; shift; \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
