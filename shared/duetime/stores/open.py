@@ -68,5 +68,10 @@ def open_store(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> St
         ) from error
 
 
+def known_schemes() -> dict[str, str]:
+    """The schemes of store URLs, each with the extra of the package that it needs."""
+    return {scheme: extra for scheme, (extra, _) in _SCHEMES.items()}
+
+
 def _known() -> str:
     return ", ".join(f"{scheme}://" for scheme in sorted(_SCHEMES))

@@ -28,7 +28,7 @@ WRITE_UNITS = {
     "body of 256 KiB": {"submit": 527, "begin": 14, "end": 12, "publish": 6, "delete": 524},
     "answer of 64 KiB": {"submit": 13, "begin": 14, "end": 142, "publish": 6, "delete": 140},
 }
-"""As docs/stores.md has them."""
+"""As docs/stores/dynamodb.md has them."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Timers as items and back (names: durable-timer seed; the full list is in docs/stores.md).
+"""Timers as items and back (names: durable-timer seed; the full list is in docs/stores/dynamodb.md).
 
 ``timer_execute_at`` is the key of the sparse index, so it is ``Timer.next_attempt_at``. The due time itself is
 stored apart, as ``timer_due_at``, only when it differs or the index key is gone: a create writes nothing extra.

@@ -1,4 +1,4 @@
-"""The DynamoDB store (docs/stores.md, decision 0020)."""
+"""The DynamoDB store (docs/stores/dynamodb.md, decision 0020)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timers as documents of ``timers`` and back (names: durable-timer seed; the full list is in docs/stores.md).
+"""Timers as documents of ``timers`` and back (names: durable-timer seed; the full list is in docs/stores/mongodb.md).
 
 A value that a timer has not is a field that its document has not. ``timer_execute_at`` is the key of the due index:
 ``Timer.next_attempt_at``, so a finished timer has none. JSON is the exact text, an instant a BSON date, which has

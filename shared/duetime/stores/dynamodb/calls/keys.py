@@ -1,4 +1,4 @@
-"""Keys of the table of service calls, and of its indexes. docs/stores.md has them as a table.
+"""Keys of the table of service calls, and of its indexes. docs/stores/dynamodb.md has them as a table.
 
 The tenant is the hash key, or begins it, so no request can reach another tenant's items; but for the outbox index,
 which is read for all of them. Call ids and execution ids are UUIDv7s: their order as text is the order in which they
