@@ -16,8 +16,8 @@ from duetime.domain.timers import Rearm, Timer, TimerState
 from duetime.stores.port import ChangeStatus, Store, TimerRef
 
 WAKE_MARGIN = timedelta(seconds=30)
-"""How long after its predecessor's next attempt a delivery looks by itself whether its turn has come, which it learns
-at once unless a process died at that moment."""
+"""How long a delivery waits before it looks by itself whether its turn has come, which it learns at once unless a
+process died at that moment."""
 _MAX_STEPS_AHEAD = 8
 """Where types are left out, how many sequence numbers further the next delivery is looked for."""
 _PENDING = (TimerState.SCHEDULED, TimerState.FIRING)
@@ -33,8 +33,13 @@ def predecessor(store: Store, namespace: Namespace, delivery: DeliveryId, *, now
 
 
 def look_again_at(waits_for: Timer, *, now: datetime) -> datetime:
-    """When a delivery behind ``waits_for`` looks by itself again."""
-    return max(waits_for.next_attempt_at or now, now) + WAKE_MARGIN
+    """When a delivery behind ``waits_for`` looks by itself again.
+
+    A predecessor that was tried in vain is waited for with its back-off. One that only waits for others adds nothing:
+    however many are in a row, what a crash left asleep looks within one margin.
+    """
+    at = waits_for.next_attempt_at or now
+    return max(at, now) + WAKE_MARGIN if waits_for.attempts else max(at, now + WAKE_MARGIN)
 
 
 def wake_next(store: Store, namespace: Namespace, ended: DeliveryId, *, now: datetime) -> Sequence[Timer]:

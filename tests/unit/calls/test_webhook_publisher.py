@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from duetime.calls.publishing import publish_in_order
-from duetime.calls.webhook_order import WAKE_MARGIN, predecessor, wake_next
+from duetime.calls.webhook_order import WAKE_MARGIN, look_again_at, predecessor, wake_next
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.errors import StoreError, StoreUnavailable
@@ -132,6 +132,27 @@ def test_an_event_behind_one_that_is_not_delivered_waits_for_it(store, clock) ->
     timer = stored_timer(store, namespace, second)
     assert timer is not None
     assert timer.next_attempt_at == NOW + WAKE_MARGIN
+
+
+def test_however_many_wait_in_a_row_each_looks_by_itself_within_one_margin(store, clock) -> None:
+    """Else what a crash left asleep, after an event's delivery and before the next one's turn, slept for minutes."""
+    namespace = make_webhook(store)
+    events = [make_event(sequence=number) for number in range(1, 8)]
+    for event in events:
+        WebhookPublisher(store, clock=clock).publish([event])
+    waiting = [stored_timer(store, namespace, event) for event in events[1:]]
+    assert [timer and timer.next_attempt_at for timer in waiting] == [NOW + WAKE_MARGIN] * 6
+
+
+def test_behind_an_event_that_was_refused_the_others_wait_for_its_next_attempt(store, clock) -> None:
+    namespace = make_webhook(store)
+    WebhookPublisher(store, clock=clock).publish([make_event()])
+    first = stored_timer(store, namespace, make_event())
+    assert first is not None
+    refused = replace(first, attempts=1, next_attempt_at=NOW + timedelta(hours=1))
+    second = replace(first, next_attempt_at=look_again_at(refused, now=NOW))
+    assert second.next_attempt_at == NOW + timedelta(hours=1) + WAKE_MARGIN
+    assert look_again_at(second, now=NOW) == second.next_attempt_at
 
 
 @pytest.mark.parametrize("as_", [fired, failed])
