@@ -139,6 +139,11 @@ def _kind(error: Exception) -> tuple[int, str]:
 
 
 def _detail(error: Exception) -> str:
+    # What the store says names servers and databases: that is for the log.
+    if isinstance(error, StoreUnavailable):
+        return "the store does not answer for now: the same request may succeed later"
+    if isinstance(error, StoreNotReady):
+        return "the store is not ready for this version of the service"
     if not isinstance(error, InvalidInput):
         return str(error)
     first = _field_errors(error)[0]

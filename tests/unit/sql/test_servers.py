@@ -14,6 +14,7 @@ from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, St
 from duetime.stores.open import open_store
 from duetime.stores.port import PutMode
 from duetime.stores.sql.dialects import SqlDialect, open_dialect
+from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.mysql_migrations import MIGRATIONS as MYSQL_MIGRATIONS
 from duetime.stores.sql.postgresql_migrations import MIGRATIONS as POSTGRESQL_MIGRATIONS
 from duetime.stores.sql.store import SqlStore
@@ -68,7 +69,8 @@ def test_a_server_that_is_down_is_one_clear_line(scheme: str, closed_port: int) 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (errors.DeadlockDetected(), StoreUnavailable),
+        (errors.DeadlockDetected(), TransactionAborted),
+        (errors.SerializationFailure(), TransactionAborted),
         (errors.LockNotAvailable(), StoreUnavailable),
         (errors.AdminShutdown(), StoreUnavailable),
         (errors.TooManyConnections(), StoreUnavailable),
@@ -87,7 +89,8 @@ def test_what_postgresql_errors_mean(error: psycopg.Error, kind: type[StoreError
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (1213, StoreUnavailable),  # deadlock
+        (1213, TransactionAborted),  # deadlock
+        (1020, TransactionAborted),  # changed since the snapshot
         (1205, StoreUnavailable),  # lock wait timeout
         (1040, StoreUnavailable),  # too many connections
         (1290, StoreUnavailable),  # read-only
@@ -101,6 +104,26 @@ def test_what_postgresql_errors_mean(error: psycopg.Error, kind: type[StoreError
 )
 def test_what_mysql_errors_mean(code: int, kind: type[StoreError]) -> None:
     assert type(open_dialect("mysql://db/x").classify(pymysql.OperationalError(code, "text"))) is kind
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (
+            'connection failed: connection to server at "db", port 5432 failed: FATAL:  database "x" does not exist',
+            'FATAL:  database "x" does not exist',
+        ),
+        (
+            'connection failed: connection to server at "db", port 5432 failed: Connection refused\n\tIs it running?',
+            "Connection refused",
+        ),
+        ("", "OperationalError"),
+    ],
+)
+def test_a_connection_that_is_not_made_says_why(message: str, reason: str) -> None:
+    error = open_dialect("postgresql://db/x").classify(psycopg.OperationalError(message))
+
+    assert error.message == f"PostgreSQL at db:5432/x cannot be used: {reason}"
 
 
 def test_other_mysql_errors_are_our_fault() -> None:

@@ -46,7 +46,12 @@ _TRY_AGAIN = {
     ER.OUTOFMEMORY: "a lack of memory",
 }
 _NO_SCHEMA = frozenset({ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR})
-_REFUSED = frozenset({ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, ER.HANDSHAKE_ERROR})
+_REFUSED = {
+    ER.ACCESS_DENIED_ERROR: "refuses the user or the password",
+    ER.DBACCESS_DENIED_ERROR: "does not let the user use the database",
+    ER.BAD_DB_ERROR: "has no such database: make it first",
+    ER.HANDSHAKE_ERROR: "does not speak the protocol",
+}
 _UNREACHABLE = frozenset(
     {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_UNKNOWN_HOST, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST}
 )
@@ -120,8 +125,10 @@ class MysqlDialect:
             return StoreUnavailable(f"the database asks to try again: {_TRY_AGAIN[code]}")
         if code in _NO_SCHEMA:
             return StoreNotReady("the database has no Duetime schema of this version; `duetime init` makes it")
-        if code in _REFUSED or code in _UNREACHABLE:
-            return StoreUnavailable(f"the database at {self._where} cannot be reached or refuses the connection")
+        if code in _REFUSED:
+            return StoreUnavailable(f"the server of {self._where} {_REFUSED[code]}")
+        if code in _UNREACHABLE:
+            return StoreUnavailable(f"the database at {self._where} cannot be reached")
         if isinstance(error, pymysql.OperationalError | pymysql.InterfaceError):
             return StoreUnavailable(f"the database failed for now: error {code}")
         return StoreError(f"the database refused a statement: error {code}")

@@ -97,7 +97,7 @@ class PostgresqlDialect:
 
     def classify(self, error: BaseException) -> StoreError:
         if isinstance(error, _REFUSED) or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None):
-            return StoreUnavailable(f"PostgreSQL at {self._where} cannot be reached or refuses the connection")
+            return StoreUnavailable(f"PostgreSQL at {self._where} cannot be used: {_reason(error)}")
         if isinstance(error, _ABORTED):
             return TransactionAborted(f"PostgreSQL asks to try again: {type(error).__name__}")
         if isinstance(error, _TRY_AGAIN):
@@ -107,6 +107,12 @@ class PostgresqlDialect:
         if isinstance(error, psycopg.OperationalError):
             return StoreUnavailable(f"PostgreSQL failed for now: {type(error).__name__}")
         return StoreError(f"PostgreSQL refused a statement: {type(error).__name__}")
+
+
+def _reason(error: BaseException) -> str:
+    """What libpq, or the server through it, says of a connection that was not made, without what it repeats."""
+    lines = str(error).splitlines()
+    return lines[0].rpartition("failed: ")[2].strip() if lines else type(error).__name__
 
 
 _MIGRATION_LOCK = 0x64756574  # "duet"
