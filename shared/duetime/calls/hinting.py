@@ -42,6 +42,9 @@ class RingingCallStore:
         self.unpublished_of = calls.unpublished_of
         self.mark_published = calls.mark_published
         self.prune = calls.prune
+        self.load_executions = calls.load_executions
+        self.all_events = calls.all_events
+        self.load_events = calls.load_events
 
     def apply(
         self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None

@@ -18,6 +18,7 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CallStatus, ServiceCall
 from duetime.domain.shards import Lease
+from duetime.stores.moving_port import MovableCallStore
 from duetime.stores.port import Page
 
 
@@ -77,7 +78,7 @@ class OutboxEvent:
     published_at: datetime | None = None
 
 
-class CallStore(Protocol):
+class CallStore(MovableCallStore, Protocol):
     # -- changes ---------------------------------------------------------------------------------------------
 
     def apply(
@@ -88,8 +89,8 @@ class CallStore(Protocol):
         Each succeeds or fails alone; no two are of one call. ``leases`` (of the engine) has the lease of every shard
         among them: a store with transactions over shards checks ``shard_version`` and owner, as ``Store.record``
         does; where ``before`` has an open execution, the call belongs to whoever carries that out, and the revision
-        alone decides. Instants inside the transitions are stored as they are. Two with one idempotency key of a
-        tenant: one is APPLIED, the other EXISTS.
+        alone decides. Instants inside the transitions are stored as they are. With ``before`` None a call may be in
+        any state. Two with one idempotency key of a tenant: one is APPLIED, the other EXISTS.
         """
         ...
 

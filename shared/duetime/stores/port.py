@@ -29,6 +29,7 @@ from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.shards import Lease, ShardMap, ShardStatus
 from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerChange, TimerState
+from duetime.stores.moving_port import MovableStore
 
 if TYPE_CHECKING:
     from duetime.stores.calls_port import CallStore
@@ -156,7 +157,7 @@ class DuePage:
     unreadable: tuple[UnreadableRow, ...] = ()
 
 
-class Store(Protocol):
+class Store(MovableStore, Protocol):
     @property
     def calls(self) -> CallStore:
         """The service calls, in the same database."""

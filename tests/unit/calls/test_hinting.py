@@ -6,9 +6,11 @@ import pytest
 
 from duetime.calls.hinting import Bell, ringing
 from duetime.stores.calls_port import ApplyStatus, CallStore
+from duetime.stores.moving_port import MovableCallStore
 from tests.support.clock import NOW
 
-OPERATIONS = [name for name in vars(CallStore) if not name.startswith("_") and name != "apply"]
+PORT = {**vars(CallStore), **vars(MovableCallStore)}
+OPERATIONS = [name for name in PORT if not name.startswith("_") and name != "apply"]
 
 
 def store_that(*statuses: ApplyStatus) -> SimpleNamespace:

@@ -50,6 +50,11 @@ class ApiKeys:
         keys = [_api_key(item) for item in page.items]
         return Page(keys, write_cursor(keys[-1].key_id) if page.last_key and keys else None)
 
+    def all_api_keys(self, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        page = read_page(self._table, _API_KEY, cursor=cursor, limit=limit)
+        keys = [_api_key(item) for item in page.items]
+        return Page(keys, write_cursor(keys[-1].key_id) if page.last_key and keys else None)
+
     def delete_api_key(self, tenant_id: str, key_id: str) -> bool:
         """The tenant's item must be there: an id alone, of whichever tenant, deletes nothing."""
         by_id, of_tenant = _keys(tenant_id, key_id)

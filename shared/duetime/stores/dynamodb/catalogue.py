@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ from duetime.stores.dynamodb.changes import Change, Item, as_update, text, whole
 from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
 from duetime.stores.dynamodb.items import item_key, time_to_live
 from duetime.stores.dynamodb.table import QueryPage, Table, back_offs
+from duetime.stores.moving_port import LoadStatus
 from duetime.stores.namespace_text import agreed, read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
 
@@ -31,7 +33,7 @@ _SECRET = "SECRET#"  # noqa: S105  # a key prefix
 _COUNTER_KEY = item_key(CATALOGUE_SHARD, "COUNTER#SHARDS")
 _CREATE_TRIES = 12
 _FIRST_REVISION = 1
-_UPGRADE_PAGE = 100
+_PAGE = 100
 
 
 class Catalogue:
@@ -91,6 +93,7 @@ class Catalogue:
                 "namespace_dedicated": {"BOOL": namespace.dedicated},
                 "namespace_created_at": text(format_instant(namespace.created_at)),
                 "namespace_tenant_id": text(namespace.tenant_id),
+                **_changeable(namespace),
             },
             "ConditionExpression": "attribute_not_exists(sortKey)",
         }
@@ -114,11 +117,34 @@ class Catalogue:
         namespaces = [_namespace(item) for item in items if item is not None]
         return Page(namespaces, write_cursor(names[-1]) if page.last_key and names else None)
 
+    def all_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
+        """The internal ones first: their keys have a prefix of their own."""
+        prefix, after = (_INTERNAL, None) if cursor is None else read_cursor(cursor, str, str)
+        page = read_page(self._table, prefix, cursor=write_cursor(after) if after else None, limit=limit)
+        namespaces = [_namespace(item) for item in page.items]
+        if page.last_key and namespaces:
+            return Page(namespaces, write_cursor(prefix, namespaces[-1].name))
+        return Page(namespaces, write_cursor(_NAMESPACE, "") if prefix == _INTERNAL else None)
+
+    def load_namespace(self, namespace: Namespace) -> tuple[Namespace, LoadStatus]:
+        for back_off in back_offs(_CREATE_TRIES):
+            item, counter = self._table.get_many([_namespace_key(namespace.name), _COUNTER_KEY], consistent=True)
+            if item is not None:
+                stored = _namespace(item)
+                is_same = replace(namespace, first_shard=stored.first_shard) == stored
+                return stored, LoadStatus.PRESENT if is_same else LoadStatus.CONFLICT
+            shard_map = _shard_map(counter)
+            loaded = replace(namespace, first_shard=shard_map.dedicated_end if namespace.dedicated else 0)
+            if self._insert_namespace(loaded, shard_map, is_first=counter is None):
+                return loaded, LoadStatus.LOADED
+            time.sleep(back_off)
+        raise StoreUnavailable("too many namespaces are being created at once")
+
     def point_to_namespaces(self) -> None:
         """Give the namespaces of a table that is older than tenants what lists find them by."""
         cursor: str | None = None
         while True:
-            page = read_page(self._table, _NAMESPACE, cursor=cursor, limit=_UPGRADE_PAGE)
+            page = read_page(self._table, _NAMESPACE, cursor=cursor, limit=_PAGE)
             for item in page.items:
                 if "namespace_tenant_id" in item:
                     continue
@@ -170,6 +196,17 @@ class Catalogue:
         value: bytes = written.item["secret_value"]["B"]
         return value
 
+    def catalogue_secrets(self) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        cursor: str | None = None
+        while True:
+            page = read_page(self._table, _SECRET, cursor=cursor, limit=_PAGE)
+            names = [item["sortKey"]["S"].removeprefix(_SECRET) for item in page.items]
+            found |= {name: bytes(item["secret_value"]["B"]) for name, item in zip(names, page.items, strict=True)}
+            if page.last_key is None:
+                return found
+            cursor = write_cursor(names[-1])
+
     def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:
         expires_at = now + timedelta(seconds=ttl_seconds)
         self._table.put(
@@ -200,6 +237,12 @@ class Catalogue:
         self._table.delete(item_key(CATALOGUE_SHARD, _WORKER + worker_id))
 
 
+def next_internal_name(table: Table, *, after: str) -> str | None:
+    """The name of the first internal namespace that comes after the name ``after``."""
+    page = read_page(table, _INTERNAL, cursor=write_cursor(after), limit=1)
+    return page.items[0]["sortKey"]["S"].removeprefix(_INTERNAL) if page.items else None
+
+
 def tenant_prefix(tenant_id: str, kind: str) -> str:
     """What the sort keys of a tenant's items of one ``kind`` (``NAMESPACE#``) begin with: its id has no ``#``."""
     return f"TENANT#{tenant_id}#{kind}"
@@ -220,6 +263,18 @@ def read_page(table: Table, prefix: str, *, cursor: str | None, limit: int) -> Q
 
 def _namespace_key(name: str) -> Item:
     return item_key(CATALOGUE_SHARD, (_INTERNAL if is_internal(name) else _NAMESPACE) + name)
+
+
+def _changeable(namespace: Namespace) -> Item:
+    """What a namespace that comes from another store may have already, and a new one has not."""
+    texts = {
+        "namespace_settings": settings_text(namespace.settings),
+        "namespace_secrets": secrets_text(namespace.secrets),
+    }
+    item = {name: text(value) for name, value in texts.items() if value is not None}
+    if namespace.revision != _FIRST_REVISION:
+        item["namespace_revision"] = whole(namespace.revision)
+    return item
 
 
 def _pointer(tenant_id: str, name: str) -> Item:

@@ -45,14 +45,15 @@ class Payloads:
         if payload_json is None or not is_large(payload_json):
             return None
         key = f"PAYLOAD#{uuid4().hex}"
-        self._table.put(
-            {
-                **item_key(timer.shard_id, key),
-                "row_type": text("PAYLOAD"),
-                "timer_uuid": text(str(timer.timer_uuid)),
-                "timer_payload": text(payload_json),
-            }
-        )
+        item = {
+            **item_key(timer.shard_id, key),
+            "row_type": text("PAYLOAD"),
+            "timer_uuid": text(str(timer.timer_uuid)),
+            "timer_payload": text(payload_json),
+        }
+        if timer.expires_at is not None:  # one that comes from another store may have ended there
+            item["expires_at"] = time_to_live(timer.expires_at)
+        self._table.put(item)
         return key
 
     def store_all(self, timers: Sequence[Timer]) -> list[str | None]:

@@ -24,6 +24,7 @@ from duetime.stores.dynamodb.items import (
 )
 from duetime.stores.dynamodb.payloads import Payloads, payload_key_of
 from duetime.stores.dynamodb.table import BATCH_KEYS, Table, back_offs, chunks
+from duetime.stores.moving_port import LoadStatus
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 
 _RACE_TRIES = 10
@@ -94,6 +95,14 @@ class Timers:
     def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
         # One request each: only DeleteItem says exactly what it removed (PartiQL's DELETE succeeds on nothing).
         return [self._delete(namespace, ref, now) for ref in refs]
+
+    def load_timers(self, timers: Sequence[Timer], *, now: datetime) -> list[LoadStatus]:
+        statuses = []
+        for timer, result in zip(timers, self._create(timers, now), strict=True):
+            is_new, is_same = result.status is PutStatus.CREATED, result.timer == timer
+            known = LoadStatus.PRESENT if is_same else LoadStatus.CONFLICT
+            statuses.append(LoadStatus.LOADED if is_new else known)
+        return statuses
 
     # -- reading ---------------------------------------------------------------------------------------------
 

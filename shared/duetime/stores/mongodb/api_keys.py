@@ -39,6 +39,12 @@ class ApiKeys:
         return Page(items, items[-1].key_id if len(found) > limit else None)
 
     @translated
+    def all_api_keys(self, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        found = read(self._collection, {"_id": {"$gt": cursor or ""}}, order=[("_id", 1)], limit=limit + 1)
+        items = [_api_key(document) for document in found[:limit]]
+        return Page(items, items[-1].key_id if len(found) > limit else None)
+
+    @translated
     def delete_api_key(self, tenant_id: str, key_id: str) -> bool:
         return self._collection.delete_one({"_id": key_id, "tenant_id": tenant_id}).deleted_count == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from duetime.stores.mongodb.call_lists import CallLists
+from duetime.stores.mongodb.call_loading import CallLoading
 from duetime.stores.mongodb.call_reads import CallReads
 from duetime.stores.mongodb.calls import Calls
 from duetime.stores.mongodb.database import Database
@@ -31,3 +32,8 @@ class MongoDbCallStore:
         self.unpublished_of = outbox.unpublished_of
         self.mark_published = outbox.mark_published
         self.prune = outbox.prune
+
+        loading = CallLoading(database)
+        self.load_executions = loading.load_executions
+        self.all_events = loading.all_events
+        self.load_events = loading.load_events

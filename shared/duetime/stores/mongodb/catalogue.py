@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 
 from pymongo import ReturnDocument
@@ -17,6 +18,7 @@ from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import without_none
+from duetime.stores.moving_port import LoadStatus
 from duetime.stores.namespace_text import agreed, read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
 
@@ -82,6 +84,32 @@ class Catalogue:
         return Page(items, items[-1].name if len(found) > limit else None)
 
     @translated
+    def all_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
+        found = read(self._namespaces, {"_id": {"$gt": cursor or ""}}, order=[("_id", 1)], limit=limit + 1)
+        items = [_namespace(document) for document in found[:limit]]
+        return Page(items, items[-1].name if len(found) > limit else None)
+
+    @translated
+    def load_namespace(self, namespace: Namespace) -> tuple[Namespace, LoadStatus]:
+        def load(session: Session) -> tuple[Namespace, LoadStatus]:
+            document = self._namespaces.find_one({"_id": namespace.name}, session=session)
+            if document is not None:
+                stored = _namespace(document)
+                is_same = replace(namespace, first_shard=stored.first_shard) == stored
+                return stored, LoadStatus.PRESENT if is_same else LoadStatus.CONFLICT
+            first = self._take_range(namespace.num_shards, session) if namespace.dedicated else 0
+            if not namespace.dedicated:
+                self._grow_shared(namespace.num_shards, session)
+            loaded = replace(namespace, first_shard=first)
+            self._namespaces.insert_one(_document(loaded), session=session)
+            return loaded, LoadStatus.LOADED
+
+        try:
+            return self._database.transact(load)
+        except DuplicateKeyError:  # made in the same moment: now it is there to be read
+            return self._database.transact(load)
+
+    @translated
     def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:  # noqa: ARG002
         texts = {
             "namespace_settings": settings_text(namespace.settings),
@@ -110,9 +138,13 @@ class Catalogue:
             kept = self._secrets.find_one({"_id": name}) or {}
         return bytes(kept["secret_value"])
 
+    @translated
+    def catalogue_secrets(self) -> dict[str, bytes]:
+        return {document["_id"]: bytes(document["secret_value"]) for document in self._secrets.find({})}
+
 
 def _document(namespace: Namespace) -> Document:
-    return {
+    document = {
         "_id": namespace.name,
         "num_shards": namespace.num_shards,
         "first_shard": namespace.first_shard,
@@ -121,7 +153,10 @@ def _document(namespace: Namespace) -> Document:
         "namespace_revision": namespace.revision,
         "tenant_id": namespace.tenant_id,
         "is_internal": is_internal(namespace.name),
+        "namespace_settings": settings_text(namespace.settings),
+        "namespace_secrets": secrets_text(namespace.secrets),
     }
+    return without_none(document)
 
 
 def _namespace(document: Document) -> Namespace:

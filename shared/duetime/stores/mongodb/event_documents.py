@@ -29,7 +29,7 @@ class UnreadableEventError(Exception):
     """A document that does not decode. The message names the field and the kind of fault, never the value."""
 
 
-def encode_event(event: CallEvent, *, now: datetime) -> Document:
+def encode_event(event: CallEvent, *, now: datetime, published_at: datetime | None = None) -> Document:
     return without_none(
         {
             "tenant_id": event.tenant_id,
@@ -42,7 +42,8 @@ def encode_event(event: CallEvent, *, now: datetime) -> Document:
             "correlation_id": event.correlation_id,
             "causation_id": event.causation_id,
             "event_payload": event.payload_json,
-            UNPUBLISHED: True,
+            UNPUBLISHED: True if published_at is None else None,
+            "published_at": published_at,
         }
     )
 

@@ -16,6 +16,7 @@ from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.leases import Leases
 from duetime.stores.mongodb.lists import Lists
 from duetime.stores.mongodb.recording import Recording
+from duetime.stores.mongodb.timer_loading import TimerLoading
 from duetime.stores.mongodb.url import Document, open_client
 from duetime.stores.time_source import TimeSource
 
@@ -43,12 +44,16 @@ class MongoDbStore:
         self.update_namespace = catalogue.update_namespace
         self.shard_map = catalogue.shard_map
         self.catalogue_secret = catalogue.catalogue_secret
+        self.catalogue_secrets = catalogue.catalogue_secrets
+        self.all_namespaces = catalogue.all_namespaces
+        self.load_namespace = catalogue.load_namespace
 
         api_keys = ApiKeys(database)
         self.create_api_key = api_keys.create_api_key
         self.get_api_key = api_keys.get_api_key
         self.list_api_keys = api_keys.list_api_keys
         self.delete_api_key = api_keys.delete_api_key
+        self.all_api_keys = api_keys.all_api_keys
 
         clients = Clients(database)
         self.put_timers = clients.put_timers
@@ -56,6 +61,7 @@ class MongoDbStore:
         self.update_timer = clients.update_timer
         self.rearm_timers = clients.rearm_timers
         self.delete_timers = clients.delete_timers
+        self.load_timers = TimerLoading(database).load_timers
 
         lists = Lists(database)
         self.list_timers = lists.list_timers

@@ -38,6 +38,11 @@ class ApiKeys:
             "after",
             "limit",
         )
+        self._all = prepare(
+            select.where(columns.key_id > given("after")).order_by(columns.key_id).limit(given_count("limit")),
+            "after",
+            "limit",
+        )
         values = {column.name: given(f"new_{column.name}") for column in columns}
         self._insert = prepare(
             database.insert_if_absent(api_keys).values(values), *(f"new_{name}" for name in values)
@@ -58,6 +63,12 @@ class ApiKeys:
     def list_api_keys(self, tenant_id: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
         with self._database.read() as connection:
             rows = self._list.one(connection, tenant_id, cursor or "", limit + 1).all()
+        items = [_api_key(row) for row in rows[:limit]]
+        return Page(items, items[-1].key_id if len(rows) > limit else None)
+
+    def all_api_keys(self, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        with self._database.read() as connection:
+            rows = self._all.one(connection, cursor or "", limit + 1).all()
         items = [_api_key(row) for row in rows[:limit]]
         return Page(items, items[-1].key_id if len(rows) > limit else None)
 

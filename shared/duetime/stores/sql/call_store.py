@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from duetime.stores.sql.call_lists import CallLists
+from duetime.stores.sql.call_loading import CallLoading
 from duetime.stores.sql.call_reads import CallReads
 from duetime.stores.sql.call_writes import CallWrites
 from duetime.stores.sql.calls import Calls
@@ -34,3 +35,8 @@ class SqlCallStore:
         self.unpublished_of = outbox.unpublished_of
         self.mark_published = restarted(outbox.mark_published)
         self.prune = restarted(outbox.prune)
+
+        loading = CallLoading(database)
+        self.load_executions = restarted(loading.load_executions)
+        self.all_events = loading.all_events
+        self.load_events = restarted(loading.load_events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -11,10 +12,12 @@ from duetime.domain.errors import InvalidInput
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardMap
 from duetime.domain.tenants import DEFAULT_TENANT, is_internal
-from duetime.domain.times import from_milliseconds
+from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.moving_port import LoadStatus
 from duetime.stores.namespace_text import agreed, read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
 from duetime.stores.sql.database import Database, Mutation
+from duetime.stores.sql.loading import status_of
 from duetime.stores.sql.tables import constant, counters, given, given_count, namespaces, secrets
 
 _SHARED_SHARDS = "shared_shards"
@@ -49,6 +52,8 @@ class Catalogue:
         )
         self._list = prepare(page, "after", "limit")
         self._list_of_tenant = prepare(page.where(columns.tenant_id == tenant), "tenant", "after", "limit")
+        all_names = select.where(columns.namespace_name > given("after"))
+        self._all = prepare(all_names.order_by(columns.namespace_name).limit(given_count("limit")), "after", "limit")
         self._insert = prepare(
             database.insert_if_absent(namespaces).values(
                 namespace_name=name,
@@ -65,6 +70,10 @@ class Catalogue:
             "dedicated",
             "tenant",
             "internal",
+        )
+        loaded = {column.name: given(f"new_{column.name}") for column in columns}
+        self._load = prepare(
+            database.insert_if_absent(namespaces).values(loaded), *(f"new_{name}" for name in loaded)
         )
         self._update = prepare(
             sa.update(namespaces)
@@ -87,6 +96,7 @@ class Catalogue:
             database.insert_if_absent(counters).values(counter_name=name, counter_value=value), "name", "value"
         )
         self._secret = prepare(sa.select(secrets.c.secret_value).where(secrets.c.secret_name == name), "name")
+        self._secrets = prepare(sa.select(secrets.c.secret_name, secrets.c.secret_value))
         self._keep_secret = prepare(
             database.insert_if_absent(secrets).values(secret_name=name, secret_value=value), "name", "value"
         )
@@ -143,6 +153,33 @@ class Catalogue:
                 kept = self._secret.one(mutation.connection, name).scalar_one()
         return kept
 
+    def catalogue_secrets(self) -> dict[str, bytes]:
+        with self._database.read() as connection:
+            rows: list[Any] = list(self._secrets.one(connection).all())
+        return {name: bytes(value) for name, value in rows}
+
+    def all_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
+        with self._database.read() as connection:
+            rows = self._all.one(connection, cursor or "", limit + 1).all()
+        items = [_namespace(row) for row in rows[:limit]]
+        return Page(items, items[-1].name if len(rows) > limit else None)
+
+    def load_namespace(self, namespace: Namespace) -> tuple[Namespace, LoadStatus]:
+        with self._database.write() as mutation:
+            row = self._get.one(mutation.connection, namespace.name).first()
+            if row is None:
+                if namespace.dedicated:
+                    loaded = replace(namespace, first_shard=self._take_range(mutation, namespace.num_shards))
+                else:
+                    loaded = replace(namespace, first_shard=0)
+                    self._grow_shared(mutation, namespace.num_shards)
+                if self._load.count(mutation.connection, *_loaded_row(loaded)):
+                    return loaded, LoadStatus.LOADED
+                mutation.connection.rollback()
+                row = self._get.one(mutation.connection, namespace.name).one()  # somebody else was faster
+        stored = _namespace(row)
+        return stored, status_of(replace(namespace, first_shard=stored.first_shard) == stored)
+
     def _take_range(self, mutation: Mutation, num_shards: int) -> int:
         """The first shard of a fresh dedicated range, which ends where the next one will begin."""
         first = self._lock_counter(mutation, _DEDICATED_END, MAX_SHARED_SHARDS)
@@ -163,6 +200,22 @@ class Catalogue:
             self._make_counter.one(mutation.connection, name, start)
             value = self._counter.one(mutation.connection, name).scalar_one()
         return value
+
+
+def _loaded_row(namespace: Namespace) -> tuple[object, ...]:
+    """In the order of the table's columns."""
+    return (
+        namespace.name,
+        namespace.num_shards,
+        namespace.first_shard,
+        int(namespace.dedicated),
+        to_milliseconds(namespace.created_at),
+        namespace.revision,
+        settings_text(namespace.settings),
+        secrets_text(namespace.secrets),
+        namespace.tenant_id,
+        int(is_internal(namespace.name)),
+    )
 
 
 def _namespace(row: Any) -> Namespace:

@@ -14,6 +14,7 @@ from duetime.stores.sql.leases import Leases
 from duetime.stores.sql.lists import Lists
 from duetime.stores.sql.recording import Recording
 from duetime.stores.sql.restarting import restarted
+from duetime.stores.sql.timer_loading import TimerLoading
 from duetime.stores.sql.timer_rows import TimerRows
 from duetime.stores.time_source import TimeSource
 
@@ -34,12 +35,16 @@ class SqlStore:
         self.update_namespace = restarted(catalogue.update_namespace)
         self.shard_map = catalogue.shard_map
         self.catalogue_secret = restarted(catalogue.catalogue_secret)
+        self.catalogue_secrets = catalogue.catalogue_secrets
+        self.all_namespaces = catalogue.all_namespaces
+        self.load_namespace = restarted(catalogue.load_namespace)
 
         api_keys = ApiKeys(self.database)
         self.create_api_key = restarted(api_keys.create_api_key)
         self.get_api_key = api_keys.get_api_key
         self.list_api_keys = api_keys.list_api_keys
         self.delete_api_key = restarted(api_keys.delete_api_key)
+        self.all_api_keys = api_keys.all_api_keys
 
         rows = TimerRows(self.database)
         clients = Clients(self.database, rows)
@@ -48,6 +53,8 @@ class SqlStore:
         self.update_timer = restarted(clients.update_timer)
         self.rearm_timers = restarted(clients.rearm_timers)
         self.delete_timers = restarted(clients.delete_timers)
+
+        self.load_timers = restarted(TimerLoading(self.database).load_timers)
 
         lists = Lists(self.database, rows)
         self.list_timers = lists.list_timers

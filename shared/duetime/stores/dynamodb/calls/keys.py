@@ -35,7 +35,7 @@ _EXECUTION = "EXEC#"
 _MESSAGE = "MESSAGE#"
 _TAG = "TAG#"
 _IDEMPOTENCY = "KEY#"
-_EVENT = "EVENT#"
+EVENT = "EVENT#"
 _NUL = "\0"
 LAST: Final = "~"
 """Sorts after every id and every number."""
@@ -102,11 +102,11 @@ def idempotency_key(tenant_id: str, given: str) -> Item:
 
 def event_sort_key(call_id: str, sequence: int) -> str:
     """Events written together are one item under the ``sequence`` of the last of them."""
-    return f"{_EVENT}{call_id}#{sequence:0{_SEQUENCE_DIGITS}}"
+    return f"{EVENT}{call_id}#{sequence:0{_SEQUENCE_DIGITS}}"
 
 
 def call_id_of_event(sort_key: str) -> str:
-    return sort_key.removeprefix(_EVENT).rpartition("#")[0]
+    return sort_key.removeprefix(EVENT).rpartition("#")[0]
 
 
 def sequence_of(sort_key: str) -> int:
@@ -115,7 +115,7 @@ def sequence_of(sort_key: str) -> int:
 
 
 def events_end(call_id: str) -> str:
-    return f"{_EVENT}{call_id}#{LAST}"
+    return f"{EVENT}{call_id}#{LAST}"
 
 
 # -- index keys ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.applying import Applying
 from duetime.stores.dynamodb.calls.deleting import Deleting
 from duetime.stores.dynamodb.calls.listing import Listing
-from duetime.stores.dynamodb.calls.outbox import Outbox
+from duetime.stores.dynamodb.calls.loading import Loading
 from duetime.stores.dynamodb.calls.schema import calls_table_definition
 from duetime.stores.dynamodb.calls.workers import Workers
 from duetime.stores.dynamodb.schema import create_table
@@ -20,7 +20,7 @@ EVENT_RETENTION = timedelta(days=7)
 """How long published events stay readable."""
 
 
-class DynamoDbCallStore(Applying, Deleting, Listing, Outbox):
+class DynamoDbCallStore(Applying, Deleting, Listing, Loading):
     """Thread-safe. ``max_parallel`` requests of one operation at once, and of all operations together."""
 
     def __init__(

@@ -1,0 +1,89 @@
+"""Timers that come from another store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from duetime.domain.timers import Timer
+from duetime.domain.times import to_milliseconds
+from duetime.stores.moving_port import LoadStatus
+from duetime.stores.sql.database import Database, Mutation
+from duetime.stores.sql.loading import load_rows, status_of
+from duetime.stores.sql.rows import (
+    COLUMNS,
+    KEY_NAMES,
+    VALUE_NAMES,
+    UnreadableError,
+    decode,
+    decode_or_salvage,
+    encode_key,
+    encode_values,
+    optional_milliseconds,
+    uuid_bytes,
+)
+from duetime.stores.sql.tables import RowType, given, timers
+
+_ROW = timers.c
+_NAMES = (
+    *KEY_NAMES,
+    "timer_uuid",
+    "row_type",
+    "timer_created_at",
+    "timer_updated_at",
+    "timer_expires_at",
+    *VALUE_NAMES,
+)
+
+
+class TimerLoading:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        values = {name: given(name) for name in _NAMES}
+        self._insert = database.prepare(database.insert_if_absent(timers).values(values), *_NAMES)
+        key = sa.and_(*(_ROW[name] == given(f"key_{name}") for name in KEY_NAMES))
+        key_names = [f"key_{name}" for name in KEY_NAMES]
+        self._select = database.prepare(sa.select(*COLUMNS).where(key), *key_names)
+        self._delete = database.prepare(sa.delete(timers).where(key), *key_names)
+
+    def load_timers(self, timers: Sequence[Timer], *, now: datetime) -> list[LoadStatus]:
+        def insert(mutation: Mutation, absent: list[Timer]) -> int:
+            return self._insert.many(
+                mutation.connection, [_encode(timer) for timer in sorted(absent, key=encode_key)]
+            )
+
+        def find(connection: sa.Connection, timer: Timer) -> LoadStatus | None:
+            return self._find(connection, timer, now)
+
+        return load_rows(self._database, timers, insert=insert, find=find)
+
+    def _find(self, connection: sa.Connection, timer: Timer, now: datetime) -> LoadStatus | None:
+        row = self._select.one(connection, *encode_key(timer)).first()
+        if row is None:
+            return None
+        if decode_or_salvage(row).is_expired(now):
+            self._delete.one(connection, *encode_key(timer))
+            return None
+        try:
+            return status_of(decode(row) == timer)
+        except UnreadableError:
+            return LoadStatus.CONFLICT
+
+
+def _encode(timer: Timer) -> tuple[Any, ...]:
+    """The values for ``_NAMES``. A finished timer's row has a place in the primary key that is never read."""
+    is_finished = timer.next_attempt_at is None
+    placed = replace(timer, next_attempt_at=timer.content.execute_at) if is_finished else timer
+    return (
+        *encode_key(timer),
+        uuid_bytes(timer.namespace, timer.timer_id),
+        RowType.FINISHED.value if is_finished else RowType.TIMER.value,
+        to_milliseconds(timer.created_at),
+        to_milliseconds(timer.updated_at),
+        optional_milliseconds(timer.expires_at),
+        *encode_values(placed),
+    )
