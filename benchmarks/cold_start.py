@@ -64,6 +64,7 @@ def subjects(scratch: Path) -> dict[str, Subject]:
     calls = json.loads((ROOT / "events" / "service_calls_api.json").read_text())
     key = json.loads((ROOT / "events" / "authorizer.json").read_text())
     shards = json.loads((ROOT / "events" / "poller_fanout.json").read_text())
+    schedule = json.loads((ROOT / "events" / "outbox_schedule.json").read_text())
     (bare / "handler.py").write_text(BARE)
     return {
         "bare": Subject(bare, None, request),
@@ -72,6 +73,7 @@ def subjects(scratch: Path) -> dict[str, Subject]:
         "service_calls_api": Subject(built / "ServiceCallsApi", layer, calls),
         "authorizer": Subject(built / "Authorizer", layer, key),
         "poller": Subject(built / "Poller", layer, shards, deadline_seconds=0.0),
+        "outbox": Subject(built / "Outbox", layer, schedule),
     }
 
 
