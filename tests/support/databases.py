@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from functools import cache
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -20,6 +22,8 @@ from duetime.stores.time_source import TimeSource
 
 _OTHERS = {"mongodb"}
 """Stores that are not SQL have support modules of their own."""
+_CHECKOUT = f"{zlib.crc32(str(Path(__file__).parent).encode()):08x}"
+"""Runs of several checkouts at once must not meet."""
 _VARIABLE = re.compile(r"DUETIME_TEST_([A-Z0-9]+)_URL")
 
 
@@ -31,9 +35,9 @@ def server_urls() -> dict[str, str]:
 
 @cache
 def database_url(name: str) -> str:
-    """The URL of a database of this test process's own on the server ``name``. Made if it is absent."""
+    """The URL of a database of this test process's own on the server ``name``. Made if absent, and left."""
     url = sa.make_url(server_urls()[name])
-    database = f"duetime_test_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+    database = f"duetime_test_{_CHECKOUT}_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
     dialect = open_dialect(url.render_as_string(hide_password=False))
     try:
         with dialect.engine.connect() as connection:
