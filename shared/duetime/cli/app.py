@@ -12,6 +12,7 @@ import click
 from duetime import __version__
 from duetime.cli.calls import calls
 from duetime.cli.keys import keys
+from duetime.cli.moving import export_store, import_store
 from duetime.cli.namespaces import namespaces, secrets
 from duetime.cli.options import LOGS, load, settings_options
 from duetime.cli.timers import redrive, timers
@@ -134,6 +135,8 @@ def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float
 
 
 app.add_command(calls)
+app.add_command(export_store)
+app.add_command(import_store)
 app.add_command(keys)
 app.add_command(namespaces)
 app.add_command(redrive)

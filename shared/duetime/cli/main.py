@@ -1,6 +1,6 @@
 """The entry point of the ``duetime`` command: runs it, and says in one line why it could not.
 
-Exit codes: 0 done, 1 it failed, 2 it was called or configured wrongly, 130 interrupted.
+Exit codes: 0 done, 1 it failed, 2 it was called or configured wrongly, 130 interrupted; `duetime export` also has 3.
 """
 
 from __future__ import annotations

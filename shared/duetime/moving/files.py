@@ -1,0 +1,93 @@
+"""Files of exports: readable by their owner alone, and under their name only when they are complete."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from duetime.moving.errors import BadExport, MoveFailed, MoveRefused
+from duetime.moving.exporting import Written
+from duetime.moving.lines import Header
+from duetime.moving.reading import resumed
+
+STANDARD = "-"
+"""Stands for standard input or standard output."""
+_MODE = 0o600
+
+
+def partial_path(path: Path) -> Path:
+    """What an export is called until it is complete."""
+    return path.with_name(f"{path.name}.partial")
+
+
+@contextmanager
+def export_file(name: str, header: Header, *, is_resumed: bool) -> Iterator[tuple[BinaryIO, Written | None]]:
+    """The file to write to and what it has already. At the end of the block it is durable and gets its name.
+
+    Raises ``MoveRefused`` for a name that is taken, ``BadExport`` as ``resumed`` does, and ``MoveFailed`` when it
+    cannot be written.
+    """
+    if name == STANDARD:
+        if is_resumed:
+            raise MoveRefused("standard output cannot be gone on with")
+        with _explained("standard output"):
+            yield sys.stdout.buffer, None
+            sys.stdout.buffer.flush()
+        return
+    path = Path(name)
+    partial = partial_path(path)
+    if path.exists():
+        raise MoveRefused(f"{path} exists; an export does not write over it")
+    if partial.exists() and not is_resumed:
+        raise MoveRefused(f"{partial} exists: go on with it by --resume, or remove it")
+    with _explained(str(partial)):
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, _MODE)
+        with open(descriptor, "r+b") as file:  # noqa: PTH123  (it is a descriptor)
+            written = resumed(file, header)
+            if written is None:
+                file.seek(0)
+            file.truncate()
+            yield file, written
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        _make_durable(path.parent)
+
+
+@contextmanager
+def import_file(name: str) -> Iterator[BinaryIO]:
+    """Raises ``BadExport`` for a file that cannot be opened or read; those of the block get the file's name."""
+    try:
+        if name == STANDARD:
+            yield sys.stdin.buffer
+            return
+        path = Path(name)
+        if not path.exists() and partial_path(path).exists():
+            partial = partial_path(path)
+            raise BadExport(f"the export is not complete: go on with {partial} by `duetime export --resume`")
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise BadExport(f"{name} cannot be read: {error.strerror}") from error
+    except BadExport as error:
+        raise BadExport(f"{'standard input' if name == STANDARD else name}: {error.message}") from error
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise MoveFailed(f"{name} cannot be written: {error.strerror}") from error
+
+
+def _make_durable(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,255 @@
+"""Loading a file into a store, and comparing the two."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from typing import Any, TypeVar
+
+from duetime.domain.api_keys import ApiKey
+from duetime.domain.call_steps import Transition
+from duetime.domain.errors import CallUnreadable
+from duetime.domain.executions import Execution
+from duetime.domain.namespaces import Namespace, SealedSecret
+from duetime.domain.service_calls import ServiceCall
+from duetime.domain.timers import Timer
+from duetime.moving.errors import BadExport, MoveRefused
+from duetime.moving.exporting import Progress, unseen
+from duetime.moving.reading import ExportReader
+from duetime.moving.records import CATALOGUE_KINDS, CatalogueSecret, Kind, Record, StoredEvent, name_of
+from duetime.moving.tally import Tally, differences, full_hour_after
+from duetime.moving.walk import Walk, read_all
+from duetime.stores.calls_port import ApplyStatus, CallRef, OutboxEvent
+from duetime.stores.moving_port import LoadStatus
+from duetime.stores.port import Store
+
+T = TypeVar("T")
+
+CheckSecret = Callable[[Namespace, SealedSecret], None]
+"""Raises when what will serve the target could not unseal it."""
+
+_MAX_SHOWN = 10
+_MARK_BYTES = 9
+"""So much of a sealed secret tells which key sealed it (``runtime.sealed_form``, ``runtime.local_key``)."""
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What became of a file's records. ``conflicts`` names the first of them."""
+
+    statuses: Counter[LoadStatus] = field(default_factory=Counter)
+    num_expired: int = 0
+    num_unreadable: int = 0
+    conflicts: list[str] = field(default_factory=list)
+
+
+class Importer:
+    """``now``: what has expired by then is left out. ``is_rehearsal``: nothing is written.
+
+    Raises ``BadExport`` for a bad file and ``MoveRefused`` for a target that holds something else, before anything is
+    written in its place. What was loaded until then stays: the same file can be loaded again.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        now: datetime,
+        is_rehearsal: bool = False,
+        check_secret: CheckSecret | None = None,
+        progress: Progress = unseen,
+    ) -> None:
+        self._store = store
+        self._now = now
+        self._is_rehearsal = is_rehearsal
+        self._check_secret = check_secret
+        self._progress = progress
+        self._namespaces: dict[str, Namespace] = {}
+        self._left_out: set[CallRef] = set()
+        self.loaded = Loaded()
+
+    def run(self, reader: ExportReader) -> Loaded:
+        catalogue: list[Record] | None = []
+        for page in reader.pages():
+            records = page
+            if catalogue is not None:
+                catalogue += [record for record in page if record.kind in CATALOGUE_KINDS]
+                records = [record for record in page if record.kind not in CATALOGUE_KINDS]
+                if not records:
+                    continue
+                self._settle(catalogue)
+                catalogue = None
+            self._load_page(records)
+            self._progress(reader.tally)
+        if catalogue is not None:
+            self._settle(catalogue)
+        self._progress(reader.tally)
+        return self.loaded
+
+    # -- the catalogue ---------------------------------------------------------------------------------------
+
+    def _settle(self, catalogue: Sequence[Record]) -> None:
+        """Check all of the catalogue, then load it. It is held in memory, so a wrong target is known at once."""
+        _refuse_other_contents(self._store, catalogue)
+        self._check_seals(catalogue)
+        for record in catalogue:
+            if not self._is_rehearsal:
+                self._count(record, self._load_into_catalogue(record.value))
+            elif isinstance(record.value, Namespace):
+                self._namespaces[record.value.name] = record.value
+
+    def _check_seals(self, catalogue: Sequence[Record]) -> None:
+        """One secret of each key."""
+        checked: set[bytes] = set()
+        for record in catalogue:
+            if self._check_secret is None or not isinstance(record.value, Namespace):
+                continue
+            for secret in record.value.secrets:
+                if secret.is_valid(self._now) and secret.sealed[:_MARK_BYTES] not in checked:
+                    checked.add(secret.sealed[:_MARK_BYTES])
+                    self._check_secret(record.value, secret)
+
+    def _load_into_catalogue(self, value: object) -> LoadStatus:
+        store = self._store
+        if isinstance(value, Namespace):
+            self._namespaces[value.name], status = store.load_namespace(value)
+            return status
+        if isinstance(value, CatalogueSecret):
+            is_there = value.name in store.catalogue_secrets()
+            is_same = store.catalogue_secret(value.name, value.value) == value.value
+            return (LoadStatus.PRESENT if is_there else LoadStatus.LOADED) if is_same else LoadStatus.CONFLICT
+        assert isinstance(value, ApiKey)
+        if store.create_api_key(value):
+            return LoadStatus.LOADED
+        return LoadStatus.PRESENT if store.get_api_key(value.key_id) == value else LoadStatus.CONFLICT
+
+    # -- timers, calls, events -------------------------------------------------------------------------------
+
+    def _load_page(self, records: Sequence[Record]) -> None:
+        self._left_out.clear()  # a page has calls together with their executions
+        for kind, group in groupby(records, key=lambda record: record.kind):
+            together = list(group)
+            if kind in CATALOGUE_KINDS:
+                raise BadExport(f"the {name_of(together[0].value)} stands behind what is not of the catalogue")
+            if kind is Kind.UNREADABLE:
+                self.loaded.num_unreadable += len(together)
+                continue
+            wanted = [record for record in together if not self._is_left_out(record)]
+            values: list[Any] = [self._rehomed(record.value) for record in wanted]
+            if self._is_rehearsal or not values:
+                continue
+            for record, status in zip(wanted, self._load(kind, values), strict=True):
+                self._count(record, status)
+
+    def _is_left_out(self, record: Record) -> bool:
+        """What has expired, and executions of calls that were not loaded."""
+        value = record.value
+        if record.expires_at is not None and record.expires_at <= self._now:
+            self.loaded.num_expired += 1
+            if isinstance(value, ServiceCall):
+                self._left_out.add(CallRef(value.tenant_id, value.call_id))
+            return True
+        return isinstance(value, Execution) and CallRef(value.tenant_id, value.call_id) in self._left_out
+
+    def _rehomed(self, value: object) -> object:
+        """A timer or a call on the shard that it has in the target."""
+        if isinstance(value, Timer):
+            return replace(value, shard_id=self._home(value.namespace).shard_of(value.timer_id))
+        if isinstance(value, ServiceCall):
+            return replace(value, shard_id=self._home(value.namespace).shard_of(value.call_id))
+        return value
+
+    def _home(self, name: str) -> Namespace:
+        try:
+            return self._namespaces[name]
+        except KeyError:
+            raise BadExport(f"the file has timers or calls of namespace {name!r}, but not the namespace") from None
+
+    def _load(self, kind: Kind, values: list[Any]) -> list[LoadStatus]:
+        store = self._store
+        if kind is Kind.TIMER:
+            return store.load_timers(values, now=self._now)
+        if kind is Kind.SERVICE_CALL:
+            return self._load_calls(values)
+        if kind is Kind.EXECUTION:
+            return store.calls.load_executions(values)
+        events: list[StoredEvent] = values
+        return store.calls.load_events(
+            [OutboxEvent(each.event, "", each.published_at) for each in events], now=self._now
+        )
+
+    def _load_calls(self, calls: list[ServiceCall]) -> list[LoadStatus]:
+        applied = self._store.calls.apply([Transition(before=None, after=call) for call in calls], now=self._now)
+        statuses = [
+            LoadStatus.LOADED if status is ApplyStatus.APPLIED else self._status_of_known(call)
+            for call, status in zip(calls, applied, strict=True)
+        ]
+        for call, status in zip(calls, statuses, strict=True):
+            if status is LoadStatus.CONFLICT:
+                self._left_out.add(CallRef(call.tenant_id, call.call_id))
+        return statuses
+
+    def _status_of_known(self, call: ServiceCall) -> LoadStatus:
+        """Its id or its idempotency key is taken."""
+        try:
+            (stored,) = self._store.calls.get_calls([CallRef(call.tenant_id, call.call_id)], now=self._now)
+        except CallUnreadable:
+            return LoadStatus.CONFLICT
+        return LoadStatus.PRESENT if stored == call else LoadStatus.CONFLICT
+
+    def _count(self, record: Record, status: LoadStatus) -> None:
+        self.loaded.statuses[status] += 1
+        if status is LoadStatus.CONFLICT and len(self.loaded.conflicts) < _MAX_SHOWN:
+            self.loaded.conflicts.append(name_of(record.value))
+
+
+def verify(store: Store, file: Tally, *, now: datetime, progress: Progress = unseen) -> list[str]:
+    """Read all of ``store`` and say what differs from the file whose records were summed up in ``file``.
+
+    What expires within the next hour or two is left out on both sides: it may go while it is compared.
+    """
+    there = Tally()
+    for page in Walk(store, now=now).pages():
+        for record in page.records:
+            there.add(record)
+        progress(there)
+    return differences(file, there, beyond=full_hour_after(now))
+
+
+def _refuse_other_contents(store: Store, catalogue: Sequence[Record]) -> None:
+    """Raises ``MoveRefused`` unless the target's catalogue is a part of the file's."""
+    given = {(record.kind, _key(record.value)): record.value for record in catalogue}
+    for kind, value in _catalogue_of(store):
+        wanted = given.get((kind, _key(value)))
+        if wanted is None:
+            raise MoveRefused(
+                f"the target holds other contents: {name_of(value)} is not in the file. "
+                "Import into a store that has only been initialised, by `duetime init`"
+            )
+        if isinstance(value, Namespace):
+            value = replace(value, first_shard=0)
+            wanted = replace(wanted, first_shard=0) if isinstance(wanted, Namespace) else wanted
+        if wanted != value:
+            raise MoveRefused(
+                f"the target holds other contents: its {name_of(value)} is not as in the file. "
+                "Import into a store that has only been initialised, by `duetime init`"
+            )
+
+
+def _catalogue_of(store: Store) -> Iterable[tuple[Kind, Namespace | ApiKey | CatalogueSecret]]:
+    for namespace in read_all(store.all_namespaces):
+        yield Kind.NAMESPACE, namespace
+    for key in read_all(store.all_api_keys):
+        yield Kind.API_KEY, key
+    for name, value in store.catalogue_secrets().items():
+        yield Kind.SECRET, CatalogueSecret(name, value)
+
+
+def _key(value: object) -> str:
+    if isinstance(value, ApiKey):
+        return value.key_id
+    assert isinstance(value, Namespace | CatalogueSecret)
+    return value.name

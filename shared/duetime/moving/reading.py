@@ -1,0 +1,163 @@
+"""Reading a file, and finding where one that was cut short can be gone on from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from duetime.domain.executions import Execution
+from duetime.domain.service_calls import ServiceCall
+from duetime.moving.errors import BadExport
+from duetime.moving.exporting import Written
+from duetime.moving.lines import (
+    CHECKPOINT_START,
+    MAX_LINE_BYTES,
+    TRAILER_START,
+    Checkpoint,
+    Checksum,
+    Header,
+    Trailer,
+    read_header,
+    read_line,
+)
+from duetime.moving.models import read_value
+from duetime.moving.records import Record, record_of
+from duetime.moving.tally import Tally
+
+_INCOMPLETE = "it has no trailer, so it is not complete: go on with it by `duetime export --resume`"
+
+
+@dataclass(slots=True)
+class ExportReader:
+    """A file of an export. Raises ``BadExport``, which names the line, for whatever is wrong with it.
+
+    ``pages`` gives records only after the checksum behind them was found right, so nothing of a damaged page is ever
+    used; ``tally`` has what was given so far. At the end it is compared with the trailer's.
+    """
+
+    file: BinaryIO
+    header: Header = field(init=False)
+    tally: Tally = field(init=False)
+    _number: int = 0
+    _checksum: Checksum = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tally = Tally()
+        self._checksum = Checksum()
+        line = self._next_line()
+        self.header = read_header(line or b"")
+        self._checksum.add(line or b"")
+
+    def pages(self) -> Iterator[list[Record]]:
+        lines: list[bytes] = []
+        while True:
+            line = self._next_line()
+            if line is None:
+                raise BadExport(f"the file ends after line {self._number}: {_INCOMPLETE}")
+            if line.startswith(CHECKPOINT_START):
+                checkpoint = read_line(Checkpoint, line, self._number)
+                yield self._verified(lines, checkpoint.checksum)
+                lines = []
+                self._checksum.add(line)
+            elif line.startswith(TRAILER_START):
+                trailer = read_line(Trailer, line, self._number)
+                yield self._verified(lines, trailer.checksum)
+                self._check_totals(trailer)
+                if self._next_line() is not None:
+                    raise BadExport(f"line {self._number}: there is more behind the trailer")
+                return
+            else:
+                lines.append(line)
+
+    def _verified(self, lines: list[bytes], checksum: str) -> list[Record]:
+        """The records of ``lines``, which end before the current line."""
+        for line in lines:
+            self._checksum.add(line)
+        first = self._number - len(lines)
+        if self._checksum.text() != checksum:
+            raise BadExport(
+                f"line {self._number}: the checksum is not that of what stands before it: "
+                f"something from line {first} on was changed or is damaged"
+            )
+        records = _records(lines, first)
+        for record in records:
+            self.tally.add(record)
+        return records
+
+    def _check_totals(self, trailer: Trailer) -> None:
+        totals = (self.tally.shown_counts(), self.tally.shown_digests())
+        if totals != (trailer.counts, trailer.digests):
+            raise BadExport(f"line {self._number}: the trailer's counts and digests are not those of the records")
+
+    def _next_line(self) -> bytes | None:
+        """Without its end; None at the end of the file."""
+        line = self.file.readline(MAX_LINE_BYTES + 1)
+        if not line:
+            return None
+        self._number += 1
+        if not line.endswith(b"\n"):
+            if len(line) > MAX_LINE_BYTES:
+                raise BadExport(f"line {self._number} is longer than any that Duetime writes")
+            raise BadExport(f"line {self._number} is cut off: {_INCOMPLETE}")
+        return line[:-1]
+
+
+def _records(lines: list[bytes], first: int) -> list[Record]:
+    """``first``: the number of the first line."""
+    records = []
+    call: ServiceCall | None = None
+    for number, line in enumerate(lines, first):
+        try:
+            value = read_value(line)
+        except ValueError as error:
+            raise BadExport(f"line {number}: {error}") from None
+        if isinstance(value, ServiceCall):
+            call = value
+        # An execution follows its call and goes with it.
+        is_of_call = isinstance(value, Execution) and call is not None and value.call_id == call.call_id
+        record = record_of(value, expires_at=call.expires_at if call is not None and is_of_call else None)
+        if record.line != line:
+            raise BadExport(f"line {number}: not in the form in which Duetime writes it")
+        records.append(record)
+    return records
+
+
+def resumed(file: BinaryIO, header: Header) -> Written | None:
+    """What to go on from with a file that was cut short, which is then at that place; what stands behind it is to be
+    cut off. None: not even the first page is there, so the file is to be begun anew.
+
+    Raises ``BadExport`` when the file is complete, was begun from another store, or is none of ours.
+    """
+    written = Written()
+    found: tuple[int, Checkpoint, Checksum] | None = None
+    checksum = Checksum()
+    first = file.readline(MAX_LINE_BYTES + 1)
+    if not first.endswith(b"\n"):
+        return None
+    begun = read_header(first[:-1])
+    if (begun.source, begun.source_mark) != (header.source, header.source_mark):
+        raise BadExport("the file was begun from another store: an export is gone on with from the same one")
+    checksum.add(first[:-1])
+    while (line := file.readline(MAX_LINE_BYTES + 1)).endswith(b"\n"):
+        line = line[:-1]
+        if line.startswith(TRAILER_START):
+            raise BadExport("the file is complete: there is nothing to go on with")
+        if line.startswith(CHECKPOINT_START):
+            try:
+                checkpoint = read_line(Checkpoint, line, 0)
+            except BadExport:
+                break
+            if checkpoint.checksum != checksum.text():
+                break
+            checksum.add(line)
+            found = file.tell(), checkpoint, checksum.copy()
+        else:
+            checksum.add(line)
+    if found is None:
+        return None
+    offset, checkpoint, written.checksum = found
+    written.position = checkpoint.position
+    written.tally.restore(checkpoint.counts, checkpoint.digests)
+    file.seek(offset)
+    return written

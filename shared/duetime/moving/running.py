@@ -1,0 +1,27 @@
+"""Whether somebody serves a store: then its contents change while they are moved."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from duetime.moving.errors import MoveRefused
+from duetime.stores.port import Store
+
+_SHARDS_AT_ONCE = 500
+
+
+def refuse_if_served(store: Store, *, now: datetime) -> None:
+    """Raises ``MoveRefused`` while a poller holds a shard. A server without workers is not seen."""
+    shard_ids = store.shard_map().shard_ids()
+    held = 0
+    owners: set[str] = set()
+    for start in range(0, len(shard_ids), _SHARDS_AT_ONCE):
+        for status in store.shard_statuses(shard_ids[start : start + _SHARDS_AT_ONCE]):
+            if not status.is_free(now):
+                held += 1
+                owners.add(status.owner_id or "?")
+    if held:
+        raise MoveRefused(
+            f"the store is being served: {held} of its shards are held by {', '.join(sorted(owners)[:3])}. "
+            "Stop all servers and workers and wait for their leases to end, or allow it by --allow-running"
+        )

@@ -1,0 +1,148 @@
+"""Files that are damaged, incomplete or none at all."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from duetime.moving.errors import BadExport
+from duetime.moving.exporting import export
+from duetime.moving.lines import CHECKPOINT_START
+from duetime.moving.reading import ExportReader, resumed
+from duetime.moving.tally import Tally
+from duetime.stores.port import Store
+from tests.support.clock import NOW
+from tests.support.moving import HEADER, exported, fill
+from tests.support.stores import memory_store
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[Store]:
+    with memory_store() as store:
+        fill(store, timers=1200)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def data(source: Store) -> bytes:
+    return exported(source)
+
+
+def read(data: bytes) -> Tally:
+    reader = ExportReader(io.BytesIO(data))
+    for _ in reader.pages():
+        pass
+    return reader.tally
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(BadExport) as caught:
+        read(data)
+    return caught.value.message
+
+
+def checkpoints(data: bytes) -> list[int]:
+    """The places of the checkpoints among the lines, counted from 0."""
+    return [at for at, line in enumerate(data.splitlines()) if line.startswith(CHECKPOINT_START)]
+
+
+def test_a_whole_file_is_read(data: bytes) -> None:
+    assert len(checkpoints(data)) >= 3
+    assert read(data).total == len(data.splitlines()) - 2 - len(checkpoints(data))
+
+
+@pytest.mark.parametrize("line", [b"", b"{}", b'{"kind":"timer"}', b"\x1f\x8b\x08", b'["header"]'])
+def test_something_else_is_told_from_an_export(line: bytes) -> None:
+    assert refusal(line + b"\n") == "this is no export of Duetime: the first line is not its header"
+
+
+def test_a_newer_format_is_refused_whatever_its_header_has(data: bytes) -> None:
+    header = json.loads(data.splitlines()[0]) | {"version": 2, "colour": "red"}
+
+    assert refusal(json.dumps(header).encode() + b"\n") == (
+        "the file has version 2 of the format and this program knows version 1: use a newer one"
+    )
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_torn_file_is_not_complete(data: bytes, share: float) -> None:
+    torn = data[: int(len(data) * share)]
+
+    assert refusal(torn) == (
+        f"line {len(torn.splitlines())} is cut off: it has no trailer, so it is not complete: "
+        "go on with it by `duetime export --resume`"
+    )
+
+
+def test_a_file_that_ends_behind_a_line_is_not_complete(data: bytes) -> None:
+    lines = data.splitlines(keepends=True)
+
+    assert refusal(b"".join(lines[:-1])).startswith(f"the file ends after line {len(lines) - 1}: it has no trailer")
+
+
+@pytest.mark.parametrize("page", [0, 1, 2])
+def test_an_edited_line_is_found_before_its_page_is_used(data: bytes, page: int) -> None:
+    lines = data.splitlines(keepends=True)
+    end = checkpoints(data)[page]
+    lines[end - 3] = lines[end - 3].replace(b'"attempts":0', b'"attempts":1')
+    reader = ExportReader(io.BytesIO(b"".join(lines)))
+    pages = []
+
+    with pytest.raises(BadExport, match=f"line {end + 1}: the checksum is not that of what stands before it"):
+        pages.extend(reader.pages())
+
+    assert len(pages) == page
+
+
+def test_a_line_that_is_missing_is_found(data: bytes) -> None:
+    lines = data.splitlines(keepends=True)
+    del lines[700]
+
+    assert "the checksum is not that of what stands before it" in refusal(b"".join(lines))
+
+
+def test_more_behind_the_trailer_is_refused(data: bytes) -> None:
+    assert refusal(data + b"{}\n") == f"line {len(data.splitlines()) + 1}: there is more behind the trailer"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.5, 0.77, 0.999])
+def test_an_export_that_was_cut_short_is_gone_on_with_to_the_same_records(
+    source: Store, data: bytes, share: float
+) -> None:
+    file = io.BytesIO(data[: int((len(data) - 1) * share)])
+    written = resumed(file, HEADER)
+    if written is None:
+        file.seek(0)
+    file.truncate()
+
+    export(source, file, now=NOW, header=HEADER, written=written)
+
+    assert file.getvalue() == data
+
+
+def test_what_cannot_be_gone_on_with_is_refused(data: bytes) -> None:
+    other = HEADER.model_copy(update={"source_mark": "1" * 16})
+    with pytest.raises(BadExport, match="begun from another store"):
+        resumed(io.BytesIO(data), other)
+    with pytest.raises(BadExport, match="the file is complete"):
+        resumed(io.BytesIO(data), HEADER)
+    with pytest.raises(BadExport, match="no export of Duetime"):
+        resumed(io.BytesIO(b"something else\n"), HEADER)
+
+
+def test_damage_before_the_last_checkpoint_is_not_gone_on_from(source: Store, data: bytes) -> None:
+    lines = data.splitlines(keepends=True)
+    first, second, *_ = checkpoints(data)
+    lines[second - 1] = lines[second - 1].replace(b'"attempts":0', b'"attempts":1')
+    file = io.BytesIO(b"".join(lines[:-1]))
+
+    written = resumed(file, HEADER)
+
+    assert written is not None
+    assert file.tell() == len(b"".join(lines[: first + 1]))
+    file.truncate()
+    export(source, file, now=NOW, header=HEADER, written=written)
+    assert file.getvalue() == data
