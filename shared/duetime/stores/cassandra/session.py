@@ -1,0 +1,308 @@
+"""The one place that touches the driver: connections, consistency, retries, and the kinds of requests.
+
+Why as it is: docs/decisions/0140-cassandra-one-partition-per-shard.md and 0141-cassandra-unknown-outcomes.md.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from cassandra import ConsistencyLevel
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.policies import DCAwareRoundRobinPolicy, RetryPolicy, TokenAwarePolicy
+from cassandra.query import BatchStatement, BatchType, dict_factory
+
+from duetime.domain.errors import InvalidSettings, StoreError, StoreUnavailable
+from duetime.stores.cassandra.errors import DRIVER_ERRORS, NoTables, translate
+from duetime.stores.cassandra.requests import Row, Statement
+from duetime.stores.cassandra.url import CassandraUrl
+
+R = TypeVar("R")
+_Result = Callable[[], Any]
+"""Waits for the answer of a request that was sent."""
+_Start = Callable[[], _Result]
+"""Sends a request."""
+
+PROTOCOL_VERSION: Final = 4
+"""Spoken by Apache Cassandra 4 and 5, ScyllaDB and Amazon Keyspaces: nothing has to be negotiated."""
+CONNECT_TIMEOUT_SECONDS: Final = 5.0
+_SERIAL_PROFILE: Final = "serial"
+_MOST_UNDER_WAY = 32
+_FETCH_SIZE = 500
+
+
+class CarefulRetries(RetryPolicy):  # type: ignore[misc]  # the driver has no types
+    """A read whose node fails is asked of the next one, once; nothing that writes is ever sent again.
+
+    Whether a write that was not answered has been made is for its caller to find out.
+    """
+
+    def on_read_timeout(self, *arguments: Any, **named: Any) -> tuple[int, None]:  # noqa: ARG002
+        return self.RETHROW, None
+
+    def on_write_timeout(self, *arguments: Any, **named: Any) -> tuple[int, None]:  # noqa: ARG002
+        return self.RETHROW, None
+
+    def on_unavailable(self, *arguments: Any, **named: Any) -> tuple[int, None]:  # noqa: ARG002
+        return self.RETHROW, None
+
+    def on_request_error(self, query: Any, consistency: Any, error: Any, retry_num: int) -> tuple[int, None]:  # noqa: ARG002
+        is_harmless = retry_num == 0 and getattr(query, "is_idempotent", False)
+        return (self.RETRY_NEXT_HOST if is_harmless else self.RETHROW), None
+
+
+class CassandraSession:
+    """Implements ``requests.Requests``. Nothing is contacted before the first request.
+
+    A process that was forked makes connections of its own.
+    """
+
+    def __init__(self, url: CassandraUrl) -> None:
+        self.url = url
+        self._tls = _tls_context(url)
+        self._lock = threading.RLock()
+        self._cluster: Any = None
+        self._session: Any = None
+        self._prepared: dict[str, Any] = {}
+        self._process_id = os.getpid()
+        self._is_closed = False
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._disconnect()
+
+    def change_schema(self, statements: Iterable[str]) -> None:
+        """Carry out statements that make tables, one after another."""
+        for cql in statements:
+            self._answer(partial(self._execute_text, cql))
+
+    def make_keyspace(self, cql: str) -> bool:
+        """Carry out ``cql``, which makes the keyspace, unless it is there. Whether it was missing."""
+        with self._lock:
+            session = self._answer(self._connect)
+            try:
+                self._use_keyspace(session)
+            except NoTables:
+                self._answer(lambda: session.execute(cql))
+                self._use_keyspace(session)
+                self._session = session
+                return True
+            self._session = session
+            return False
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._process_id != os.getpid():
+                # The threads that served these connections are the parent's.
+                self._cluster = self._session = None
+                self._prepared = {}
+                self._process_id = os.getpid()
+            if self._is_closed:
+                raise StoreError("the Cassandra store is closed")
+            if self._session is None:
+                session = self._connect()
+                self._use_keyspace(session)
+                self._session = session
+            return self._session
+
+    def _connect(self) -> Any:
+        if self._is_closed:
+            raise StoreError("the Cassandra store is closed")
+        if self._session is not None:
+            return self._session
+        self._disconnect()
+        cluster = make_cluster(self.url, self._tls)
+        try:
+            session = cluster.connect()
+        except BaseException:
+            cluster.shutdown()
+            raise
+        session.default_fetch_size = _FETCH_SIZE
+        self._cluster = cluster
+        return session
+
+    def _use_keyspace(self, session: Any) -> None:
+        try:
+            session.set_keyspace(self.url.keyspace)
+        except DRIVER_ERRORS as error:
+            raise translate(error) from error
+
+    def _disconnect(self) -> None:
+        cluster, self._cluster, self._session = self._cluster, None, None
+        self._prepared = {}
+        if cluster is not None and self._process_id == os.getpid():
+            cluster.shutdown()
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def read(self, statement: Statement, *, is_serial: bool = False) -> list[Row]:
+        profile = _SERIAL_PROFILE if is_serial else EXEC_PROFILE_DEFAULT
+        return self._answer(lambda: list(self._execute(statement, profile)))
+
+    def read_each(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        answers = self._side_by_side([self._read_later(statement) for statement in statements])
+        found: list[list[Row]] = []
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+            found.append(answer)
+        return found
+
+    def write(self, statements: Sequence[Statement]) -> None:
+        answers = self._side_by_side([self._write_later(statement) for statement in statements])
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+
+    def decide(self, statements: Sequence[Statement]) -> bool:
+        (answer,) = self.decide_each([statements])
+        if isinstance(answer, StoreUnavailable):
+            raise answer
+        return answer
+
+    def decide_each(self, groups: Sequence[Sequence[Statement]]) -> list[bool | StoreUnavailable]:
+        answers = self._side_by_side([self._decide_later(statements) for statements in groups], is_conditional=True)
+        decided: list[bool | StoreUnavailable] = []
+        for answer in answers:
+            if isinstance(answer, Exception) and not isinstance(answer, StoreUnavailable):
+                raise answer
+            decided.append(answer)
+        return decided
+
+    def _execute_text(self, cql: str) -> None:
+        self._connected().execute(cql)
+
+    def _execute(self, statement: Statement, profile: Any) -> Any:
+        session = self._connected()
+        bound = self._prepare(session, statement.cql).bind(statement.values)
+        return session.execute(bound, execution_profile=profile)
+
+    def _read_later(self, statement: Statement) -> _Start:
+        def start() -> _Result:
+            future = self._start(statement)
+            return lambda: list(future.result().current_rows)
+
+        return start
+
+    def _write_later(self, statement: Statement) -> _Start:
+        def start() -> _Result:
+            future = self._start(statement)
+            return lambda: future.result()
+
+        return start
+
+    def _start(self, statement: Statement) -> Any:
+        session = self._connected()
+        return session.execute_async(self._prepare(session, statement.cql).bind(statement.values))
+
+    def _decide_later(self, statements: Sequence[Statement]) -> _Start:
+        def start() -> _Result:
+            session = self._connected()
+            bound = [self._prepare(session, each.cql).bind(each.values) for each in statements]
+            if len(bound) == 1:
+                query: Any = bound[0]
+            else:
+                query = BatchStatement(BatchType.LOGGED)
+                for each in bound:
+                    query.add(each)
+            future = session.execute_async(query)
+            return lambda: bool(future.result().was_applied)
+
+        return start
+
+    def _prepare(self, session: Any, cql: str) -> Any:
+        prepared = self._prepared.get(cql)
+        if prepared is None:
+            prepared = session.prepare(cql)
+            prepared.is_idempotent = cql.lstrip()[:6].upper() == "SELECT"
+            self._prepared[cql] = prepared
+        return prepared
+
+    def _side_by_side(self, requests: Sequence[_Start], *, is_conditional: bool = False) -> list[Any]:
+        """What each answers, or the ``StoreError`` that stands for what it raises; some at once."""
+        answers: list[Any] = [None] * len(requests)
+        under_way: deque[tuple[int, _Result]] = deque()
+
+        def finish_one() -> None:
+            place, result = under_way.popleft()
+            answers[place] = self._caught(result, is_conditional=is_conditional)
+
+        for place, start in enumerate(requests):
+            if len(under_way) >= _MOST_UNDER_WAY:
+                finish_one()
+            # What fails before it is sent was not carried out.
+            started = self._caught(start, is_conditional=False)
+            if isinstance(started, Exception):
+                answers[place] = started
+            else:
+                under_way.append((place, started))
+        while under_way:
+            finish_one()
+        return answers
+
+    def _caught(self, act: Callable[[], Any], *, is_conditional: bool) -> Any:
+        try:
+            return act()
+        except StoreError as error:
+            return error
+        except DRIVER_ERRORS as error:
+            translated = translate(error, is_conditional=is_conditional)
+            translated.__cause__ = error
+            return translated
+
+    def _answer(self, act: Callable[[], R]) -> R:
+        try:
+            return act()
+        except DRIVER_ERRORS as error:
+            raise translate(error) from error
+
+
+def make_cluster(url: CassandraUrl, tls: ssl.SSLContext | None) -> Any:
+    """Reads and writes by a quorum of the data centre, conditional writes by one of its own (LOCAL_SERIAL)."""
+    balancing = TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=url.datacenter or ""))
+    shared = {
+        "load_balancing_policy": balancing,
+        "retry_policy": CarefulRetries(),
+        "serial_consistency_level": ConsistencyLevel.LOCAL_SERIAL,
+        "request_timeout": url.timeout_seconds,
+        "row_factory": dict_factory,
+    }
+    profiles = {
+        EXEC_PROFILE_DEFAULT: ExecutionProfile(consistency_level=ConsistencyLevel.LOCAL_QUORUM, **shared),
+        _SERIAL_PROFILE: ExecutionProfile(consistency_level=ConsistencyLevel.LOCAL_SERIAL, **shared),
+    }
+    credentials = None
+    if url.user is not None:
+        credentials = PlainTextAuthProvider(username=url.user, password=url.password)
+    connect_seconds = min(CONNECT_TIMEOUT_SECONDS, url.timeout_seconds)
+    return Cluster(
+        list(url.hosts),
+        port=url.port,
+        auth_provider=credentials,
+        ssl_context=tls,
+        execution_profiles=profiles,
+        protocol_version=PROTOCOL_VERSION,
+        connect_timeout=connect_seconds,
+        control_connection_timeout=connect_seconds,
+        application_name="duetime",
+        monitor_reporting_enabled=False,
+    )
+
+
+def _tls_context(url: CassandraUrl) -> ssl.SSLContext | None:
+    if not url.has_tls:
+        return None
+    try:
+        return ssl.create_default_context(cafile=url.tls_ca)
+    except OSError:
+        raise InvalidSettings("the file that tls_ca of the Cassandra store URL names cannot be read") from None
