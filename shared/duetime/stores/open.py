@@ -35,10 +35,12 @@ _SCHEMES: dict[str, tuple[str, _Opener]] = {
     "mariadb": ("mysql", _open_sql),
     "mongodb": ("mongodb", _open_mongodb),
     "mongodb+srv": ("mongodb", _open_mongodb),
+    "mssql": ("sqlserver", _open_sql),
     "mysql": ("mysql", _open_sql),
     "tidb": ("mysql", _open_sql),
     "postgresql": ("postgresql", _open_sql),
     "sqlite": ("sql", _open_sql),
+    "sqlserver": ("sqlserver", _open_sql),
 }
 """By scheme: the extra of the package that brings the driver, and what opens the URL."""
 

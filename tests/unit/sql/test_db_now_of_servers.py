@@ -6,10 +6,11 @@ from datetime import datetime
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql
+import sqlglot
+from sqlalchemy.dialects import mssql, mysql, postgresql
 
 from duetime.stores.sql.database import Database
-from duetime.stores.sql.db_now import MysqlDbNow, PostgresqlDbNow, db_now_strategy
+from duetime.stores.sql.db_now import MysqlDbNow, PostgresqlDbNow, SqlServerDbNow, db_now_strategy
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.tables import given_count, timers
 from duetime.stores.time_source import TimeSource
@@ -18,9 +19,11 @@ POSTGRESQL_MS = "CAST(floor(extract(epoch FROM CURRENT_TIMESTAMP) * 1000) AS BIG
 POSTGRESQL_INSTANT = "date_trunc('milliseconds', CURRENT_TIMESTAMP)"
 POSTGRESQL_FORMAT = """'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'"""
 MYSQL_MS = "CAST(UNIX_TIMESTAMP(CURRENT_TIMESTAMP(3)) * 1000 AS SIGNED)"
+SQLSERVER_MS = "CAST(SESSION_CONTEXT(N'duetime.now_ms') AS BIGINT)"
 
 in_postgresql = PostgresqlDbNow(TimeSource.DATABASE)
 in_mysql = MysqlDbNow()
+in_sqlserver = SqlServerDbNow()
 
 
 def sql(expression: sa.ColumnElement[object], dialect: sa.engine.Dialect) -> str:
@@ -58,9 +61,39 @@ def test_mysql_has_the_session_s_timestamp() -> None:
     assert sql(in_mysql.iso_text(1.5), dialect) == f"concat(left({later}, 23), 'Z')"
 
 
+def test_sqlserver_has_a_value_of_the_session() -> None:
+    dialect = mssql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+
+    assert sql(in_sqlserver.epoch_ms(), dialect) == SQLSERVER_MS
+    assert sql(in_sqlserver.epoch_ms(-1), dialect) == f"{SQLSERVER_MS} + -1"
+
+    def text_of(milliseconds: str) -> str:
+        days = f"dateadd(DAY, CAST({milliseconds} / 86400000 AS INTEGER), CAST('1970-01-01' AS DATETIME2(3)))"
+        instant = f"dateadd(MILLISECOND, CAST({milliseconds} % 86400000 AS INTEGER), {days})"
+        return f"replace(convert(NVARCHAR(23), {instant}, 121), N' ', N'T') + N'Z'"
+
+    assert sql(in_sqlserver.iso_text(), dialect) == text_of(SQLSERVER_MS)
+    later = f"({SQLSERVER_MS} + CAST(round(1000 * 1.5, 0) AS BIGINT))"
+    assert sql(in_sqlserver.iso_text(1.5), dialect) == text_of(later)
+
+
+def test_sqlserver_s_value_is_set_when_a_transaction_begins() -> None:
+    """From its own clock, or the caller's where that is given: one batch, which also tells it."""
+    statement = " ".join(SqlServerDbNow.seed_statement.split())
+
+    assert statement.index("COALESCE(%(now_ms)s, DATEDIFF_BIG(") < statement.index("sp_set_session_context")
+    assert statement.endswith("SELECT @now_ms")
+    read = sqlglot.parse(statement.replace("%(now_ms)s", "NULL"), dialect="tsql")
+    assert [each.key for each in read if each is not None][-1] == "select"
+
+
 @pytest.mark.parametrize(
     ("url", "expression"),
-    [("postgresql://db/x", "CURRENT_TIMESTAMP"), ("mysql://db/x", "CURRENT_TIMESTAMP(3)")],
+    [
+        ("postgresql://db/x", "CURRENT_TIMESTAMP"),
+        ("mysql://db/x", "CURRENT_TIMESTAMP(3)"),
+        ("mssql://db/x", SQLSERVER_MS),
+    ],
 )
 def test_conditions_and_values_of_mutations_use_it(url: str, expression: str) -> None:
     database = Database(open_dialect(url), time_source=TimeSource.DATABASE)
@@ -72,13 +105,17 @@ def test_conditions_and_values_of_mutations_use_it(url: str, expression: str) ->
     assert database.prepare(statement, "more").sql.count(expression) == 2
 
 
-@pytest.mark.parametrize("name", ["mysql", "postgresql", "sqlite"])
+@pytest.mark.parametrize("name", ["mssql", "mysql", "postgresql", "sqlite"])
 def test_every_dialect_has_one_strategy_whatever_the_source(name: str) -> None:
     assert {type(db_now_strategy(name, source)) for source in TimeSource} == {type(db_now_strategy(name))}
 
 
 def test_no_strategy_falls_back_to_this_process_s_clock() -> None:
     this_year = str(datetime.now().astimezone().year)
-    for strategy in (in_postgresql, in_mysql):
-        dialect = postgresql.dialect() if strategy is in_postgresql else mysql.dialect(paramstyle="named")
+    strategies = {
+        in_postgresql: postgresql.dialect(),
+        in_mysql: mysql.dialect(paramstyle="named"),
+        in_sqlserver: mssql.dialect(paramstyle="named"),  # type: ignore[no-untyped-call]
+    }
+    for strategy, dialect in strategies.items():
         assert this_year not in sql(strategy.epoch_ms(), dialect) + sql(strategy.iso_text(), dialect)

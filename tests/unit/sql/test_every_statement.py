@@ -35,6 +35,7 @@ CASES = {
     "sqlite": Case("sqlite://", "sqlite"),
     "postgresql": Case("postgresql://db/x", "postgres"),
     "mysql": Case("mysql://db/x", "mysql", executed=r"/\*!8\d{4}(.*?)\*/", unread=_HASH),
+    "mssql": Case("mssql://db/x", "tsql"),
     "mariadb": Case("mariadb://db/x", "mysql", executed=r"/\*M?!(?!8\d{4})(.*?)\*/", unread=_HASH),
 }
 """Every dialect joins here."""

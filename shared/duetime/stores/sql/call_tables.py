@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import CheckConstraint, Column, ForeignKeyConstraint, Index, Table
 
 from duetime.domain.service_calls import CallStatus, Method
-from duetime.stores.sql.column_types import BIG, SMALL, text_of
+from duetime.stores.sql.column_types import BIG, SMALL, exact_text_of, text_of
 from duetime.stores.sql.tables import metadata
 
 _TENANT = text_of(63)
@@ -27,7 +27,7 @@ service_calls = Table(
     metadata,
     Column("tenant_id", _TENANT, primary_key=True),
     Column("service_call_id", _ID, primary_key=True),
-    Column("name", text_of(255), nullable=False),
+    Column("name", exact_text_of(255), nullable=False),
     Column("status", text_of(16), nullable=False),
     Column("is_starred", SMALL, nullable=False),
     Column("submitted_at", _INSTANT, nullable=False),
@@ -44,8 +44,8 @@ service_calls = Table(
     Column("attempts", sa.Integer, nullable=False),
     Column("event_count", sa.Integer, nullable=False),
     Column("timeout_seconds", sa.Integer, nullable=False),
-    Column("correlation_id", text_of(255), nullable=False),
-    Column("idempotency_key", text_of(255)),
+    Column("correlation_id", exact_text_of(255), nullable=False),
+    Column("idempotency_key", exact_text_of(255)),
     Column("call_digest", text_of(64), nullable=False),
     Column("execution_id", _ID),
     Column("last_event_id", _ID),
@@ -99,7 +99,7 @@ service_call_tags = Table(
     metadata,
     Column("tenant_id", _TENANT, primary_key=True),
     Column("service_call_id", _ID, primary_key=True),
-    Column("tag", text_of(255), primary_key=True),
+    Column("tag", exact_text_of(255), primary_key=True),
     _of_call(),
     sqlite_strict=True,
 )

@@ -161,8 +161,51 @@ class MysqlDbNow:
         return sa.func.concat(sa.func.left(text, sa.literal_column("23")), sa.literal_column("'Z'"), type_=sa.Text)
 
 
+class SqlServerDbNow:
+    """An instant in the session's context, replaced when a mutation transaction begins.
+
+    SYSUTCDATETIME moves from statement to statement. A value in the context needs no table and no rights; it is of
+    no type of its own, hence the casts. DATEDIFF_BIG counts milliseconds that are over.
+    """
+
+    connect_statements: tuple[str, ...] = ()
+    _EPOCH = "CAST('1970-01-01' AS DATETIME2(3))"
+    _EPOCH_MS = "CAST(SESSION_CONTEXT(N'duetime.now_ms') AS BIGINT)"
+    _DAY_MS = 24 * 60 * 60 * 1000
+    seed_statement = f"""
+        DECLARE @now_ms BIGINT = COALESCE(%(now_ms)s, DATEDIFF_BIG(MILLISECOND, {_EPOCH}, SYSUTCDATETIME()));
+        EXEC sp_set_session_context @key = N'duetime.now_ms', @value = @now_ms;
+        SELECT @now_ms
+    """
+
+    def seed(self, connection: sa.Connection, caller_now_ms: int | None) -> int:
+        now_ms: int = connection.exec_driver_sql(self.seed_statement, {"now_ms": caller_now_ms}).scalar_one()
+        return now_ms
+
+    def epoch_ms(self, offset_ms: ColumnElement[int] | int = 0) -> ColumnElement[int]:
+        base: ColumnElement[int] = sa.literal_column(self._EPOCH_MS, type_=sa.BigInteger)
+        return base if _is_zero(offset_ms) else base + offset_ms
+
+    def iso_text(self, offset_seconds: ColumnElement[float] | float = 0) -> ColumnElement[str]:
+        milliseconds: ColumnElement[Any] = sa.literal_column(self._EPOCH_MS, type_=sa.BigInteger)
+        if not _is_zero(offset_seconds):
+            offset_ms = sa.func.round(sa.literal_column("1000") * offset_seconds, sa.literal_column("0"))
+            milliseconds = (milliseconds + sa.cast(offset_ms, sa.BigInteger)).self_group()
+        # DATEADD counts in ints, and the milliseconds since 1970 are too many of them: days first.
+        day_ms = sa.literal_column(str(self._DAY_MS), type_=sa.BigInteger)
+        days = sa.cast(milliseconds.op("/")(day_ms), sa.Integer)
+        rest = sa.cast(milliseconds.op("%")(day_ms), sa.Integer)
+        day = sa.func.dateadd(sa.literal_column("DAY"), days, sa.literal_column(self._EPOCH))
+        instant = sa.func.dateadd(sa.literal_column("MILLISECOND"), rest, day)
+        # Style 121 has blanks where style 126 has a T, but always three digits behind the second.
+        text = sa.func.convert(sa.literal_column("NVARCHAR(23)"), instant, sa.literal_column("121"))
+        with_t = sa.func.replace(text, sa.literal_column("N' '"), sa.literal_column("N'T'"), type_=sa.Unicode)
+        return with_t.concat(sa.literal_column("N'Z'"))
+
+
 _STRATEGIES: dict[str, Callable[[TimeSource], DbNowStrategy]] = {
     "sqlite": lambda _: SqliteDbNow(),
+    "mssql": lambda _: SqlServerDbNow(),
     "mysql": lambda _: MysqlDbNow(),
     "postgresql": PostgresqlDbNow,
 }

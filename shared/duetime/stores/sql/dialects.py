@@ -18,8 +18,10 @@ from duetime.stores.sql.migrations import Migration
 _MODULES = {
     "mariadb": "duetime.stores.sql.mysql",
     "mysql": "duetime.stores.sql.mysql",
+    "mssql": "duetime.stores.sql.sqlserver",
     "postgresql": "duetime.stores.sql.postgresql",
     "sqlite": "duetime.stores.sql.sqlite",
+    "sqlserver": "duetime.stores.sql.sqlserver",
     "tidb": "duetime.stores.sql.mysql",
 }
 """By URL scheme: the module whose ``open_dialect(url)`` gives the dialect."""

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import CheckConstraint, Column, Index, MetaData, Table
 
-from duetime.stores.sql.column_types import BIG, SMALL, text_of
+from duetime.stores.sql.column_types import BIG, BYTES_16, SMALL, exact_text_of, text_of
 
 
 class RowType(IntEnum):
@@ -46,23 +46,20 @@ def given_count(name: str) -> sa.BindParameter[int]:
     return sa.bindparam(name, type_=sa.Integer)
 
 
-_Bytes16 = sa.LargeBinary(16)
-
-
 timers = Table(
     "timers",
     metadata,
     Column("shard_id", sa.Integer, primary_key=True, autoincrement=False),
     Column("row_type", SMALL, primary_key=True, autoincrement=False),
     Column("timer_execute_at", BIG, primary_key=True, autoincrement=False),
-    Column("timer_uuid", _Bytes16, primary_key=True),
+    Column("timer_uuid", BYTES_16, primary_key=True),
     Column("timer_namespace", text_of(63)),
-    Column("timer_id", text_of(255)),
+    Column("timer_id", exact_text_of(255)),
     Column("timer_state", text_of(16)),
     Column("timer_due_at", BIG),
     Column("timer_expires_at", BIG),
     Column("timer_tags", sa.Text),
-    Column("timer_correlation_id", text_of(255)),
+    Column("timer_correlation_id", exact_text_of(255)),
     Column("timer_revision", BIG),
     Column("timer_firing_id", text_of(64)),
     Column("timer_attempts", sa.Integer),
@@ -77,7 +74,7 @@ timers = Table(
     Column("timer_headers", sa.Text),
     Column("timer_payload", sa.Text),
     Column("shard_version", BIG),
-    Column("shard_owner_id", text_of(255)),
+    Column("shard_owner_id", exact_text_of(255)),
     Column("shard_claimed_at", BIG),
     Column("shard_lease_expires_at", BIG),
     Column("shard_metadata", sa.Text),
@@ -157,7 +154,7 @@ counters = Table(
 secrets = Table(
     "secrets",
     metadata,
-    Column("secret_name", text_of(63), primary_key=True, nullable=False),
+    Column("secret_name", exact_text_of(63), primary_key=True, nullable=False),
     Column("secret_value", sa.LargeBinary, nullable=False),
     sqlite_strict=True,
 )
@@ -165,7 +162,7 @@ secrets = Table(
 workers = Table(
     "workers",
     metadata,
-    Column("worker_id", text_of(255), primary_key=True, nullable=False),
+    Column("worker_id", exact_text_of(255), primary_key=True, nullable=False),
     Column("worker_expires_at", BIG, nullable=False),
     sqlite_strict=True,
 )

@@ -1,0 +1,211 @@
+"""SQL Server 2017 or newer and Azure SQL Database, by pymssql."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pymssql
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.sql.errors import TransactionAborted
+from duetime.stores.sql.sqlserver_migrations import MIGRATIONS, TRACKING_TABLE
+from duetime.stores.sql.sqlserver_sql import DRIVER_NAME, InsertIfAbsent, SqlServerSql
+
+MAX_CONNECTIONS = 16
+CONNECT_TIMEOUT_SECONDS = 5
+LOCK_TIMEOUT_SECONDS = 5
+"""How long a statement waits for other transactions, and a thread for a connection."""
+QUERY_TIMEOUT_SECONDS = 20
+SCHEMA_TURN_SECONDS = 15
+"""Less than a query may take, or the driver would give up first."""
+
+_SESSION = (
+    # What indexes with a condition ask of each session that writes their table.
+    "SET ANSI_NULLS ON; SET ANSI_PADDING ON; SET ANSI_WARNINGS ON; SET ARITHABORT ON;",
+    "SET CONCAT_NULL_YIELDS_NULL ON; SET QUOTED_IDENTIFIER ON; SET NUMERIC_ROUNDABORT OFF;",
+    "SET ANSI_NULL_DFLT_ON ON; SET TEXTSIZE 2147483647; SET IMPLICIT_TRANSACTIONS OFF;",
+    # Statements say how many rows they changed, whatever the server's default is.
+    "SET NOCOUNT OFF;",
+    # What fails, or is given up by the client, leaves no open transaction behind.
+    "SET XACT_ABORT ON;",
+    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;",
+    f"SET LOCK_TIMEOUT {LOCK_TIMEOUT_SECONDS * 1000};",
+)
+_READS_VERSIONS = "SELECT is_read_committed_snapshot_on FROM sys.databases WHERE database_id = DB_ID()"
+_TURN = f"""
+    DECLARE @turn INT;
+    EXEC @turn = sp_getapplock @Resource = N'duetime_schema', @LockMode = 'Exclusive', @LockOwner = 'Transaction',
+        @LockTimeout = {SCHEMA_TURN_SECONDS * 1000};
+    SELECT @turn
+"""
+
+_ABORTED = {
+    1205: "a deadlock",
+    3960: "a conflict with another transaction",
+    3961: "a conflict with a change of the schema",
+    3902: "a transaction that the server has ended",
+    41302: "a conflict with another transaction",
+    41305: "a conflict with another transaction",
+    41325: "a conflict with another transaction",
+}
+_TRY_AGAIN = {
+    1222: "a lock that was not released in time",
+    20003: "a statement that took too long",
+    701: "a lack of memory",
+    802: "a lack of memory",
+    1204: "a lack of locks",
+    8645: "a lack of memory",
+    8651: "a lack of memory",
+    1101: "a full disk",
+    1105: "a full disk",
+    9002: "a full transaction log",
+    40544: "a database that has reached its size",
+    3906: "a read-only database",
+    3908: "a database that recovers",
+    6005: "a shutdown",
+    976: "a replica that does not serve",
+    983: "a replica that does not serve",
+    10928: "too many requests",
+    10929: "too many requests",
+    40501: "too many requests",
+    40197: "a failover",
+    40613: "a failover",
+    49918: "too many requests",
+    49919: "too many requests",
+    49920: "too many requests",
+    17809: "too many connections",
+}
+_NO_SCHEMA = frozenset({207, 208})
+_REFUSED = {
+    18456: "refuses the user or the password",
+    18452: "refuses the user",
+    18486: "has locked the user",
+    18487: "says that the password has expired",
+    18488: "says that the password must be changed",
+    4060: "has no such database, or does not let the user use it",
+    916: "does not let the user use the database",
+    229: "does not let the user do this in the database",
+    262: "does not let the user make tables in the database",
+    40615: "does not let this address in",
+}
+_UNREACHABLE = frozenset({20002, 20004, 20006, 20009, 20012, 20013, 20017, 20047, 10053, 10054, 233})
+_SCHEMES = ("sqlserver", "mssql")
+
+
+class SqlServerDialect:
+    """Connections commit by themselves; writes begin a transaction explicitly (READ COMMITTED, with row locks)."""
+
+    name = "mssql"
+    migrations = MIGRATIONS
+    tracking_table = TRACKING_TABLE
+    # As for InnoDB: the row is found by one index and locked by another, and may have moved between.
+    locking_reads_miss_moved_rows = True
+
+    def __init__(self, url: sa.URL, *, is_encrypted: bool) -> None:
+        self._where = f"{url.host}:{url.port or 1433}/{url.database}"
+        arguments: dict[str, Any] = {
+            "autocommit": True,
+            "charset": "UTF-8",
+            "tds_version": "7.4",
+            "login_timeout": CONNECT_TIMEOUT_SECONDS,
+            "timeout": QUERY_TIMEOUT_SECONDS,
+            "appname": "duetime",
+            "conn_properties": " ".join(_SESSION),
+        }
+        if is_encrypted:
+            arguments["encryption"] = "require"
+        self.engine = sa.create_engine(
+            url.set(drivername=DRIVER_NAME, port=url.port or 1433),
+            isolation_level="AUTOCOMMIT",
+            # One question less at the first connection.
+            supports_comments=False,
+            pool_size=MAX_CONNECTIONS,
+            max_overflow=0,
+            pool_timeout=LOCK_TIMEOUT_SECONDS,
+            pool_use_lifo=True,
+            # Azure closes what has been idle for half an hour.
+            pool_recycle=900,
+            # Values are payloads and headers; an error that is logged must not show them.
+            hide_parameters=True,
+            connect_args=arguments,
+        )
+        event.listen(self.engine, "connect", _check_database)
+
+    def create_database(self) -> None:
+        """The database itself belongs to its operator."""
+
+    def begin_write(self, connection: sa.Connection) -> None:
+        assert isinstance(connection.dialect, SqlServerSql)
+        connection.dialect.begin(connection)
+
+    @contextmanager
+    def write_turn(self) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def schema_turn(self, connection: sa.Connection) -> Iterator[None]:
+        if connection.exec_driver_sql(_TURN).scalar_one() < 0:
+            raise StoreUnavailable("another process has been migrating the schema for too long")
+        yield
+
+    def insert_if_absent(self, table: sa.Table) -> sa.Insert:
+        return InsertIfAbsent(table)
+
+    def classify(self, error: BaseException) -> StoreError:
+        number = _number_of(error)
+        if number in _ABORTED:
+            return TransactionAborted(f"the database asks to try again: {_ABORTED[number]}")
+        if number in _TRY_AGAIN:
+            return StoreUnavailable(f"the database asks to try again: {_TRY_AGAIN[number]}")
+        if number in _NO_SCHEMA:
+            return StoreNotReady("the database has no Duetime schema of this version; `duetime init` makes it")
+        if number in _REFUSED:
+            return StoreUnavailable(f"the server of {self._where} {_REFUSED[number]}")
+        if number in _UNREACHABLE or (number == 0 and isinstance(error, pymssql.InterfaceError)):
+            return StoreUnavailable(f"the database at {self._where} cannot be reached")
+        if isinstance(error, pymssql.InterfaceError):
+            return StoreUnavailable(f"the database failed for now: error {number}")
+        return StoreError(f"the database refused a statement: error {number}")
+
+
+def _number_of(error: BaseException) -> int:
+    """The server's or the driver's number of an error; 0 for none. It stands alone or in a tuple with the text."""
+    argument: Any = error.args[0] if error.args else 0
+    if isinstance(argument, tuple):
+        argument = argument[0] if argument else 0
+    return argument if isinstance(argument, int) else 0
+
+
+def _check_database(connection: Any, _: object) -> None:
+    """Without versions, readers and writers would wait for each other, and in circles."""
+    cursor = connection.cursor()
+    cursor.execute(_READS_VERSIONS)
+    row = cursor.fetchone()
+    cursor.close()
+    if row is None or not row[0]:
+        raise StoreNotReady(
+            "the database needs READ_COMMITTED_SNAPSHOT: ALTER DATABASE ... SET READ_COMMITTED_SNAPSHOT ON"
+        )
+
+
+def open_dialect(url: str) -> SqlServerDialect:
+    """``sqlserver://`` or ``mssql://`` and ``user:password@host:1433/database``; ``?tls=on`` encrypts."""
+    shape = "a SQL Server URL is like sqlserver://user:password@host:1433/database, with ?tls=on to encrypt"
+    try:
+        parsed = sa.make_url(url)
+    except (exc.ArgumentError, ValueError):
+        raise InvalidSettings(shape) from None
+    options = dict(parsed.query)
+    tls = options.pop("tls", "off")
+    if (
+        parsed.drivername not in _SCHEMES
+        or not (parsed.host and parsed.database)
+        or options
+        or tls not in ("on", "off")
+    ):
+        raise InvalidSettings(shape)
+    return SqlServerDialect(parsed.set(query={}), is_encrypted=tls == "on")
