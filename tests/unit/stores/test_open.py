@@ -55,6 +55,7 @@ def test_messages_are_one_line_and_hold_no_credentials() -> None:
         ("sqlite://", "sqlalchemy", "sql"),
         ("postgresql://db/x", "psycopg", "postgresql"),
         ("mysql://db/x", "pymysql", "mysql"),
+        ("sqlserver://db/x", "pymssql", "sqlserver"),
         ("dynamodb://timers?region=x", "boto3", "dynamodb"),
         ("mongodb://db/x", "pymongo", "mongodb"),
         ("mongodb+srv://db/x", "pymongo", "mongodb"),
