@@ -207,7 +207,10 @@ def _compare(differences: list[str], reader: ExportReader) -> None:
     from duetime.moving.errors import MoveFailed
 
     if differences:
-        raise MoveFailed(f"the store does not hold what the file does: {'; '.join(differences)}")
+        found = "; ".join(differences)
+        raise MoveFailed(
+            f"the store does not hold what the file does: {found} (what expires within the next hour is not counted)"
+        )
     click.echo(f"verified: the store holds what the file does, {_counted(reader.tally.shown_counts())}", err=True)
 
 

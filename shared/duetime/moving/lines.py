@@ -23,6 +23,7 @@ VERSION = 1
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """Far beyond any record: a timer's payload has 256 KiB, and JSON makes at most six times of that."""
 
+HEADER_START = b'{"kind":"header",'
 CHECKPOINT_START = b'{"kind":"checkpoint",'
 TRAILER_START = b'{"kind":"trailer",'
 

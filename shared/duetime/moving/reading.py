@@ -12,6 +12,7 @@ from duetime.moving.errors import BadExport
 from duetime.moving.exporting import Written
 from duetime.moving.lines import (
     CHECKPOINT_START,
+    HEADER_START,
     MAX_LINE_BYTES,
     TRAILER_START,
     Checkpoint,
@@ -133,9 +134,9 @@ def resumed(file: BinaryIO, header: Header) -> Written | None:
     found: tuple[int, Checkpoint, Checksum] | None = None
     checksum = Checksum()
     first = file.readline(MAX_LINE_BYTES + 1)
-    if not first.endswith(b"\n"):
+    if not first.endswith(b"\n") and (first.startswith(HEADER_START) or HEADER_START.startswith(first)):
         return None
-    begun = read_header(first[:-1])
+    begun = read_header(first.rstrip(b"\n"))
     if (begun.source, begun.source_mark) != (header.source, header.source_mark):
         raise BadExport("the file was begun from another store: an export is gone on with from the same one")
     checksum.add(first[:-1])

@@ -1,0 +1,205 @@
+"""Targets that hold something else, and sources that cannot read all they have."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from duetime.domain.namespaces import NamespaceSettings
+from duetime.domain.timers import TimerChange
+from duetime.moving.errors import BadExport, MoveRefused
+from duetime.moving.importing import Importer, verify
+from duetime.moving.lines import CHECKPOINT_START, Checksum, trailer_line
+from duetime.moving.reading import ExportReader
+from duetime.moving.running import refuse_if_served
+from duetime.moving.tally import Tally
+from duetime.moving.walk import Walk
+from duetime.stores.calls_port import CallRef
+from duetime.stores.moving_port import LoadStatus
+from duetime.stores.port import Store
+from duetime.stores.sql.store import SqlStore
+from tests.contract.sql_stores import corrupt, corrupt_call
+from tests.contract.steps import claim, create, stored
+from tests.support import calls as make
+from tests.support.builders import make_timer, seconds
+from tests.support.clock import NOW
+from tests.support.moving import exported, fill, imported
+from tests.support.stores import memory_store
+
+
+@pytest.fixture
+def source() -> Iterator[Store]:
+    with memory_store() as store:
+        fill(store)
+        yield store
+
+
+@pytest.fixture
+def target() -> Iterator[Store]:
+    with memory_store() as store:
+        yield store
+
+
+def load(store: Store, data: bytes, *, is_rehearsal: bool = False) -> Importer:
+    importer = Importer(store, now=NOW, is_rehearsal=is_rehearsal)
+    importer.run(ExportReader(io.BytesIO(data)))
+    return importer
+
+
+def differences(store: Store, data: bytes) -> list[str]:
+    reader = ExportReader(io.BytesIO(data))
+    list(reader.pages())
+    return verify(store, reader.tally, now=NOW)
+
+
+def test_a_rehearsal_writes_nothing(source: Store, target: Store) -> None:
+    load(target, exported(source), is_rehearsal=True)
+
+    assert len(exported(target).splitlines()) == 2
+
+
+@pytest.mark.parametrize("is_rehearsal", [True, False])
+def test_a_target_with_another_namespace_is_refused_untouched(
+    source: Store, target: Store, is_rehearsal: bool
+) -> None:
+    target.create_namespace("mine", num_shards=4, dedicated=False, now=NOW)
+    before = exported(target)
+
+    with pytest.raises(MoveRefused, match="the target holds other contents: namespace 'mine' is not in the file"):
+        load(target, exported(source), is_rehearsal=is_rehearsal)
+
+    assert exported(target) == before
+
+
+def test_a_target_whose_namespace_is_another_is_refused_untouched(source: Store, target: Store) -> None:
+    target.create_namespace("orders", num_shards=4, dedicated=False, now=NOW + seconds(1))
+
+    with pytest.raises(MoveRefused, match="its namespace 'orders' is not as in the file"):
+        load(target, exported(source))
+
+    assert target.get_namespace("own") is None
+
+
+def test_a_target_with_a_secret_or_a_key_of_its_own_is_refused(source: Store, target: Store) -> None:
+    target.catalogue_secret("cursor", b"another")
+
+    with pytest.raises(MoveRefused, match="its catalogue secret 'cursor' is not as in the file"):
+        load(target, exported(source))
+
+
+def test_what_was_changed_in_the_target_is_a_conflict_and_stays(source: Store, target: Store) -> None:
+    data = exported(source)
+    imported(target, data)
+    orders = target.get_namespace("orders")
+    assert orders is not None
+    target.update_timer(orders, "t0003", TimerChange(tags=("new",)), firing_id="f", now=NOW)
+    changed = stored(target, orders, "t0003")
+
+    loaded = load(target, data).loaded
+
+    assert loaded.conflicts == ["timer 't0003' of namespace 'orders'"]
+    assert (loaded.statuses[LoadStatus.CONFLICT], loaded.statuses[LoadStatus.LOADED]) == (1, 0)
+    assert stored(target, orders, "t0003") == changed
+    (found,) = differences(target, data)
+    assert found.startswith("timer: ")
+    assert found.endswith(" in both, but not the same")
+
+
+def test_a_call_that_went_on_in_the_target_is_a_conflict_without_its_executions(source: Store, target: Store) -> None:
+    data = exported(source)
+    imported(target, data)
+    target.calls.delete_call("acme", make.id_at(NOW, 3), now=NOW)
+    other = make.submitted(tenant_id="acme", call_id=make.id_at(NOW, 99), idempotency_key="k3")
+    target.calls.apply([other], now=NOW)
+
+    loaded = load(target, data).loaded
+
+    assert loaded.conflicts == [f"service call {make.id_at(NOW, 3)} of tenant 'acme'"]
+    assert target.calls.list_executions("acme", make.id_at(NOW, 3), cursor=None, limit=9).items == []
+
+
+def test_what_is_missing_or_too_much_is_found_when_comparing(source: Store, target: Store) -> None:
+    data = exported(source)
+    imported(target, data)
+    orders = target.get_namespace("orders")
+    assert orders is not None
+    create(target, make_timer(orders, "extra"))
+    target.calls.delete_call("acme", make.id_at(NOW, 1), now=NOW)
+
+    found = differences(target, data)
+
+    assert [each.partition(":")[0] for each in found] == ["timer", "serviceCall"]
+    assert found[1] == "serviceCall: 6 in the file, 5 in the store"  # without those that expire soon
+
+
+def test_a_change_of_one_value_is_found_when_comparing(source: Store, target: Store) -> None:
+    data = exported(source)
+    imported(target, data)
+    changed = target.get_namespace("changed")
+    assert changed is not None
+    given = replace(changed, settings=NamespaceSettings(max_in_flight=4))
+    target.update_namespace(given, if_revision=changed.revision, now=NOW)
+
+    assert differences(target, data) == ["namespace: 6 in both, but not the same"]
+
+
+def test_what_expires_on_the_way_is_left_out(source: Store, target: Store) -> None:
+    later = NOW + seconds(8 * 86_400)
+    data = exported(source)
+
+    loaded = imported(target, data, now=later)
+
+    assert loaded.num_expired > 4
+    assert exported(target, now=later) == exported(source, now=later)
+
+
+def test_what_cannot_be_read_is_named_and_not_moved(source: Store, target: Store) -> None:
+    assert isinstance(source, SqlStore)
+    orders = source.get_namespace("orders")
+    assert orders is not None
+    (bad,) = create(source, make_timer(orders, "bad"))
+    corrupt(source, bad)
+    (call,) = [
+        each for each in source.calls.get_calls([CallRef("acme", make.id_at(NOW, 1))], now=NOW) if each is not None
+    ]
+    corrupt_call(source, call)
+
+    data = exported(source)
+    loaded = imported(target, data)
+
+    named = [line for line in data.splitlines() if line.startswith(b'{"kind":"unreadable"')]
+    assert [line.partition(b',"reason"')[0] for line in named] == [
+        b'{"kind":"unreadable","of":"timer","place":["orders","bad"]',
+        b'{"kind":"unreadable","of":"serviceCall","place":["acme","%s"]' % make.id_at(NOW, 1).encode(),
+    ]
+    assert loaded.num_unreadable == 2
+    assert target.get_timer(orders, "bad", now=NOW) is None
+
+
+def test_a_store_whose_shards_are_held_is_refused(source: Store) -> None:
+    refuse_if_served(source, now=NOW)
+    claim(source, 2, "worker-7")
+
+    with pytest.raises(MoveRefused, match="1 of its shards are held by worker-7"):
+        refuse_if_served(source, now=NOW)
+    refuse_if_served(source, now=NOW + seconds(11))
+
+
+def test_a_file_without_the_namespace_of_its_timers_is_refused(source: Store, target: Store) -> None:
+    """With right checksums: by a program that is not ours."""
+    lines = [line for line in exported(source).splitlines()[:-1] if not line.startswith(CHECKPOINT_START)]
+    lines = [line for line in lines if not line.startswith(b'{"kind":"namespace","name":"orders"')]
+    tally, checksum = Tally(), Checksum()
+    for page in Walk(source, now=NOW).pages():
+        for record in page.records:
+            if record.line in lines:
+                tally.add(record)
+    for line in lines:
+        checksum.add(line)
+    data = b"\n".join([*lines, trailer_line(tally, checksum.text()), b""])
+
+    with pytest.raises(BadExport, match="of namespace 'orders', but not the namespace"):
+        load(target, data)

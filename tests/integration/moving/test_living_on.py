@@ -1,0 +1,111 @@
+"""What was moved goes on in the target as it would have in the source."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from duetime.domain.call_events import CallEventType
+from duetime.domain.service_calls import CallStatus
+from duetime.domain.timers import TimerState
+from duetime.engine.settings import EngineSettings
+from duetime.stores.calls_port import ApplyStatus, CallRef
+from duetime.stores.port import Store
+from duetime.stores.sql.store import SqlStore
+from tests.contract.steps import create
+from tests.support import calls as make
+from tests.support.builders import make_timer, make_timers, seconds
+from tests.support.engine import make_poller
+from tests.support.executing import Executing
+from tests.support.moving import exported, imported, in_every_state
+from tests.support.scripted_sender import ScriptedSender
+from tests.support.stores import memory_store
+from tests.support.virtual_time import START, VirtualClock, run_virtually
+
+
+@pytest.fixture
+def source() -> Iterator[SqlStore]:
+    with memory_store() as store:
+        assert isinstance(store, SqlStore)
+        yield store
+
+
+@pytest.fixture
+def target() -> Iterator[SqlStore]:
+    with memory_store() as store:
+        assert isinstance(store, SqlStore)
+        yield store
+
+
+def run_for(duration_seconds: float, store: Store) -> ScriptedSender:
+    clock = VirtualClock()
+    sender = ScriptedSender()
+    poller = make_poller(store, sender, clock, settings=EngineSettings())
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        task = asyncio.create_task(poller.run(stop))
+        await asyncio.sleep(duration_seconds)
+        stop.set()
+        await task
+
+    run_virtually(clock, main())
+    return sender
+
+
+def test_timers_fire_once_each_from_where_they_were(source: SqlStore, target: SqlStore) -> None:
+    orders, _ = source.create_namespace("orders", num_shards=4, dedicated=False, now=START)
+    own, _ = source.create_namespace("own", num_shards=3, dedicated=True, now=START)
+    create(source, *make_timers(orders, 50, execute_at=START + seconds(2)), now=START)
+    create(source, make_timer(own, "d", execute_at=START + seconds(3), payload_json='{"n": 1.10}'), now=START)
+    source.load_timers(in_every_state(orders), now=START)  # one due at once, one in 8 s, one parked for 30 s
+
+    imported(target, exported(source))
+    sender = run_for(40, target)
+
+    fired = Counter(body["timerId"] for body in sender.received)
+    waiting = [f"é state {number}" for number in (0, 1, 2)]
+    assert fired == dict.fromkeys([f"t{number:04}" for number in range(50)] + ["d", *waiting], 1)
+    attempts = {body["timerId"]: body["attempt"] for body in sender.received}
+    assert [attempts[timer_id] for timer_id in waiting] == [1, 3, 3]
+    timer = target.get_timer(orders, "t0001", now=START + seconds(40))
+    assert timer is not None
+    assert timer.state is TimerState.FIRED
+
+
+def test_calls_run_and_their_events_count_on(source: SqlStore, target: SqlStore) -> None:
+    before = Executing(source, VirtualClock())
+    ids = [make.id_at(START, number) for number in range(1, 4)]
+    before.submit(ids[0], due_at=START + seconds(5), idempotency_key="k")
+    before.submit(ids[1], due_at=START + seconds(1))
+    before.run_for(2)
+    before.submit(ids[2], due_at=START + seconds(600))
+    assert before.get(ids[1]).status is CallStatus.SUCCEEDED
+
+    imported(target, exported(source, now=before.clock.now()), now=before.clock.now())
+    after = Executing(target, before.clock)
+    after.run_for(10)
+
+    assert [after.get(call_id).status for call_id in ids] == [
+        CallStatus.SUCCEEDED,
+        CallStatus.SUCCEEDED,
+        CallStatus.SCHEDULED,
+    ]
+    assert after.types(ids[0])[-1] == str(CallEventType.SUCCEEDED)
+    assert after.events(ids[1]) == before.events(ids[1])
+    numbers = [stored.event.sequence for stored in target.calls.unpublished_of(CallRef("acme", ids[0]), limit=100)]
+    assert numbers == list(range(1, after.get(ids[0]).event_count + 1))
+
+
+def test_idempotency_keys_still_hold(source: SqlStore, target: SqlStore) -> None:
+    before = Executing(source, VirtualClock())
+    call = before.submit(make.id_at(START, 1), due_at=START + seconds(5), idempotency_key="k")
+
+    imported(target, exported(source))
+
+    assert target.calls.find_by_idempotency_key("acme", "k", now=START) == call
+    again = make.submitted(call_id=make.id_at(START, 2), idempotency_key="k", now=START)
+    assert target.calls.apply([again], now=START) == [ApplyStatus.EXISTS]

@@ -1,0 +1,199 @@
+"""``duetime export`` and ``duetime import``, from one SQLite file to another."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from duetime.cli.main import run
+from duetime.runtime.clock import SystemClock
+from duetime.stores.open import open_store
+from duetime.stores.port import Store
+from tests.contract.sql_stores import corrupt
+from tests.contract.steps import claim, create
+from tests.support.builders import make_timers
+from tests.support.processes import command_environment
+
+
+class Cli:
+    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.directory = directory
+        self._capsys = capsys
+        self.source, self.target = (f"sqlite:///{directory}/{name}/duetime.db" for name in ("old", "new"))
+        self.file = directory / "duetime.jsonl"
+        self.partial = directory / "duetime.jsonl.partial"
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        """Standard error of a command that ends with ``code``."""
+        self._capsys.readouterr()
+        assert run(words) == code
+        return self._capsys.readouterr().err
+
+    def export(self, *words: str, code: int = 0) -> str:
+        return self("export", "--store", self.source, "--output", str(self.file), *words, code=code)
+
+    def import_(self, *words: str, code: int = 0) -> str:
+        return self("import", "--store", self.target, "--input", str(self.file), *words, code=code)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    """An old store with 700 timers, and a new one that is empty."""
+    cli = Cli(tmp_path, capsys)
+    for url in (cli.source, cli.target):
+        cli("init", "--store", url)
+    fill(cli.source)
+    return cli
+
+
+def fill(url: str) -> None:
+    store = open_store(url)
+    now = SystemClock().now()
+    orders, _ = store.create_namespace("orders", num_shards=4, dedicated=False, now=now)
+    create(store, *make_timers(orders, 350, payload_json='"A"'), now=now)
+    create(store, *make_timers(orders, 350, prefix="u"), now=now)
+    store.close()
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Store]:
+    store = open_store(url)
+    yield store
+    store.close()
+
+
+def test_a_store_is_exported_imported_and_compared(cli: Cli) -> None:
+    assert cli.export() == "exported 1 namespace, 700 timers\n"
+    assert stat.S_IMODE(cli.file.stat().st_mode) == 0o600
+    assert not cli.partial.exists()
+
+    assert cli.import_("--dry-run") == "the file is whole and the store can take it: 1 namespace, 700 timers\n"
+    assert cli.import_() == (
+        "imported 1 namespace, 700 timers: 701 loaded, 0 there already\n"
+        "verified: the store holds what the file does, 1 namespace, 700 timers\n"
+    )
+    assert "0 loaded, 701 there already" in cli.import_("--no-verify")
+    assert cli.import_("--verify-only").startswith("verified: ")
+
+
+def test_an_empty_store_moves_too(cli: Cli) -> None:
+    cli.source = cli.target
+
+    assert cli.export() == "exported nothing\n"
+    assert cli.import_() == (
+        "imported nothing: 0 loaded, 0 there already\nverified: the store holds what the file does, nothing\n"
+    )
+
+
+def test_an_export_writes_over_nothing(cli: Cli) -> None:
+    cli.file.write_text("mine")
+    assert cli.export(code=1) == f"duetime: error: {cli.file} exists; an export does not write over it\n"
+    cli.file.rename(cli.partial)
+    assert cli.export(code=1) == f"duetime: error: {cli.partial} exists: go on with it by --resume, or remove it\n"
+    assert cli.export("--resume", code=1) == (
+        "duetime: error: this is no export of Duetime: the first line is not its header\n"
+    )
+    assert cli.partial.read_text() == "mine"
+
+
+def test_an_export_that_was_cut_short_is_gone_on_with(cli: Cli) -> None:
+    cli.export()
+    whole = cli.file.read_bytes()
+    cli.file.rename(cli.partial)
+    cli.partial.write_bytes(whole[: len(whole) // 5 * 4])
+
+    assert cli.import_(code=1).startswith(f"duetime: error: {cli.file}: the export is not complete: go on with ")
+    assert cli.export("--resume") == ("going on after 1 namespace, 500 timers\nexported 1 namespace, 700 timers\n")
+    assert cli.file.read_bytes() == whole
+
+
+def test_an_export_is_not_gone_on_with_from_another_store(cli: Cli) -> None:
+    cli.export()
+    cli.partial.write_bytes(cli.file.read_bytes()[:-9])
+    cli.file.unlink()
+    cli.source = cli.target
+
+    assert "the file was begun from another store" in cli.export("--resume", code=1)
+
+
+def test_a_file_that_was_edited_is_refused_by_the_line(cli: Cli) -> None:
+    cli.export()
+    cli.file.write_bytes(cli.file.read_bytes().replace(b'\\"A\\"', b'\\"B\\"', 1))
+
+    assert cli.import_(code=1) == (
+        f"duetime: error: {cli.file}: line 503: the checksum is not that of what stands before it: "
+        "something from line 2 on was changed or is damaged\n"
+    )
+
+
+def test_what_cannot_be_read_makes_an_exit_code_of_its_own(cli: Cli) -> None:
+    with opened(cli.source) as store:
+        orders = store.get_namespace("orders")
+        assert orders is not None
+        corrupt(store, *make_timers(orders, 1))  # type: ignore[arg-type]
+
+    assert cli.export(code=3) == "exported 1 namespace, 699 timers, 1 that cannot be read\n"
+    assert cli.import_().startswith("1 could not be read in the source and are not in the file\nimported ")
+
+
+@pytest.mark.parametrize("words", [("export", "--output", "x"), ("import", "--input", "duetime.jsonl")])
+def test_a_store_that_is_served_is_refused_unless_that_is_allowed(cli: Cli, words: tuple[str, ...]) -> None:
+    cli.export()
+    with opened(cli.source) as store:
+        claim(store, 1, "worker-7", now=SystemClock().now())
+    command, option, name = words
+    words = (command, option, str(cli.directory / name), "--store", cli.source)
+
+    assert "the store is being served: 1 of its shards are held by worker-7" in cli(*words, code=1)
+    cli(*words, "--allow-running")
+
+
+def test_a_store_that_is_not_ready_is_one_line(cli: Cli) -> None:
+    cli.source = f"sqlite:///{cli.directory}/nothing.db"
+
+    assert "does not exist or cannot be opened; `duetime init` makes it" in cli.export(code=1)
+    assert "unknown store scheme" in cli("export", "--store", "nope://x", "--output", str(cli.file), code=2)
+    assert "goes with neither" in cli.import_("--verify-only", "--dry-run", code=2)
+    assert "No such file or directory" in cli.import_(code=1)
+
+
+def test_signing_secrets_need_the_key_that_sealed_them(cli: Cli) -> None:
+    cli("secrets", "create", "orders", "--store", cli.source)
+    cli.export()
+
+    refusal = cli.import_(code=1)
+    assert (
+        "the signing secrets of namespace 'orders' could not be used with the target: there is no key file" in refusal
+    )
+    with opened(cli.target) as store:
+        assert store.get_namespace("orders") is None
+
+    key = str(cli.directory / "old" / "duetime.key")
+    assert "verified" in cli.import_("--key-file", key)
+    assert "0 loaded, 701 there already" in cli.import_("--no-key-check")
+
+
+def test_standard_output_and_input_will_do(cli: Cli) -> None:
+    def command(*words: str, given: bytes = b"") -> bytes:
+        done = subprocess.run(
+            [sys.executable, "-m", "duetime.cli", *words],
+            input=given,
+            env=command_environment(),
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout
+
+    data = command("export", "--store", cli.source, "--output", "-", "--quiet")
+    assert data.startswith(b'{"kind":"header",')
+    assert command("import", "--store", cli.target, "--input", "-", given=data) == b""
+    assert "standard output cannot be gone on with" in cli(
+        "export", "--store", cli.source, "--output", "-", "--resume", code=1
+    )
