@@ -3,7 +3,7 @@
     python -m benchmarks.moving [--timers 100000] [--calls 2000] [--directory DIR]
 
 From SQLite to a file, from there into each target, and back into a file. Targets are SQLite and the SQL servers that
-``DUETIME_TEST_<STORE>_URL`` name: the database for tests there is emptied. An import compares the store with the file.
+``DUETIME_TEST_<STORE>_URL`` name: their database for tests is emptied. An import compares the store with the file.
 ``memory`` is the most that the process had; the first line is that of an empty store.
 """
 

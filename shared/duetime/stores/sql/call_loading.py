@@ -33,7 +33,7 @@ from duetime.stores.sql.execution_rows import (
     decode_or_salvage_execution,
     encode_execution,
 )
-from duetime.stores.sql.loading import load_rows, status_of
+from duetime.stores.sql.loading import load_rows, one_by_one, status_of
 from duetime.stores.sql.tables import given, given_count
 
 _EVENT = outbox.c
@@ -93,7 +93,7 @@ class CallLoading:
                 row = self._numbered.one(connection, *key[:2], execution.number).first()
             return None if row is None else status_of(decode_or_salvage_execution(row) == execution)
 
-        return load_rows(self._database, executions, insert=insert, find=find)
+        return load_rows(self._database, executions, insert=insert, find=one_by_one(find))
 
     def all_events(self, *, cursor: str | None, limit: int) -> EventPage:
         after: tuple[str, str, int] | None = None
@@ -142,4 +142,4 @@ class CallLoading:
                 return LoadStatus.CONFLICT
             return status_of((there.event, there.published_at) == (event, stored.published_at))
 
-        return load_rows(self._database, events, insert=insert, find=find)
+        return load_rows(self._database, events, insert=insert, find=one_by_one(find))

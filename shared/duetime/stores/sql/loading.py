@@ -22,9 +22,9 @@ def load_rows(
     items: Sequence[T],
     *,
     insert: Callable[[Mutation, list[T]], int],
-    find: Callable[[sa.Connection, T], LoadStatus | None],
+    find: Callable[[sa.Connection, Sequence[T]], list[LoadStatus | None]],
 ) -> list[LoadStatus]:
-    """``insert`` says how many rows it inserted; ``find`` what is in the place of one: None for nothing.
+    """``insert`` says how many rows it inserted; ``find`` what is in the place of each: None for nothing.
 
     The usual case is that all are new, or that all are known, after a load that was cut short.
     """
@@ -36,13 +36,19 @@ def load_rows(
         mutation.connection.rollback()
     for _ in range(_MAX_TRIES):
         with database.write() as mutation:
-            found = [find(mutation.connection, item) for item in items]
+            found = find(mutation.connection, items)
             absent = [item for item, status in zip(items, found, strict=True) if status is None]
             if insert(mutation, absent) == len(absent):
                 return [status or LoadStatus.LOADED for status in found]
             mutation.connection.rollback()
     # MySQL, say, passes over a row that breaks a rule of the table.
     raise StoreError("the database takes a row neither as a new one nor as a known one")
+
+
+def one_by_one(
+    find: Callable[[sa.Connection, T], LoadStatus | None],
+) -> Callable[[sa.Connection, Sequence[T]], list[LoadStatus | None]]:
+    return lambda connection, items: [find(connection, item) for item in items]
 
 
 def status_of(is_same: bool) -> LoadStatus:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +20,7 @@ from duetime.stores.sql.rows import (
     COLUMNS,
     KEY_NAMES,
     VALUE_NAMES,
+    Row,
     UnreadableError,
     decode,
     decode_or_salvage,
@@ -26,9 +29,10 @@ from duetime.stores.sql.rows import (
     optional_milliseconds,
     uuid_bytes,
 )
-from duetime.stores.sql.tables import RowType, given, timers
+from duetime.stores.sql.tables import RowType, given, given_count, timers
 
 _ROW = timers.c
+_TIMER_ID = [column.name for column in COLUMNS].index("timer_id")
 _NAMES = (
     *KEY_NAMES,
     "timer_uuid",
@@ -39,6 +43,9 @@ _NAMES = (
     *VALUE_NAMES,
 )
 
+Key = tuple[int, str, str]
+"""Shard id, namespace, timer id."""
+
 
 class TimerLoading:
     def __init__(self, database: Database) -> None:
@@ -48,6 +55,22 @@ class TimerLoading:
         key = sa.and_(*(_ROW[name] == given(f"key_{name}") for name in KEY_NAMES))
         key_names = [f"key_{name}" for name in KEY_NAMES]
         self._select = database.prepare(sa.select(*COLUMNS).where(key), *key_names)
+        self._range = database.prepare(
+            sa.select(*COLUMNS)
+            .where(
+                _ROW.timer_namespace == given("namespace"),
+                _ROW.shard_id == given("shard"),
+                _ROW.timer_id >= given("first"),
+                _ROW.timer_id <= given("last"),
+            )
+            .order_by(_ROW.timer_id)
+            .limit(given_count("limit")),
+            "shard",
+            "namespace",
+            "first",
+            "last",
+            "limit",
+        )
         self._delete = database.prepare(sa.delete(timers).where(key), *key_names)
 
     def load_timers(self, timers: Sequence[Timer], *, now: datetime) -> list[LoadStatus]:
@@ -56,13 +79,27 @@ class TimerLoading:
                 mutation.connection, [_encode(timer) for timer in sorted(absent, key=encode_key)]
             )
 
-        def find(connection: sa.Connection, timer: Timer) -> LoadStatus | None:
-            return self._find(connection, timer, now)
+        def find(connection: sa.Connection, items: Sequence[Timer]) -> list[LoadStatus | None]:
+            rows = self._rows_among(connection, items)
+            return [self._status(connection, timer, rows.get(encode_key(timer)), now) for timer in items]
 
         return load_rows(self._database, timers, insert=insert, find=find)
 
-    def _find(self, connection: sa.Connection, timer: Timer, now: datetime) -> LoadStatus | None:
-        row = self._select.one(connection, *encode_key(timer)).first()
+    def _rows_among(self, connection: sa.Connection, timers: Sequence[Timer]) -> dict[Key, Row]:
+        """Rows of some of ``timers``, of most where a namespace holds little else between the first and the last.
+
+        What is moved comes in the order of a list, so a batch that is there already takes a query and not hundreds.
+        """
+        found: dict[Key, Row] = {}
+        for (shard_id, namespace), group in groupby(sorted(map(encode_key, timers)), key=itemgetter(0, 1)):
+            ids = [timer_id for _, _, timer_id in group]
+            for row in self._range.one(connection, shard_id, namespace, ids[0], ids[-1], 2 * len(ids)):
+                found[shard_id, namespace, row[_TIMER_ID]] = row
+        return found
+
+    def _status(self, connection: sa.Connection, timer: Timer, row: Row | None, now: datetime) -> LoadStatus | None:
+        if row is None:
+            row = self._select.one(connection, *encode_key(timer)).first()
         if row is None:
             return None
         if decode_or_salvage(row).is_expired(now):
