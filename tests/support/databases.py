@@ -13,9 +13,10 @@ import zlib
 from functools import cache
 from pathlib import Path
 
+import pymssql
 import sqlalchemy as sa
 
-from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.dialects import SqlDialect, open_dialect
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import metadata, schema_migrations
 from duetime.stores.time_source import TimeSource
@@ -40,12 +41,37 @@ def database_url(name: str) -> str:
     database = f"duetime_test_{_CHECKOUT}_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
     dialect = open_dialect(url.render_as_string(hide_password=False))
     try:
-        with dialect.engine.connect() as connection:
-            if database not in sa.inspect(connection).get_schema_names() and not _is_database(connection, database):
-                connection.exec_driver_sql(f"CREATE DATABASE {database}")
+        if dialect.name == "mssql":
+            _make_sqlserver_database(url, database)
+        else:
+            _make_database(dialect, database)
     finally:
         dialect.engine.dispose()
     return url.set(database=database).render_as_string(hide_password=False)
+
+
+def _make_database(dialect: SqlDialect, name: str) -> None:
+    with dialect.engine.connect() as connection:
+        if name not in sa.inspect(connection).get_schema_names() and not _is_database(connection, name):
+            connection.exec_driver_sql(f"CREATE DATABASE {name}")
+
+
+def _make_sqlserver_database(url: sa.URL, name: str) -> None:
+    """By the driver alone: the store itself refuses the URL's database where it keeps no row versions."""
+    connection = pymssql.connect(
+        server=url.host or "",
+        port=str(url.port or 1433),
+        user=url.username,
+        password=url.password,
+        database=url.database or "master",
+        autocommit=True,
+    )
+    try:
+        cursor = connection.cursor()
+        cursor.execute(f"IF DB_ID(N'{name}') IS NULL CREATE DATABASE {name}")
+        cursor.execute(f"ALTER DATABASE {name} SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE")
+    finally:
+        connection.close()
 
 
 def _is_database(connection: sa.Connection, name: str) -> bool:

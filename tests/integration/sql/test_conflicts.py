@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
+import pymssql
 import pymysql
 import pytest
 import sqlalchemy as sa
@@ -31,10 +32,12 @@ _WAITERS = {
     "mysql": "SELECT count(*) FROM information_schema.innodb_trx AS waiting "
     "JOIN information_schema.processlist AS process ON process.id = waiting.trx_mysql_thread_id "
     "WHERE waiting.trx_state = 'LOCK WAIT' AND process.db = database()",
+    "mssql": "SELECT count(*) FROM sys.dm_exec_requests WHERE wait_type LIKE 'LCK%' AND database_id = DB_ID()",
 }
 _DEADLOCKS = {
     "postgresql": psycopg.errors.DeadlockDetected(),
     "mysql": pymysql.OperationalError(ER.LOCK_DEADLOCK, "deadlock"),
+    "mssql": pymssql.OperationalError(1205, b"deadlock"),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import sqlalchemy as sa
@@ -18,6 +19,11 @@ from tests.support.clock import NOW
 from tests.unit.sql.statements import Ran, recorded_statements
 
 Action = Callable[[SqlStore, Namespace], object]
+_ANALYSES = {
+    "postgresql": "ANALYZE timers",
+    "mysql": "ANALYZE TABLE timers",
+    "mssql": "UPDATE STATISTICS timers",
+}
 
 
 def record(store: SqlStore, single: Namespace) -> None:
@@ -60,8 +66,7 @@ def filled(server_store: SqlStore, single: Namespace) -> SqlStore:
     server_store.put_timers(make_timers(single, 40), mode=PutMode.CREATE, now=NOW)
     server_store.claim_shard(0, "w", lease_seconds=10, now=NOW)
     with server_store.database.engine.connect() as connection:
-        is_postgresql = connection.dialect.name == "postgresql"
-        connection.exec_driver_sql("ANALYZE timers" if is_postgresql else "ANALYZE TABLE timers")
+        connection.exec_driver_sql(_ANALYSES[connection.dialect.name])
     return server_store
 
 
@@ -70,7 +75,7 @@ def plans(store: SqlStore, single: Namespace, action: Action) -> list[tuple[Ran,
     with recorded_statements(store) as statements:
         action(store, single)
     with store.database.engine.connect() as connection:
-        explain = _explain_postgresql if connection.dialect.name == "postgresql" else _explain_mysql
+        explain = _EXPLANATIONS[connection.dialect.name]
         return [
             (each, explain(connection, each))
             for each in statements
@@ -107,6 +112,22 @@ def _explain_mysql(connection: sa.Connection, statement: Ran) -> list[dict[str, 
         }
         for row in rows
     ]
+
+
+def _explain_sqlserver(connection: sa.Connection, statement: Ran) -> list[dict[str, Any]]:
+    connection.exec_driver_sql("SET SHOWPLAN_XML ON")
+    try:
+        plan = connection.exec_driver_sql(statement.sql, statement.parameters).scalar_one()
+    finally:
+        connection.exec_driver_sql("SET SHOWPLAN_XML OFF")
+    steps = [
+        each.get("PhysicalOp", "") for each in ElementTree.fromstring(plan).iter() if each.tag.endswith("}RelOp")
+    ]
+    tables = ("Table Scan", "Clustered Index Scan", "Index Scan")
+    return [{"is_scan": step in tables, "is_sort": "Sort" in step, "table": None} for step in steps]
+
+
+_EXPLANATIONS = {"postgresql": _explain_postgresql, "mysql": _explain_mysql, "mssql": _explain_sqlserver}
 
 
 @pytest.mark.parametrize("name", ACTIONS)

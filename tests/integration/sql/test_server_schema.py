@@ -20,12 +20,22 @@ def columns_of(connection: sa.Connection, table: str) -> dict[str, tuple[str, bo
 
 
 def _kind(type_: Any) -> str:
-    """A type without what differs by design: lengths of blobs and texts, collations."""
+    """A type without what differs by design: lengths of blobs and texts, collations; on SQL Server more (0132)."""
+    if isinstance(type_, sa.types.TypeDecorator):
+        return _kind(type_.impl_instance)
     if isinstance(type_, sa.LargeBinary | sa.types._Binary):
         return "bytes"
     if isinstance(type_, sa.String):
         return "text" if isinstance(type_, sa.Text) or type_.length is None else f"varchar({type_.length})"
     return type(type_.as_generic()).__name__
+
+
+def _loosely(columns: dict[str, tuple[str, bool]]) -> dict[str, tuple[str, bool]]:
+    """Texts have room for what ends them and for pairs of units; small numbers are as large as literals."""
+    return {
+        name: ("text" if kind.startswith("varchar") else kind.replace("SmallInteger", "Integer"), nullable)
+        for name, (kind, nullable) in columns.items()
+    }
 
 
 @pytest.mark.parametrize("table", sorted(metadata.tables))
@@ -37,9 +47,12 @@ def test_columns_and_keys_are_those_of_the_tables(server_store: SqlStore, table:
         key = sa.inspect(connection).get_pk_constraint(table)["constrained_columns"]
         foreign = sa.inspect(connection).get_foreign_keys(table)
 
-    assert columns == {
+    expected = {
         column.name: (_kind(column.type.dialect_impl(dialect)), bool(column.nullable)) for column in wanted.columns
     }
+    if dialect.name == "mssql":
+        columns, expected = _loosely(columns), _loosely(expected)
+    assert columns == expected
     assert key == [column.name for column in wanted.primary_key.columns]
     found = [(each["constrained_columns"], each["referred_table"], each["options"]["ondelete"]) for each in foreign]
     assert found == [
@@ -66,6 +79,8 @@ def test_indexes_serve_the_same_ends(server_store: SqlStore, table: str) -> None
 
 
 def test_timers_are_partitioned_by_shard(server_store: SqlStore) -> None:
+    if server_store.database.engine.dialect.name == "mssql":
+        pytest.skip("clustered by shard, not partitioned: decision 0132")
     statement = {
         "postgresql": "SELECT count(*) FROM pg_inherits WHERE inhparent = 'timers'::regclass",
         "mysql": "SELECT count(*) FROM information_schema.partitions WHERE table_schema = database()"

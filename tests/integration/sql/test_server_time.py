@@ -17,6 +17,7 @@ from tests.support.databases import open_server_store
 
 NATIVE_MS = {
     "postgresql": "SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)",
+    "mssql": "SELECT DATEDIFF_BIG(MILLISECOND, CAST('1970-01-01' AS DATETIME2(3)), SYSUTCDATETIME())",
     "mysql": "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)",
 }
 
