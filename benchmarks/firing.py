@@ -16,6 +16,8 @@ import argparse
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -101,7 +103,23 @@ def timer(receiver: Receiver, index: int, due: float) -> dict[str, Any]:
     return {"executeAt": rfc3339(due), "callbackUrl": f"{receiver.url}hook", "payload": {"n": index}}
 
 
-def drain(service: Service, receiver: Receiver, number: int) -> None:
+@dataclass(frozen=True)
+class Drained:
+    """``seconds``: from the due time to the last arrival; ``cpu_seconds``: of the server."""
+
+    wanted: int
+    arrived: int
+    duplicates: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.arrived / self.seconds
+
+
+def drain(service: Service, receiver: Receiver, number: int) -> Drained:
+    """Timers that are due at one instant."""
     due = time.time() + max(3.0, number / 4000)
     service.client().create([timer(receiver, index, due) for index in range(number)])
     if time.time() > due:
@@ -111,17 +129,27 @@ def drain(service: Service, receiver: Receiver, number: int) -> None:
     cpu = service.cpu_seconds()
     stats = wait_for(receiver, number, 120)
     time.sleep(0.5)  # the last outcomes are being recorded
-    cpu = service.cpu_seconds() - cpu
-    elapsed = stats["latenessMs"]["max"] / 1000
-    rate, bare = stats["unique"] / elapsed, bare_rate(receiver, number)
-    print(
-        f"drain: {stats['unique']} of {number} timers in {elapsed:.2f} s = {rate:.0f}/s,"
-        f" {cpu / number * 1e6:.0f} us of server CPU each, duplicates {stats['requests'] - stats['unique']};"
-        f" HTTP client alone {bare:.0f}/s, ratio {rate / bare:.2f}"
+    return Drained(
+        wanted=number,
+        arrived=stats["unique"],
+        duplicates=stats["requests"] - stats["unique"],
+        seconds=stats["latenessMs"]["max"] / 1000,
+        cpu_seconds=service.cpu_seconds() - cpu,
     )
 
 
-def precision(service: Service, receiver: Receiver, rate: int, seconds: int) -> None:
+@dataclass(frozen=True)
+class Precision:
+    """``late``: milliseconds after the due time (p50, p99, min, max); ``cpu_share``: of one core."""
+
+    wanted: int
+    arrived: int
+    late: Mapping[str, float]
+    cpu_share: float
+
+
+def precision(service: Service, receiver: Receiver, rate: int, seconds: int) -> Precision:
+    """Timers that are due one after the other, ``rate`` a second."""
     number, start = rate * seconds, time.time() + 3.0
     service.client().create([timer(receiver, index, start + index / rate) for index in range(number)])
     receiver.reset()
@@ -129,10 +157,23 @@ def precision(service: Service, receiver: Receiver, rate: int, seconds: int) -> 
     cpu, began = service.cpu_seconds(), time.perf_counter()
     stats = wait_for(receiver, number, seconds + 30)
     share = (service.cpu_seconds() - cpu) / (time.perf_counter() - began)
-    late = stats["latenessMs"]
+    return Precision(wanted=number, arrived=stats["unique"], late=stats["latenessMs"], cpu_share=share)
+
+
+def print_drain(drained: Drained, bare: float) -> None:
     print(
-        f"precision: {stats['unique']} of {number} at {rate}/s: lag p50 {late['p50']} ms, p99 {late['p99']} ms,"
-        f" max {late['max']} ms, min {late['min']} ms; {share * 100:.1f} % of one core"
+        f"drain: {drained.arrived} of {drained.wanted} timers in {drained.seconds:.2f} s = {drained.rate:.0f}/s,"
+        f" {drained.cpu_seconds / drained.wanted * 1e6:.0f} us of server CPU each, duplicates {drained.duplicates};"
+        f" HTTP client alone {bare:.0f}/s, ratio {drained.rate / bare:.2f}"
+    )
+
+
+def print_precision(measured: Precision, rate: int) -> None:
+    late = measured.late
+    print(
+        f"precision: {measured.arrived} of {measured.wanted} at {rate}/s: lag p50 {late['p50']} ms,"
+        f" p99 {late['p99']} ms, max {late['max']} ms, min {late['min']} ms;"
+        f" {measured.cpu_share * 100:.1f} % of one core"
     )
 
 
@@ -159,8 +200,9 @@ def main() -> None:
             print(f"pending: {given.pending} timers stored in {time.perf_counter() - began:.1f} s")
         with running(store_url, "--workers", str(given.workers)) as service:
             idle(service, given.seconds)
-            precision(service, receiver, given.rate, given.seconds)
-            drain(service, receiver, given.timers)
+            print_precision(precision(service, receiver, given.rate, given.seconds), given.rate)
+            drained = drain(service, receiver, given.timers)
+            print_drain(drained, bare_rate(receiver, given.timers))
 
 
 if __name__ == "__main__":

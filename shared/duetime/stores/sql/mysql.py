@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pymysql
 import sqlalchemy as sa
-from pymysql.constants import CR, ER
+from pymysql.constants import CLIENT, CR, ER
 from sqlalchemy import event, exc
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
@@ -23,6 +23,8 @@ LOCK_TIMEOUT_SECONDS = 5
 """How long a statement waits for other transactions, and a thread for a connection."""
 SOCKET_TIMEOUT_SECONDS = 20
 SCHEMA_TURN_SECONDS = 60
+MAX_REQUEST_CHARACTERS = 1_000_000
+"""Of statements that are sent in one go: servers take 16 MB and more (``max_allowed_packet``)."""
 
 _SESSION = (
     # Row locks alone: the gaps that REPEATABLE READ locks would make writers of different timers wait for each other.
@@ -75,6 +77,8 @@ class MysqlDialect:
             "read_timeout": SOCKET_TIMEOUT_SECONDS,
             "write_timeout": SOCKET_TIMEOUT_SECONDS,
             "program_name": "duetime",
+            # Rows found, not only changed, as SQLAlchemy wants it; and several statements in one request.
+            "client_flag": CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS,
         }
         if is_encrypted:
             arguments["ssl"] = ssl.create_default_context()
@@ -92,6 +96,7 @@ class MysqlDialect:
             connect_args=arguments,
         )
         event.listen(self.engine, "connect", _prepare_session)
+        event.listen(self.engine, "do_executemany", send_batch)
 
     def create_database(self) -> None:
         """The database itself belongs to its operator."""
@@ -138,6 +143,38 @@ def _prepare_session(connection: Any, _: object) -> None:
     with connection.cursor() as cursor:
         for statement in (*_SESSION, *MysqlDbNow.connect_statements):
             cursor.execute(statement)
+
+
+def send_batch(cursor: Any, statement: str, rows: Sequence[Any], _: object) -> bool:
+    """A batch of updates as one request instead of one for each row; False leaves the batch to PyMySQL.
+
+    It makes one statement of many INSERTs by itself. Each row stays a statement of its own, and the number of rows
+    that they find is the sum.
+    """
+    if statement.lstrip().startswith("INSERT"):
+        return False
+    found = 0
+    for request in _requests([cursor.mogrify(statement, row) for row in rows]):
+        cursor.execute(request)
+        found += cursor.rowcount
+        while cursor.nextset():
+            found += cursor.rowcount
+    cursor.rowcount = found
+    return True
+
+
+def _requests(statements: Sequence[str]) -> Iterator[str]:
+    """The statements, joined up to ``MAX_REQUEST_CHARACTERS``; one that is longer goes alone."""
+    waiting: list[str] = []
+    length = 0
+    for statement in statements:
+        if waiting and length + len(statement) > MAX_REQUEST_CHARACTERS:
+            yield ";".join(waiting)
+            waiting, length = [], 0
+        waiting.append(statement)
+        length += len(statement) + 1
+    if waiting:
+        yield ";".join(waiting)
 
 
 def open_dialect(url: str) -> MysqlDialect:

@@ -1,0 +1,173 @@
+"""SQLite, PostgreSQL and MariaDB side by side in one run: create, drain, precision.
+
+    eval "$(scripts/test_databases.sh)"
+    python -m benchmarks.stores [--rounds 3] [--timers 5000] [--rate 200] [--seconds 8]
+
+- store: timers created in batches of 500, read when due, recorded in batches of 400, by one thread that does nothing
+  else, and the requests to the database that it took.
+- service: ``duetime serve`` with one poller and a loopback receiver: timers created over HTTP, drained when all are
+  due at one instant, and fired when they are due one after the other (precision).
+
+The stores take turns, round by round; the medians of the rounds are compared with SQLite's of the same run. Servers
+are those that ``DUETIME_TEST_<STORE>_URL`` names; each gets a database of the benchmark's own, dropped at the end.
+How the statements are run (by index, without a sort, in one partition) is asserted by the tests of query plans.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from benchmarks.creating import over_http
+from benchmarks.firing import drain, precision
+from benchmarks.receiver import Receiver
+from benchmarks.service import running
+from benchmarks.store_sql import NOW, NUM_SHARDS, create, fired, make_timers, read_due, record
+from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.store import SqlStore
+from tests.support.databases import server_urls
+
+_DATABASE = "duetime_benchmark"
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Load:
+    timers: int
+    rate: int
+    seconds: int
+
+
+@contextmanager
+def own_database(url: str) -> Iterator[str]:
+    """The URL of an empty database on the server of ``url``."""
+    parsed = sa.make_url(url)
+    dialect = open_dialect(url)
+    try:
+        with dialect.engine.connect() as connection:
+            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {_DATABASE}")
+            connection.exec_driver_sql(f"CREATE DATABASE {_DATABASE}")
+        yield parsed.set(database=_DATABASE).render_as_string(hide_password=False)
+        with dialect.engine.connect() as connection:
+            connection.exec_driver_sql(f"DROP DATABASE {_DATABASE}")
+    finally:
+        dialect.engine.dispose()
+
+
+@contextmanager
+def requests_sent(store: SqlStore) -> Iterator[Callable[[], int]]:
+    """Counts what goes to the database: a statement, or a batch of one statement, is one request."""
+    sent = 0
+
+    def note(*_: Any) -> None:
+        nonlocal sent
+        sent += 1
+
+    sa.event.listen(store.database.engine, "before_cursor_execute", note)
+    try:
+        yield lambda: sent
+    finally:
+        sa.event.remove(store.database.engine, "before_cursor_execute", note)
+
+
+def measure_store(url: str, round_number: int, load: Load) -> Figures:
+    store = SqlStore(open_dialect(url))
+    store.initialise()
+    namespace, _ = store.create_namespace("bench", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
+    claimed = (
+        store.claim_shard(shard, f"bench-{round_number}", lease_seconds=600, now=NOW) for shard in range(NUM_SHARDS)
+    )
+    leases = {lease.shard_id: lease for lease in claimed if lease}
+    timers = make_timers(namespace, load.timers, f"round-{round_number}", NOW)
+    figures: Figures = {}
+
+    def step(name: str, action: Callable[[], Any]) -> Any:
+        with requests_sent(store) as sent:
+            began = time.perf_counter()
+            result = action()
+            figures[f"{name}, timers/s"] = load.timers / (time.perf_counter() - began)
+            figures[f"{name}, requests per 1,000 timers"] = sent() / load.timers * 1000
+        return result
+
+    step("store: create", lambda: create(store, timers))
+    due = step("store: read due", lambda: read_due(store))
+    step("store: record", lambda: record(store, [fired(timer) for timer in due], leases))
+    store.release_leases(list(leases.values()), now=NOW)
+    store.close()
+    return figures
+
+
+def measure_service(url: str, load: Load, receiver: Receiver) -> Figures:
+    with running(url) as service:
+        time.sleep(1.0)  # the poller claims its shards
+        late = precision(service, receiver, load.rate, load.seconds)
+        drained = drain(service, receiver, load.timers)
+        created = over_http(service, load.timers, connections=2)
+    for measured in (late, drained):
+        if measured.arrived != measured.wanted:
+            raise RuntimeError(f"{measured.wanted - measured.arrived} timers did not arrive")
+    return {
+        "service: create over HTTP, timers/s": created,
+        "service: drain, timers/s": drained.rate,
+        "service: lag p50, ms": late.late["p50"],
+        "service: lag p99, ms": late.late["p99"],
+        "service: % of a core": late.cpu_share * 100,
+    }
+
+
+def measure(urls: Mapping[str, str], rounds: int, load: Load) -> dict[str, Figures]:
+    """The medians of each store's figures."""
+    measured: dict[str, list[Figures]] = {name: [] for name in urls}
+    with Receiver() as receiver:
+        for number in range(rounds):
+            for name, url in urls.items():
+                figures = measure_store(url, number, load) | measure_service(url, load, receiver)
+                measured[name].append(figures)
+                print(f"round {number + 1}, {name}: drain {figures['service: drain, timers/s']:.0f}/s", flush=True)
+    return {
+        name: {figure: statistics.median(each[figure] for each in runs) for figure in runs[0]}
+        for name, runs in measured.items()
+    }
+
+
+def show(medians: Mapping[str, Figures]) -> None:
+    """Each figure, and its ratio to the first store's."""
+    first, *others = medians
+    print(f"{'':46}{first:>12}" + "".join(f"{name:>14}{'ratio':>8}" for name in others))
+    for figure, base in medians[first].items():
+        columns = f"{figure:46}{base:12,.1f}"
+        for name in others:
+            value = medians[name][figure]
+            columns += f"{value:14,.1f}{value / base:8.2f}" if base else f"{value:14,.1f}{'':8}"
+        print(columns)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--timers", type=int, default=5_000)
+    parser.add_argument("--rate", type=int, default=200)
+    parser.add_argument("--seconds", type=int, default=8)
+    given = parser.parse_args()
+    servers = server_urls()
+    if not servers:
+        print("no server is named by DUETIME_TEST_<STORE>_URL: SQLite alone (scripts/test_databases.sh finds them)")
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as databases:
+        urls = {"sqlite": f"sqlite:///{Path(folder) / 'bench.db'}"}
+        urls |= {
+            name: databases.enter_context(own_database(url)) for name, url in sorted(servers.items(), reverse=True)
+        }
+        show(measure(urls, given.rounds, Load(given.timers, given.rate, given.seconds)))
+
+
+if __name__ == "__main__":
+    main()
