@@ -34,7 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         call = getattr(item, "callspec", None)
         values = () if call is None else call.params.values()
         is_on_server = any(isinstance(value, str) and value in SERVER_STORES for value in values)
-        if is_on_server or "integration/mongodb" in item.path.as_posix():
+        path = item.path.as_posix()
+        if is_on_server or "integration/mongodb" in path or "integration/cassandra/test_calls_crashes" in path:
             item.add_marker(pytest.mark.server)
 
 

@@ -32,6 +32,7 @@ class Request:
 class Fault(Enum):
     LOST_BEFORE = "the request never arrived"
     LOST_AFTER = "it was carried out and its answer was lost"
+    LATE = "it is under way for so long that nobody waits for it, and arrives in the end"
     TIMED_OUT = "it was carried out and the coordinator waited in vain for the replicas' word"
     UNFINISHED = "a lightweight transaction was accepted and not committed: the next one of the partition commits it"
     PARTIAL = "a batch has reached its first partition; a logged one reaches the others when it is replayed"
@@ -53,7 +54,7 @@ class Fault(Enum):
             )
         if self is Fault.NO_HOST:
             return NoHostAvailable("Unable to complete the operation against any hosts", {})
-        if self in (Fault.LOST_BEFORE, Fault.LOST_AFTER):
+        if self in (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.LATE):
             return OperationTimedOut(errors={"model": "Client request timeout"}, last_host="model")
         facts = {"consistency": ConsistencyLevel.QUORUM, "required_responses": 2, "received_responses": 1}
         if not request.is_write:

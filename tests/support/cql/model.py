@@ -54,6 +54,7 @@ class CassandraModel:
         self._lock = threading.RLock()
         self._last_us = 0
         self._pending: list[Callable[[], None]] = []
+        self._late: list[Callable[[], object]] = []
 
     def client_timestamp_us(self) -> int:
         """Later than every one before."""
@@ -67,6 +68,13 @@ class CassandraModel:
             pending, self._pending = self._pending, []
             for change in pending:
                 change()
+
+    def deliver_late(self) -> None:
+        """What was under way for long arrives."""
+        with self._lock:
+            late, self._late = self._late, []
+            for act in late:
+                act()
 
     def execute(self, cql: str, values: Sequence[Any], settings: Settings) -> Rows | None:
         """The rows of a SELECT or of a lightweight transaction; None for any other statement."""
@@ -125,7 +133,9 @@ class CassandraModel:
         fault = self.faults(request)
         if fault is None:
             return act(None)
-        if fault.is_carried_out:
+        if fault is Fault.LATE:
+            self._late.append(lambda: act(None))
+        elif fault.is_carried_out:
             act(fault)
         raise fault.error(request)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from duetime.domain.errors import StoreNotReady
+from duetime.stores.cassandra.calls.tables import CALL_TABLES
 from duetime.stores.cassandra.errors import NoTables
 from duetime.stores.cassandra.requests import Statement
 from duetime.stores.cassandra.session import CassandraSession
@@ -47,7 +48,7 @@ TIMER_TABLES: Final = (
 )
 _VERSION_TABLE = "CREATE TABLE IF NOT EXISTS duetime_schema (schema_id text PRIMARY KEY, schema_version int)"
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (TIMER_TABLES,)
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (TIMER_TABLES, CALL_TABLES)
 """``MIGRATIONS[n]`` leads from version n to n + 1. Each of its statements can be carried out again."""
 SCHEMA_VERSION: Final = len(MIGRATIONS)
 

@@ -15,9 +15,9 @@ from duetime.stores.dynamodb.calls.event_items import encode_events
 from duetime.stores.dynamodb.calls.execution_items import REQUEST, encode_execution
 from duetime.stores.dynamodb.calls.items import encode_body, encode_call, encode_timer, has_own_body, is_absent
 from duetime.stores.dynamodb.calls.transactions import Write, delete, put, update, write_all
-from duetime.stores.dynamodb.calls.workers import Workers
 from duetime.stores.dynamodb.changes import Change, Item, difference, text, whole
 from duetime.stores.dynamodb.table import Table
+from duetime.stores.side_by_side import Workers
 
 _KEY_TRIES = 3
 _IS_NEW = "attribute_not_exists(sort_key)"

@@ -18,11 +18,11 @@ from duetime.stores.calls_port import CallRef, OutboxEvent
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.event_items import ROW_TYPE, published_text, published_times
 from duetime.stores.dynamodb.calls.reading import Reading, readable_events
-from duetime.stores.dynamodb.calls.workers import Workers
 from duetime.stores.dynamodb.changes import Change, Item, text, whole
 from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
 from duetime.stores.dynamodb.items import time_to_live
 from duetime.stores.dynamodb.table import back_offs, chunks
+from duetime.stores.side_by_side import Workers
 
 _INDEX_PAGE = 500
 _CALLS_AT_ONCE = 16

@@ -11,9 +11,9 @@ from duetime.stores.dynamodb.calls.deleting import Deleting
 from duetime.stores.dynamodb.calls.listing import Listing
 from duetime.stores.dynamodb.calls.loading import Loading
 from duetime.stores.dynamodb.calls.schema import calls_table_definition
-from duetime.stores.dynamodb.calls.workers import Workers
 from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.table import Table
+from duetime.stores.side_by_side import Workers
 
 DEFAULT_MAX_PARALLEL = 8
 EVENT_RETENTION = timedelta(days=7)

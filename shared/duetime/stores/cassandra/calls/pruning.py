@@ -1,0 +1,88 @@
+"""Removal of what has had its time: published events, and calls that have expired."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from duetime.domain.times import to_milliseconds
+from duetime.stores.calls_port import CallRef
+from duetime.stores.cassandra.calls import places
+from duetime.stores.cassandra.calls.deleting import Deleting
+from duetime.stores.cassandra.calls.index import Entry, Index
+from duetime.stores.cassandra.calls.janitor import Janitor, fits
+from duetime.stores.cassandra.calls.partition import Partitions
+from duetime.stores.cassandra.calls.tables import EVENT
+from duetime.stores.cassandra.requests import Requests, Statement, Unsettled
+
+_CHUNK: Final = 50
+_MOST_IN: Final = 100
+_BEHIND_ALL: Final = "~"
+_FORGET: Final = (
+    f"DELETE FROM service_calls WHERE tenant_id = ? AND call_id = ? AND kind = '{EVENT}' AND position IN ?"
+)
+
+
+class Pruning(Deleting):
+    _requests: Requests
+    _partitions: Partitions
+    _index: Index
+    _janitor: Janitor
+
+    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
+        pruned = 0
+        for number in range(places.SLICES):
+            if pruned < limit:
+                pruned += self._prune_slice(number, now, events_published_before, limit - pruned)
+        return pruned
+
+    def _prune_slice(self, number: int, now: datetime, before: datetime, limit: int) -> int:
+        pruned = 0
+        latest = max(now, before)
+        after: tuple[str, ...] = ()
+        while pruned < limit:
+            until = places.instant_sort(latest) + _BEHIND_ALL
+            entries = self._index.read(places.REMOVALS, (number,), after=after, until=until, limit=_CHUNK)
+            for entry in entries:
+                if pruned >= limit:
+                    return pruned
+                pruned += self._prune_entry(entry, now, before, limit - pruned)
+            if len(entries) < _CHUNK:
+                break
+            last = entries[-1]
+            after = (last.place.sort, last.tenant_id, last.call_id)
+        return pruned
+
+    def _prune_entry(self, entry: Entry, now: datetime, before: datetime, limit: int) -> int:
+        at_ms = places.instant_of_sort(entry.place.sort)
+        if entry.place.sort.endswith("events"):
+            return self._forget_events(entry, before, limit) if at_ms < to_milliseconds(before) else 0
+        return self._remove_expired(entry, now) if at_ms <= to_milliseconds(now) else 0
+
+    def _forget_events(self, entry: Entry, before: datetime, limit: int) -> int:
+        ref = CallRef(entry.tenant_id, entry.call_id)
+        before_ms = to_milliseconds(before)
+        gone = [
+            row["position"]
+            for row in self._partitions.events(ref)
+            if row["published_ms"] is not None and row["published_ms"] < before_ms
+        ]
+        some = gone[:limit]
+        for at in range(0, len(some), _MOST_IN):
+            chunk = some[at : at + _MOST_IN]
+            self._requests.write([Statement(_FORGET, (ref.tenant_id, ref.call_id, chunk))])
+        if len(some) == len(gone):
+            self._index.remove([entry])
+        return len(some)
+
+    def _remove_expired(self, entry: Entry, now: datetime) -> int:
+        stored = self._partitions.read_state(CallRef(entry.tenant_id, entry.call_id))
+        if not fits(entry, stored):
+            self._janitor.clear([(entry, stored)])
+            return 0
+        if stored.is_there(now):
+            return 0
+        try:
+            return 1 if self.remove(stored) else 0
+        except Unsettled:
+            return 0

@@ -1,0 +1,177 @@
+"""Service calls on a model of Cassandra: what processes do to each other that meet at a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from duetime.domain.errors import StoreUnavailable
+from duetime.domain.service_calls import ServiceCall, timer_of
+from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef
+from duetime.stores.cassandra.calls.store import CassandraCallStore
+from tests.contract import call_steps as steps
+from tests.support import calls as make
+from tests.support.builders import seconds
+from tests.support.cassandra_calls import World, count_requests, world
+from tests.support.clock import NOW
+from tests.support.cql.faults import Fault, Request
+
+LATER = NOW + seconds(60)
+
+
+@pytest.fixture
+def cassandra() -> Iterator[World]:
+    with world() as made:
+        yield made
+
+
+def before_the_change(cassandra: World, act: Callable[[], object]) -> None:
+    """``act`` happens once, when the next conditional write of a call's partition arrives."""
+
+    def meet(request: Request) -> Fault | None:
+        if request.is_cas and request.tables == ("service_calls",):
+            cassandra.model.faults = lambda _: None
+            act()
+        return None
+
+    cassandra.model.faults = meet
+
+
+def due(calls: CassandraCallStore, call: ServiceCall) -> list[object]:
+    return list(calls.due.due_timers(call.shard_id, until=NOW + seconds(3600), limit=10).timers)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_change_whose_entries_were_cleared_away_begins_again(cassandra: World, is_new: bool) -> None:
+    """A process that stands still for an hour between its entries and its change."""
+    calls, other = cassandra.open(), cassandra.open()
+    if is_new:
+        transition = make.submitted(due_at=LATER, tags=("a",))
+    else:
+        transition = make.amended(steps.submit(calls), due_at=LATER, tags=("a",))
+
+    def clear() -> None:
+        cassandra.now_s += 3600
+        due(other, transition.after)
+        other.list_calls(make.TENANT, CallFilter(tags=("a",)), cursor=None, limit=10, now=NOW)
+        cassandra.now_s -= 3600
+
+    before_the_change(cassandra, clear)
+
+    assert calls.apply([transition], now=NOW) == [ApplyStatus.APPLIED]
+
+    assert due(other, transition.after) == [timer_of(transition.after)]
+    found = other.list_calls(make.TENANT, CallFilter(tags=("a",)), cursor=None, limit=10, now=NOW).items
+    assert [call.call_id for call in found] == [transition.after.call_id]
+
+
+def test_a_key_whose_holder_does_not_come_to_its_end_is_taken_over(cassandra: World) -> None:
+    """And the holder, when it goes on after all, finds that another call has its key."""
+    slow, fast = cassandra.open(), cassandra.open(settle_seconds=0)
+    first, second = make.submitted(idempotency_key="k"), make.submitted(idempotency_key="k")
+    results: list[ApplyStatus] = []
+
+    def overtake() -> None:
+        cassandra.now_s += 10
+        results.extend(fast.apply([second], now=NOW))
+
+    before_the_change(cassandra, overtake)
+
+    assert slow.apply([first], now=NOW) == [ApplyStatus.EXISTS]
+    assert results == [ApplyStatus.APPLIED]
+    assert fast.find_by_idempotency_key(make.TENANT, "k", now=NOW) == second.after
+    assert fast.get_calls([steps.ref(first.after)], now=NOW) == [None]
+    assert due(fast, first.after) == (
+        [timer_of(second.after)] if first.after.shard_id == second.after.shard_id else []
+    )
+
+
+def test_what_was_submitted_and_not_committed_is_found_by_the_poller(cassandra: World) -> None:
+    calls, other = cassandra.open(), cassandra.open()
+    transition = make.submitted()
+    cassandra.model.faults = dies_at_change()
+    with pytest.raises(StoreUnavailable):
+        calls.apply([transition], now=NOW)
+    cassandra.model.faults = lambda _: None
+
+    assert due(other, transition.after) == [timer_of(transition.after)]
+    assert other.get_calls([steps.ref(transition.after)], now=NOW) == [transition.after]
+
+
+def dies_at_change() -> Callable[[Request], Fault | None]:
+    """The change is accepted and not committed, and its process gets no answer from then on."""
+    state = {"is_dead": False}
+
+    def plan(request: Request) -> Fault | None:
+        if state["is_dead"]:
+            return Fault.NO_HOST
+        if request.is_cas and request.tables == ("service_calls",):
+            state["is_dead"] = True
+            return Fault.UNFINISHED
+        return None
+
+    return plan
+
+
+def test_a_change_that_was_made_before_its_answer_was_lost_is_told_as_made(cassandra: World) -> None:
+    """Even if another process has changed the call since."""
+    calls, other = cassandra.open(), cassandra.open()
+    transition = make.submitted()
+
+    def plan(request: Request) -> Fault | None:
+        if request.is_cas and request.tables == ("service_calls",):
+            cassandra.model.faults = go_on
+            return Fault.LOST_AFTER
+        return None
+
+    def go_on(request: Request) -> Fault | None:
+        cassandra.model.faults = lambda _: None
+        assert other.apply([make.begun(transition.after)], now=NOW) == [ApplyStatus.APPLIED]
+        return None
+
+    cassandra.model.faults = plan
+
+    assert calls.apply([transition], now=NOW) == [ApplyStatus.APPLIED]
+    (found,) = calls.get_calls([CallRef(make.TENANT, transition.after.call_id)], now=NOW)
+    assert found is not None
+    assert found.revision == 2
+
+
+def test_the_requests_of_a_calls_life_are_few(cassandra: World) -> None:
+    """Each step is one conditional write; what leads to the call is written before it and cleared away after it."""
+    calls = cassandra.open()
+    transition = make.submitted()
+
+    submit = count_requests(cassandra.model, lambda: calls.apply([transition], now=NOW))
+    begin = count_requests(cassandra.model, lambda: steps.begin(calls, transition.after))
+
+    assert [request.kind for request in submit] == ["write"] * 7 + ["cas_batch"]
+    assert [request.kind for request in begin] == ["write"] * 3 + ["cas_batch"] + ["write"] * 3
+
+
+def test_pages_of_many_calls_with_entries_that_are_wrong_among_them(cassandra: World) -> None:
+    calls = cassandra.open()
+    kept = []
+    for number in range(60):
+        call = steps.submit(calls, tags=("a",), now=NOW + seconds(number))
+        if number % 3:
+            calls.delete_call(make.TENANT, call.call_id, now=NOW)
+            cassandra.session.execute(
+                "INSERT INTO call_lists (tenant_id, list, slice, sort, call_id, revision, attempt) VALUES "
+                f"('acme', 'tag:a', {number % 8}, '{call.call_id}', '{call.call_id}', 1, "
+                f"'{1_700_000_000_000:016d}-x')"
+            )
+        else:
+            kept.append(call.call_id)
+    for _ in range(3):
+        found: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = calls.list_calls(make.TENANT, CallFilter(tags=("a",)), cursor=cursor, limit=7, now=NOW)
+            found += [call.call_id for call in page.items]
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        assert found == sorted(kept, reverse=True)
+    assert len(cassandra.rows("call_lists")) == len(kept) * 6  # all, its status, correlation, tag, name and due
