@@ -161,6 +161,10 @@ POINTS: dict[str, tuple[Action, set[str]]] = {
         lambda store, call: store.calls.get_calls([steps.ref(call)], now=NOW),
         {f"service_calls USING INDEX {BY_ID}"},
     ),
+    "get many": (
+        lambda store, call: store.calls.get_calls([steps.ref(call), CallRef(call.tenant_id, "x")], now=NOW),
+        {f"service_calls USING INDEX {BY_ID}"},
+    ),
     "idempotency key": (
         lambda store, call: store.calls.find_by_idempotency_key(call.tenant_id, "mine", now=NOW),
         {"service_calls USING INDEX idx_service_calls_idempotency (tenant_id=? AND idempotency_key=?)"},
