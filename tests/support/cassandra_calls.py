@@ -40,7 +40,13 @@ class World:
     def open(self, *, settle_seconds: float = 2.0) -> CassandraCallStore:
         """A call store as another process has it."""
         session = self._connect()
-        store = CassandraCallStore(session, now_s=lambda: self.now_s, settle_seconds=settle_seconds, max_parallel=1)
+        store = CassandraCallStore(
+            session,
+            shard_statuses=lambda shard_ids: [],
+            now_s=lambda: self.now_s,
+            settle_seconds=settle_seconds,
+            max_parallel=1,
+        )
         self._opened.append((store, session))
         with driver_over(self.model, SESSION_MODULE):
             store.get_calls([CallRef("nobody", "nothing")], now=NOW)  # it connects

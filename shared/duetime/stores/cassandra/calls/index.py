@@ -64,9 +64,26 @@ class Index:
 
         ``partition`` is with the tenant, where the table has it there.
         """
+        (found,) = self.read_each(table, [partition], after=after, until=until, limit=limit)
+        return found
+
+    def read_each(
+        self,
+        table: str,
+        partitions: Sequence[tuple[str | int, ...]],
+        *,
+        after: tuple[str, ...],
+        until: str | None,
+        limit: int,
+    ) -> list[list[Entry]]:
+        """As ``read``, of several partitions side by side."""
         cql, values = _select(table, len(after), until)
-        rows = self._requests.read(Statement(cql, (*partition, *after, *values, limit)))
-        return [_entry(table, partition, row) for row in rows]
+        statements = [Statement(cql, (*partition, *after, *values, limit)) for partition in partitions]
+        answers = self._requests.read_each(statements)
+        return [
+            [_entry(table, partition, row) for row in rows]
+            for partition, rows in zip(partitions, answers, strict=True)
+        ]
 
 
 def put_statement(entry: Entry) -> Statement:

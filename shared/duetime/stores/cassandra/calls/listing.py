@@ -19,7 +19,6 @@ from duetime.stores.cassandra.calls.index import Entry, Index
 from duetime.stores.cassandra.calls.janitor import Janitor, fits
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
 from duetime.stores.port import Page
-from duetime.stores.side_by_side import Workers
 
 SCANNED_PER_PAGE: Final = 1000
 """How many entries one page looks at before it is handed out as it is."""
@@ -71,7 +70,6 @@ class Listing:
     _partitions: Partitions
     _index: Index
     _janitor: Janitor
-    _workers: Workers
 
     def list_calls(
         self, tenant_id: str, call_filter: CallFilter, *, cursor: str | None, limit: int, now: datetime
@@ -102,12 +100,9 @@ class Listing:
     def _entries(self, tenant_id: str, walk: Walk, position: str, limit: int) -> tuple[list[Entry], bool]:
         """The first entries behind a position, of all slices, of a place all or none; and whether that is all."""
 
-        def read(number: int) -> list[Entry]:
-            partition = (tenant_id, walk.name, number)
-            return self._index.read(places.LISTS, partition, after=(position,), until=walk.until, limit=limit)
-
-        slices = self._workers.map(read, range(places.SLICES))
-        merged = list(heapq.merge(*slices, key=lambda entry: entry.place.sort))
+        slices = [(tenant_id, walk.name, number) for number in range(places.SLICES)]
+        found = self._index.read_each(places.LISTS, slices, after=(position,), until=walk.until, limit=limit)
+        merged = list(heapq.merge(*found, key=lambda entry: entry.place.sort))
         if len(merged) < limit:
             return merged, True
         last = merged[limit - 1].place.sort

@@ -107,6 +107,12 @@ class Partitions:
         """With the body."""
         return self._read_one(ref, _STATE, is_serial=is_serial)
 
+    def read_whole(self, refs: Sequence[CallRef]) -> list[Stored]:
+        """As ``read``, of several calls side by side."""
+        cql = f"SELECT {_STATE} FROM service_calls WHERE {_KEY} LIMIT 1"
+        answers = self._requests.read_each([Statement(cql, (ref.tenant_id, ref.call_id)) for ref in refs])
+        return [Stored(ref, rows[0] if rows else {}) for ref, rows in zip(refs, answers, strict=True)]
+
     def read_state(self, ref: CallRef, *, is_serial: bool = False) -> Stored:
         """Without the body. ``is_serial``: no change that was under way before can still succeed unseen."""
         return self._read_one(ref, _WITHOUT_BODY, is_serial=is_serial)

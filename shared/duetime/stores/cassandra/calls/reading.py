@@ -17,7 +17,6 @@ from duetime.stores.cassandra.calls.partition import Partitions, Stored
 from duetime.stores.cassandra.calls.tables import EXECUTION
 from duetime.stores.cassandra.requests import Requests, Row, Statement
 from duetime.stores.port import Page
-from duetime.stores.side_by_side import Workers
 
 _OF_CALL = f"FROM service_calls WHERE tenant_id = ? AND call_id = ? AND kind = '{EXECUTION}'"
 _IN_REVERSE = "ORDER BY kind DESC, position DESC"
@@ -28,11 +27,10 @@ class Reading:
     _requests: Requests
     _partitions: Partitions
     _keys: Keys
-    _workers: Workers
 
     def get_calls(self, refs: Sequence[CallRef], *, now: datetime) -> list[ServiceCall | None]:
         wanted = list(dict.fromkeys(refs))
-        read = dict(zip(wanted, self._workers.map(self._partitions.read, wanted), strict=True))
+        read = dict(zip(wanted, self._partitions.read_whole(wanted), strict=True))
         return [_readable(read[ref], now) for ref in refs]
 
     def find_by_idempotency_key(self, tenant_id: str, key: str, *, now: datetime) -> ServiceCall | None:

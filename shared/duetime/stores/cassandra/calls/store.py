@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from duetime.stores.cassandra.calls.applying import Applying, LostShards
+from duetime.stores.cassandra.calls.applying import Applying
 from duetime.stores.cassandra.calls.attempts import Attempts
 from duetime.stores.cassandra.calls.due import DueCalls
 from duetime.stores.cassandra.calls.index import Index
 from duetime.stores.cassandra.calls.janitor import Janitor
 from duetime.stores.cassandra.calls.keys import SETTLE_SECONDS, Keys
+from duetime.stores.cassandra.calls.leases import ShardStatuses
 from duetime.stores.cassandra.calls.listing import Listing
 from duetime.stores.cassandra.calls.loading import Loading
 from duetime.stores.cassandra.calls.outbox import Outbox, OutboxIndex
@@ -25,23 +26,23 @@ DEFAULT_MAX_PARALLEL = 8
 
 
 class CassandraCallStore(Applying, Pruning, Reading, Listing, Outbox, Loading):
-    """Thread-safe. ``max_parallel`` requests of one operation at once, and of all operations together.
+    """Thread-safe. ``max_parallel``: changes of one operation at once, and of all operations together.
 
-    ``now_s``: the clock that attempts are named by. ``settle_seconds``: how long an idempotency key is left to a
-    submission that does not come to its end.
+    ``shard_statuses``: as ``Store`` has it. ``now_s``: the clock that attempts are named by. ``settle_seconds``: how
+    long an idempotency key is left to a submission that does not come to its end.
     """
 
     def __init__(
         self,
         requests: Requests,
         *,
-        lost_shards: LostShards | None = None,
+        shard_statuses: ShardStatuses,
         max_parallel: int = DEFAULT_MAX_PARALLEL,
         now_s: Callable[[], float] = time.time,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self._requests = requests
-        self._lost_shards = lost_shards
+        self._shard_statuses = shard_statuses
         self._workers = Workers(max_parallel)
         self._attempts = Attempts(now_s)
         self._partitions = Partitions(requests)
