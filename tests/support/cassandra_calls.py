@@ -42,7 +42,7 @@ class World:
         session = self._connect()
         store = CassandraCallStore(
             session,
-            shard_statuses=lambda shard_ids: [],
+            lost_shards=lambda leases: set(),
             now_s=lambda: self.now_s,
             settle_seconds=settle_seconds,
             max_parallel=1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -14,13 +14,14 @@ from duetime.stores.cassandra.calls.attempts import Attempts
 from duetime.stores.cassandra.calls.documents import event_position
 from duetime.stores.cassandra.calls.index import Entry, Index
 from duetime.stores.cassandra.calls.keys import Keys
-from duetime.stores.cassandra.calls.leases import ShardStatuses, lost_shards
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
 from duetime.stores.cassandra.calls.places import Place, outbox_place, places_of
 from duetime.stores.cassandra.requests import Unsettled
 from duetime.stores.side_by_side import Workers
 
 _TRIES: Final = 6
+LostShards = Callable[[Mapping[int, Lease]], set[int]]
+"""The shards whose lease is not the stored one."""
 
 
 class Applying:
@@ -29,7 +30,7 @@ class Applying:
     _keys: Keys
     _attempts: Attempts
     _workers: Workers
-    _shard_statuses: ShardStatuses
+    _lost_shards: LostShards
 
     def apply(
         self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
@@ -40,7 +41,7 @@ class Applying:
         if leases is not None:
             wanted = {each.after.shard_id for each in transitions if not _is_under_way(each)}
             held = {shard_id: lease for shard_id, lease in leases.items() if shard_id in wanted}
-            lost = (wanted - held.keys()) | lost_shards(held, self._shard_statuses)
+            lost = (wanted - held.keys()) | self._lost_shards(held)
 
         def apply_one(transition: Transition) -> ApplyStatus:
             if transition.after.shard_id in lost and not _is_under_way(transition):
