@@ -22,6 +22,7 @@ from duetime.stores.port import ChangeStatus, PutMode, TimerRef
 from duetime.stores.sql.restarting import MAX_TRIES
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
+from duetime.stores.sql.tidb import TidbSql
 from tests.support.builders import make_timer, make_timers
 from tests.support.clock import NOW
 
@@ -34,6 +35,7 @@ _WAITERS = {
     "WHERE waiting.trx_state = 'LOCK WAIT' AND process.db = database()",
     "mssql": "SELECT count(*) FROM sys.dm_exec_requests WHERE wait_type LIKE 'LCK%' AND database_id = DB_ID()",
 }
+_TIDB_WAITERS = "SELECT count(*) FROM information_schema.data_lock_waits"
 _DEADLOCKS = {
     "postgresql": psycopg.errors.DeadlockDetected(),
     "mysql": pymysql.OperationalError(ER.LOCK_DEADLOCK, "deadlock"),
@@ -114,7 +116,8 @@ def count_aborted(store: SqlStore) -> Callable[[], int]:
 
 def wait_for_a_waiter(store: SqlStore) -> None:
     """Until a transaction of the test's database waits for a lock."""
-    question = sa.text(_WAITERS[store.database.engine.dialect.name])
+    dialect = store.database.engine.dialect
+    question = sa.text(_TIDB_WAITERS if isinstance(dialect, TidbSql) else _WAITERS[dialect.name])
     deadline = time.monotonic() + PATIENCE_SECONDS
     with store.database.read() as connection:
         while not connection.execute(question).scalar():

@@ -14,6 +14,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import TimerChange
 from duetime.stores.port import PutMode, TimerFilter, TimerRef
 from duetime.stores.sql.store import SqlStore
+from duetime.stores.sql.tidb import TidbSql
 from tests.support.builders import failed, fired, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 from tests.unit.sql.statements import Ran, recorded_statements
@@ -75,7 +76,8 @@ def plans(store: SqlStore, single: Namespace, action: Action) -> list[tuple[Ran,
     with recorded_statements(store) as statements:
         action(store, single)
     with store.database.engine.connect() as connection:
-        explain = _EXPLANATIONS[connection.dialect.name]
+        is_tidb = isinstance(connection.dialect, TidbSql)
+        explain = _explain_tidb if is_tidb else _EXPLANATIONS[connection.dialect.name]
         return [
             (each, explain(connection, each))
             for each in statements
@@ -125,6 +127,18 @@ def _explain_sqlserver(connection: sa.Connection, statement: Ran) -> list[dict[s
     ]
     tables = ("Table Scan", "Clustered Index Scan", "Index Scan")
     return [{"is_scan": step in tables, "is_sort": "Sort" in step, "table": None} for step in steps]
+
+
+def _explain_tidb(connection: sa.Connection, statement: Ran) -> list[dict[str, Any]]:
+    rows = connection.exec_driver_sql(f"EXPLAIN {statement.sql}", statement.parameters).mappings().all()
+    return [
+        {
+            "is_scan": "FullScan" in row["id"],
+            "is_sort": "Sort" in row["id"] or "TopN" in row["id"],
+            "table": row["access object"].partition("partition:")[2],
+        }
+        for row in rows
+    ]
 
 
 _EXPLANATIONS = {"postgresql": _explain_postgresql, "mysql": _explain_mysql, "mssql": _explain_sqlserver}

@@ -22,7 +22,7 @@ _MODULES = {
     "postgresql": "duetime.stores.sql.postgresql",
     "sqlite": "duetime.stores.sql.sqlite",
     "sqlserver": "duetime.stores.sql.sqlserver",
-    "tidb": "duetime.stores.sql.mysql",
+    "tidb": "duetime.stores.sql.tidb",
 }
 """By URL scheme: the module whose ``open_dialect(url)`` gives the dialect."""
 

@@ -1,4 +1,4 @@
-"""MySQL 8, MariaDB 10.6 or newer, and TiDB, by PyMySQL."""
+"""MySQL 8 and MariaDB 10.6 or newer, by PyMySQL."""
 
 from __future__ import annotations
 
@@ -64,6 +64,8 @@ class MysqlDialect:
     """Connections commit by themselves; writes begin a transaction explicitly (READ COMMITTED, with row locks)."""
 
     name = "mysql"
+    engine_name = "mysql+pymysql"
+    session: tuple[str, ...] = _SESSION
     migrations = MIGRATIONS
     tracking_table = TRACKING_TABLE
     # Seen on MariaDB 10.11, with eight writers of one timer: the index has the old and the new place of its row.
@@ -83,7 +85,7 @@ class MysqlDialect:
         if is_encrypted:
             arguments["ssl"] = ssl.create_default_context()
         self.engine = sa.create_engine(
-            url.set(drivername="mysql+pymysql"),
+            url.set(drivername=self.engine_name),
             isolation_level="AUTOCOMMIT",
             pool_size=MAX_CONNECTIONS,
             max_overflow=0,
@@ -95,8 +97,13 @@ class MysqlDialect:
             hide_parameters=True,
             connect_args=arguments,
         )
-        event.listen(self.engine, "connect", _prepare_session)
+        event.listen(self.engine, "connect", self._prepare_session)
         event.listen(self.engine, "do_executemany", send_batch)
+
+    def _prepare_session(self, connection: Any, _: object) -> None:
+        with connection.cursor() as cursor:
+            for statement in (*self.session, *MysqlDbNow.connect_statements):
+                cursor.execute(statement)
 
     def create_database(self) -> None:
         """The database itself belongs to its operator."""
@@ -110,7 +117,8 @@ class MysqlDialect:
 
     @contextmanager
     def schema_turn(self, connection: sa.Connection) -> Iterator[None]:
-        lock = sa.func.concat(sa.func.database(), ".duetime_schema")
+        # Names of locks have up to 64 characters, as those of databases have.
+        lock = sa.func.left(sa.func.concat("duetime_schema.", sa.func.database()), 64)
         if not connection.execute(sa.select(sa.func.get_lock(lock, SCHEMA_TURN_SECONDS))).scalar():
             raise StoreUnavailable("another process has been migrating the schema for too long")
         try:
@@ -137,12 +145,6 @@ class MysqlDialect:
         if isinstance(error, pymysql.OperationalError | pymysql.InterfaceError):
             return StoreUnavailable(f"the database failed for now: error {code}")
         return StoreError(f"the database refused a statement: error {code}")
-
-
-def _prepare_session(connection: Any, _: object) -> None:
-    with connection.cursor() as cursor:
-        for statement in (*_SESSION, *MysqlDbNow.connect_statements):
-            cursor.execute(statement)
 
 
 def send_batch(cursor: Any, statement: str, rows: Sequence[Any], _: object) -> bool:
@@ -178,7 +180,13 @@ def _requests(statements: Sequence[str]) -> Iterator[str]:
 
 
 def open_dialect(url: str) -> MysqlDialect:
-    """``mysql://``, ``mariadb://`` or ``tidb://`` and ``user:password@host:3306/database``; ``?tls=on`` encrypts."""
+    """``mysql://`` or ``mariadb://`` and ``user:password@host:3306/database``; ``?tls=on`` encrypts."""
+    parsed, is_encrypted = read_url(url)
+    return MysqlDialect(parsed, is_encrypted=is_encrypted)
+
+
+def read_url(url: str) -> tuple[sa.URL, bool]:
+    """The URL without options, and whether to encrypt. Raises ``InvalidSettings``."""
     shape = "a MySQL URL is like mysql://user:password@host:3306/database, with ?tls=on to encrypt"
     try:
         parsed = sa.make_url(url)
@@ -188,4 +196,4 @@ def open_dialect(url: str) -> MysqlDialect:
     tls = options.pop("tls", "off")
     if parsed.drivername not in _SCHEMES or not parsed.database or options or tls not in ("on", "off"):
         raise InvalidSettings(shape)
-    return MysqlDialect(parsed.set(query={}), is_encrypted=tls == "on")
+    return parsed.set(query={}), tls == "on"

@@ -14,6 +14,8 @@ from duetime.stores.sql.migrations import Migration
 
 NUM_PARTITIONS = 32
 _EXACT = "CHARACTER SET utf8mb4 COLLATE /*!80000 utf8mb4_0900_bin *//*M! utf8mb4_nopad_bin */"
+_CLUSTERED = "/*T![clustered_index] CLUSTERED */"
+"""For TiDB, whose default is a setting of the server. ``AUTO_ID_CACHE=1`` lets all its servers count in one order."""
 
 TRACKING_TABLE = f"""
 CREATE TABLE IF NOT EXISTS schema_migrations (
@@ -58,7 +60,7 @@ CREATE TABLE IF NOT EXISTS timers (
     timer_expire_after_ms BIGINT,
     timer_rearmed_at BIGINT,
     timer_attempt_log MEDIUMTEXT,
-    PRIMARY KEY (shard_id, row_type, timer_execute_at, timer_uuid) /*T![clustered_index] CLUSTERED */,
+    PRIMARY KEY (shard_id, row_type, timer_execute_at, timer_uuid) {_CLUSTERED},
     UNIQUE KEY idx_timer_lookup (timer_namespace, shard_id, timer_id),
     KEY idx_timer_correlation (timer_namespace, timer_correlation_id, timer_id),
     KEY idx_timer_expiry (timer_expires_at),
@@ -110,7 +112,7 @@ _SERVICE_CALLS = (
         outcome_meta MEDIUMTEXT,
         request_spec MEDIUMTEXT NOT NULL,
         request_body MEDIUMTEXT,
-        PRIMARY KEY (tenant_id, service_call_id),
+        PRIMARY KEY (tenant_id, service_call_id) {_CLUSTERED},
         CONSTRAINT service_calls_status CHECK (status IN ('Scheduled', 'Running', 'Succeeded', 'Failed')),
         CONSTRAINT service_calls_finished CHECK (
             (status IN ('Scheduled', 'Running') AND wake_at IS NOT NULL AND finished_at IS NULL)
@@ -130,7 +132,7 @@ _SERVICE_CALLS = (
         tenant_id VARCHAR(63) NOT NULL,
         service_call_id VARCHAR(63) NOT NULL,
         tag VARCHAR(255) NOT NULL,
-        PRIMARY KEY (tenant_id, service_call_id, tag),
+        PRIMARY KEY (tenant_id, service_call_id, tag) {_CLUSTERED},
         FOREIGN KEY (tenant_id, service_call_id)
             REFERENCES service_calls (tenant_id, service_call_id) ON DELETE CASCADE,
         KEY idx_service_call_tags_tag (tenant_id, tag, service_call_id)
@@ -158,7 +160,7 @@ _SERVICE_CALLS = (
         response_body_meta MEDIUMTEXT,
         request_body MEDIUMTEXT,
         response_body MEDIUMTEXT,
-        PRIMARY KEY (tenant_id, service_call_id, execution_id),
+        PRIMARY KEY (tenant_id, service_call_id, execution_id) {_CLUSTERED},
         FOREIGN KEY (tenant_id, service_call_id)
             REFERENCES service_calls (tenant_id, service_call_id) ON DELETE CASCADE,
         CONSTRAINT http_execution_log_method CHECK (request_method IN ('GET', 'POST', 'PUT', 'PATCH', 'DELETE')),
@@ -179,10 +181,10 @@ _SERVICE_CALLS = (
         correlation_id VARCHAR(255) NOT NULL,
         causation_id VARCHAR(63),
         event_payload MEDIUMTEXT NOT NULL,
-        PRIMARY KEY (id),
+        PRIMARY KEY (id) {_CLUSTERED},
         UNIQUE KEY idx_outbox_sequence (tenant_id, aggregate_id, event_sequence),
         KEY idx_outbox_unpublished (published_at, tenant_id, aggregate_id, event_sequence)
-    ) ENGINE=InnoDB DEFAULT {_EXACT}
+    ) ENGINE=InnoDB /*T![auto_id_cache] AUTO_ID_CACHE=1 */ DEFAULT {_EXACT}
     """,
 )
 

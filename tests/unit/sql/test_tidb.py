@@ -1,0 +1,132 @@
+"""TiDB without a server: what its dialect has besides MySQL's."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pymysql
+import pytest
+import sqlalchemy as sa
+
+from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.open import open_store
+from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.errors import TransactionAborted
+from duetime.stores.sql.mysql_migrations import MIGRATIONS
+from duetime.stores.sql.tidb import TidbDialect
+from duetime.stores.time_source import TimeSource
+from tests.unit.sql.test_every_statement import statements_of
+
+TABLES = {
+    cast("re.Match[str]", re.search(r"CREATE TABLE IF NOT EXISTS (\w+)", text))[1]: text
+    for migration in MIGRATIONS
+    for text in migration.statements
+}
+HINT = re.compile(r"^SELECT /\*\+ USE_INDEX\((\w+), (\w+)\) \*/ ")
+
+
+@pytest.fixture
+def dialect() -> TidbDialect:
+    dialect = open_dialect("tidb://root@db/x")
+    assert isinstance(dialect, TidbDialect)
+    return dialect
+
+
+def test_transactions_are_pessimistic(dialect: TidbDialect) -> None:
+    """Optimistic ones are never READ COMMITTED, and find out at their commit what others have done."""
+    sent: list[str] = []
+
+    dialect.begin_write(cast("sa.Connection", SimpleNamespace(exec_driver_sql=sent.append)))
+
+    assert sent == ["BEGIN PESSIMISTIC"]
+    assert "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED" in dialect.session
+    assert "SET SESSION tidb_constraint_check_in_place_pessimistic = ON" in dialect.session
+
+
+def test_its_port_is_its_own(dialect: TidbDialect) -> None:
+    assert dialect.engine.url.port == 4000
+    with pytest.raises(InvalidSettings, match="database"):
+        open_store("tidb://db")
+
+
+def test_each_range_names_its_index(monkeypatch: pytest.MonkeyPatch, dialect: TidbDialect) -> None:
+    ranges = [sql for sql in statements_of(dialect, monkeypatch, TimeSource.DATABASE) if " LIMIT " in sql]
+    tables = ("timers", "service_calls", "service_call_tags", "http_execution_log", "outbox")
+    hot = [sql for sql in ranges if re.search(rf"FROM ({'|'.join(tables)})\b", sql)]
+
+    assert len(hot) > 20
+    for sql in hot:
+        match = HINT.search(sql)
+        assert match is not None, sql
+        table, index = match.groups()
+        assert re.search(rf"\b{table}\b", sql[match.end() :])
+        if index != "PRIMARY":
+            assert re.search(rf"KEY {index} \(", TABLES[table]), index
+    due = [sql for sql in hot if "timers.row_type = 2" in sql]
+    assert len(due) == 3
+    assert all("USE_INDEX(timers, PRIMARY)" in sql for sql in due)
+
+
+def test_the_first_columns_of_a_named_index_are_in_the_condition(
+    monkeypatch: pytest.MonkeyPatch, dialect: TidbDialect
+) -> None:
+    """Or the whole index would be read."""
+    for sql in statements_of(dialect, monkeypatch, TimeSource.DATABASE):
+        if match := HINT.search(sql):
+            table, index = match.groups()
+            key = "PRIMARY KEY" if index == "PRIMARY" else f"KEY {index}"
+            found = re.search(rf"{key} \((\w+)", TABLES[table])
+            assert found is not None
+            assert f"{table}.{found[1]}" in sql.partition("WHERE")[2]
+
+
+def test_what_is_read_by_its_key_needs_no_hint(monkeypatch: pytest.MonkeyPatch, dialect: TidbDialect) -> None:
+    statements = statements_of(dialect, monkeypatch, TimeSource.DATABASE)
+
+    assert not [sql for sql in statements if "/*+" in sql and " LIMIT " not in sql]
+
+
+def test_mysql_and_mariadb_get_no_hints(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "/*+" not in " ".join(statements_of(open_dialect("mysql://db/x"), monkeypatch, TimeSource.DATABASE))
+
+
+def test_all_servers_of_a_cluster_number_events_in_one_order() -> None:
+    """By default each has 30,000 numbers of its own, and the events of a call would be sorted wrongly."""
+    assert "AUTO_ID_CACHE=1" in TABLES["outbox"]
+    assert "AUTO_RANDOM" not in " ".join(TABLES.values())
+
+
+@pytest.mark.parametrize("table", ["timers", "service_calls", "service_call_tags", "http_execution_log", "outbox"])
+def test_rows_stand_in_the_order_of_their_key_whatever_the_server_s_default(table: str) -> None:
+    assert re.search(r"PRIMARY KEY \([^)]*\) /\*T!\[clustered_index\] CLUSTERED \*/", TABLES[table])
+
+
+def test_every_unique_key_of_the_partitioned_table_has_the_shard() -> None:
+    keys = re.findall(r"(?:PRIMARY|UNIQUE) KEY (?:\w+ )?\((.*?)\)", TABLES["timers"])
+
+    assert len(keys) == 2
+    assert all("shard_id" in key for key in keys)
+    assert "FOREIGN KEY" not in TABLES["timers"]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (8002, TransactionAborted),  # SELECT FOR UPDATE conflict
+        (8022, TransactionAborted),  # commit failed, rolled back
+        (8028, TransactionAborted),  # schema changed
+        (9007, TransactionAborted),  # write conflict
+        (1213, TransactionAborted),  # deadlock, as on MySQL
+        (9001, StoreUnavailable),  # PD
+        (9005, StoreUnavailable),  # region
+        (8252, StoreUnavailable),  # resource group
+        (1205, StoreUnavailable),  # lock
+        (1146, StoreNotReady),
+        (8025, StoreError),  # a row that is too large
+        (8004, StoreError),  # a transaction that is too large
+    ],
+)
+def test_what_its_errors_mean(dialect: TidbDialect, code: int, kind: type[Any]) -> None:
+    assert type(dialect.classify(pymysql.err.OperationalError(code, "text"))) is kind
