@@ -110,7 +110,9 @@ CASES = [
 WAYS = [(fault, is_dead) for fault in FAULTS for is_dead in (True, False) if is_dead or fault is not Fault.LATE]
 
 
-@pytest.mark.parametrize(("fault", "is_dead"), WAYS, ids=lambda each: each.name if isinstance(each, Fault) else "")
+@pytest.mark.parametrize(
+    ("fault", "is_dead"), WAYS, ids=[f"{fault.name}-{'dead' if is_dead else 'alive'}" for fault, is_dead in WAYS]
+)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_whatever_request_is_lost_another_process_goes_on(case: Case, fault: Fault, is_dead: bool) -> None:
     for number in range(1, 60):

@@ -47,7 +47,7 @@ class DueCalls:
         if cursor is not None:
             after = _read_cursor(cursor)
         elif since is not None:
-            after = (_just_before(since),)
+            after = (places.sort_before(since),)
         last_sort = places.instant_sort(until)
         timers: list[Timer] = []
         for _ in range(_MOST_CHUNKS):
@@ -65,7 +65,7 @@ class DueCalls:
 
     def _next_at(self, shard_id: int, after: str, known_next: datetime | None) -> datetime | None:
         """An entry that is wrong makes it too early, which costs a look."""
-        until = None if known_next is None else _just_before(known_next)
+        until = None if known_next is None else places.sort_before(known_next)
         entries = self._index.read(places.DUE, (shard_id,), after=(after,), until=until, limit=1)
         if not entries:
             return known_next
@@ -109,11 +109,6 @@ class DueCalls:
                 },
             )
         return None
-
-
-def _just_before(instant: datetime) -> str:
-    """Sorts behind every earlier instant and before this one."""
-    return f"{int(places.instant_sort(instant)) - 1:016d}"
 
 
 def _read_cursor(cursor: str) -> tuple[str, ...]:

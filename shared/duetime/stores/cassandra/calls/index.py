@@ -17,7 +17,7 @@ from duetime.stores.cassandra.requests import Requests, Row, Statement
 
 _PARTITIONS: Final = {
     LISTS: ("tenant_id", "list", "slice"),
-    DUE: ("slice",),
+    DUE: ("shard_id",),
     OUTBOX: ("slice",),
     REMOVALS: ("slice",),
 }

@@ -44,8 +44,9 @@ _READ_EVENT: Final = (
     "SELECT position, content, event_id, published_ms, of_revision FROM service_calls "
     f"WHERE {_KEY} AND kind = '{EVENT}' AND position = ?"
 )
+_PUBLISHED: Final = "published_ms = ?, "
 _WRITE_EVENT: Final = (
-    "UPDATE service_calls SET content = ?, event_id = ?, published_ms = ?, of_revision = ? "
+    f"UPDATE service_calls SET {_PUBLISHED}content = ?, event_id = ?, of_revision = ? "
     f"WHERE {_KEY} AND kind = '{EVENT}' AND position = ? IF content = ?"
 )
 
@@ -117,7 +118,11 @@ class Loading:
         else:
             place = places.published_place(ref.tenant_id, ref.call_id, stored.published_at)
         self._index.put([Entry(place, ref.tenant_id, ref.call_id, revision, self._attempts.next())])
-        published_ms = None if stored.published_at is None else to_milliseconds(stored.published_at)
-        values = (codec.encode(event), event.event_id, published_ms, revision)
-        is_new = self._requests.decide([Statement(_WRITE_EVENT, (*values, *key, None))])
+        values: tuple[object, ...] = (codec.encode(event), event.event_id, revision, *key, None)
+        if stored.published_at is None:
+            # A null would be a deletion, by the clock of a node, which could hide the mark that a client sets.
+            write = Statement(_WRITE_EVENT.replace(_PUBLISHED, ""), values)
+        else:
+            write = Statement(_WRITE_EVENT, (to_milliseconds(stored.published_at), *values))
+        is_new = self._requests.decide([write])
         return LoadStatus.LOADED if is_new else self._load_event(stored)

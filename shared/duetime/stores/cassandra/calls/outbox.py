@@ -28,6 +28,7 @@ from duetime.stores.cassandra.requests import Requests, Row, Statement
 from duetime.stores.fair_reading import FairReading
 
 _CHUNK: Final = 50
+_CALLS_AT_ONCE: Final = 16
 _MAX_REPORTED: Final = 1000
 _SLICE_CHARACTERS: Final = 2
 _MARK: Final = (
@@ -90,14 +91,14 @@ class OutboxIndex:
             by_call: dict[str, list[Entry]] = defaultdict(list)
             for entry in mine:
                 by_call[entry.call_id].append(entry)
-            for call_id, of_call in by_call.items():
+            for refs in _in_groups([CallRef(name, call_id) for call_id in by_call], limit - len(found)):
                 if len(found) >= limit:
                     break
-                ref = CallRef(name, call_id)
-                events = self.unpublished(ref)
-                if not events:
-                    self._clear(ref, of_call)
-                found += events
+                for ref, rows in zip(refs, self._partitions.events_of(refs), strict=True):
+                    events = _unpublished(ref, rows)
+                    if not events:
+                        self._clear(ref, by_call[ref.call_id])
+                    found += events
             if len(entries) < _CHUNK or len(mine) < len(entries):
                 break
             last = mine[-1].call_id
@@ -118,9 +119,8 @@ class OutboxIndex:
             return None
 
     def unpublished(self, ref: CallRef, *, after: int = 0) -> list[Found]:
-        """In order. What lost its content to pruning is no event."""
-        rows = self._partitions.events(ref, after=after)
-        return [Found(ref, row) for row in rows if row["published_ms"] is None]
+        """In order."""
+        return _unpublished(ref, self._partitions.events(ref, after=after))
 
     def _clear(self, ref: CallRef, entries: Sequence[Entry]) -> None:
         """A call without unpublished events: entries whose change is decided are done with."""
@@ -177,6 +177,16 @@ class Outbox:
         self._index.remove_until(
             [places.outbox_place(ref.tenant_id)], tenant_id=ref.tenant_id, call_id=ref.call_id, revision=done
         )
+
+
+def _unpublished(ref: CallRef, rows: Sequence[Row]) -> list[Found]:
+    return [Found(ref, row) for row in rows if row["published_ms"] is None]
+
+
+def _in_groups(refs: Sequence[CallRef], wanted: int) -> list[Sequence[CallRef]]:
+    """No larger than what is wanted: every call may have an event."""
+    size = max(1, min(wanted, _CALLS_AT_ONCE))
+    return [refs[at : at + size] for at in range(0, len(refs), size)]
 
 
 def _join(number: int, tenant_id: str) -> str:

@@ -48,6 +48,11 @@ _EVENT: Final = (
     f"WHERE {_KEY} AND kind = '{EVENT}' AND position = ?"
 )
 _EXECUTION: Final = f"UPDATE service_calls SET content = ? WHERE {_KEY} AND kind = '{EXECUTION}' AND position = ?"
+_EVENTS: Final = (
+    "SELECT position, content, event_id, published_ms, of_revision FROM service_calls "
+    f"WHERE {_KEY} AND kind = '{EVENT}' AND position > ?"
+)
+_EVENTS_AT_ONCE: Final = 100
 _NEW_CONDITION: Final = "IF revision = ? AND barred = ?"
 _NEXT_CONDITION: Final = "IF revision = ? AND barred < ?"
 
@@ -212,14 +217,22 @@ class Partitions:
     # -- rows ------------------------------------------------------------------------------------------------
 
     def events(self, ref: CallRef, *, after: int = 0, limit: int | None = None) -> list[Row]:
-        cql = (
-            "SELECT position, content, event_id, published_ms, of_revision FROM service_calls "
-            f"WHERE {_KEY} AND kind = '{EVENT}' AND position > ?"
-        )
-        values: Sequence[object] = (ref.tenant_id, ref.call_id, event_position(after))
-        if limit is not None:
-            cql, values = f"{cql} LIMIT ?", (*values, limit)
-        return self._requests.read(Statement(cql, tuple(values)))
+        values = (ref.tenant_id, ref.call_id, event_position(after))
+        if limit is None:
+            return self._requests.read(Statement(_EVENTS, values))
+        return self._requests.read(Statement(f"{_EVENTS} LIMIT ?", (*values, limit)))
+
+    def events_of(self, refs: Sequence[CallRef]) -> list[list[Row]]:
+        """All events of each, side by side."""
+        first = [Statement(f"{_EVENTS} LIMIT ?", (*_key_of(ref), event_position(0), _EVENTS_AT_ONCE)) for ref in refs]
+        return [
+            rows if len(rows) < _EVENTS_AT_ONCE else self.events(ref)
+            for ref, rows in zip(refs, self._requests.read_each(first), strict=True)
+        ]
+
+
+def _key_of(ref: CallRef) -> tuple[str, str]:
+    return ref.tenant_id, ref.call_id
 
 
 def _state_values(call: ServiceCall, attempt: str) -> tuple[object, ...]:

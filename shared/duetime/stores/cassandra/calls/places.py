@@ -58,6 +58,11 @@ def instant_sort(instant: datetime) -> str:
     return f"{to_milliseconds(instant) + _OFFSET_MS:016d}"
 
 
+def sort_before(instant: datetime) -> str:
+    """Sorts behind every earlier instant and before this one."""
+    return f"{to_milliseconds(instant) + _OFFSET_MS - 1:016d}"
+
+
 def instant_of_sort(sort: str) -> int:
     """Milliseconds."""
     return int(sort[:16]) - _OFFSET_MS
@@ -97,11 +102,13 @@ def places_of(call: ServiceCall) -> frozenset[Place]:
 
 
 def removal_place(tenant_id: str, call_id: str, instant: datetime) -> Place:
-    return Place(REMOVALS, (slice_of(tenant_id, call_id),), f"{instant_sort(instant)}call")
+    """Of a call that expires."""
+    return Place(REMOVALS, (slice_of(tenant_id, call_id),), instant_sort(instant))
 
 
 def published_place(tenant_id: str, call_id: str, published_at: datetime) -> Place:
-    return Place(REMOVALS, (slice_of(tenant_id, call_id),), f"{instant_sort(published_at)}events")
+    """Of events; in slices behind those of calls, since theirs is another time to go."""
+    return Place(REMOVALS, (SLICES + slice_of(tenant_id, call_id),), instant_sort(published_at))
 
 
 def outbox_place(tenant_id: str) -> Place:

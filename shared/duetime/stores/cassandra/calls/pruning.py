@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -17,7 +18,6 @@ from duetime.stores.cassandra.requests import Requests, Statement, Unsettled
 
 _CHUNK: Final = 50
 _MOST_IN: Final = 100
-_BEHIND_ALL: Final = "~"
 _FORGET: Final = (
     f"DELETE FROM service_calls WHERE tenant_id = ? AND call_id = ? AND kind = '{EVENT}' AND position IN ?"
 )
@@ -32,32 +32,34 @@ class Pruning(Deleting):
     def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
         pruned = 0
         for number in range(places.SLICES):
-            if pruned < limit:
-                pruned += self._prune_slice(number, now, events_published_before, limit - pruned)
+            pruned += self._prune_slice(
+                number, places.instant_sort(now), lambda entry, _: self._remove_expired(entry, now), limit - pruned
+            )
+        for number in range(places.SLICES, 2 * places.SLICES):
+            pruned += self._prune_slice(
+                number,
+                places.sort_before(events_published_before),
+                lambda entry, most: self._forget_events(entry, events_published_before, most),
+                limit - pruned,
+            )
         return pruned
 
-    def _prune_slice(self, number: int, now: datetime, before: datetime, limit: int) -> int:
+    def _prune_slice(self, number: int, until: str, act: Callable[[Entry, int], int], limit: int) -> int:
+        """``act`` on entries up to ``until`` until ``limit`` rows are gone: it is told how many it may remove, and
+        says how many it has."""
         pruned = 0
-        latest = max(now, before)
         after: tuple[str, ...] = ()
         while pruned < limit:
-            until = places.instant_sort(latest) + _BEHIND_ALL
             entries = self._index.read(places.REMOVALS, (number,), after=after, until=until, limit=_CHUNK)
             for entry in entries:
                 if pruned >= limit:
                     return pruned
-                pruned += self._prune_entry(entry, now, before, limit - pruned)
+                pruned += act(entry, limit - pruned)
             if len(entries) < _CHUNK:
                 break
             last = entries[-1]
             after = (last.place.sort, last.tenant_id, last.call_id)
         return pruned
-
-    def _prune_entry(self, entry: Entry, now: datetime, before: datetime, limit: int) -> int:
-        at_ms = places.instant_of_sort(entry.place.sort)
-        if entry.place.sort.endswith("events"):
-            return self._forget_events(entry, before, limit) if at_ms < to_milliseconds(before) else 0
-        return self._remove_expired(entry, now) if at_ms <= to_milliseconds(now) else 0
 
     def _forget_events(self, entry: Entry, before: datetime, limit: int) -> int:
         ref = CallRef(entry.tenant_id, entry.call_id)

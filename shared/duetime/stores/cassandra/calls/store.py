@@ -27,8 +27,8 @@ DEFAULT_MAX_PARALLEL = 8
 class CassandraCallStore(Applying, Pruning, Reading, Listing, Outbox, Loading):
     """Thread-safe. ``max_parallel``: changes of one operation at once, and of all operations together.
 
-    ``lost_shards``: says which leases are not the stored ones. ``now_s``: the clock that attempts are named by. ``settle_seconds``: how
-    long an idempotency key is left to a submission that does not come to its end.
+    ``lost_shards``: says which leases are not the stored ones. ``now_s``: the clock that attempts are named by.
+    ``settle_seconds``: how long an idempotency key is left to a submission that does not come to its end.
     """
 
     def __init__(

@@ -32,8 +32,8 @@ CALL_TABLES: Final = (
     """,
     f"""
     CREATE TABLE IF NOT EXISTS call_due (
-        slice int, sort text, tenant_id text, call_id text, revision bigint, attempt text,
-        PRIMARY KEY ((slice), sort, tenant_id, call_id, revision, attempt)
+        shard_id int, sort text, tenant_id text, call_id text, revision bigint, attempt text,
+        PRIMARY KEY ((shard_id), sort, tenant_id, call_id, revision, attempt)
     ) WITH {_HINTS}
     """,
     f"""
