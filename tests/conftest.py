@@ -23,7 +23,9 @@ settings.register_profile("duetime", deadline=None)
 settings.load_profile("duetime")
 
 
-SERVER_STORES = frozenset({"ministack", "moto", "mongodb", "noserver", *server_urls()})
+SERVER_STORES = frozenset(
+    {"cassandra", "cassandra-model", "ministack", "moto", "mongodb", "noserver", *server_urls()}
+)
 """Parameters that stand for a store on a server or an emulator, where a request costs a hundred of SQLite."""
 
 

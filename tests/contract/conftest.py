@@ -18,6 +18,7 @@ from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
 from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory
 from tests.contract.subject import Subject
+from tests.support.cassandra import model_subject, server_subject, server_url
 from tests.support.clock import NOW
 from tests.support.databases import server_urls
 from tests.support.dynamodb import ministack_subject, moto_subject
@@ -27,6 +28,7 @@ Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
 """Makes an initialised, empty store and closes it. The request gives access to other fixtures."""
 
 STORES: dict[str, Factory] = {
+    "cassandra-model": lambda request: model_subject(),
     "ministack": lambda request: ministack_subject(request.getfixturevalue("ministack_client")),
     "mongodb": lambda request: mongodb_subject(request.getfixturevalue("mongodb_url")),
     "moto": lambda request: moto_subject(),
@@ -36,6 +38,8 @@ STORES: dict[str, Factory] = {
 
 
 STORES |= {name: partial(sql_server, name) for name in server_urls()}
+if (cassandra_url := server_url()) is not None:
+    STORES["cassandra"] = lambda request: server_subject(cassandra_url)
 
 
 @pytest.fixture(params=sorted(STORES))

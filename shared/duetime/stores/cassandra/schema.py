@@ -13,21 +13,24 @@ from duetime.stores.cassandra.url import CassandraUrl
 
 _SCHEMA_ID: Final = "duetime"
 
-SHARD, DUE, TIMER, CORRELATION = range(4)
+SHARD: Final = 0
+DUE: Final = 1
+TIMER: Final = 2
+CORRELATION: Final = 3
 """``row_kind`` of the rows of a shard's partition, in their order: who owns it, when what is due, what there is, and
 by which correlation id it is found."""
 
 TIMER_TABLES: Final = (
     """
     CREATE TABLE IF NOT EXISTS timers (
-        shard_id int, row_kind tinyint, sort_at timestamp, timer_namespace text, sort_text text, timer_id text,
-        shard_version bigint, shard_owner_id text, shard_claimed_at timestamp, shard_lease_expires_at timestamp,
+        shard_id int, row_kind tinyint, sort_at bigint, timer_namespace text, sort_text text, timer_id text,
+        shard_version bigint, shard_owner_id text, shard_claimed_at bigint, shard_lease_expires_at bigint,
         write_id uuid, timer_size int,
-        timer_execute_at timestamp, timer_due_at timestamp, timer_state text, timer_revision bigint,
+        timer_execute_at bigint, timer_due_at bigint, timer_state text, timer_revision bigint,
         timer_firing_id text, timer_attempts int, timer_callback_url text, timer_callback_timeout_seconds int,
         timer_payload text, timer_headers text, timer_retry_policy text, timer_correlation_id text, timer_tags text,
-        timer_expire_after_ms bigint, timer_digest text, timer_created_at timestamp, timer_updated_at timestamp,
-        timer_fired_at timestamp, timer_failure text, timer_expires_at timestamp, timer_rearmed_at timestamp,
+        timer_expire_after_ms bigint, timer_digest text, timer_created_at bigint, timer_updated_at bigint,
+        timer_fired_at bigint, timer_failure text, timer_expires_at bigint, timer_rearmed_at bigint,
         timer_attempt_log text,
         PRIMARY KEY ((shard_id), row_kind, sort_at, timer_namespace, sort_text, timer_id)
     ) WITH gc_grace_seconds = 10800 AND compaction = {'class': 'LeveledCompactionStrategy'}
@@ -41,7 +44,7 @@ TIMER_TABLES: Final = (
     """,
     """
     CREATE TABLE IF NOT EXISTS workers (
-        worker_group text, worker_id text, worker_expires_at timestamp,
+        worker_group text, worker_id text, worker_expires_at bigint,
         PRIMARY KEY ((worker_group), worker_id)
     ) WITH gc_grace_seconds = 600
     """,

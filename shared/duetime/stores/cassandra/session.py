@@ -17,7 +17,7 @@ from cassandra import ConsistencyLevel
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import DCAwareRoundRobinPolicy, RetryPolicy, TokenAwarePolicy
-from cassandra.query import BatchStatement, BatchType, dict_factory
+from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, dict_factory
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreUnavailable
 from duetime.stores.cassandra.errors import DRIVER_ERRORS, NoTables, translate
@@ -30,6 +30,8 @@ _Result = Callable[[], Any]
 _Start = Callable[[], _Result]
 """Sends a request."""
 
+UNSET: Final[Any] = UNSET_VALUE
+"""As a value: the column stays as it is, and no tombstone is written."""
 PROTOCOL_VERSION: Final = 4
 """Spoken by Apache Cassandra 4 and 5, ScyllaDB and Amazon Keyspaces: nothing has to be negotiated."""
 CONNECT_TIMEOUT_SECONDS: Final = 5.0

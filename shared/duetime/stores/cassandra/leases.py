@@ -1,0 +1,171 @@
+"""Ownership of shards, and the workers that share them.
+
+All times are the ``now`` that is passed: Cassandra has no clock that a condition could use. So the clocks of workers
+must agree, as those of Cassandra's nodes must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from duetime.domain.errors import StoreUnavailable
+from duetime.domain.shards import Lease, ShardStatus
+from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.cassandra.changes import new_write_id
+from duetime.stores.cassandra.requests import Requests, Row, Statement, Unsettled
+from duetime.stores.cassandra.schema import SHARD
+
+_OF_SHARD = (
+    f"shard_id = ? AND row_kind = {SHARD} AND sort_at = 0 AND timer_namespace = '' AND sort_text = '' "
+    "AND timer_id = ''"
+)
+_READ_SHARD = (
+    "SELECT shard_version, shard_owner_id, shard_claimed_at, shard_lease_expires_at, write_id "
+    f"FROM timers WHERE {_OF_SHARD}"
+)
+_CLAIM = (
+    "UPDATE timers SET shard_version = ?, shard_owner_id = ?, shard_claimed_at = ?, shard_lease_expires_at = ?, "
+    f"write_id = ? WHERE {_OF_SHARD} IF shard_version = ? AND shard_owner_id = ? AND shard_lease_expires_at = ?"
+)
+_CHANGE = (
+    "UPDATE timers SET shard_owner_id = ?, shard_lease_expires_at = ?, write_id = ? "
+    f"WHERE {_OF_SHARD} IF shard_version = ? AND shard_owner_id = ?"
+)
+_WORKERS: Final = "all"
+_WORKER_SPARE_SECONDS: Final = 60
+"""How much longer than it lives a worker's row stays: whose clock is ahead must not lose it."""
+
+
+class Leases:
+    """A lease is live up to, and not including, ``shard_lease_expires_at``."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    def shard_statuses(self, shard_ids: Sequence[int]) -> list[ShardStatus]:
+        rows = read_shards(self._requests, shard_ids)
+        return [_status(shard_id, row) for shard_id, row in zip(shard_ids, rows, strict=True)]
+
+    def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
+        (row,) = read_shards(self._requests, [shard_id])
+        status = _status(shard_id, row)
+        if not status.is_free(now):
+            return None
+        lease = Lease(shard_id, status.version + 1, owner_id, _later(now, lease_seconds))
+        expires_at = to_milliseconds(lease.expires_at)
+        write_id = new_write_id()
+        values = (lease.version, owner_id, to_milliseconds(now), expires_at, write_id, shard_id)
+        seen = (row.get("shard_version"), row.get("shard_owner_id"), row.get("shard_lease_expires_at"))
+        claim = Statement(_CLAIM, (*values, *seen))
+        try:
+            is_won = self._requests.decide([claim])
+        except Unsettled as unsettled:
+            is_won = self._is_settled(shard_id, write_id, seen, unsettled)
+        return lease if is_won else None
+
+    def _is_settled(self, shard_id: int, write_id: Any, seen: tuple[Any, ...], unsettled: Unsettled) -> bool:
+        """Whether a claim won whose answer was lost. Raises ``unsettled`` where it may still do so."""
+        rows = self._requests.read(Statement(_READ_SHARD, (shard_id,)), is_serial=True)
+        row = rows[0] if rows else {}
+        if row.get("write_id") == write_id:
+            return True
+        names = ("shard_version", "shard_owner_id", "shard_lease_expires_at")
+        if tuple(row.get(name) for name in names) == seen:
+            raise unsettled
+        return False
+
+    def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
+        until = _later(now, lease_seconds)
+        answers = self._change(leases, expires_at=to_milliseconds(until))
+        return [
+            replace(lease, expires_at=until) if is_held else None
+            for lease, is_held in zip(leases, answers, strict=True)
+        ]
+
+    def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None:  # noqa: ARG002
+        self._change(leases, expires_at=None)
+
+    def _change(self, leases: Sequence[Lease], *, expires_at: int | None) -> list[bool]:
+        """Whether each was still held, and is now held until ``expires_at`` (None: no longer).
+
+        To do so twice is to do so once; so what was not answered is done again, and then said to be unavailable.
+        """
+        groups = [
+            [
+                Statement(
+                    _CHANGE,
+                    (
+                        lease.owner_id if expires_at is not None else None,
+                        expires_at,
+                        new_write_id(),
+                        lease.shard_id,
+                        lease.version,
+                        lease.owner_id,
+                    ),
+                )
+            ]
+            for lease in leases
+        ]
+        answers = self._requests.decide_each(groups)
+        held: list[bool] = []
+        for group, answer in zip(groups, answers, strict=True):
+            if isinstance(answer, Unsettled):
+                answer = self._settled(group[0], answer)
+            if isinstance(answer, StoreUnavailable):
+                raise answer
+            held.append(answer)
+        return held
+
+    def _settled(self, change: Statement, unsettled: Unsettled) -> bool:
+        """As if it had been answered."""
+        owner_id, expires_at, _, shard_id, version, _ = change.values
+        rows = self._requests.read(Statement(_READ_SHARD, (shard_id,)), is_serial=True)
+        row = rows[0] if rows else {}
+        is_made = (row.get("shard_version"), row.get("shard_owner_id"), row.get("shard_lease_expires_at")) == (
+            version,
+            owner_id,
+            expires_at,
+        )
+        if is_made:
+            return True
+        raise unsettled
+
+    # -- workers ---------------------------------------------------------------------------------------------
+
+    def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:
+        cql = "INSERT INTO workers (worker_group, worker_id, worker_expires_at) VALUES (?, ?, ?) USING TTL ?"
+        until = to_milliseconds(_later(now, ttl_seconds))
+        self._requests.write([Statement(cql, (_WORKERS, worker_id, until, int(ttl_seconds) + _WORKER_SPARE_SECONDS))])
+        cql = "SELECT worker_id, worker_expires_at FROM workers WHERE worker_group = ?"
+        at = to_milliseconds(now)
+        rows = self._requests.read(Statement(cql, (_WORKERS,)))
+        return sorted(row["worker_id"] for row in rows if (row["worker_expires_at"] or 0) > at)
+
+    def withdraw_worker(self, worker_id: str) -> None:
+        cql = "DELETE FROM workers WHERE worker_group = ? AND worker_id = ?"
+        self._requests.write([Statement(cql, (_WORKERS, worker_id))])
+
+
+def read_shards(requests: Requests, shard_ids: Sequence[int]) -> list[Row]:
+    """The ownership row of each; an empty one where a shard was never claimed."""
+    found = requests.read_each([Statement(_READ_SHARD, (shard_id,)) for shard_id in shard_ids])
+    return [rows[0] if rows else {} for rows in found]
+
+
+def _status(shard_id: int, row: Row) -> ShardStatus:
+    claimed_at, expires_at = row.get("shard_claimed_at"), row.get("shard_lease_expires_at")
+    return ShardStatus(
+        shard_id,
+        version=row.get("shard_version") or 0,
+        owner_id=row.get("shard_owner_id"),
+        claimed_at=None if claimed_at is None else from_milliseconds(claimed_at),
+        lease_expires_at=None if expires_at is None else from_milliseconds(expires_at),
+    )
+
+
+def _later(now: datetime, seconds: float) -> datetime:
+    """To the millisecond, which is what is stored."""
+    return from_milliseconds(to_milliseconds(now + timedelta(seconds=seconds)))

@@ -1,0 +1,81 @@
+"""The store on Cassandra: its parts, put together."""
+
+from __future__ import annotations
+
+from duetime.stores.cassandra import schema
+from duetime.stores.cassandra.api_keys import ApiKeys
+from duetime.stores.cassandra.catalogue import Catalogue
+from duetime.stores.cassandra.clients import Clients
+from duetime.stores.cassandra.due import Due
+from duetime.stores.cassandra.leases import Leases
+from duetime.stores.cassandra.lists import Lists
+from duetime.stores.cassandra.recording import Recording
+from duetime.stores.cassandra.session import CassandraSession
+from duetime.stores.cassandra.url import parse_cassandra_url
+
+
+def open_cassandra_store(url: str) -> CassandraStore:
+    """Nothing is contacted yet. Raises ``InvalidSettings`` for a URL that cannot be understood."""
+    return CassandraStore(CassandraSession(parse_cassandra_url(url)))
+
+
+class CassandraStore:
+    """Implements ``duetime.stores.port.Store``; each part has the operations of one side of it."""
+
+    def __init__(self, session: CassandraSession) -> None:
+        self.session = session
+
+        catalogue = Catalogue(session)
+        self.create_namespace = catalogue.create_namespace
+        self.get_namespace = catalogue.get_namespace
+        self.list_namespaces = catalogue.list_namespaces
+        self.update_namespace = catalogue.update_namespace
+        self.shard_map = catalogue.shard_map
+        self.catalogue_secret = catalogue.catalogue_secret
+        self.catalogue_secrets = catalogue.catalogue_secrets
+        self.all_namespaces = catalogue.all_namespaces
+        self.load_namespace = catalogue.load_namespace
+
+        api_keys = ApiKeys(session)
+        self.create_api_key = api_keys.create_api_key
+        self.get_api_key = api_keys.get_api_key
+        self.list_api_keys = api_keys.list_api_keys
+        self.delete_api_key = api_keys.delete_api_key
+        self.all_api_keys = api_keys.all_api_keys
+
+        clients = Clients(session)
+        self.put_timers = clients.put_timers
+        self.get_timer = clients.get_timer
+        self.update_timer = clients.update_timer
+        self.rearm_timers = clients.rearm_timers
+        self.delete_timers = clients.delete_timers
+        self.load_timers = clients.load_timers
+
+        lists = Lists(session)
+        self.list_timers = lists.list_timers
+        self.find_by_correlation = lists.find_by_correlation
+
+        leases = Leases(session)
+        self.shard_statuses = leases.shard_statuses
+        self.claim_shard = leases.claim_shard
+        self.renew_leases = leases.renew_leases
+        self.release_leases = leases.release_leases
+        self.announce_worker = leases.announce_worker
+        self.withdraw_worker = leases.withdraw_worker
+
+        due = Due(session)
+        self.due_timers = due.due_timers
+        self.quarantine = due.quarantine
+
+        recording = Recording(session)
+        self.record = recording.record
+        self.prune_expired = recording.prune_expired
+
+    def initialise(self) -> None:
+        schema.initialise(self.session)
+
+    def check(self) -> None:
+        schema.check(self.session)
+
+    def close(self) -> None:
+        self.session.close()

@@ -1,0 +1,181 @@
+"""The timers of shards: read by their keys, and changed by whoever was not overtaken."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+from uuid import UUID
+
+from duetime.domain.errors import StoreUnavailable
+from duetime.domain.shards import Lease
+from duetime.stores.cassandra.changes import Change, hold, new_write_id
+from duetime.stores.cassandra.requests import Requests, Row, Statement, Unsettled
+from duetime.stores.cassandra.schema import TIMER
+from duetime.stores.cassandra.timer_rows import COLUMNS, Key, key_of_row
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+CHANGES_PER_BATCH: Final = 30
+BYTES_PER_BATCH: Final = 1024 * 1024
+_KEYS_PER_READ = 50
+_MOST_ROUNDS = 100
+_PATIENT_ROUNDS = 3
+_LONGEST_WAIT_SECONDS = 0.05
+
+WHOLE: Final = ", ".join(("shard_id", "timer_namespace", "timer_id", "write_id", *COLUMNS))
+OF_NAMESPACE: Final = (
+    f"shard_id = ? AND row_kind = {TIMER} AND sort_at = 0 AND timer_namespace = ? AND sort_text = ''"
+)
+_READ_MANY = f"SELECT {WHOLE} FROM timers WHERE {OF_NAMESPACE} AND timer_id IN ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[R]):
+    """What becomes of a timer: the ``result`` holds once ``change``, if there is one, was made."""
+
+    result: R
+    change: Change | None = None
+
+
+@dataclass(slots=True)
+class Own:
+    """Writes whose answers were lost and that seemed not to have been made. ``places`` are those of one of them."""
+
+    places: dict[UUID, frozenset[int]] = field(default_factory=dict)
+
+    def has(self, place: int, row: Row | None) -> bool:
+        """Whether the row is what one of them made of ``place`` after all."""
+        return row is not None and place in self.places.get(row["write_id"], frozenset())
+
+
+class Timers:
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    def find(self, key: Key) -> Row | None:
+        return self.find_many([key]).get(key)
+
+    def find_many(self, keys: Sequence[Key], *, is_serial: bool = False) -> dict[Key, Row]:
+        """The whole rows of those that there are."""
+        ids_of: dict[tuple[int, str], list[str]] = defaultdict(list)
+        for shard_id, namespace, timer_id in keys:
+            ids_of[shard_id, namespace].append(timer_id)
+        statements = [
+            Statement(_READ_MANY, (*place, timer_ids[at : at + _KEYS_PER_READ]))
+            for place, timer_ids in ids_of.items()
+            for at in range(0, len(timer_ids), _KEYS_PER_READ)
+        ]
+        if is_serial:
+            found = [self._requests.read(statement, is_serial=True) for statement in statements]
+        else:
+            found = self._requests.read_each(statements)
+        return {key_of_row(row): row for rows in found for row in rows}
+
+    def decide(
+        self, keys: Sequence[Key], judge: Callable[[int, Row | None], Decision[R]], *, are_new: bool = False
+    ) -> list[R]:
+        """The result of each key: what ``judge`` makes of its place in ``keys`` and its row.
+
+        Whoever is overtaken by another writer judges again what that one left. ``are_new``: most probably there are
+        no rows, so they are not read first.
+        """
+        results: dict[int, R] = {}
+        attempted: dict[int, R] = {}
+        own = Own()
+        waiting = list(range(len(keys)))
+        for turn in rounds():
+            if not waiting:
+                return [results[place] for place in range(len(keys))]
+            stored = {} if are_new and turn == 0 else self.find_many([keys[place] for place in waiting])
+            changes: dict[int, Change] = {}
+            for place in waiting:
+                row = stored.get(keys[place])
+                if own.has(place, row):
+                    results[place] = attempted[place]
+                    continue
+                decision = judge(place, row)
+                if decision.change is None:
+                    results[place] = decision.result
+                else:
+                    attempted[place] = decision.result
+                    changes[place] = decision.change
+            made = self.make(changes, own)
+            results |= {place: attempted[place] for place in made}
+            waiting = [place for place in changes if place not in made]
+        raise StoreUnavailable("other writers changed the timer again and again")
+
+    def make(self, changes: Mapping[int, Change], own: Own, *, holds: Mapping[int, Lease] | None = None) -> set[int]:
+        """The places whose changes were made: those of one batch all or not at all.
+
+        ``holds``: the lease that must be the stored one for a place's change. Raises ``Unsettled`` where it cannot be
+        found out whether a batch was carried out; to have all of it done again is then for the client.
+        """
+        batches = [(new_write_id(), lease, places) for lease, places in _batches(changes, holds or {})]
+        groups = [
+            [
+                *([] if lease is None else [hold(lease)]),
+                *(statement for place in places for statement in changes[place].statements(write_id)),
+            ]
+            for write_id, lease, places in batches
+        ]
+        made: set[int] = set()
+        failed: StoreUnavailable | None = None
+        for (write_id, _, places), answer in zip(batches, self._requests.decide_each(groups), strict=True):
+            is_made = answer
+            if isinstance(answer, Unsettled):
+                is_made = self._settled([changes[place] for place in places], write_id, answer)
+                own.places[write_id] = frozenset(places)
+            if isinstance(is_made, StoreUnavailable):
+                failed = is_made
+            elif is_made:
+                made.update(places)
+        if failed is not None:
+            raise failed
+        return made
+
+    def _settled(self, changes: Sequence[Change], write_id: UUID, unsettled: Unsettled) -> bool | StoreUnavailable:
+        """Whether a batch was carried out whose answer was lost; ``unsettled`` when its rows no longer tell.
+
+        A serial read ends what is under way in the partition: either it is carried out now or never.
+        """
+        try:
+            rows = self.find_many([change.key for change in changes], is_serial=True)
+        except StoreUnavailable:
+            return unsettled
+        if any(row["write_id"] == write_id for row in rows.values()):
+            return True
+        if any(change.is_still(rows.get(change.key)) for change in changes):
+            return False
+        is_all_gone = not rows and all(change.after is None for change in changes)
+        return True if is_all_gone else unsettled
+
+
+def rounds() -> Iterator[int]:
+    """The numbers of attempts from 0, with waits of a random length before the later ones."""
+    for turn in range(_MOST_ROUNDS):
+        if turn > _PATIENT_ROUNDS:
+            time.sleep(random.uniform(0, _LONGEST_WAIT_SECONDS))
+        yield turn
+
+
+def _batches(changes: Mapping[int, Change], holds: Mapping[int, Lease]) -> Iterator[tuple[Lease | None, list[int]]]:
+    """Places whose changes go together: of one shard, under one lease, and not too much at once."""
+    together: dict[tuple[int, Lease | None], list[int]] = defaultdict(list)
+    for place, change in changes.items():
+        together[change.key[0], holds.get(place)].append(place)
+    for (_, lease), places in together.items():
+        batch: list[int] = []
+        batch_bytes = 0
+        for place in places:
+            size = changes[place].size_bytes
+            if batch and (len(batch) == CHANGES_PER_BATCH or batch_bytes + size > BYTES_PER_BATCH):
+                yield lease, batch
+                batch, batch_bytes = [], 0
+            batch.append(place)
+            batch_bytes += size
+        yield lease, batch
