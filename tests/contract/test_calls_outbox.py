@@ -173,9 +173,9 @@ def test_published_events_are_pruned_when_their_time_is_up(subject: Subject, cal
     assert prune(calls, before=timedelta(0)) == 0
     pruned = prune(calls, before=seconds(0.001))
 
-    assert pruned == (0 if subject.expires_by_itself else 1)
+    assert pruned == (0 if subject.calls_expire_by_themselves else 1)
     assert [stored.event.sequence for stored in waiting(calls)] == [2]
-    if not subject.expires_by_itself:
+    if not subject.calls_expire_by_themselves:
         left = calls.list_events(make.TENANT, call.call_id, after=0, limit=5)
         assert [event.sequence for event in left] == [2]
 
@@ -194,7 +194,7 @@ def test_expired_calls_are_pruned_with_all_they_have(subject: Subject, store: St
     execution_id = calls.list_executions(make.TENANT, ended.call_id, cursor=None, limit=1).items[0].execution_id
     kept = steps.applied(calls, make.amended(steps.run(calls, steps.submit(calls)), starred=True))
     open_one = steps.submit(calls)
-    if subject.expires_by_itself:
+    if subject.calls_expire_by_themselves:
         pytest.skip("the database removes expired calls by itself")
 
     assert prune(calls, now=make.RETENTION - seconds(0.001)) == 0
@@ -216,7 +216,7 @@ def test_pruning_is_bounded(subject: Subject, calls: CallStore) -> None:
     for _ in range(3):
         steps.run(calls, steps.submit(calls))
     calls.mark_published(waiting(calls)[:4], now=NOW)
-    if subject.expires_by_itself:
+    if subject.calls_expire_by_themselves:
         pytest.skip("the database removes by itself what has expired")
 
     assert [prune(calls, limit=3, now=make.RETENTION) for _ in range(4)] == [3, 3, 1, 0]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from uuid import uuid4
 
+from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
 from duetime.stores.cassandra.changes import timer_key
 from duetime.stores.cassandra.requests import Statement
@@ -27,6 +28,7 @@ _CORRUPT = (
     "UPDATE timers SET timer_tags = ?, timer_state = ? WHERE shard_id = ? AND row_kind = ? AND sort_at = ? "
     "AND timer_namespace = ? AND sort_text = ? AND timer_id = ? IF EXISTS"
 )
+_CORRUPT_CALL = "UPDATE service_calls SET document = ? WHERE tenant_id = ? AND call_id = ? IF revision > 0"
 
 
 def server_url() -> str | None:
@@ -78,9 +80,13 @@ def _subject(make_store: Callable[[], CassandraStore]) -> Iterator[Subject]:
         values = ("{broken", "nonsense", *timer_key(key_of(timer)))
         assert store.session.decide([Statement(_CORRUPT, values)])
 
+    def corrupt_call(call: ServiceCall) -> None:
+        values = ("{broken", call.tenant_id, call.call_id)
+        assert store.session.decide([Statement(_CORRUPT_CALL, values)])
+
     try:
         store.initialise()
-        yield Subject(store=store, corrupt=corrupt, reopen=reopen, expires_by_itself=True)
+        yield Subject(store=store, corrupt=corrupt, corrupt_call=corrupt_call, reopen=reopen, expires_by_itself=True)
     finally:
         for each in stores:
             each.close()

@@ -30,7 +30,14 @@ def _open_mongodb(url: str, time_source: TimeSource) -> Store:
     return open_mongodb_store(url, time_source=time_source)
 
 
+def _open_cassandra(url: str, time_source: TimeSource) -> Store:  # noqa: ARG001  # it has no clock to ask
+    from duetime.stores.cassandra.store import open_cassandra_store
+
+    return open_cassandra_store(url)
+
+
 _SCHEMES: dict[str, tuple[str, _Opener]] = {
+    "cassandra": ("cassandra", _open_cassandra),
     "dynamodb": ("dynamodb", _open_dynamodb),
     "mariadb": ("mysql", _open_sql),
     "mongodb": ("mongodb", _open_mongodb),
@@ -47,7 +54,7 @@ _SCHEMES: dict[str, tuple[str, _Opener]] = {
 
 def open_store(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> Store:
     """The store at ``url``: ``sqlite:///path.db``, ``sqlite://`` (memory), ``dynamodb://<table>?region=...``,
-    ``mongodb://host/database``.
+    ``mongodb://host/database``, ``cassandra://host/keyspace``.
 
     Nothing is created or contacted yet; ``initialise`` and ``check`` do. ``time_source`` matters to stores whose
     database has a clock. Raises ``InvalidSettings`` with one clear line for an unknown scheme, a URL that cannot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -49,7 +49,7 @@ class Recording:
         self, waiting: Mapping[int, Change], own: Own, holds: Mapping[int, Lease]
     ) -> dict[int, RecordStatus]:
         """Why changes were not made: nothing of those that were merely beside one that could not be."""
-        lost = self.lost_shards((holds[place].shard_id for place in waiting if place in holds), holds.values())
+        lost = self.lost_shards({holds[place].shard_id: holds[place] for place in waiting if place in holds})
         rows = self._timers.find_many([change.key for change in waiting.values()])
         statuses: dict[int, RecordStatus] = {}
         for place, change in waiting.items():
@@ -62,19 +62,14 @@ class Recording:
                 statuses[place] = RecordStatus.SUPERSEDED
         return statuses
 
-    def lost_shards(self, shard_ids: Iterable[int], leases: Iterable[Lease]) -> set[int]:
-        """Those of ``shard_ids`` whose lease is not the stored one."""
-        of_shard = {lease.shard_id: lease for lease in leases}
-        wanted = sorted(set(shard_ids))
-        lost = set()
-        for shard_id, row in zip(wanted, read_shards(self._requests, wanted), strict=True):
-            lease = of_shard.get(shard_id)
-            if lease is None or (row.get("shard_version"), row.get("shard_owner_id")) != (
-                lease.version,
-                lease.owner_id,
-            ):
-                lost.add(shard_id)
-        return lost
+    def lost_shards(self, leases: Mapping[int, Lease]) -> set[int]:
+        """The shards whose lease is not the stored one."""
+        rows = read_shards(self._requests, list(leases))
+        return {
+            shard_id
+            for (shard_id, lease), row in zip(leases.items(), rows, strict=True)
+            if (row.get("shard_version"), row.get("shard_owner_id")) != (lease.version, lease.owner_id)
+        }
 
     def prune_expired(self, *, now: datetime, limit: int) -> int:  # noqa: ARG002
         return 0  # finished timers have a TTL

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from duetime.stores.calls_port import CallStore
 from duetime.stores.cassandra import schema
 from duetime.stores.cassandra.api_keys import ApiKeys
+from duetime.stores.cassandra.calls.store import CassandraCallStore
 from duetime.stores.cassandra.catalogue import Catalogue
 from duetime.stores.cassandra.clients import Clients
 from duetime.stores.cassandra.due import Due
 from duetime.stores.cassandra.leases import Leases
 from duetime.stores.cassandra.lists import Lists
+from duetime.stores.cassandra.merged_due import MergedDue
 from duetime.stores.cassandra.recording import Recording
 from duetime.stores.cassandra.session import CassandraSession
 from duetime.stores.cassandra.url import parse_cassandra_url
@@ -63,13 +66,16 @@ class CassandraStore:
         self.announce_worker = leases.announce_worker
         self.withdraw_worker = leases.withdraw_worker
 
-        due = Due(session)
-        self.due_timers = due.due_timers
-        self.quarantine = due.quarantine
-
         recording = Recording(session)
         self.record = recording.record
         self.prune_expired = recording.prune_expired
+
+        self._calls = CassandraCallStore(session, lost_shards=recording.lost_shards)
+        self.calls: CallStore = self._calls
+
+        due = Due(session)
+        self.due_timers = MergedDue([due, self._calls.due]).due_timers
+        self.quarantine = due.quarantine
 
     def initialise(self) -> None:
         schema.initialise(self.session)
@@ -78,4 +84,5 @@ class CassandraStore:
         schema.check(self.session)
 
     def close(self) -> None:
+        self._calls.close()
         self.session.close()
