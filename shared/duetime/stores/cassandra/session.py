@@ -33,7 +33,7 @@ _Start = Callable[[], _Result]
 UNSET: Final[Any] = UNSET_VALUE
 """As a value: the column stays as it is, and no tombstone is written."""
 PROTOCOL_VERSION: Final = 4
-"""Spoken by Apache Cassandra 4 and 5, ScyllaDB and Amazon Keyspaces: nothing has to be negotiated."""
+"""Spoken by Apache Cassandra 4 and 5 and by ScyllaDB: nothing has to be negotiated."""
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
 _SERIAL_PROFILE: Final = "serial"
 _MOST_UNDER_WAY = 32
