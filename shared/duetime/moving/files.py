@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ def export_file(name: str, header: Header, *, is_resumed: bool) -> Iterator[tupl
     with _explained(str(partial)):
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, _MODE)
         with open(descriptor, "r+b") as file:  # noqa: PTH123  (it is a descriptor)
+            _take(file, partial)
             written = resumed(file, header)
             if written is None:
                 file.seek(0)
@@ -56,6 +58,15 @@ def export_file(name: str, header: Header, *, is_resumed: bool) -> Iterator[tupl
             os.fsync(file.fileno())
         partial.replace(path)
         _make_durable(path.parent)
+
+
+def _take(file: BinaryIO, partial: Path) -> None:
+    """For this process and for this user alone, whoever made the file before."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise MoveRefused(f"{partial} is being written by another export") from None
+    os.fchmod(file.fileno(), _MODE)
 
 
 @contextmanager

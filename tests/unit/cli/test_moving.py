@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,6 @@ from duetime.stores.port import Store
 from tests.contract.sql_stores import corrupt
 from tests.contract.steps import claim, create
 from tests.support.builders import make_timers
-from tests.support.processes import command_environment
 
 
 class Cli:
@@ -113,6 +113,19 @@ def test_an_export_that_was_cut_short_is_gone_on_with(cli: Cli) -> None:
     assert cli.file.read_bytes() == whole
 
 
+def test_two_exports_do_not_write_one_file(cli: Cli) -> None:
+    with cli.partial.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+        assert cli.export("--resume", code=1) == (
+            f"duetime: error: {cli.partial} is being written by another export\n"
+        )
+
+    cli.partial.chmod(0o644)
+    cli.export("--resume")
+    assert stat.S_IMODE(cli.file.stat().st_mode) == 0o600
+
+
 def test_an_export_is_not_gone_on_with_from_another_store(cli: Cli) -> None:
     cli.export()
     cli.partial.write_bytes(cli.file.read_bytes()[:-9])
@@ -179,21 +192,14 @@ def test_signing_secrets_need_the_key_that_sealed_them(cli: Cli) -> None:
     assert "0 loaded, 701 there already" in cli.import_("--no-key-check")
 
 
-def test_standard_output_and_input_will_do(cli: Cli) -> None:
-    def command(*words: str, given: bytes = b"") -> bytes:
-        done = subprocess.run(
-            [sys.executable, "-m", "duetime.cli", *words],
-            input=given,
-            env=command_environment(),
-            capture_output=True,
-            timeout=60,
-            check=True,
-        )
-        return done.stdout
+def test_standard_output_and_input_will_do(
+    cli: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["export", "--store", cli.source, "--output", "-", "--quiet"]) == 0
+    data = capsys.readouterr().out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data.encode())))
+    assert data.startswith('{"kind":"header",')
+    assert "verified" in cli("import", "--store", cli.target, "--input", "-")
 
-    data = command("export", "--store", cli.source, "--output", "-", "--quiet")
-    assert data.startswith(b'{"kind":"header",')
-    assert command("import", "--store", cli.target, "--input", "-", given=data) == b""
-    assert "standard output cannot be gone on with" in cli(
-        "export", "--store", cli.source, "--output", "-", "--resume", code=1
-    )
+    refusal = cli("export", "--store", cli.source, "--output", "-", "--resume", code=1)
+    assert "standard output cannot be gone on with" in refusal
