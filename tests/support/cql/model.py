@@ -238,6 +238,8 @@ def _check_batch(writes: Sequence[Write], settings: Settings) -> None:
             raise InvalidRequest("Batch with conditions cannot span multiple tables")
         if len(partitions) > 1:
             raise InvalidRequest("Batch with conditions cannot span multiple partitions")
+        if any(write.has_clustering_in for write in writes):
+            raise InvalidRequest("IN on the clustering key columns is not supported with conditional updates")
         if any(write.timestamp_us is not None for write in writes):
             raise InvalidRequest("Cannot provide custom timestamp for conditional BATCH")
         existence = {(write.check.clustering, write.check.must_exist) for write in writes if write.check}

@@ -54,6 +54,7 @@ class Write:
     check: Check | None
     timestamp_us: int | None
     size_bytes: int
+    has_clustering_in: bool = False
 
 
 def cells_of(partition: Partition, clustering: Key | None, now_s: float) -> dict[str, Cell] | None:
@@ -162,6 +163,7 @@ def _update(
         check=_check(statement, table, bound, keys),
         timestamp_us=bound.whole(statement.timestamp, "[timestamp]"),
         size_bytes=_size(partition_keys[0], keys[0] or (), cells),
+        has_clustering_in=len(where.prefixes) > 1,
     )
 
 
@@ -222,6 +224,7 @@ def _delete(
         check=_check(statement, table, bound, keys or [None]),
         timestamp_us=bound.whole(statement.timestamp, "[timestamp]"),
         size_bytes=_size(partition_keys[0], (), {}),
+        has_clustering_in=len(where.prefixes) > 1,
     )
 
 

@@ -207,6 +207,21 @@ def test_a_batch_with_conditions_is_of_one_partition_of_one_table(session: Model
             session.execute(batch)
 
 
+def test_a_batch_with_conditions_may_delete_a_range_and_has_no_in(session: ModelSession) -> None:
+    for b in range(3):
+        session.execute(f"INSERT INTO t (a, b, c, v, s) VALUES ('x', {b}, 0, {b}, 'one')")
+    batch = BatchStatement()
+    batch.add("UPDATE t SET s = 'two' WHERE a = 'x' IF s = 'one'")
+    batch.add("DELETE FROM t WHERE a = 'x' AND b >= 1")
+    assert session.execute(batch).was_applied
+    assert rows(session, "SELECT b FROM t") == [(0,)]
+    batch.clear()
+    batch.add("UPDATE t SET s = 'one' WHERE a = 'x' IF s = 'two'")
+    batch.add("DELETE FROM t WHERE a = 'x' AND b IN (0, 1)")
+    with pytest.raises(InvalidRequest, match="IN on the clustering key columns"):
+        session.execute(batch)
+
+
 def test_a_large_batch_over_partitions_is_refused(session: ModelSession) -> None:
     batch = BatchStatement(BatchType.UNLOGGED)
     insert = session.prepare("INSERT INTO kv (k, w) VALUES (?, ?)")
