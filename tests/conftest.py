@@ -36,8 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         call = getattr(item, "callspec", None)
         values = () if call is None else call.params.values()
         is_on_server = any(isinstance(value, str) and value in SERVER_STORES for value in values)
-        path = item.path.as_posix()
-        if is_on_server or "integration/mongodb" in path or "integration/cassandra/test_calls_crashes" in path:
+        if is_on_server or "integration/mongodb" in item.path.as_posix():
             item.add_marker(pytest.mark.server)
 
 

@@ -25,6 +25,8 @@ from tests.support.cassandra_calls import INDEXES, FailAt, World, world
 from tests.support.clock import NOW
 from tests.support.cql.faults import Fault
 
+pytestmark = pytest.mark.server
+
 FAULTS = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.UNFINISHED, Fault.LATE)
 DAY = timedelta(days=1)
 LATER = NOW + seconds(60)

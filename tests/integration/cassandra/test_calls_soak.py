@@ -1,0 +1,64 @@
+"""Service calls from due time to end by pollers over a model of Cassandra that loses requests and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from tests.integration.calls import test_soak
+from tests.support.cassandra import model_store
+from tests.support.cql.faults import Fault, Request
+from tests.support.cql.model import CassandraModel
+from tests.support.executing import Executing
+from tests.support.virtual_time import VirtualClock
+
+pytestmark = pytest.mark.server
+
+FAULTS = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.UNAVAILABLE)
+
+
+@pytest.fixture
+def model() -> CassandraModel:
+    return CassandraModel()
+
+
+@pytest.fixture
+def executing(model: CassandraModel) -> Iterator[Executing]:
+    with model_store(model) as store:
+        yield Executing(store, VirtualClock())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_every_call_ends_once_although_one_request_in_thirty_is_lost(
+    executing: Executing, model: CassandraModel, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    chance = Random(seed)
+
+    def lose(request: Request) -> Fault | None:
+        if request.kind == "prepare" or chance.random() > 1 / 30:
+            return None
+        if request.is_cas and chance.random() < 0.3:
+            return Fault.UNFINISHED
+        return chance.choice(FAULTS)
+
+    submit = executing.submit
+    all_calls = executing.all
+
+    def submit_first(*args: object, **fields: object) -> object:
+        """What is submitted is there; then things begin to go wrong."""
+        model.faults = lambda _: None
+        try:
+            return submit(*args, **fields)  # type: ignore[arg-type]
+        finally:
+            model.faults = lose
+
+    def read_all(*args: object) -> object:
+        model.faults = lambda _: None
+        return all_calls(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(executing, "submit", submit_first)
+    monkeypatch.setattr(executing, "all", read_all)
+    monkeypatch.setattr(test_soak, "CALLS", 60)
+    test_soak.test_every_call_ends_once_and_every_execution_is_sent_at_most_once(executing, seed)
