@@ -49,6 +49,7 @@ class Walk:
     def __init__(self, store: Store, *, now: datetime) -> None:
         self._store = store
         self._now = now
+        self._keys: list[ApiKey] | None = None
         self._namespaces = sorted(read_all(store.all_namespaces), key=attrgetter("name"))
 
     def pages(self, start: Position | None = None) -> Iterator[WalkedPage]:
@@ -88,8 +89,9 @@ class Walk:
         return _page_of(self._namespaces, lambda each: each.name, cursor, limit)
 
     def _api_key_page(self, cursor: str | None, limit: int) -> Page[Record]:
-        keys: list[ApiKey] = sorted(read_all(self._store.all_api_keys), key=attrgetter("key_id"))
-        return _page_of(keys, lambda each: each.key_id, cursor, limit)
+        if self._keys is None:
+            self._keys = sorted(read_all(self._store.all_api_keys), key=attrgetter("key_id"))
+        return _page_of(self._keys, lambda each: each.key_id, cursor, limit)
 
     # -- timers ----------------------------------------------------------------------------------------------
 
