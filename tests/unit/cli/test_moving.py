@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -42,14 +43,22 @@ class Cli:
         return self("import", "--store", self.target, "--input", str(self.file), *words, code=code)
 
 
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with an old store that has 700 timers, and a new one that is empty."""
+    directory = tmp_path_factory.mktemp("house")
+    for name in ("old", "new"):
+        store = open_store(f"sqlite:///{directory}/{name}/duetime.db")
+        store.initialise()
+        store.close()
+    fill(f"sqlite:///{directory}/old/duetime.db")
+    return directory
+
+
 @pytest.fixture
-def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """An old store with 700 timers, and a new one that is empty."""
-    cli = Cli(tmp_path, capsys)
-    for url in (cli.source, cli.target):
-        cli("init", "--store", url)
-    fill(cli.source)
-    return cli
+def cli(house: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+    shutil.copytree(house, tmp_path, dirs_exist_ok=True)
+    return Cli(tmp_path, capsys)
 
 
 def fill(url: str) -> None:
