@@ -2,50 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import timedelta
-
 import pytest
 
-from duetime.domain.service_calls import CallStatus, Method, ServiceCall, request_spec
-from duetime.stores.calls_port import CallFilter, CallOrder, CallRef
+from duetime.domain.service_calls import ServiceCall
 from duetime.stores.sql.store import SqlStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.clock import NOW
+from tests.unit.sql.call_plans import LATER, LISTS, OTHERS, POINTS, TABLES, Action, fill
 from tests.unit.sql.statements import query_plan, recorded_statements
-
-LATER = NOW + timedelta(hours=1)
-TABLES = ("service_calls", "service_call_tags", "http_execution_log", "outbox", "timers")
-BY_ID = "sqlite_autoindex_service_calls_1 (tenant_id=? AND service_call_id=?)"
-BY_TIMER_ID = "idx_timer_lookup (timer_namespace=? AND shard_id=? AND timer_id=?)"
-
-Action = Callable[[SqlStore, ServiceCall], object]
 
 
 @pytest.fixture(params=["analysed", "not analysed"])
 def filled(request: pytest.FixtureRequest, store: SqlStore) -> SqlStore:
-    """Three tenants with calls in every state, with tags, keys and stars; the planner knows how many, or does not."""
-    calls = store.calls
-    stored = [
-        make.submitted(
-            tenant_id=tenant_id,
-            due_at=LATER,
-            tags=("a", f"t{number}"),
-            name=f"n{number % 7}",
-            idempotency_key=f"k{number}",
-            retry_policy_json=make.RETRIED if number % 3 else None,
-        )
-        for tenant_id in ("acme", "beta", "zeta")
-        for number in range(40)
-    ]
-    steps.applied(calls, *stored)
-    begun = [make.begun(each.after) for each in stored[::2]]
-    steps.applied(calls, *begun)
-    ended = [make.concluded(each.after, each.executions[0], is_ok=False) for each in begun[::2]]
-    steps.applied(calls, *ended)
-    steps.applied(calls, *(make.amended(each.after, starred=True) for each in ended[::2]))
-    calls.mark_published(calls.unpublished_events(limit=100), now=NOW)
+    """The planner knows how many rows there are, or does not."""
+    fill(store, calls_per_tenant=40)
     if request.param == "analysed":
         with store.database.engine.connect() as connection:
             connection.exec_driver_sql("ANALYZE")
@@ -65,88 +36,6 @@ def plans(store: SqlStore, call: ServiceCall, action: Action) -> list[list[str]]
     return [query_plan(store, each) for each in statements if any(table in each.sql for table in TABLES)]
 
 
-def steps_of_life(store: SqlStore, call: ServiceCall) -> None:
-    request = request_spec(method=Method.PUT, url="http://other.test/", headers_json=None, body_json=None)
-    changed = steps.applied(store.calls, make.amended(call, tags=("b", "c"), request=request))
-    running = steps.begin(store.calls, changed, now=LATER)
-    steps.apply(store.calls, make.begun(changed))
-    steps.conclude(store.calls, running, now=LATER)
-
-
-def listing(**conditions: object) -> Action:
-    """Two pages."""
-    wanted = CallFilter(**conditions)  # type: ignore[arg-type]
-
-    def read(store: SqlStore, call: ServiceCall) -> None:
-        page = store.calls.list_calls(call.tenant_id, wanted, cursor=None, limit=1, now=NOW)
-        assert page.next_cursor is not None
-        store.calls.list_calls(call.tenant_id, wanted, cursor=page.next_cursor, limit=3, now=NOW)
-
-    return read
-
-
-def apply_with_lease(store: SqlStore, call: ServiceCall) -> None:
-    lease = store.claim_shard(call.shard_id, "w", lease_seconds=10, now=NOW)
-    assert lease is not None
-    steps.apply(store.calls, make.begun(call), leases=[lease])
-
-
-OF_CALL = "(tenant_id=? AND service_call_id=?)"
-CASCADE = (
-    f"service_call_tags USING COVERING INDEX sqlite_autoindex_service_call_tags_1 {OF_CALL}",
-    f"http_execution_log USING COVERING INDEX idx_http_execution_log_number {OF_CALL}",
-)
-TAG = "service_call_tags USING COVERING INDEX idx_service_call_tags_tag (tenant_id=? AND tag=?"
-CORRELATION = "service_calls USING INDEX idx_service_calls_correlation (tenant_id=? AND correlation_id=?"
-EXECUTION = "http_execution_log USING INDEX sqlite_autoindex_http_execution_log_1"
-NUMBER = "http_execution_log USING INDEX idx_http_execution_log_number"
-DUE = "service_calls USING INDEX idx_service_calls_due (tenant_id=? AND status=?"
-RANGE_OF_IDS = "service_call_id>? AND service_call_id<?)"
-LISTS: dict[str, tuple[Action, set[str]]] = {
-    "all": (
-        listing(),
-        {f"service_calls USING INDEX sqlite_autoindex_service_calls_1 (tenant_id=? AND {RANGE_OF_IDS}"},
-    ),
-    "dates": (
-        listing(submitted_from=NOW, submitted_to=LATER),
-        {f"service_calls USING INDEX sqlite_autoindex_service_calls_1 (tenant_id=? AND {RANGE_OF_IDS}"},
-    ),
-    "status": (
-        listing(status=CallStatus.SCHEDULED),
-        {f"service_calls USING INDEX idx_service_calls_status (tenant_id=? AND status=? AND {RANGE_OF_IDS}"},
-    ),
-    "tag": (
-        listing(tags=("a",)),
-        {
-            f"{TAG} AND {RANGE_OF_IDS}",
-            f"service_calls USING INDEX {BY_ID}",
-        },
-    ),
-    "starred": (
-        listing(starred=True),
-        {f"service_calls USING INDEX idx_service_calls_starred (tenant_id=? AND {RANGE_OF_IDS}"},
-    ),
-    "correlation": (
-        listing(correlation_id="corr-1"),
-        {f"{CORRELATION} AND {RANGE_OF_IDS}"},
-    ),
-    "name": (
-        listing(name_prefix="n"),
-        {
-            "service_calls USING INDEX idx_service_calls_name (tenant_id=? AND name=? AND service_call_id<?)",
-            "service_calls USING INDEX idx_service_calls_name (tenant_id=? AND name>?)",
-        },
-    ),
-    "due": (
-        listing(status=CallStatus.SCHEDULED, order=CallOrder.DUE),
-        {
-            f"{DUE} AND due_at=? AND service_call_id>?)",
-            f"{DUE} AND due_at>? AND due_at<?)",
-        },
-    ),
-}
-
-
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_walks_its_index(filled: SqlStore, scheduled: ServiceCall, name: str) -> None:
     action, expected = LISTS[name]
@@ -156,70 +45,6 @@ def test_a_list_walks_its_index(filled: SqlStore, scheduled: ServiceCall, name: 
     assert {step for each in found for step in each} == {f"SEARCH {step}" for step in expected}
 
 
-POINTS: dict[str, tuple[Action, set[str]]] = {
-    "get": (
-        lambda store, call: store.calls.get_calls([steps.ref(call)], now=NOW),
-        {f"service_calls USING INDEX {BY_ID}"},
-    ),
-    "get many": (
-        lambda store, call: store.calls.get_calls([steps.ref(call), CallRef(call.tenant_id, "x")], now=NOW),
-        {f"service_calls USING INDEX {BY_ID}"},
-    ),
-    "idempotency key": (
-        lambda store, call: store.calls.find_by_idempotency_key(call.tenant_id, "mine", now=NOW),
-        {"service_calls USING INDEX idx_service_calls_idempotency (tenant_id=? AND idempotency_key=?)"},
-    ),
-    "execution": (
-        lambda store, call: store.calls.get_execution(call.tenant_id, call.call_id, "e"),
-        {f"{EXECUTION} (tenant_id=? AND service_call_id=? AND execution_id=?)"},
-    ),
-    "executions": (
-        lambda store, call: store.calls.list_executions(call.tenant_id, call.call_id, cursor=None, limit=2),
-        {f"{NUMBER} (tenant_id=? AND service_call_id=? AND execution_number<?)"},
-    ),
-    "events": (
-        lambda store, call: store.calls.list_events(call.tenant_id, call.call_id, after=1, limit=2),
-        {
-            "outbox USING INDEX idx_outbox_sequence (tenant_id=? AND aggregate_id=? AND event_sequence>?)",
-            f"service_calls USING COVERING INDEX {BY_ID}",
-        },
-    ),
-    "deleting": (
-        lambda store, call: store.calls.delete_call(call.tenant_id, call.call_id, now=NOW),
-        {f"service_calls USING INDEX {BY_ID}", f"timers USING INDEX {BY_TIMER_ID}", *CASCADE},
-    ),
-    "unpublished of one": (
-        lambda store, call: store.calls.unpublished_of(steps.ref(call), limit=5),
-        {"outbox USING INDEX idx_outbox_unpublished (tenant_id=? AND aggregate_id=? AND event_sequence>?)"},
-    ),
-    "unpublished": (
-        lambda store, call: store.calls.unpublished_events(limit=70, skip=frozenset({steps.ref(call)})),
-        {
-            "outbox USING INDEX idx_outbox_unpublished (tenant_id>?)",
-            "outbox USING INDEX idx_outbox_unpublished (tenant_id=? AND aggregate_id>?)",
-        },
-    ),
-    "marking": (
-        lambda store, call: store.calls.mark_published(store.calls.unpublished_of(steps.ref(call), limit=5), now=NOW),
-        {
-            "outbox USING INDEX idx_outbox_unpublished (tenant_id=? AND aggregate_id=? AND event_sequence>?)",
-            "outbox USING INTEGER PRIMARY KEY (rowid=?)",
-        },
-    ),
-    "pruning": (
-        lambda store, _: store.calls.prune(now=NOW + make.RETENTION, events_published_before=LATER, limit=1000),
-        {
-            "outbox USING COVERING INDEX idx_outbox_published (published_at<?)",
-            "outbox USING INTEGER PRIMARY KEY (rowid=?)",
-            "service_calls USING INDEX idx_service_calls_expiry (expires_at<?)",
-            f"service_calls USING INDEX {BY_ID}",
-            f"timers USING INDEX {BY_TIMER_ID}",
-            *CASCADE,
-        },
-    ),
-}
-
-
 @pytest.mark.parametrize("name", POINTS)
 def test_a_read_or_write_finds_its_rows_by_key(filled: SqlStore, scheduled: ServiceCall, name: str) -> None:
     action, expected = POINTS[name]
@@ -227,15 +52,6 @@ def test_a_read_or_write_finds_its_rows_by_key(filled: SqlStore, scheduled: Serv
     found = plans(filled, scheduled, action)
 
     assert {step for each in found for step in each} == {f"SEARCH {step}" for step in expected}
-
-
-OTHERS: dict[str, Action] = {
-    "steps": steps_of_life,
-    "a step with a lease": apply_with_lease,
-    "a taken key": lambda store, _: steps.apply(store.calls, make.submitted(idempotency_key="mine", tags=("x",))),
-    "a filter that needs checking": listing(starred=False, tags=("a",), due_to=LATER),
-    "nobody": lambda store, _: store.calls.get_calls([CallRef("nobody", "x")], now=NOW),
-}
 
 
 @pytest.mark.parametrize("name", OTHERS)

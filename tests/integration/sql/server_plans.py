@@ -1,0 +1,123 @@
+"""The plans of real servers: how they find the rows of the statements that a store has run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+import sqlalchemy as sa
+
+from duetime.stores.sql.store import SqlStore
+from duetime.stores.sql.tidb import TidbSql
+from tests.unit.sql.statements import Ran, recorded_statements
+
+
+@dataclass(frozen=True)
+class Step:
+    """``partitions``: what is read, as far as the server tells; several are joined by commas."""
+
+    is_scan: bool
+    is_sort: bool
+    partitions: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    sql: str
+    steps: tuple[Step, ...]
+
+    def problems(self) -> list[str]:
+        wrong = [step for step in self.steps if step.is_scan or step.is_sort]
+        return [f"{self.sql}\n{wrong}"] if wrong else []
+
+
+_HANDFUL = 50
+_ANALYSES = {"postgresql": "ANALYZE", "mysql": "ANALYZE TABLE", "mssql": "UPDATE STATISTICS"}
+
+
+def analyse(store: SqlStore, tables: Sequence[str]) -> None:
+    with store.database.engine.connect() as connection:
+        for table in tables:
+            connection.exec_driver_sql(f"{_ANALYSES[connection.dialect.name]} {table}")
+
+
+def plans(store: SqlStore, tables: Sequence[str], action: Callable[[], object]) -> list[Plan]:
+    """The plan of each statement on ``tables``, but plain INSERTs, that ``action`` makes the store run."""
+    with recorded_statements(store) as statements:
+        action()
+    with store.database.engine.connect() as connection:
+        is_tidb = isinstance(connection.dialect, TidbSql)
+        explain = _explain_tidb if is_tidb else _EXPLANATIONS[connection.dialect.name]
+        return [
+            Plan(each.sql, tuple(explain(connection, each)))
+            for each in statements
+            if any(table in each.sql for table in tables) and not each.sql.startswith("INSERT")
+        ]
+
+
+def _explain_postgresql(connection: sa.Connection, statement: Ran) -> list[Step]:
+    found = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement.sql}", statement.parameters).scalar_one()
+    steps = []
+    remaining = [found[0]["Plan"]]
+    while remaining:
+        node = remaining.pop()
+        remaining += node.get("Plans", [])
+        if node["Node Type"] == "ModifyTable":
+            continue  # names the whole table; what is below it finds the rows
+        if _is_handful(connection, node):
+            remaining = [each for each in remaining if each not in node.get("Plans", [])]
+            continue
+        is_sort = node["Node Type"] in ("Sort", "Incremental Sort")
+        steps.append(Step(node["Node Type"] == "Seq Scan", is_sort, node.get("Relation Name")))
+    return steps
+
+
+def _is_handful(connection: sa.Connection, node: dict[str, Any]) -> bool:
+    """To look through a partition that holds a few rows, and to sort them, costs less than to open its index."""
+    below = node.get("Plans", [])
+    if node["Node Type"] in ("Sort", "Incremental Sort") and len(below) == 1:
+        return _is_handful(connection, below[0])
+    if node["Node Type"] != "Seq Scan":
+        return False
+    table = node["Relation Name"]
+    rows = connection.exec_driver_sql(
+        "SELECT reltuples FROM pg_class WHERE oid = %s::regclass", (table,)
+    ).scalar_one()
+    return bool(rows <= _HANDFUL)
+
+
+def _explain_mysql(connection: sa.Connection, statement: Ran) -> list[Step]:
+    rows = connection.exec_driver_sql(f"EXPLAIN PARTITIONS {statement.sql}", statement.parameters).mappings().all()
+    return [
+        Step(row["type"] in ("ALL", "index"), "filesort" in (row["Extra"] or ""), row["partitions"]) for row in rows
+    ]
+
+
+def _explain_tidb(connection: sa.Connection, statement: Ran) -> list[Step]:
+    rows = connection.exec_driver_sql(f"EXPLAIN {statement.sql}", statement.parameters).mappings().all()
+    return [
+        Step(
+            is_scan="FullScan" in row["id"],
+            is_sort="Sort" in row["id"] or "TopN" in row["id"],
+            partitions=row["access object"].partition("partition:")[2],
+        )
+        for row in rows
+    ]
+
+
+def _explain_sqlserver(connection: sa.Connection, statement: Ran) -> list[Step]:
+    connection.exec_driver_sql("SET SHOWPLAN_XML ON")
+    try:
+        plan = connection.exec_driver_sql(statement.sql, statement.parameters).scalar_one()
+    finally:
+        connection.exec_driver_sql("SET SHOWPLAN_XML OFF")
+    operations = [
+        each.get("PhysicalOp", "") for each in ElementTree.fromstring(plan).iter() if each.tag.endswith("}RelOp")
+    ]
+    scans = ("Table Scan", "Clustered Index Scan", "Index Scan")
+    return [Step(operation in scans, "Sort" in operation) for operation in operations]
+
+
+_EXPLANATIONS = {"postgresql": _explain_postgresql, "mysql": _explain_mysql, "mssql": _explain_sqlserver}
