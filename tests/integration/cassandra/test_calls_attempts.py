@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import ServiceCall, timer_of
 from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef
+from duetime.stores.cassandra.calls import places
+from duetime.stores.cassandra.calls.index import Entry
 from duetime.stores.cassandra.calls.store import CassandraCallStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
@@ -175,3 +178,34 @@ def test_pages_of_many_calls_with_entries_that_are_wrong_among_them(cassandra: W
                 break
         assert found == sorted(kept, reverse=True)
     assert len(cassandra.rows("call_lists")) == len(kept) * 6  # all, its status, correlation, tag, name and due
+
+
+def test_an_outbox_entry_whose_change_comes_while_it_is_looked_at_stays(cassandra: World) -> None:
+    calls, other = cassandra.open(), cassandra.open()
+    transition = make.submitted()
+    ref = CallRef(make.TENANT, transition.after.call_id)
+    attempt = calls._attempts.next()
+    entry = Entry(places.outbox_place(make.TENANT), make.TENANT, ref.call_id, 1, attempt)
+    calls._index.put([entry])
+    cassandra.now_s += 3600
+    for number in range(1, 8):
+        state = {"count": 0}
+
+        def meet(request: Request, state: dict[str, int] = state, number: int = number) -> Fault | None:
+            state["count"] += request.kind != "prepare" and request.tables == ("service_calls",)
+            if state["count"] == number:
+                cassandra.model.faults = lambda _: None
+                with suppress(StoreUnavailable):
+                    calls._partitions.change(transition, attempt=attempt, barred=None)
+            return None
+
+        cassandra.model.faults = meet
+        other.unpublished_events(limit=5)
+        cassandra.model.faults = lambda _: None
+        stored = calls.get_calls([ref], now=NOW)
+        if stored == [transition.after]:
+            assert len(other.unpublished_events(limit=5)) == 2, number
+            other.delete_call(make.TENANT, ref.call_id, now=NOW)
+            other.mark_published(other.unpublished_events(limit=5), now=NOW)
+        cassandra.session.execute("TRUNCATE service_calls")
+        calls._index.put([entry])

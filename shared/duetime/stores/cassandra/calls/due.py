@@ -12,7 +12,7 @@ from duetime.domain.timers import Timer
 from duetime.domain.times import from_milliseconds
 from duetime.stores.calls_port import CallRef
 from duetime.stores.cassandra.calls import codec, places
-from duetime.stores.cassandra.calls.index import Entry, Index
+from duetime.stores.cassandra.calls.index import Entry, Index, Look
 from duetime.stores.cassandra.calls.janitor import Janitor, fits
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
 from duetime.stores.port import DuePage
@@ -49,10 +49,12 @@ class DueCalls:
         elif since is not None:
             after = (places.sort_before(since),)
         last_sort = places.instant_sort(until)
+        bound = None if known_next is None else places.sort_before(known_next)
+        beyond = Look(places.DUE, (shard_id,), (last_sort,), bound, 1)
         timers: list[Timer] = []
         for _ in range(_MOST_CHUNKS):
             wanted = min(_CHUNK, limit + 1 - len(timers))
-            entries = self._index.read(places.DUE, (shard_id,), after=after, until=last_sort, limit=wanted)
+            entries, later = self._index.read_each([Look(places.DUE, (shard_id,), after, last_sort, wanted), beyond])
             for entry, timer in self._judged(entries):
                 if len(timers) == limit:
                     return DuePage(timers, cursor=json.dumps(after))
@@ -60,16 +62,10 @@ class DueCalls:
                     timers.append(timer)
                 after = (entry.place.sort, entry.tenant_id, entry.call_id)
             if len(entries) < wanted:
-                return DuePage(timers, next_attempt_at=self._next_at(shard_id, last_sort, known_next))
+                # An entry that is wrong makes it too early, which costs a look.
+                next_ms = places.instant_of_sort(later[0].place.sort) if later else None
+                return DuePage(timers, next_attempt_at=known_next if next_ms is None else from_milliseconds(next_ms))
         return DuePage(timers, cursor=json.dumps(after))
-
-    def _next_at(self, shard_id: int, after: str, known_next: datetime | None) -> datetime | None:
-        """An entry that is wrong makes it too early, which costs a look."""
-        until = None if known_next is None else places.sort_before(known_next)
-        entries = self._index.read(places.DUE, (shard_id,), after=(after,), until=until, limit=1)
-        if not entries:
-            return known_next
-        return from_milliseconds(places.instant_of_sort(entries[0].place.sort))
 
     def _judged(self, entries: list[Entry]) -> list[tuple[Entry, Timer | None]]:
         """Each place once. What is not there yet, or was never, is asked for again behind every open change."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from duetime.stores.cassandra.calls.places import DUE, LISTS, OUTBOX, REMOVALS, Place
 from duetime.stores.cassandra.requests import Requests, Row, Statement
+
+Partition: TypeAlias = tuple[str | int, ...]
 
 _PARTITIONS: Final = {
     LISTS: ("tenant_id", "list", "slice"),
@@ -40,6 +42,20 @@ class Entry:
     attempt: str
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Up to ``limit`` entries behind ``after`` (a beginning of ``sort``, tenant, call), up to ``sort`` ``until``.
+
+    ``partition`` is with the tenant, where the table has it there.
+    """
+
+    table: str
+    partition: Partition
+    after: tuple[str, ...]
+    until: str | None
+    limit: int
+
+
 class Index:
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -58,31 +74,18 @@ class Index:
         )
 
     def read(
-        self, table: str, partition: tuple[str | int, ...], *, after: tuple[str, ...], until: str | None, limit: int
+        self, table: str, partition: Partition, *, after: tuple[str, ...], until: str | None, limit: int
     ) -> list[Entry]:
-        """Entries behind ``after`` (a beginning of ``sort``, tenant, call) up to ``sort`` ``until``, in their order.
-
-        ``partition`` is with the tenant, where the table has it there.
-        """
-        (found,) = self.read_each(table, [partition], after=after, until=until, limit=limit)
+        """The entries of one look."""
+        (found,) = self.read_each([Look(table, partition, after, until, limit)])
         return found
 
-    def read_each(
-        self,
-        table: str,
-        partitions: Sequence[tuple[str | int, ...]],
-        *,
-        after: tuple[str, ...],
-        until: str | None,
-        limit: int,
-    ) -> list[list[Entry]]:
-        """As ``read``, of several partitions side by side."""
-        cql, values = _select(table, len(after), until)
-        statements = [Statement(cql, (*partition, *after, *values, limit)) for partition in partitions]
-        answers = self._requests.read_each(statements)
+    def read_each(self, looks: Sequence[Look]) -> list[list[Entry]]:
+        """The entries of each look in their order, all asked for side by side."""
+        answers = self._requests.read_each([_select(look) for look in looks])
         return [
-            [_entry(table, partition, row) for row in rows]
-            for partition, rows in zip(partitions, answers, strict=True)
+            [_entry(look.table, look.partition, row) for row in rows]
+            for look, rows in zip(looks, answers, strict=True)
         ]
 
 
@@ -116,20 +119,21 @@ def _values(entry: Entry) -> tuple[str | int, ...]:
     return (*_key(entry.place, entry.tenant_id, entry.call_id), entry.revision, entry.attempt)
 
 
-def _select(table: str, after: int, until: str | None) -> tuple[str, tuple[str, ...]]:
-    columns = _KEYS[table][len(_PARTITIONS[table]) :]
-    cql = f"SELECT {', '.join((*columns, 'revision', 'attempt'))} FROM {table} WHERE {_equal(_PARTITIONS[table])}"
-    if after:
-        marks = ", ".join("?" for _ in range(after))
-        cql += f" AND ({', '.join(columns[:after])}) > ({marks})"
-    values: tuple[str, ...] = ()
-    if until is not None:
+def _select(look: Look) -> Statement:
+    columns = _KEYS[look.table][len(_PARTITIONS[look.table]) :]
+    cql = f"SELECT {', '.join((*columns, 'revision', 'attempt'))} FROM {look.table}"
+    cql += f" WHERE {_equal(_PARTITIONS[look.table])}"
+    values: tuple[str | int, ...] = (*look.partition, *look.after)
+    if look.after:
+        marks = ", ".join("?" for _ in look.after)
+        cql += f" AND ({', '.join(columns[: len(look.after)])}) > ({marks})"
+    if look.until is not None:
         cql += " AND (sort) <= (?)"
-        values = (until,)
-    return f"{cql} LIMIT ?", values
+        values = (*values, look.until)
+    return Statement(f"{cql} LIMIT ?", (*values, look.limit))
 
 
-def _entry(table: str, partition: tuple[str | int, ...], row: Row) -> Entry:
+def _entry(table: str, partition: Partition, row: Row) -> Entry:
     if table == LISTS:
         tenant_id = str(partition[0])
         return Entry(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from duetime.stores.calls_port import CallRef
 from duetime.stores.cassandra.calls.attempts import Attempts
@@ -22,22 +22,26 @@ class Janitor:
         self._index = index
         self._attempts = attempts
 
-    def clear(self, entries: Iterable[tuple[Entry, Stored]]) -> None:
+    def clear(self, entries: Sequence[tuple[Entry, Stored]]) -> None:
         """Remove those that are certainly wrong. With each its call as it was read, which it does not fit."""
-        certain: list[Entry] = []
-        barring = _MOST_PER_READ
-        for entry, stored in entries:
-            if stored.revision is not None and stored.revision >= entry.revision:
-                certain.append(entry)
-                continue
-            if barring == 0 or self._attempts.age_seconds(entry.attempt) < GRACE_SECONDS:
-                continue
-            barring -= 1
-            settled = self._partitions.bar(CallRef(entry.tenant_id, entry.call_id), entry.attempt)
-            if not fits(entry, settled):
-                certain.append(entry)
-        if certain:
-            self._index.remove(certain)
+        certain = [entry for entry, stored in entries if is_decided(entry, stored)]
+        open_ones = [entry for entry, stored in entries if not is_decided(entry, stored)]
+        certain += [entry for entry, settled in self.settle(open_ones) if not fits(entry, settled)]
+        self._index.remove(certain)
+
+    def settle(self, entries: Iterable[Entry]) -> list[tuple[Entry, Stored]]:
+        """Those whose change has been made, or cannot be made any more, with their call as it is then: of old ones,
+        and no more than a reader may spend requests on."""
+        old = [entry for entry in entries if self._attempts.age_seconds(entry.attempt) >= GRACE_SECONDS]
+        return [
+            (entry, self._partitions.bar(CallRef(entry.tenant_id, entry.call_id), entry.attempt))
+            for entry in old[:_MOST_PER_READ]
+        ]
+
+
+def is_decided(entry: Entry, stored: Stored) -> bool:
+    """Whether the call has the revision that the entry was written for: its change was made, or another."""
+    return stored.revision is not None and stored.revision >= entry.revision
 
 
 def fits(entry: Entry, stored: Stored) -> bool:

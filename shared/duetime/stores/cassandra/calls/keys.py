@@ -49,35 +49,44 @@ class Keys:
     def claim(self, ref: CallRef, key: str, *, attempt: str, now: datetime) -> bool:
         """Hold ``key`` for the call that ``attempt`` is about to store; False when a call has it."""
         mine = (ref.call_id, attempt)
+        if self._decide(Statement(_CLAIM, (ref.tenant_id, key, *mine))):
+            return True
         for _ in range(_TRIES):
             row = self.holder(ref.tenant_id, key, is_serial=True)
             if row is None:
-                self._decide(Statement(_CLAIM, (ref.tenant_id, key, *mine)))
-                continue
-            held = (row["call_id"], row["attempt"])
-            if held == mine:
+                change = Statement(_CLAIM, (ref.tenant_id, key, *mine))
+            else:
+                held = (row["call_id"], row["attempt"])
+                if held == mine:
+                    return True
+                if held[0] != ref.call_id:
+                    is_free = self._is_free(CallRef(ref.tenant_id, held[0]), key, attempt=held[1], now=now)
+                    if is_free is not True:
+                        if is_free is False:
+                            return False
+                        continue
+                change = Statement(_TAKE_OVER, (*mine, ref.tenant_id, key, *held))
+            if self._decide(change):
                 return True
-            if held[0] != ref.call_id:
-                holder = CallRef(ref.tenant_id, held[0])
-                stored = self._partitions.read_state(holder, is_serial=True)
-                if stored.is_there(now) and stored.idempotency_key == key:
-                    return False
-                if stored.revision is None:
-                    if self._attempts.age_seconds(held[1]) < self._settle_seconds:
-                        self._pause(_PAUSE_SECONDS)
-                        continue
-                    if self._partitions.bar(holder, held[1]).revision is not None:
-                        continue
-            self._decide(Statement(_TAKE_OVER, (*mine, ref.tenant_id, key, *held)))
         raise StoreUnavailable("the idempotency key is being changed too often")
+
+    def _is_free(self, holder: CallRef, key: str, *, attempt: str, now: datetime) -> bool | None:
+        """Whether a key may be taken from ``holder``; None: ask again, ``attempt`` to store it may be under way."""
+        stored = self._partitions.read_state(holder, is_serial=True)
+        if stored.revision is not None:
+            return not (stored.is_there(now) and stored.idempotency_key == key)
+        if self._attempts.age_seconds(attempt) < self._settle_seconds:
+            self._pause(_PAUSE_SECONDS)
+            return None
+        return True if self._partitions.bar(holder, attempt).revision is None else None
 
     def release(self, ref: CallRef, key: str) -> None:
         """Of a call that is gone."""
         self._decide(Statement(_RELEASE, (ref.tenant_id, key, ref.call_id)))
 
-    def _decide(self, statement: Statement) -> None:
-        """Whatever comes of it: who holds the key is read again."""
+    def _decide(self, statement: Statement) -> bool:
+        """Whether it was certainly carried out; if not, who holds the key is read again."""
         try:
-            self._requests.decide([statement])
+            return self._requests.decide([statement])
         except Unsettled:
-            return
+            return False

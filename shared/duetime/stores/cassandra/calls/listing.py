@@ -15,7 +15,7 @@ from duetime.stores.bound_cursors import read_cursor, write_cursor
 from duetime.stores.calls_port import CallFilter, CallOrder, CallRef
 from duetime.stores.cassandra.calls import places
 from duetime.stores.cassandra.calls.documents import salvaged_call
-from duetime.stores.cassandra.calls.index import Entry, Index
+from duetime.stores.cassandra.calls.index import Entry, Index, Look
 from duetime.stores.cassandra.calls.janitor import Janitor, fits
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
 from duetime.stores.port import Page
@@ -100,8 +100,12 @@ class Listing:
     def _entries(self, tenant_id: str, walk: Walk, position: str, limit: int) -> tuple[list[Entry], bool]:
         """The first entries behind a position, of all slices, of a place all or none; and whether that is all."""
 
-        slices = [(tenant_id, walk.name, number) for number in range(places.SLICES)]
-        found = self._index.read_each(places.LISTS, slices, after=(position,), until=walk.until, limit=limit)
+        found = self._index.read_each(
+            [
+                Look(places.LISTS, (tenant_id, walk.name, number), (position,), walk.until, limit)
+                for number in range(places.SLICES)
+            ]
+        )
         merged = list(heapq.merge(*found, key=lambda entry: entry.place.sort))
         if len(merged) < limit:
             return merged, True

@@ -21,7 +21,7 @@ from duetime.stores.cassandra.calls.documents import (
     sequence_of,
 )
 from duetime.stores.cassandra.calls.index import Entry, Index
-from duetime.stores.cassandra.calls.janitor import Janitor
+from duetime.stores.cassandra.calls.janitor import Janitor, is_decided
 from duetime.stores.cassandra.calls.partition import Partitions
 from duetime.stores.cassandra.calls.tables import EVENT
 from duetime.stores.cassandra.requests import Requests, Row, Statement
@@ -123,9 +123,16 @@ class OutboxIndex:
         return _unpublished(ref, self._partitions.events(ref, after=after))
 
     def _clear(self, ref: CallRef, entries: Sequence[Entry]) -> None:
-        """A call without unpublished events: entries whose change is decided are done with."""
+        """Remove entries of a call that seemed to have no unpublished events.
+
+        The order matters: an entry is done with if its change was decided first and there are no such events then.
+        """
         stored = self._partitions.read_state(ref)
-        self._janitor.clear([(entry, stored) for entry in entries])
+        decided = [entry for entry in entries if is_decided(entry, stored)]
+        open_ones = [entry for entry in entries if not is_decided(entry, stored)]
+        decided += [entry for entry, _ in self._janitor.settle(open_ones)]
+        if decided and not self.unpublished(ref):
+            self._index.remove(decided)
 
 
 class Outbox:
