@@ -25,6 +25,12 @@ from duetime.stores.cassandra.timer_rows import COLUMNS, Key, size_bytes
 MAX_TTL_SECONDS: Final = 20 * 365 * 86_400
 """The longest that Cassandra knows."""
 
+TRACE_SECONDS: Final = 3600
+"""How long a deletion can be told from a timer that never was: no request is under way for so long.
+
+A creation that arrives when its timer has come and gone meanwhile finds the trace, and makes nothing.
+"""
+
 _KEY = "shard_id = ? AND row_kind = ? AND sort_at = ? AND timer_namespace = ? AND sort_text = ? AND timer_id = ?"
 _KEY_COLUMNS = "shard_id, row_kind, sort_at, timer_namespace, sort_text, timer_id"
 _SET = ", ".join(f"{name} = ?" for name in ("write_id", *COLUMNS))
@@ -50,7 +56,7 @@ def shard_key(shard_id: int) -> RowKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """``before`` becomes ``after`` (None: no timer). Both are values of ``COLUMNS``.
+    """``before`` becomes ``after`` (None: no timer, but for a trace of the deletion). Both are values of ``COLUMNS``.
 
     ``if_write_id``: what the stored row must have been written by (None: there is none); where ``is_fired`` is true,
     the stored row must instead have the revision and the firing of ``before``. ``ttl_seconds`` 0: it stays.
@@ -83,13 +89,12 @@ class Change:
         expected: tuple[Any, ...] = (self.if_write_id,)
         if self.is_fired:
             condition, expected = _AS_FIRED, (before["timer_revision"], before["timer_firing_id"])
-        key = timer_key(self.key)
-        if self.after is None:
-            return Statement(f"{_DELETE} IF {condition}", (*key, *expected))
         # What is to go by itself is written whole, and so is what was to go by itself.
         is_whole = self.ttl_seconds > 0 or before.get("timer_expires_at") is not None
-        values = [_written(before.get(name), self.after[name], is_whole=is_whole) for name in COLUMNS]
-        return Statement(_CHANGE + condition, (self.ttl_seconds, write_id, *values, *key, *expected))
+        after: Row = dict.fromkeys(COLUMNS) if self.after is None else self.after
+        ttl = TRACE_SECONDS if self.after is None else self.ttl_seconds
+        values = [_written(before.get(name), after[name], is_whole=is_whole) for name in COLUMNS]
+        return Statement(_CHANGE + condition, (ttl, write_id, *values, *timer_key(self.key), *expected))
 
     def _due_statements(self) -> list[Statement]:
         # A key is never deleted and inserted in one batch: at one time stamp the deletion would win.

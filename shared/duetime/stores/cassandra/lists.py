@@ -12,7 +12,7 @@ from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
 from duetime.stores.cassandra.requests import Requests, Row, Statement
 from duetime.stores.cassandra.schema import CORRELATION
-from duetime.stores.cassandra.timer_rows import decode_or_salvage, key_of_row, reason_of, tags_of
+from duetime.stores.cassandra.timer_rows import decode_or_salvage, is_trace, key_of_row, reason_of, tags_of
 from duetime.stores.cassandra.timers import OF_NAMESPACE, Timers
 from duetime.stores.port import Page, TimerFilter
 
@@ -28,7 +28,7 @@ Position = tuple[int, str]
 
 _SCAN = (
     "SELECT shard_id, timer_namespace, timer_id, timer_state, timer_due_at, timer_tags, timer_updated_at, "
-    f"timer_failure FROM timers WHERE {OF_NAMESPACE} AND timer_id > ? LIMIT ?"
+    f"timer_failure, timer_revision, timer_created_at FROM timers WHERE {OF_NAMESPACE} AND timer_id > ? LIMIT ?"
 )
 _CORRELATED = (
     f"SELECT shard_id, timer_namespace, timer_id FROM timers WHERE shard_id = ? AND row_kind = {CORRELATION} "
@@ -130,7 +130,7 @@ def _test_of(timer_filter: TimerFilter) -> Callable[[Row], bool]:
     state, tag, reason = timer_filter.state, timer_filter.tag, timer_filter.failure_reason
 
     def fits(row: Row) -> bool:
-        return (
+        return not is_trace(row) and (
             (state is None or row["timer_state"] == state.value)
             and (tag is None or tag in tags_of(row))
             and (reason is None or reason_of(row) is reason)

@@ -61,6 +61,11 @@ COLUMNS: Final = (
 """All but the key and what belongs to the store itself."""
 
 
+def is_trace(row: Row) -> bool:
+    """Whether it is what a deletion leaves for a while: the write that made it, and no timer."""
+    return row["timer_state"] is None and row["timer_revision"] is None and row["timer_created_at"] is None
+
+
 class UnreadableError(Exception):
     """A row that does not decode. The message names the kind of fault, never the value."""
 

@@ -6,7 +6,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from duetime.domain.shards import Lease
 from duetime.stores.cassandra.changes import Change, hold, new_write_id
 from duetime.stores.cassandra.requests import Requests, Row, Statement, Unsettled
 from duetime.stores.cassandra.schema import TIMER
-from duetime.stores.cassandra.timer_rows import COLUMNS, Key, key_of_row
+from duetime.stores.cassandra.timer_rows import COLUMNS, Key, is_trace, key_of_row
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -60,8 +60,13 @@ class Timers:
     def find(self, key: Key) -> Row | None:
         return self.find_many([key]).get(key)
 
-    def find_many(self, keys: Sequence[Key], *, is_serial: bool = False) -> dict[Key, Row]:
+    def find_many(self, keys: Sequence[Key]) -> dict[Key, Row]:
         """The whole rows of those that there are."""
+        rows = self._rows(keys)
+        return {key: row for key, row in rows.items() if not is_trace(row)}
+
+    def _rows(self, keys: Sequence[Key], *, is_serial: bool = False) -> dict[Key, Row]:
+        """With the traces of those that were deleted."""
         ids_of: dict[tuple[int, str], list[str]] = defaultdict(list)
         for shard_id, namespace, timer_id in keys:
             ids_of[shard_id, namespace].append(timer_id)
@@ -91,19 +96,22 @@ class Timers:
         for turn in rounds():
             if not waiting:
                 return [results[place] for place in range(len(keys))]
-            stored = {} if are_new and turn == 0 else self.find_many([keys[place] for place in waiting])
+            stored = {} if are_new and turn == 0 else self._rows([keys[place] for place in waiting])
             changes: dict[int, Change] = {}
             for place in waiting:
                 row = stored.get(keys[place])
                 if own.has(place, row):
                     results[place] = attempted[place]
                     continue
-                decision = judge(place, row)
+                trace = row if row is not None and is_trace(row) else None
+                decision = judge(place, None if trace is not None else row)
                 if decision.change is None:
                     results[place] = decision.result
                 else:
                     attempted[place] = decision.result
                     changes[place] = decision.change
+                    if trace is not None:
+                        changes[place] = replace(decision.change, if_write_id=trace["write_id"])
             made = self.make(changes, own)
             results |= {place: attempted[place] for place in made}
             waiting = [place for place in changes if place not in made]
@@ -144,15 +152,12 @@ class Timers:
         A serial read ends what is under way in the partition: either it is carried out now or never.
         """
         try:
-            rows = self.find_many([change.key for change in changes], is_serial=True)
+            rows = self._rows([change.key for change in changes], is_serial=True)
         except StoreUnavailable:
             return unsettled
         if any(row["write_id"] == write_id for row in rows.values()):
             return True
-        if any(change.is_still(rows.get(change.key)) for change in changes):
-            return False
-        is_all_gone = not rows and all(change.after is None for change in changes)
-        return True if is_all_gone else unsettled
+        return False if any(change.is_still(rows.get(change.key)) for change in changes) else unsettled
 
 
 def rounds() -> Iterator[int]:
