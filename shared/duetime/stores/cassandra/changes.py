@@ -39,7 +39,7 @@ _DELETE = f"DELETE FROM timers WHERE {_KEY}"
 _AS_WRITTEN = "write_id = ?"
 _AS_FIRED = "timer_revision = ? AND timer_firing_id = ?"
 _PUT_DUE = f"INSERT INTO timers ({_KEY_COLUMNS}, timer_size) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_PUT_CORRELATION = f"INSERT INTO timers ({_KEY_COLUMNS}, timer_size) VALUES (?, ?, ?, ?, ?, ?, ?) USING TTL ?"
+_PUT_CORRELATION = f"INSERT INTO timers ({_KEY_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) USING TTL ?"
 _HOLD = f"UPDATE timers SET shard_owner_id = ? WHERE {_KEY} IF shard_version = ? AND shard_owner_id = ?"
 
 RowKey = tuple[int, int, int, str, str, str]
@@ -116,7 +116,7 @@ class Change:
             statements.append(Statement(_DELETE, old))
         had_ttl = self.before is not None and self.before["timer_expires_at"] is not None
         if new is not None and (old != new or had_ttl or self.ttl_seconds > 0):
-            statements.append(Statement(_PUT_CORRELATION, (*new, self.size_bytes, self.ttl_seconds)))
+            statements.append(Statement(_PUT_CORRELATION, (*new, self.ttl_seconds)))
         return statements
 
     def _due_key(self, row: Row | None) -> RowKey | None:

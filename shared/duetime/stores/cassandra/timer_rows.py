@@ -120,9 +120,9 @@ def failure_text(failure: Failure) -> str:
     return json.dumps(fields, ensure_ascii=False)
 
 
-def size_bytes(columns: Row) -> int:
-    """About what the row of these columns takes."""
-    texts = (value for value in columns.values() if isinstance(value, str))
+def size_bytes(row: Row) -> int:
+    """About what the row with these ``COLUMNS`` takes."""
+    texts = (value for name in COLUMNS if isinstance(value := row[name], str))
     return _ROW_BYTES + sum(len(text.encode()) for text in texts)
 
 

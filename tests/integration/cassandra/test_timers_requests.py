@@ -1,0 +1,166 @@
+"""What the store asks of Cassandra for each operation: how many requests, of which kind, of which partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Rearm, TimerChange
+from duetime.stores.cassandra.store import CassandraStore
+from duetime.stores.port import PutMode, TimerFilter, TimerRef
+from tests.contract.steps import claim, create, due, stored
+from tests.support.builders import failed, fired, make_timer, make_timers, retried, seconds
+from tests.support.cassandra import model_store
+from tests.support.cassandra_calls import count_requests
+from tests.support.clock import NOW
+from tests.support.cql.faults import Request
+from tests.support.cql.model import CassandraModel
+
+LATER = NOW + seconds(60)
+
+
+@pytest.fixture
+def model() -> CassandraModel:
+    return CassandraModel()
+
+
+@pytest.fixture
+def store(model: CassandraModel) -> Iterator[CassandraStore]:
+    with model_store(model) as store:
+        yield store
+
+
+@pytest.fixture
+def single(store: CassandraStore) -> Namespace:
+    return store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+
+
+@pytest.fixture
+def asked(model: CassandraModel) -> Callable[[Callable[[], object]], list[Request]]:
+    return lambda act: count_requests(model, act)
+
+
+Asked = Callable[[Callable[[], object]], list[Request]]
+
+
+def kinds(requests: list[Request]) -> list[str]:
+    return [request.kind for request in requests]
+
+
+def test_creating_many_is_one_conditional_batch_of_the_shard(
+    asked: Asked, store: CassandraStore, single: Namespace
+) -> None:
+    assert kinds(asked(lambda: create(store, *make_timers(single, 30)))) == ["cas_batch"]
+    assert kinds(asked(lambda: create(store, *make_timers(single, 61, prefix="more")))) == ["cas_batch"] * 3
+
+
+def test_many_large_ones_are_several_batches(asked: Asked, store: CassandraStore, single: Namespace) -> None:
+    timers = make_timers(single, 8, payload_json=f'"{"x" * 250_000}"')
+
+    assert kinds(asked(lambda: create(store, *timers))) == ["cas_batch"] * 2
+
+
+def test_creating_for_several_shards_is_a_batch_for_each(asked: Asked, store: CassandraStore) -> None:
+    orders, _ = store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
+
+    assert kinds(asked(lambda: create(store, *make_timers(orders, 40)))) == ["cas_batch"] * 4
+
+
+def test_a_new_due_time_is_a_deletion_and_an_insertion_in_the_batch_that_changes_the_timer(
+    asked: Asked, store: CassandraStore, single: Namespace
+) -> None:
+    create(store, make_timer(single))
+    change = TimerChange(execute_at=LATER)
+
+    requests = asked(lambda: store.update_timer(single, "t1", change, firing_id="f", now=NOW))
+
+    assert kinds(requests) == ["read", "cas_batch"]
+    statements = requests[1].cql.split("; ")
+    assert [statement.split()[0] for statement in statements] == ["UPDATE", "DELETE", "INSERT"]
+    assert "IF write_id = ?" in statements[0]
+    assert requests[1].tables == ("timers",)
+
+
+def test_a_change_that_leaves_the_due_time_writes_the_timer_alone(
+    asked: Asked, store: CassandraStore, single: Namespace
+) -> None:
+    create(store, make_timer(single))
+
+    requests = asked(
+        lambda: store.update_timer(single, "t1", TimerChange(callback_timeout_seconds=5), firing_id="f", now=NOW)
+    )
+
+    assert kinds(requests) == ["read", "cas"]
+
+
+def test_recording_reads_nothing_and_holds_the_lease(asked: Asked, store: CassandraStore, single: Namespace) -> None:
+    timers = create(store, *make_timers(single, 20))
+    lease = claim(store)
+    outcomes = [*map(fired, timers[:10]), *(retried(timer, next_attempt_at=LATER) for timer in timers[10:])]
+
+    requests = asked(lambda: store.record(outcomes, leases={0: lease}, now=NOW))
+
+    assert kinds(requests) == ["cas_batch"]
+    assert requests[0].cql.count("IF shard_version = ? AND shard_owner_id = ?") == 1
+    assert requests[0].cql.count("IF timer_revision = ? AND timer_firing_id = ?") == 20
+
+
+def test_a_poll_is_two_reads_of_timers_and_one_for_each_fifty_due(
+    asked: Asked, store: CassandraStore, single: Namespace
+) -> None:
+    def of_timers(until_timers: int) -> list[str]:
+        requests = asked(lambda: store.due_timers(0, until=NOW, limit=500))
+        return [request.kind for request in requests if request.tables == ("timers",)]
+
+    assert of_timers(0) == ["read"] * 2
+    create(store, *make_timers(single, 60))
+    assert of_timers(60) == ["read"] * 4
+
+
+def test_the_other_operations(asked: Asked, store: CassandraStore, single: Namespace) -> None:
+    create(store, *make_timers(single, 3))
+    lease = claim(store)
+    store.record([failed(timer) for timer in due(store, single)], leases={0: lease}, now=NOW)
+    refs = [TimerRef(timer.timer_id) for timer in make_timers(single, 3)]
+    page = TimerFilter()
+
+    def requests(act: Callable[[], object]) -> list[str]:
+        return kinds(asked(act))
+
+    assert requests(lambda: store.check()) == ["read"]
+    assert requests(lambda: stored(store, single, refs[0].timer_id)) == ["read"]
+    assert requests(lambda: store.rearm_timers(single, refs, rearm=Rearm.REDRIVE, now=NOW)) == ["read", "cas_batch"]
+    assert requests(lambda: store.list_timers(single, page, cursor=None, limit=9, now=NOW)) == ["read"] * 2
+    assert requests(lambda: store.delete_timers(single, refs, now=NOW)) == ["read", "cas_batch"]
+    assert requests(lambda: store.shard_statuses([0, 1, 2])) == ["read"] * 3
+    assert requests(lambda: store.claim_shard(1, "w", lease_seconds=9, now=NOW)) == ["read", "cas"]
+    assert requests(lambda: store.renew_leases([lease], lease_seconds=9, now=NOW)) == ["cas"]
+    assert requests(lambda: store.release_leases([lease], now=NOW)) == ["cas"]
+    assert requests(lambda: store.announce_worker("w", ttl_seconds=9, now=NOW)) == ["write", "read"]
+    assert requests(lambda: store.withdraw_worker("w")) == ["write"]
+    assert requests(lambda: store.shard_map()) == ["read"]
+    assert requests(lambda: store.get_namespace("single")) == ["read"]
+    assert requests(lambda: store.catalogue_secret("s", b"x")) == ["read", "cas", "serial_read"]
+    assert requests(lambda: store.catalogue_secret("s", b"x")) == ["read"]
+    assert requests(lambda: store.create_namespace("n", num_shards=2, dedicated=True, now=NOW)) == [
+        "serial_read",
+        "serial_read",
+        "cas_batch",
+    ]
+
+
+def test_timers_and_catalogue_have_conditional_writes_alone(
+    model: CassandraModel, store: CassandraStore, single: Namespace
+) -> None:
+    create(store, *make_timers(single, 3))
+    store.put_timers(make_timers(single, 3, execute_at=LATER), mode=PutMode.REPLACE, now=NOW)
+    lease = claim(store)
+    store.record([fired(timer) for timer in due(store, single, until=LATER)], leases={0: lease}, now=NOW)
+    store.delete_timers(single, [TimerRef("t1")], now=NOW)
+
+    writes = [request for request in model.requests if request.is_write and request.tables != ("workers",)]
+
+    assert writes
+    assert all(request.is_cas for request in writes)
