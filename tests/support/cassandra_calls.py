@@ -37,13 +37,13 @@ class World:
     def _connect(self) -> CassandraSession:
         return CassandraSession(parse_cassandra_url(f"cassandra://model/{KEYSPACE}"))
 
-    def open(self, *, settle_seconds: float = 2.0) -> CassandraCallStore:
-        """A call store as another process has it."""
+    def open(self, *, settle_seconds: float = 2.0, ahead_s: float = 0.0) -> CassandraCallStore:
+        """A call store as another process has it, whose clock is ahead of the others'."""
         session = self._connect()
         store = CassandraCallStore(
             session,
             lost_shards=lambda leases: set(),
-            now_s=lambda: self.now_s,
+            now_s=lambda: self.now_s + ahead_s,
             settle_seconds=settle_seconds,
             max_parallel=1,
         )

@@ -32,12 +32,15 @@ DAY = timedelta(days=1)
 LATER = NOW + seconds(60)
 
 
+Prepare = Callable[[CassandraCallStore], ServiceCall | None]
+
+
 @dataclass(frozen=True)
 class Case:
     """``prepare`` gives the call before the operation; ``operate`` is what is cut short."""
 
     name: str
-    prepare: Callable[[CassandraCallStore], ServiceCall | None]
+    prepare: Prepare
     operate: Callable[[CassandraCallStore, ServiceCall | None], object]
 
 

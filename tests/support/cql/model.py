@@ -50,6 +50,8 @@ class CassandraModel:
         self.now_s = now_s
         self.faults: FaultPlan = lambda request: None
         self.requests: list[Request] = []
+        self.gate: Callable[[], None] = lambda: None
+        """Called before each request, outside the model's lock: a test may let its caller wait."""
         self.schema = Schema()
         self._lock = threading.RLock()
         self._last_us = 0
@@ -78,6 +80,7 @@ class CassandraModel:
 
     def execute(self, cql: str, values: Sequence[Any], settings: Settings) -> Rows | None:
         """The rows of a SELECT or of a lightweight transaction; None for any other statement."""
+        self.gate()
         with self._lock:
             statement, _ = parse(cql)
             request = self._request(self._kind_of(statement, settings), cql, [statement], settings)
@@ -91,6 +94,7 @@ class CassandraModel:
     def execute_batch(
         self, statements: Sequence[tuple[str, Sequence[Any]]], settings: Settings, *, is_logged: bool
     ) -> Rows | None:
+        self.gate()
         with self._lock:
             parsed = [(parse(cql)[0], values) for cql, values in statements]
             for statement, _ in parsed:
