@@ -53,10 +53,11 @@ class RecordedDriver:
         """
         self._answers.append(_Answer(re.compile(pattern), list(rows), rowcount, error, times))
 
-    def answer_to(self, sql: str) -> _Answer | None:
+    def answer_to(self, sql: str, *, is_asked_only: bool = False) -> _Answer | None:
+        """``is_asked_only``: the same answer is still to be given."""
         for answer in self._answers:
             if answer.times != 0 and answer.pattern.search(sql):
-                if answer.times is not None:
+                if answer.times is not None and not is_asked_only:
                     answer.times -= 1
                 return answer
         return None
@@ -128,12 +129,14 @@ class RecordedCursor:
 
 
 @contextmanager
-def recorded(engine: sa.Engine) -> Iterator[RecordedDriver]:
+def recorded(
+    engine: sa.Engine, connection_type: type[RecordedConnection] = RecordedConnection
+) -> Iterator[RecordedDriver]:
     """Let ``engine`` connect to nothing but a record."""
     driver = RecordedDriver()
 
     def connect(*_: object) -> RecordedConnection:
-        return RecordedConnection(driver)
+        return connection_type(driver)
 
     sa.event.listen(engine, "do_connect", connect)
     try:

@@ -44,6 +44,7 @@ _SCHEMES: dict[str, tuple[str, _Opener]] = {
     "mongodb+srv": ("mongodb", _open_mongodb),
     "mssql": ("sqlserver", _open_sql),
     "mysql": ("mysql", _open_sql),
+    "oracle": ("oracle", _open_sql),
     "tidb": ("mysql", _open_sql),
     "postgresql": ("postgresql", _open_sql),
     "sqlite": ("sql", _open_sql),

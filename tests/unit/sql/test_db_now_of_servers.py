@@ -7,10 +7,10 @@ from datetime import datetime
 import pytest
 import sqlalchemy as sa
 import sqlglot
-from sqlalchemy.dialects import mssql, mysql, postgresql
+from sqlalchemy.dialects import mssql, mysql, oracle, postgresql
 
 from duetime.stores.sql.database import Database
-from duetime.stores.sql.db_now import MysqlDbNow, PostgresqlDbNow, SqlServerDbNow, db_now_strategy
+from duetime.stores.sql.db_now import MysqlDbNow, OracleDbNow, PostgresqlDbNow, SqlServerDbNow, db_now_strategy
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.tables import given_count, timers
 from duetime.stores.time_source import TimeSource
@@ -20,10 +20,12 @@ POSTGRESQL_INSTANT = "date_trunc('milliseconds', CURRENT_TIMESTAMP)"
 POSTGRESQL_FORMAT = """'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'"""
 MYSQL_MS = "CAST(UNIX_TIMESTAMP(CURRENT_TIMESTAMP(3)) * 1000 AS SIGNED)"
 SQLSERVER_MS = "CAST(SESSION_CONTEXT(N'duetime.now_ms') AS BIGINT)"
+ORACLE_MS = "TO_NUMBER(SYS_CONTEXT('USERENV', 'CLIENT_INFO'))"
 
 in_postgresql = PostgresqlDbNow(TimeSource.DATABASE)
 in_mysql = MysqlDbNow()
 in_sqlserver = SqlServerDbNow()
+in_oracle = OracleDbNow()
 
 
 def sql(expression: sa.ColumnElement[object], dialect: sa.engine.Dialect) -> str:
@@ -87,12 +89,38 @@ def test_sqlserver_s_value_is_set_when_a_transaction_begins() -> None:
     assert [each.key for each in read if each is not None][-1] == "select"
 
 
+def test_oracle_has_a_text_of_the_session() -> None:
+    dialect = oracle.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
+
+    assert sql(in_oracle.epoch_ms(), dialect) == ORACLE_MS
+    assert sql(in_oracle.epoch_ms(-1), dialect) == f"{ORACLE_MS} + -1"
+
+    def text_of(milliseconds: str) -> str:
+        instant = f"TIMESTAMP '1970-01-01 00:00:00' + numtodsinterval({milliseconds} / 1000, 'SECOND')"
+        return f"""to_char({instant}, 'YYYY-MM-DD"T"HH24:MI:SS.FF3"Z"')"""
+
+    assert sql(in_oracle.iso_text(), dialect) == text_of(ORACLE_MS)
+    assert sql(in_oracle.iso_text(1.5), dialect) == text_of(f"({ORACLE_MS} + round(1000 * 1.5))")
+    for expression in (in_oracle.epoch_ms(5), in_oracle.iso_text(), in_oracle.iso_text(1.5)):
+        (read,) = sqlglot.parse(f"SELECT {sql(expression, dialect)} FROM dual", dialect="oracle")
+        assert read is not None
+        assert read.key == "select"
+
+
+def test_oracle_s_text_is_set_from_one_reading_of_its_clock() -> None:
+    statement = " ".join(OracleDbNow.seed_statement.split())
+
+    assert statement.count("SYSTIMESTAMP") == 1
+    assert statement.index("SET_CLIENT_INFO(now_ms)") < statement.index(":seeded := now_ms; END;")
+
+
 @pytest.mark.parametrize(
     ("url", "expression"),
     [
         ("postgresql://db/x", "CURRENT_TIMESTAMP"),
         ("mysql://db/x", "CURRENT_TIMESTAMP(3)"),
         ("mssql://db/x", SQLSERVER_MS),
+        ("oracle://u:p@db/x", ORACLE_MS),
     ],
 )
 def test_conditions_and_values_of_mutations_use_it(url: str, expression: str) -> None:
@@ -105,7 +133,7 @@ def test_conditions_and_values_of_mutations_use_it(url: str, expression: str) ->
     assert database.prepare(statement, "more").sql.count(expression) == 2
 
 
-@pytest.mark.parametrize("name", ["mssql", "mysql", "postgresql", "sqlite"])
+@pytest.mark.parametrize("name", ["mssql", "mysql", "oracle", "postgresql", "sqlite"])
 def test_every_dialect_has_one_strategy_whatever_the_source(name: str) -> None:
     assert {type(db_now_strategy(name, source)) for source in TimeSource} == {type(db_now_strategy(name))}
 
@@ -116,6 +144,7 @@ def test_no_strategy_falls_back_to_this_process_s_clock() -> None:
         in_postgresql: postgresql.dialect(),
         in_mysql: mysql.dialect(paramstyle="named"),
         in_sqlserver: mssql.dialect(paramstyle="named"),  # type: ignore[no-untyped-call]
+        in_oracle: oracle.dialect(paramstyle="named"),  # type: ignore[no-untyped-call]
     }
     for strategy, dialect in strategies.items():
         assert this_year not in sql(strategy.epoch_ms(), dialect) + sql(strategy.iso_text(), dialect)

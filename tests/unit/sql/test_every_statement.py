@@ -31,6 +31,12 @@ class Case:
 
 
 _HASH = {r"PARTITION BY HASH \(shard_id\) PARTITIONS \d+": "sqlglot reads MySQL's partitions by RANGE and LIST only"}
+_IN_BLOCK = r"(?s)^BEGIN.*?EXECUTE IMMEDIATE q'\[(.*?)\]'.*END;$"
+"""Oracle's definitions stand as texts in blocks of PL/SQL, which pass over what is there."""
+_ORACLE = {
+    r" USING INDEX LOCAL": "sqlglot does not read where the index of a constraint is kept",
+    r" PARTITION BY HASH \(shard_id\) PARTITIONS \d+": "nor partitions by a number of them",
+}
 CASES = {
     "sqlite": Case("sqlite://", "sqlite"),
     "postgresql": Case("postgresql://db/x", "postgres"),
@@ -38,6 +44,7 @@ CASES = {
     # sqlglot has no dialect of TiDB: what only TiDB executes stays a comment, and so do its hints.
     "tidb": Case("tidb://db/x", "mysql", executed=r"/\*!\d{5}(.*?)\*/", unread=_HASH),
     "mssql": Case("mssql://db/x", "tsql"),
+    "oracle": Case("oracle://u:p@db/x", "oracle", executed=_IN_BLOCK, unread=_ORACLE),
     "mariadb": Case("mariadb://db/x", "mysql", executed=r"/\*M?!(?!8\d{4})(.*?)\*/", unread=_HASH),
 }
 """Every dialect joins here."""

@@ -56,6 +56,7 @@ def test_messages_are_one_line_and_hold_no_credentials() -> None:
         ("postgresql://db/x", "psycopg", "postgresql"),
         ("mysql://db/x", "pymysql", "mysql"),
         ("sqlserver://db/x", "pymssql", "sqlserver"),
+        ("oracle://u:p@db/x", "oracledb", "oracle"),
         ("dynamodb://timers?region=x", "boto3", "dynamodb"),
         ("mongodb://db/x", "pymongo", "mongodb"),
         ("mongodb+srv://db/x", "pymongo", "mongodb"),

@@ -203,10 +203,59 @@ class SqlServerDbNow:
         return with_t.concat(sa.literal_column("N'Z'"))
 
 
+class OracleDbNow:
+    """A text of the session, its CLIENT_INFO, replaced when a mutation transaction begins.
+
+    SYSTIMESTAMP moves from statement to statement. The text needs no table and no rights, and outlives the commits
+    that come with definitions. Milliseconds are counted from the parts of an interval, which are exact.
+    """
+
+    connect_statements: tuple[str, ...] = ()
+    _EPOCH_MS = "TO_NUMBER(SYS_CONTEXT('USERENV', 'CLIENT_INFO'))"
+    _EPOCH = "TIMESTAMP '1970-01-01 00:00:00'"
+    _ISO_FORMAT = """'YYYY-MM-DD"T"HH24:MI:SS.FF3"Z"'"""
+    seed_statement = f"""
+        DECLARE
+            age INTERVAL DAY(9) TO SECOND(9) := SYS_EXTRACT_UTC(SYSTIMESTAMP) - {_EPOCH};
+            now_ms VARCHAR2(19);
+        BEGIN
+            now_ms := TO_CHAR(EXTRACT(DAY FROM age) * 86400000 + EXTRACT(HOUR FROM age) * 3600000
+                + EXTRACT(MINUTE FROM age) * 60000 + FLOOR(EXTRACT(SECOND FROM age) * 1000), 'TM9');
+            DBMS_APPLICATION_INFO.SET_CLIENT_INFO(now_ms);
+            :seeded := now_ms;
+        END;
+    """
+    seed_given_statement = "BEGIN DBMS_APPLICATION_INFO.SET_CLIENT_INFO(:now_ms); END;"
+
+    def seed(self, connection: sa.Connection, caller_now_ms: int | None) -> int:
+        if caller_now_ms is not None:
+            connection.exec_driver_sql(self.seed_given_statement, {"now_ms": str(caller_now_ms)})
+            return caller_now_ms
+        seeded = connection.connection.cursor().var(str)
+        connection.exec_driver_sql(self.seed_statement, {"seeded": seeded})
+        return int(seeded.getvalue())
+
+    def epoch_ms(self, offset_ms: ColumnElement[int] | int = 0) -> ColumnElement[int]:
+        base: ColumnElement[int] = sa.literal_column(self._EPOCH_MS, type_=sa.BigInteger)
+        return base if _is_zero(offset_ms) else base + offset_ms
+
+    def iso_text(self, offset_seconds: ColumnElement[float] | float = 0) -> ColumnElement[str]:
+        milliseconds: ColumnElement[Any] = sa.literal_column(self._EPOCH_MS, type_=sa.BigInteger)
+        if not _is_zero(offset_seconds):
+            offset_ms = sa.func.round(sa.literal_column("1000") * offset_seconds, type_=sa.BigInteger)
+            milliseconds = (milliseconds + offset_ms).self_group()
+        # Numbers are decimal, so that this division is exact.
+        seconds = milliseconds.op("/")(sa.literal_column("1000"))
+        age = sa.func.numtodsinterval(seconds, sa.literal_column("'SECOND'"))
+        instant = sa.literal_column(self._EPOCH).op("+")(age)
+        return sa.func.to_char(instant, sa.literal_column(self._ISO_FORMAT), type_=sa.Text)
+
+
 _STRATEGIES: dict[str, Callable[[TimeSource], DbNowStrategy]] = {
     "sqlite": lambda _: SqliteDbNow(),
     "mssql": lambda _: SqlServerDbNow(),
     "mysql": lambda _: MysqlDbNow(),
+    "oracle": lambda _: OracleDbNow(),
     "postgresql": PostgresqlDbNow,
 }
 

@@ -19,6 +19,7 @@ _MODULES = {
     "mariadb": "duetime.stores.sql.mysql",
     "mysql": "duetime.stores.sql.mysql",
     "mssql": "duetime.stores.sql.sqlserver",
+    "oracle": "duetime.stores.sql.oracle",
     "postgresql": "duetime.stores.sql.postgresql",
     "sqlite": "duetime.stores.sql.sqlite",
     "sqlserver": "duetime.stores.sql.sqlserver",

@@ -61,7 +61,9 @@ class Prepared:
         """Two threads may both compile it: they make the same."""
         if self._made is None:
             compiled = self._statement.compile(dialect=self._dialect)  # type: ignore[attr-defined]
-            names = self._names
+            # Oracle's parameters cannot have all names: there they are bound by others.
+            bound_as = compiled.escaped_bind_names
+            names = [bound_as.get(name, name) for name in self._names]
             # What SQLAlchemy binds by itself, such as the OFFSET 0 that some dialects want.
             constants = {name: value for name, value in compiled.params.items() if name not in names}
             if None in constants.values() or not set(names) <= compiled.params.keys():

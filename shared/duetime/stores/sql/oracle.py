@@ -1,0 +1,188 @@
+"""Oracle Database, by python-oracledb without Oracle's client libraries (thin mode)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import oracledb
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.sql import oracle_sql
+from duetime.stores.sql.errors import TransactionAborted
+from duetime.stores.sql.oracle_migrations import MIGRATIONS, TRACKING_TABLE, TURN_TABLE
+
+MAX_CONNECTIONS = 16
+SCHEMA_TURN_SECONDS = 15
+"""Less than a statement may take, or the driver would give up first."""
+DEFAULT_PORT = 1521
+
+_TURN = f"LOCK TABLE schema_turn IN EXCLUSIVE MODE WAIT {SCHEMA_TURN_SECONDS}"
+_ABORTED = {
+    60: "a deadlock",
+    8177: "a conflict with another transaction",
+    1555: "a snapshot that is too old",
+    4020: "a deadlock over the schema",
+}
+_TRY_AGAIN = {
+    54: "a lock that was not released in time",
+    30006: "a lock that was not released in time",
+    1013: "a statement that took too long",
+    18: "too many sessions",
+    20: "too many processes",
+    2391: "too many sessions",
+    12516: "too many processes",
+    12519: "too many processes",
+    12520: "too many processes",
+    1033: "a start or a shutdown",
+    1034: "a server that is not started",
+    1089: "a shutdown",
+    1090: "a shutdown",
+    1109: "a database that is not open",
+    257: "a full archive of its log",
+    1536: "a quota that is used up",
+    1653: "a full tablespace",
+    1654: "a full tablespace",
+    1688: "a full tablespace",
+    1691: "a full tablespace",
+    1692: "a full tablespace",
+    1683: "a full tablespace",
+    30036: "a full undo tablespace",
+    4031: "a lack of memory",
+    4030: "a lack of memory",
+    16000: "a read-only database",
+    4068: "a change of the schema",
+}
+_NO_SCHEMA = frozenset({904, 942})
+_REFUSED = {
+    1017: "refuses the user or the password",
+    1005: "wants a password",
+    28000: "has locked the user",
+    28001: "says that the password has expired",
+    1045: "does not let the user make sessions",
+    1031: "does not let the user do this",
+    1950: "gives the user no room in its tablespace",
+    12505: "has no such service",
+    12514: "has no such service",
+    12521: "has no such service",
+    12526: "does not let the user in now",
+    12528: "does not let the user in now",
+}
+_OF_DRIVER = {
+    "DPY-3010": "is too old for the driver",
+    "DPY-3015": "has a kind of password that the driver does not know",
+    "DPY-4000": "is not known by that name",
+    "DPY-4001": "wants a user and a password",
+    "DPY-4024": "took too long",
+    "DPY-6001": "has no such service",
+    "DPY-6003": "has no such service",
+}
+_UNREACHABLE = ("DPY-1001", "DPY-4011", "DPY-6")
+
+
+class OracleDialect:
+    """A write is a transaction that its first change begins (READ COMMITTED, with row locks)."""
+
+    name = "oracle"
+    migrations = MIGRATIONS
+    tracking_table = TRACKING_TABLE
+    # Oracle begins a statement again whose row has changed; a second look costs little and relies on nothing.
+    locking_reads_miss_moved_rows = True
+
+    def __init__(self, url: sa.URL, *, is_encrypted: bool) -> None:
+        port = url.port or DEFAULT_PORT
+        self._where = f"{url.host}:{port}/{url.database}"
+        arguments: dict[str, Any] = {
+            "user": url.username,
+            "password": url.password,
+            "host": url.host,
+            "port": port,
+            "service_name": url.database,
+            "protocol": "tcps" if is_encrypted else "tcp",
+            "tcp_connect_timeout": float(oracle_sql.CONNECT_TIMEOUT_SECONDS),
+            # The driver would try other addresses and again by itself; callers do.
+            "retry_count": 0,
+            # Minutes after which a peer that is gone is noticed.
+            "expire_time": 1,
+            "program": "duetime",
+        }
+        self.engine = sa.create_engine(
+            sa.URL.create(oracle_sql.DRIVER_NAME, host=url.host, port=port, database=url.database),
+            pool_size=MAX_CONNECTIONS,
+            max_overflow=0,
+            pool_timeout=oracle_sql.LOCK_TIMEOUT_SECONDS,
+            pool_use_lifo=True,
+            # Profiles and firewalls close what has been idle.
+            pool_recycle=900,
+            # Values are payloads and headers; an error that is logged must not show them.
+            hide_parameters=True,
+            connect_args=arguments,
+        )
+
+    def create_database(self) -> None:
+        """The user and its schema belong to their operator."""
+
+    def begin_write(self, connection: sa.Connection) -> None:
+        """Nothing to send: reads of READ COMMITTED begin no transaction, and the first change does."""
+
+    @contextmanager
+    def write_turn(self) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def schema_turn(self, connection: sa.Connection) -> Iterator[None]:
+        """Held by a connection of its own: definitions commit the transaction of theirs, and its locks with it."""
+        connection.exec_driver_sql(TURN_TABLE)
+        with self.engine.connect() as turn:
+            turn.exec_driver_sql(_TURN)
+            yield
+            turn.rollback()
+
+    def insert_if_absent(self, table: sa.Table) -> sa.Insert:
+        return oracle_sql.insert_if_absent(table)
+
+    def classify(self, error: BaseException) -> StoreError:
+        if isinstance(error, oracle_sql.WrongCharacterSet):
+            return StoreNotReady(str(error))
+        if isinstance(error, oracle_sql.NoAnswer):
+            return StoreUnavailable(f"the database at {self._where} cannot be reached")
+        number, code = _codes_of(error)
+        if number in _ABORTED:
+            return TransactionAborted(f"the database asks to try again: {_ABORTED[number]}")
+        if number in _TRY_AGAIN:
+            return StoreUnavailable(f"the database asks to try again: {_TRY_AGAIN[number]}")
+        if number in _NO_SCHEMA:
+            return StoreNotReady("the database has no Duetime schema of this version; `duetime init` makes it")
+        if number in _REFUSED:
+            return StoreUnavailable(f"the server of {self._where} {_REFUSED[number]}")
+        if code in _OF_DRIVER:
+            return StoreUnavailable(f"the server of {self._where} {_OF_DRIVER[code]}")
+        if code.startswith(_UNREACHABLE) or 12150 <= number < 12700:
+            return StoreUnavailable(f"the database at {self._where} cannot be reached")
+        if isinstance(error, oracledb.OperationalError | oracledb.InterfaceError):
+            return StoreUnavailable(f"the database failed for now: error {code or number}")
+        return StoreError(f"the database refused a statement: error {code or number}")
+
+
+def _codes_of(error: BaseException) -> tuple[int, str]:
+    """The server's number of an error, 0 for none, and its whole code, which may be the driver's (``DPY-4011``)."""
+    detail: Any = error.args[0] if error.args else None
+    return getattr(detail, "code", 0) or 0, getattr(detail, "full_code", "") or ""
+
+
+def open_dialect(url: str) -> OracleDialect:
+    """``oracle://user:password@host:1521/service``; ``?tls=on`` encrypts and verifies the server."""
+    shape = "an Oracle URL is like oracle://user:password@host:1521/service, with ?tls=on to encrypt"
+    try:
+        parsed = sa.make_url(url)
+    except (exc.ArgumentError, ValueError):
+        raise InvalidSettings(shape) from None
+    options = dict(parsed.query)
+    tls = options.pop("tls", "off")
+    is_complete = all((parsed.host, parsed.database, parsed.username, parsed.password))
+    if parsed.drivername != "oracle" or not is_complete or options or tls not in ("on", "off"):
+        raise InvalidSettings(shape)
+    return OracleDialect(parsed.set(query={}), is_encrypted=tls == "on")
