@@ -2,7 +2,8 @@
 
     DUETIME_TEST_POSTGRESQL_URL=postgresql://postgres@127.0.0.1/postgres make test
 
-The user of the URL must be able to create databases: tests never touch the one that the URL names.
+The user of the URL must be able to create databases: tests never touch the one that the URL names. (On Oracle users,
+each with a schema of its own and the password of the URL.)
 """
 
 from __future__ import annotations
@@ -43,11 +44,14 @@ def database_url(name: str) -> str:
     try:
         if dialect.name == "mssql":
             _make_sqlserver_database(url, database)
+        elif dialect.name == "oracle":
+            _make_oracle_user(dialect, database, password=url.password or "")
         else:
             _make_database(dialect, database)
     finally:
         dialect.engine.dispose()
-    return url.set(database=database).render_as_string(hide_password=False)
+    own = url.set(username=database) if dialect.name == "oracle" else url.set(database=database)
+    return own.render_as_string(hide_password=False)
 
 
 def _make_database(dialect: SqlDialect, name: str) -> None:
@@ -72,6 +76,16 @@ def _make_sqlserver_database(url: sa.URL, name: str) -> None:
         cursor.execute(f"ALTER DATABASE {name} SET READ_COMMITTED_SNAPSHOT ON WITH ROLLBACK IMMEDIATE")
     finally:
         connection.close()
+
+
+def _make_oracle_user(dialect: SqlDialect, name: str, *, password: str) -> None:
+    """The rights that docs/stores/oracle.md asks for, and to see in the catalogue who waits for whom."""
+    with dialect.engine.connect() as connection:
+        known = connection.exec_driver_sql("SELECT 1 FROM all_users WHERE username = UPPER(:name)", {"name": name})
+        if known.first() is None:
+            connection.exec_driver_sql(f'CREATE USER {name} IDENTIFIED BY "{password}" QUOTA UNLIMITED ON users')
+        connection.exec_driver_sql(f"GRANT CREATE SESSION, CREATE TABLE, CREATE SEQUENCE TO {name}")
+        connection.exec_driver_sql(f"GRANT SELECT_CATALOG_ROLE TO {name}")
 
 
 def _is_database(connection: sa.Connection, name: str) -> bool:

@@ -34,13 +34,18 @@ class Plan:
 
 
 _HANDFUL = 50
-_ANALYSES = {"postgresql": "ANALYZE", "mysql": "ANALYZE TABLE", "mssql": "UPDATE STATISTICS"}
+_ANALYSES = {
+    "postgresql": "ANALYZE {}",
+    "mysql": "ANALYZE TABLE {}",
+    "mssql": "UPDATE STATISTICS {}",
+    "oracle": "BEGIN DBMS_STATS.GATHER_TABLE_STATS(USER, UPPER('{}')); END;",
+}
 
 
 def analyse(store: SqlStore, tables: Sequence[str]) -> None:
     with store.database.engine.connect() as connection:
         for table in tables:
-            connection.exec_driver_sql(f"{_ANALYSES[connection.dialect.name]} {table}")
+            connection.exec_driver_sql(_ANALYSES[connection.dialect.name].format(table))
 
 
 def plans(store: SqlStore, tables: Sequence[str], action: Callable[[], object]) -> list[Plan]:
@@ -120,4 +125,24 @@ def _explain_sqlserver(connection: sa.Connection, statement: Ran) -> list[Step]:
     return [Step(operation in scans, "Sort" in operation) for operation in operations]
 
 
-_EXPLANATIONS = {"postgresql": _explain_postgresql, "mysql": _explain_mysql, "mssql": _explain_sqlserver}
+def _explain_oracle(connection: sa.Connection, statement: Ran) -> list[Step]:
+    """Without values, as the server chooses for statements whose values it has not seen."""
+    connection.exec_driver_sql("DELETE FROM plan_table")
+    connection.exec_driver_sql(f"EXPLAIN PLAN FOR {statement.sql}")
+    rows = connection.exec_driver_sql("SELECT operation, options FROM plan_table").all()
+    steps = [(operation, options or "") for operation, options in rows]
+    return [
+        Step(
+            is_scan=options in ("FULL", "FULL SCAN", "FAST FULL SCAN"),
+            is_sort="SORT" in f"{operation} {options}".split(),
+        )
+        for operation, options in steps
+    ]
+
+
+_EXPLANATIONS = {
+    "postgresql": _explain_postgresql,
+    "mysql": _explain_mysql,
+    "mssql": _explain_sqlserver,
+    "oracle": _explain_oracle,
+}

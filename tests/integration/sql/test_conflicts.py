@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
+import oracledb
 import psycopg
 import pymssql
 import pymysql
@@ -33,6 +35,7 @@ _WAITERS = {
     "mysql": "SELECT count(*) FROM information_schema.innodb_trx AS waiting "
     "JOIN information_schema.processlist AS process ON process.id = waiting.trx_mysql_thread_id "
     "WHERE waiting.trx_state = 'LOCK WAIT' AND process.db = database()",
+    "oracle": "SELECT count(*) FROM v$session WHERE blocking_session IS NOT NULL AND username = USER",
     "mssql": "SELECT count(*) FROM sys.dm_exec_requests WHERE wait_type LIKE 'LCK%' AND database_id = DB_ID()",
 }
 _TIDB_WAITERS = "SELECT count(*) FROM information_schema.data_lock_waits"
@@ -40,6 +43,7 @@ _DEADLOCKS = {
     "postgresql": psycopg.errors.DeadlockDetected(),
     "mysql": pymysql.OperationalError(ER.LOCK_DEADLOCK, "deadlock"),
     "mssql": pymssql.OperationalError(1205, b"deadlock"),
+    "oracle": oracledb.DatabaseError(SimpleNamespace(code=60, full_code="ORA-00060")),
 }
 
 

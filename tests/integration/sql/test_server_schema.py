@@ -38,6 +38,11 @@ def _loosely(columns: dict[str, tuple[str, bool]]) -> dict[str, tuple[str, bool]
     }
 
 
+def _untyped(columns: dict[str, tuple[str, bool]]) -> dict[str, tuple[str, bool]]:
+    """Oracle has one type of numbers; tests/unit/sql/test_oracle.py compares the widths of texts."""
+    return {name: ("", nullable) for name, (_, nullable) in columns.items()}
+
+
 @pytest.mark.parametrize("table", sorted(metadata.tables))
 def test_columns_and_keys_are_those_of_the_tables(server_store: SqlStore, table: str) -> None:
     wanted = metadata.tables[table]
@@ -52,6 +57,8 @@ def test_columns_and_keys_are_those_of_the_tables(server_store: SqlStore, table:
     }
     if dialect.name == "mssql":
         columns, expected = _loosely(columns), _loosely(expected)
+    if dialect.name == "oracle":
+        columns, expected = _untyped(columns), _untyped(expected)
     assert columns == expected
     assert key == [column.name for column in wanted.primary_key.columns]
     found = [(each["constrained_columns"], each["referred_table"], each["options"]["ondelete"]) for each in foreign]
@@ -69,12 +76,13 @@ def test_indexes_serve_the_same_ends(server_store: SqlStore, table: str) -> None
         found = {index["name"]: index for index in sa.inspect(connection).get_indexes(table)}
 
     for index in metadata.tables[table].indexes:
-        if (dialect, index.name) == ("mysql", "idx_outbox_published"):
+        if dialect in ("mysql", "oracle") and index.name == "idx_outbox_published":
             assert found["idx_outbox_unpublished"]["column_names"][0] == "published_at"
             continue
         assert index.name in found
         assert bool(found[index.name]["unique"]) == bool(index.unique)
-        if index.unique:
+        # On Oracle an expression, which leaves out the rows without a key.
+        if index.unique and (dialect, index.name) != ("oracle", "idx_service_calls_idempotency"):
             assert found[index.name]["column_names"] == [column.name for column in index.columns]
 
 
@@ -82,6 +90,7 @@ def test_timers_are_partitioned_by_shard(server_store: SqlStore) -> None:
     if server_store.database.engine.dialect.name == "mssql":
         pytest.skip("clustered by shard, not partitioned: decision 0132")
     statement = {
+        "oracle": "SELECT count(*) FROM user_tab_partitions WHERE table_name = 'TIMERS'",
         "postgresql": "SELECT count(*) FROM pg_inherits WHERE inhparent = 'timers'::regclass",
         "mysql": "SELECT count(*) FROM information_schema.partitions WHERE table_schema = database()"
         " AND table_name = 'timers' AND partition_method = 'HASH' AND partition_expression LIKE '%shard_id%'",

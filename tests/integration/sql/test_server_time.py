@@ -15,7 +15,11 @@ from tests.support.builders import seconds
 from tests.support.clock import NOW
 from tests.support.databases import open_server_store
 
+_ORACLE_AGE = "SYS_EXTRACT_UTC(SYSTIMESTAMP) - TIMESTAMP '1970-01-01 00:00:00'"
 NATIVE_MS = {
+    "oracle": "SELECT EXTRACT(DAY FROM age) * 86400000 + EXTRACT(HOUR FROM age) * 3600000"
+    " + EXTRACT(MINUTE FROM age) * 60000 + FLOOR(EXTRACT(SECOND FROM age) * 1000)"
+    f" FROM (SELECT {_ORACLE_AGE} age FROM dual)",
     "postgresql": "SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)",
     "mssql": "SELECT DATEDIFF_BIG(MILLISECOND, CAST('1970-01-01' AS DATETIME2(3)), SYSUTCDATETIME())",
     "mysql": "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)",

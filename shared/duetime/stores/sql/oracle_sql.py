@@ -15,7 +15,7 @@ import oracledb
 import sqlalchemy as sa
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.oracle.cx_oracle import OracleCompiler_cx_oracle
-from sqlalchemy.dialects.oracle.oracledb import OracleDialect_oracledb
+from sqlalchemy.dialects.oracle.oracledb import OracleDialect_oracledb, OracleExecutionContext_oracledb
 
 DRIVER_NAME = "oracle+duetime"
 """The engine's URL begins with it."""
@@ -82,8 +82,14 @@ class OracleCompiler(OracleCompiler_cx_oracle):
         return f"{text} WAIT {LOCK_TIMEOUT_SECONDS}" if text else text
 
 
+class OracleContext(OracleExecutionContext_oracledb):
+    def _generate_cursor_outputtype_handler(self) -> None:
+        """Values are read alike, whether SQLAlchemy knows the statement or is given its text."""
+
+
 class OracleSql(OracleDialect_oracledb):
     supports_statement_cache = True
+    execution_ctx_cls = OracleContext
     statement_compiler = OracleCompiler
 
     def create_connect_args(self, url: sa.URL) -> Any:  # noqa: ARG002
