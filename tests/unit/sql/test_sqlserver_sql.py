@@ -62,6 +62,8 @@ def test_texts_that_may_end_in_blanks_are_told_apart(monkeypatch: pytest.MonkeyP
                 compared.add(f"{column.table or statement.this.name}.{column.name}")
                 if not isinstance(value, exp.Null):
                     assert value.sql("tsql").endswith(("+ NCHAR(1)", "+ CHAR(1)")), text
+        for choice in statement.find_all(exp.In):
+            assert f"{choice.this.table}.{choice.this.name}" not in EXACT, "to be compared one by one"
         for insert in statement.find_all(exp.Insert):
             table = insert.this.this.name
             for column, value in zip(insert.this.expressions, insert.expression.expressions, strict=True):
