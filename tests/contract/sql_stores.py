@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from duetime.stores.sql.tables import timers
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
 from tests.support.databases import empty_database
+from tests.support.sqlserver_model import open_model
 
 
 def open_sql(url: str) -> SqlStore:
@@ -50,10 +51,17 @@ def corrupt_call(store: SqlStore, call: ServiceCall) -> None:
 
 @contextmanager
 def subject_at(url: str, *, is_shared: bool) -> Iterator[Subject]:
-    stores = [open_sql(url)]
+    with subject_of(lambda: open_sql(url), is_shared=is_shared) as subject:
+        yield subject
+
+
+@contextmanager
+def subject_of(open_store: Callable[[], SqlStore], *, is_shared: bool) -> Iterator[Subject]:
+    """``open_store`` opens the same data each time."""
+    stores = [open_store()]
 
     def reopen() -> SqlStore:
-        stores.append(open_sql(url))
+        stores.append(open_store())
         return stores[-1]
 
     try:
@@ -79,6 +87,14 @@ def sqlite_file(request: pytest.FixtureRequest) -> Iterator[Subject]:
 @contextmanager
 def sqlite_memory(request: pytest.FixtureRequest) -> Iterator[Subject]:
     with subject_at("sqlite://", is_shared=False) as subject:
+        yield subject
+
+
+@contextmanager
+def sqlserver_model(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    """The store of SQL Server on SQLite, which translates its statements."""
+    directory: Path = request.getfixturevalue("tmp_path")
+    with subject_of(lambda: open_model(directory / "model.db"), is_shared=True) as subject:
         yield subject
 
 

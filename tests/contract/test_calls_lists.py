@@ -294,3 +294,13 @@ def test_a_cursor_of_executions_belongs_to_its_call(calls: CallStore) -> None:
     for tenant_id, call_id in ((make.TENANT, second.call_id), ("other", first.call_id)):
         with pytest.raises(InvalidCursor):
             calls.list_executions(tenant_id, call_id, cursor=cursor, limit=1)
+
+
+def test_texts_that_differ_by_blanks_at_the_end_differ(calls: CallStore) -> None:
+    bare = steps.submit(calls, name="n", tags=("t", "t "), correlation_id="c")
+    blank = steps.submit(calls, name="n ", tags=("t ",), correlation_id="c ")
+
+    assert listed(calls, CallFilter(tags=("t",))) == [without_body(bare)]
+    assert listed(calls, CallFilter(tags=("t ",))) == newest_first([bare, blank])
+    assert listed(calls, CallFilter(correlation_id="c ")) == [without_body(blank)]
+    assert listed(calls, CallFilter(name_prefix="n ")) == [without_body(blank)]

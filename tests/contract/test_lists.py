@@ -306,3 +306,19 @@ def test_correlation_follows_changes_and_ends(store: Store, single: Namespace) -
     assert store.find_by_correlation(single, "new", cursor=None, limit=9, now=NOW).items == [stored(store, single)]
     expired = store.find_by_correlation(single, "new", cursor=None, limit=9, now=NOW + RETENTION)
     assert expired.items == []
+
+
+def test_texts_that_differ_by_blanks_at_the_end_differ(store: Store, single: Namespace) -> None:
+    create(
+        store,
+        make_timer(single, "a", correlation_id="c"),
+        make_timer(single, "a ", correlation_id="c "),
+        make_timer(single, "a  ", correlation_id="c "),
+    )
+
+    assert ids(listed(store, single)) == ["a", "a ", "a  "]
+    assert correlated(store, single, "c") == ["a"]
+    assert correlated(store, single, "c ") == ["a ", "a  "]
+    store.delete_timers(single, [TimerRef("a ")], now=NOW)
+    assert ids(listed(store, single)) == ["a", "a  "]
+    assert store.get_timer(single, "a ", now=NOW) is None

@@ -40,9 +40,9 @@ def test_transactions_are_pessimistic(dialect: TidbDialect) -> None:
 
     dialect.begin_write(cast("sa.Connection", SimpleNamespace(exec_driver_sql=sent.append)))
 
-    assert sent == ["BEGIN PESSIMISTIC"]
+    assert sent == ["BEGIN /*T! PESSIMISTIC */"]
     assert "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED" in dialect.session
-    assert "SET SESSION tidb_constraint_check_in_place_pessimistic = ON" in dialect.session
+    assert dialect.session[-1].endswith("/*T!, tidb_constraint_check_in_place_pessimistic = ON */")
 
 
 def test_its_port_is_its_own(dialect: TidbDialect) -> None:
