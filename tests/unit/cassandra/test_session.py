@@ -41,7 +41,7 @@ def opened(model: CassandraModel) -> Iterator[CassandraSession]:
         made.close()
 
 
-def test_a_port_where_nobody_listens_is_one_clear_line() -> None:
+def test_a_port_where_nobody_listens_is_one_clear_line(caplog: pytest.LogCaptureFixture) -> None:
     with reserved_port() as port:
         store = open_store(f"cassandra://127.0.0.1:{port}/ks")
         with pytest.raises(StoreUnavailable, match=r"^no Cassandra node can be reached: ConnectionRefusedError$"):
@@ -49,6 +49,7 @@ def test_a_port_where_nobody_listens_is_one_clear_line() -> None:
         with pytest.raises(StoreUnavailable):
             store.initialise()
         store.close()
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 def test_a_server_that_says_nothing_is_given_up_in_time() -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, replaced
 from duetime.stores.cassandra.changes import Change, ttl_seconds
-from duetime.stores.cassandra.requests import Requests, Row
+from duetime.stores.cassandra.requests import Row
 from duetime.stores.cassandra.timer_rows import Key, UnreadableError, decode, decode_or_salvage, encode, key_of
 from duetime.stores.cassandra.timers import Decision, Timers
 from duetime.stores.moving_port import LoadStatus
@@ -17,8 +17,8 @@ from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, 
 
 
 class Clients:
-    def __init__(self, requests: Requests) -> None:
-        self._timers = Timers(requests)
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
 
     def put_timers(
         self,

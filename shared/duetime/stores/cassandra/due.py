@@ -42,9 +42,9 @@ _BEYOND = f"SELECT sort_at FROM timers WHERE shard_id = ? AND row_kind = {DUE} A
 
 
 class Due:
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, timers: Timers) -> None:
         self._requests = requests
-        self._timers = Timers(requests)
+        self._timers = timers
 
     def due_timers(
         self,

@@ -37,9 +37,9 @@ _CORRELATED = (
 
 
 class Lists:
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, timers: Timers) -> None:
         self._requests = requests
-        self._timers = Timers(requests)
+        self._timers = timers
 
     def list_timers(
         self,

@@ -18,9 +18,9 @@ from duetime.stores.cassandra.timers import Own, Timers, rounds
 
 
 class Recording:
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, timers: Timers) -> None:
         self._requests = requests
-        self._timers = Timers(requests)
+        self._timers = timers
 
     def record(
         self, outcomes: Sequence[Outcome], *, leases: Mapping[int, Lease], now: datetime

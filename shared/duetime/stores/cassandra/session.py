@@ -5,6 +5,7 @@ Why as it is: docs/decisions/0140-cassandra-one-partition-per-shard.md and 0141-
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 import threading
@@ -38,6 +39,15 @@ CONNECT_TIMEOUT_SECONDS: Final = 5.0
 _SERIAL_PROFILE: Final = "serial"
 _MOST_UNDER_WAY = 32
 _FETCH_SIZE = 500
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether the driver logs something that its caller is not told by an exception."""
+    return record.exc_info is None
+
+
+for _name in ("cassandra.cluster", "cassandra.connection", "cassandra.pool"):
+    logging.getLogger(_name).addFilter(_is_news)
 
 
 class CarefulRetries(RetryPolicy):  # type: ignore[misc]  # the driver has no types

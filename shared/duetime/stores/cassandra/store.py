@@ -14,6 +14,7 @@ from duetime.stores.cassandra.lists import Lists
 from duetime.stores.cassandra.merged_due import MergedDue
 from duetime.stores.cassandra.recording import Recording
 from duetime.stores.cassandra.session import CassandraSession
+from duetime.stores.cassandra.timers import Timers
 from duetime.stores.cassandra.url import parse_cassandra_url
 
 
@@ -46,7 +47,8 @@ class CassandraStore:
         self.delete_api_key = api_keys.delete_api_key
         self.all_api_keys = api_keys.all_api_keys
 
-        clients = Clients(session)
+        timers = Timers(session)
+        clients = Clients(timers)
         self.put_timers = clients.put_timers
         self.get_timer = clients.get_timer
         self.update_timer = clients.update_timer
@@ -54,7 +56,7 @@ class CassandraStore:
         self.delete_timers = clients.delete_timers
         self.load_timers = clients.load_timers
 
-        lists = Lists(session)
+        lists = Lists(session, timers)
         self.list_timers = lists.list_timers
         self.find_by_correlation = lists.find_by_correlation
 
@@ -66,14 +68,14 @@ class CassandraStore:
         self.announce_worker = leases.announce_worker
         self.withdraw_worker = leases.withdraw_worker
 
-        recording = Recording(session)
+        recording = Recording(session, timers)
         self.record = recording.record
         self.prune_expired = recording.prune_expired
 
         self._calls = CassandraCallStore(session, lost_shards=recording.lost_shards)
         self.calls: CallStore = self._calls
 
-        due = Due(session)
+        due = Due(session, timers)
         self.due_timers = MergedDue([due, self._calls.due]).due_timers
         self.quarantine = due.quarantine
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 from uuid import UUID
@@ -53,9 +55,27 @@ class Own:
         return row is not None and place in self.places.get(row["write_id"], frozenset())
 
 
+class Turns:
+    """In this process, one conditional write of a shard at a time."""
+
+    def __init__(self, count: int = 64) -> None:
+        self._locks = [threading.Lock() for _ in range(count)]
+
+    @contextmanager
+    def of(self, shard_ids: Iterable[int]) -> Iterator[None]:
+        with ExitStack() as stack:
+            # In one order, so that nobody waits in a circle.
+            for number in sorted({shard_id % len(self._locks) for shard_id in shard_ids}):
+                stack.enter_context(self._locks[number])
+            yield
+
+
 class Timers:
+    """One for a whole store."""
+
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
+        self._turns = Turns()
 
     def find(self, key: Key) -> Row | None:
         return self.find_many([key]).get(key)
@@ -133,7 +153,8 @@ class Timers:
         ]
         made: set[int] = set()
         failed: StoreUnavailable | None = None
-        for (write_id, _, places), answer in zip(batches, self._requests.decide_each(groups), strict=True):
+        answers = self._decide([changes[places[0]].key[0] for _, _, places in batches], groups)
+        for (write_id, _, places), answer in zip(batches, answers, strict=True):
             is_made = answer
             if isinstance(answer, Unsettled):
                 is_made = self._settled([changes[place] for place in places], write_id, answer)
@@ -145,6 +166,23 @@ class Timers:
         if failed is not None:
             raise failed
         return made
+
+    def _decide(
+        self, shard_ids: Sequence[int], groups: Sequence[Sequence[Statement]]
+    ) -> list[bool | StoreUnavailable]:
+        """Batches of several shards side by side, those of one shard one after another.
+
+        Conditional writes of one partition at once only hold each other up, until some of them end without an answer.
+        """
+        answers: dict[int, bool | StoreUnavailable] = {}
+        waiting = list(range(len(groups)))
+        while waiting:
+            first_of = {shard_ids[at]: at for at in reversed(waiting)}
+            wave = sorted(first_of.values())
+            with self._turns.of(first_of):
+                answers |= zip(wave, self._requests.decide_each([groups[at] for at in wave]), strict=True)
+            waiting = [at for at in waiting if at not in answers]
+        return [answers[at] for at in range(len(groups))]
 
     def _settled(self, changes: Sequence[Change], write_id: UUID, unsettled: Unsettled) -> bool | StoreUnavailable:
         """Whether a batch was carried out whose answer was lost; ``unsettled`` when its rows no longer tell.

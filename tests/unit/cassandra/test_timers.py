@@ -1,0 +1,107 @@
+"""Conditional batches: which go together, and which go one after another."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+
+from duetime.domain.errors import StoreUnavailable
+from duetime.domain.timers import Timer
+from duetime.stores.cassandra.changes import Change, ttl_seconds
+from duetime.stores.cassandra.clients import insertion
+from duetime.stores.cassandra.requests import Row, Statement
+from duetime.stores.cassandra.timer_rows import COLUMNS
+from duetime.stores.cassandra.timers import CHANGES_PER_BATCH, Own, Timers
+from tests.support.builders import make_namespace, make_timer, make_timers, seconds
+from tests.support.clock import NOW
+
+
+class Shards:
+    """Takes what is decided, and notes how many batches of a shard are under way at once."""
+
+    def __init__(self, *, waits_for: int = 1) -> None:
+        self.batches: list[tuple[int, int]] = []
+        self.most_at_once = 0
+        self._under_way: dict[int, int] = defaultdict(int)
+        self._lock = threading.Lock()
+        self._met = threading.Barrier(waits_for, timeout=0.05)
+
+    def read(self, statement: Statement, *, is_serial: bool = False) -> list[Row]:
+        raise AssertionError
+
+    def read_each(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        raise AssertionError
+
+    def write(self, statements: Sequence[Statement]) -> None:
+        raise AssertionError
+
+    def decide(self, statements: Sequence[Statement]) -> bool:
+        raise AssertionError
+
+    def decide_each(self, groups: Sequence[Sequence[Statement]]) -> list[bool | StoreUnavailable]:
+        # Behind the TTL, the write's id and the columns comes the key.
+        shard_ids = [group[0].values[2 + len(COLUMNS)] for group in groups]
+        with self._lock:
+            for shard_id, group in zip(shard_ids, groups, strict=True):
+                self.batches.append((shard_id, sum(each.cql.startswith("UPDATE") for each in group)))
+                self._under_way[shard_id] += 1
+                self.most_at_once = max(self.most_at_once, self._under_way[shard_id])
+        with suppress(threading.BrokenBarrierError):  # nobody else came, as it should be
+            self._met.wait()
+        with self._lock:
+            for shard_id in shard_ids:
+                self._under_way[shard_id] -= 1
+        return [True] * len(groups)
+
+
+def changes(timers: list[Timer]) -> dict[int, Change]:
+    return {place: insertion(timer, NOW) for place, timer in enumerate(timers)}
+
+
+def test_batches_of_one_shard_go_one_after_another() -> None:
+    shards = Shards()
+    single = make_namespace(num_shards=1)
+
+    made = Timers(shards).make(changes(make_timers(single, 70)), Own())
+
+    assert made == set(range(70))
+    assert shards.batches == [(0, CHANGES_PER_BATCH), (0, CHANGES_PER_BATCH), (0, 10)]
+    assert shards.most_at_once == 1
+
+
+def test_batches_of_several_shards_go_side_by_side() -> None:
+    shards = Shards()
+    four = make_namespace(num_shards=4)
+
+    Timers(shards).make(changes(make_timers(four, 40)), Own())
+
+    assert sorted(shard_id for shard_id, _ in shards.batches) == [0, 1, 2, 3]
+    assert sum(count for _, count in shards.batches) == 40
+
+
+def test_threads_take_turns_at_a_shard() -> None:
+    shards = Shards(waits_for=2)
+    timers = Timers(shards)
+    single = make_namespace(num_shards=1)
+
+    with ThreadPoolExecutor(2) as executor:
+        list(executor.map(lambda name: timers.make(changes([make_timer(single, name)]), Own()), ["a", "b"]))
+
+    assert shards.most_at_once == 1
+    assert len(shards.batches) == 2
+
+
+@pytest.mark.parametrize(
+    ("remaining", "expected"), [(0.001, 1), (1, 1), (1.001, 2), (-5, 1), (10**10, 20 * 365 * 86_400)]
+)
+def test_a_row_is_never_gone_before_its_time(remaining: float, expected: int) -> None:
+    assert ttl_seconds(NOW + seconds(remaining), NOW) == expected
+
+
+def test_a_timer_that_does_not_expire_has_no_ttl() -> None:
+    assert ttl_seconds(None, NOW) == 0
