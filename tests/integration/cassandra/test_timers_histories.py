@@ -133,7 +133,7 @@ class History:
 
 
 @given(histories)
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 def test_whatever_is_lost_each_timer_is_due_once_or_not_at_all(
     history: list[tuple[tuple[str, str, datetime | None], list[tuple[int, Fault]]]],
 ) -> None:
