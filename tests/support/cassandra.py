@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from uuid import uuid4
 
+from duetime.domain.errors import StoreNotReady
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
 from duetime.stores.cassandra.changes import timer_key
@@ -64,7 +65,8 @@ def server_subject(url: str) -> Iterator[Subject]:
         yield from _subject(lambda: open_at(of_its_own))
     finally:
         store = open_at(of_its_own)
-        store.session.change_schema([f"DROP KEYSPACE {of_its_own.keyspace}"])
+        with suppress(StoreNotReady):  # it was never made
+            store.session.change_schema([f"DROP KEYSPACE {of_its_own.keyspace}"])
         store.close()
 
 

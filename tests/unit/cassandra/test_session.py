@@ -154,6 +154,19 @@ def test_a_process_that_was_forked_connects_anew(opened: CassandraSession, monke
     assert not parent.is_shutdown
 
 
+def test_pages_that_the_server_cuts_short_are_read_on(
+    opened: CassandraSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cql = "INSERT INTO workers (worker_group, worker_id, worker_expires_at) VALUES (?, ?, ?)"
+    opened.write([Statement(cql, ("g", f"w{number}", number)) for number in range(10)])
+    opened._connected().default_fetch_size = 3
+    statement = Statement("SELECT worker_expires_at FROM workers WHERE worker_group = ?", ("g",))
+    expected = [{"worker_expires_at": number} for number in range(10)]
+
+    assert opened.read(statement) == expected
+    assert opened.read_each([statement, statement]) == [expected, expected]
+
+
 # -- the schema ------------------------------------------------------------------------------------------------------
 
 

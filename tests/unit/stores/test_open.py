@@ -58,6 +58,7 @@ def test_messages_are_one_line_and_hold_no_credentials() -> None:
         ("sqlserver://db/x", "pymssql", "sqlserver"),
         ("oracle://u:p@db/x", "oracledb", "oracle"),
         ("dynamodb://timers?region=x", "boto3", "dynamodb"),
+        ("cassandra://db/x", "cassandra", "cassandra"),
         ("mongodb://db/x", "pymongo", "mongodb"),
         ("mongodb+srv://db/x", "pymongo", "mongodb"),
     ],
@@ -66,7 +67,8 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch, url: 
     original = builtins.__import__
 
     def without_driver(name: str, *arguments: Any, **more: Any) -> Any:
-        if name.startswith(("duetime.stores.sql.", "duetime.stores.dynamodb.", "duetime.stores.mongodb.")):
+        packages = ("sql", "dynamodb", "mongodb", "cassandra")
+        if name.startswith(tuple(f"duetime.stores.{package}." for package in packages)):
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
         return original(name, *arguments, **more)
 

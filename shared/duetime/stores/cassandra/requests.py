@@ -32,7 +32,7 @@ class Requests(Protocol):
         ...
 
     def read_each(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        """The first page of rows of each, side by side, by a quorum: for statements with a small LIMIT."""
+        """All rows of each, by a quorum; side by side, but for pages after the first: for statements with a LIMIT."""
         ...
 
     def write(self, statements: Sequence[Statement]) -> None:

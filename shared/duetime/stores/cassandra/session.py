@@ -202,7 +202,7 @@ class CassandraSession:
     def _read_later(self, statement: Statement) -> _Start:
         def start() -> _Result:
             future = self._start(statement)
-            return lambda: list(future.result().current_rows)
+            return lambda: list(future.result())  # over all pages, which a server may cut short
 
         return start
 
