@@ -24,7 +24,17 @@ settings.load_profile("duetime")
 
 
 SERVER_STORES = frozenset(
-    {"cassandra", "cassandra-model", "ministack", "moto", "mongodb", "noserver", "sqlserver-model", *server_urls()}
+    {
+        "cassandra",
+        "cassandra-model",
+        "ministack",
+        "moto",
+        "mongodb",
+        "noserver",
+        "oracle-model",
+        "sqlserver-model",
+        *server_urls(),
+    }
 )
 """Parameters that stand for a store on a server or an emulator, where a request costs a hundred of SQLite."""
 

@@ -18,6 +18,7 @@ from duetime.stores.sql.tables import timers
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
 from tests.support.databases import empty_database
+from tests.support.oracle_model import OracleModel
 from tests.support.sqlserver_model import open_model
 
 
@@ -95,6 +96,21 @@ def sqlserver_model(request: pytest.FixtureRequest) -> Iterator[Subject]:
     """The store of SQL Server on SQLite, which translates its statements."""
     directory: Path = request.getfixturevalue("tmp_path")
     with subject_of(lambda: open_model(directory / "model.db"), is_shared=True) as subject:
+        yield subject
+
+
+@contextmanager
+def oracle_model(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    """The store of Oracle on SQLite, likewise."""
+    directory: Path = request.getfixturevalue("tmp_path")
+    model = OracleModel(directory / "oracle.db")
+
+    def open_on_model() -> SqlStore:
+        store = open_sql("oracle://duetime:password@model/service")
+        sa.event.listen(store.database.engine, "do_connect", model.connect)
+        return store
+
+    with subject_of(open_on_model, is_shared=True) as subject:
         yield subject
 
 

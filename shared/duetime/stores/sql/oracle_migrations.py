@@ -42,7 +42,7 @@ def _except(code: int, then: str) -> str:
     return f"EXCEPTION WHEN OTHERS THEN IF SQLCODE = {code} THEN {then} ELSE RAISE; END IF;"
 
 
-TURN_TABLE = _once("CREATE TABLE schema_turn (nothing NUMBER(1))")
+TURN_TABLE = _once("CREATE TABLE schema_turn (turn_id NUMBER(1))")
 """Whoever migrates locks it."""
 
 TRACKING_TABLE = _once(
