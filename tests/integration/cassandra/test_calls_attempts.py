@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.domain.service_calls import ServiceCall, timer_of
+from duetime.domain.service_calls import ServiceCall, calls_namespace, timer_of
 from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef
 from duetime.stores.cassandra.calls import places
 from duetime.stores.cassandra.calls.index import Entry
@@ -16,6 +16,7 @@ from duetime.stores.cassandra.calls.store import CassandraCallStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
+from tests.support.cassandra import model_store
 from tests.support.cassandra_calls import World, count_requests, world
 from tests.support.clock import NOW
 from tests.support.cql.faults import Fault, Request
@@ -151,6 +152,20 @@ def test_the_requests_of_a_calls_life_are_few(cassandra: World) -> None:
 
     assert [request.kind for request in submit] == ["write"] * 7 + ["cas_batch"]
     assert [request.kind for request in begin] == ["write"] * 3 + ["cas_batch"] + ["write"] * 3
+
+
+def test_the_timer_of_a_call_is_read_by_its_id() -> None:
+    """As from stores where it is a row of its own."""
+    with model_store() as store:
+        name = calls_namespace(make.TENANT)
+        namespace, _ = store.create_namespace(name, num_shards=4, dedicated=False, now=NOW, tenant_id=make.TENANT)
+        call = steps.submit(store.calls, due_at=LATER)
+
+        assert store.get_timer(namespace, call.call_id, now=NOW) == timer_of(call)
+        done = steps.run(store.calls, call, now=LATER)
+        assert store.get_timer(namespace, call.call_id, now=LATER) == timer_of(done)
+        assert store.get_timer(namespace, call.call_id, now=LATER + make.RETENTION) is None
+        assert store.get_timer(namespace, "nobody", now=NOW) is None
 
 
 def test_pages_of_many_calls_with_entries_that_are_wrong_among_them(cassandra: World) -> None:

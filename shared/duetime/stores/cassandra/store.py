@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from duetime.stores.calls_port import CallStore
+from datetime import datetime
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.service_calls import tenant_of
+from duetime.domain.timers import Timer
+from duetime.stores.calls_port import CallRef, CallStore
 from duetime.stores.cassandra import schema
 from duetime.stores.cassandra.api_keys import ApiKeys
 from duetime.stores.cassandra.calls.store import CassandraCallStore
@@ -50,7 +55,7 @@ class CassandraStore:
         timers = Timers(session)
         clients = Clients(timers)
         self.put_timers = clients.put_timers
-        self.get_timer = clients.get_timer
+        self._clients = clients
         self.update_timer = clients.update_timer
         self.rearm_timers = clients.rearm_timers
         self.delete_timers = clients.delete_timers
@@ -78,6 +83,12 @@ class CassandraStore:
         due = Due(session, timers)
         self.due_timers = MergedDue([due, self._calls.due]).due_timers
         self.quarantine = due.quarantine
+
+    def get_timer(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
+        tenant_id = tenant_of(namespace.name)
+        if tenant_id is None:
+            return self._clients.get_timer(namespace, timer_id, now=now)
+        return self._calls.due.get_timer(CallRef(tenant_id, timer_id), now=now)
 
     def initialise(self) -> None:
         schema.initialise(self.session)

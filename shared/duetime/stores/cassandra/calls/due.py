@@ -67,6 +67,10 @@ class DueCalls:
                 return DuePage(timers, next_attempt_at=known_next if next_ms is None else from_milliseconds(next_ms))
         return DuePage(timers, cursor=json.dumps(after))
 
+    def get_timer(self, ref: CallRef, *, now: datetime) -> Timer | None:
+        stored = self._partitions.read_state(ref)
+        return self._timer(stored) if stored.is_there(now) else None
+
     def _judged(self, entries: list[Entry]) -> list[tuple[Entry, Timer | None]]:
         """Each place once. What is not there yet, or was never, is asked for again behind every open change."""
         read = self._partitions.read_timers(CallRef(entry.tenant_id, entry.call_id) for entry in entries)
