@@ -142,6 +142,24 @@ def test_a_change_that_was_made_before_its_answer_was_lost_is_told_as_made(cassa
     assert found.revision == 2
 
 
+@pytest.mark.parametrize("is_made", [True, False])
+def test_what_became_of_a_change_is_told_although_tidying_up_fails(cassandra: World, is_made: bool) -> None:
+    calls, other = cassandra.open(), cassandra.open()
+    call = steps.submit(calls)
+    late = make.amended(call, due_at=LATER)
+    if not is_made:
+        steps.begin(other, call)
+    cassandra.model.faults = lambda request: Fault.NO_HOST if request.cql.startswith("DELETE FROM call_") else None
+
+    assert calls.apply([late], now=NOW) == [ApplyStatus.APPLIED if is_made else ApplyStatus.SUPERSEDED]
+
+    cassandra.model.faults = lambda _: None
+    cassandra.now_s += 3600
+    (stored,) = other.get_calls([steps.ref(call)], now=NOW)
+    assert stored is not None
+    assert due(other, call) == [timer_of(stored)]
+
+
 def test_the_requests_of_a_calls_life_are_few(cassandra: World) -> None:
     """Each step is one conditional write; what leads to the call is written before it and cleared away after it."""
     calls = cassandra.open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -62,7 +63,7 @@ class Applying:
         is_unsettled = False
         for _ in range(_TRIES):
             if key is not None and not self._keys.claim(ref, key, attempt=attempt, now=now):
-                self._index.remove(written)
+                self._forget(written)
                 return ApplyStatus.EXISTS
             entries = [Entry(place, *_of(ref), after.revision, attempt) for place in added]
             self._index.put(entries)
@@ -80,7 +81,7 @@ class Applying:
                 if is_mine or (is_unsettled and self._has_events(transition)):
                     self._clean_up(transition, removed)
                     return ApplyStatus.APPLIED
-                self._index.remove(written)
+                self._forget(written)
                 return ApplyStatus.EXISTS if before is None else ApplyStatus.SUPERSEDED
             if stored.barred is not None and stored.barred != barred:
                 barred = stored.barred
@@ -96,17 +97,20 @@ class Applying:
         ref = CallRef(event.tenant_id, event.aggregate_id)
         return self._partitions.has_event(ref, event_position(event.sequence), event.event_id)
 
+    def _forget(self, written: Sequence[Entry]) -> None:
+        """Entries of a change that will never be made; what fails here, readers make good."""
+        with suppress(StoreUnavailable):
+            self._index.remove(written)
+
     def _clean_up(self, transition: Transition, removed: frozenset[Place]) -> None:
         """What fails here, readers make good: the change is stored."""
         before, after = transition.before, transition.after
         if before is None or not removed:
             return
-        try:
+        with suppress(StoreUnavailable):
             self._index.remove_until(
                 removed, tenant_id=after.tenant_id, call_id=after.call_id, revision=before.revision
             )
-        except StoreUnavailable:
-            return
 
 
 def _difference(transition: Transition) -> tuple[list[Place], frozenset[Place]]:
