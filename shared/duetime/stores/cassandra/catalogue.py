@@ -55,11 +55,12 @@ class Catalogue:
     def _make(self, wanted: Namespace) -> tuple[Namespace, bool]:
         """The namespace as it is stored now, and whether it was made: with the shards it takes, in one batch."""
         sent: set[UUID] = set()
-        for _ in rounds():
-            row = self._entries.find(_kind(wanted.name), wanted.name, is_serial=True)
+        for turn in rounds():
+            is_serial = turn > 0
+            row = self._entries.find(_kind(wanted.name), wanted.name, is_serial=is_serial)
             if row is not None:
                 return _namespace(row), row["write_id"] in sent
-            shards = self._entries.find(SHARDS, "", is_serial=True)
+            shards = self._entries.find(SHARDS, "", is_serial=is_serial)
             new, shard_map = _with_shards(wanted, _shard_map(shards))
             write_id = new_write_id()
             sent.add(write_id)

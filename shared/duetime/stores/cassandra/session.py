@@ -281,17 +281,20 @@ class CassandraSession:
 
 def make_cluster(url: CassandraUrl, tls: ssl.SSLContext | None) -> Any:
     """Reads and writes by a quorum of the data centre, conditional writes by one of its own (LOCAL_SERIAL)."""
-    balancing = TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=url.datacenter or ""))
-    shared = {
-        "load_balancing_policy": balancing,
-        "retry_policy": CarefulRetries(),
-        "serial_consistency_level": ConsistencyLevel.LOCAL_SERIAL,
-        "request_timeout": url.timeout_seconds,
-        "row_factory": dict_factory,
-    }
+
+    def profile(consistency_level: int) -> Any:
+        return ExecutionProfile(
+            load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy(local_dc=url.datacenter or "")),
+            retry_policy=CarefulRetries(),
+            consistency_level=consistency_level,
+            serial_consistency_level=ConsistencyLevel.LOCAL_SERIAL,
+            request_timeout=url.timeout_seconds,
+            row_factory=dict_factory,
+        )
+
     profiles = {
-        EXEC_PROFILE_DEFAULT: ExecutionProfile(consistency_level=ConsistencyLevel.LOCAL_QUORUM, **shared),
-        _SERIAL_PROFILE: ExecutionProfile(consistency_level=ConsistencyLevel.LOCAL_SERIAL, **shared),
+        EXEC_PROFILE_DEFAULT: profile(ConsistencyLevel.LOCAL_QUORUM),
+        _SERIAL_PROFILE: profile(ConsistencyLevel.LOCAL_SERIAL),
     }
     credentials = None
     if url.user is not None:
