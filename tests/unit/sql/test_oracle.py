@@ -395,6 +395,26 @@ def test_a_server_that_is_down_is_one_clear_line_in_bounded_time(
     gc.collect()
 
 
+@pytest.mark.parametrize("error", [socket.gaierror(-2, "Name or service not known"), UnicodeError("label too long")])
+def test_a_host_without_an_address_cannot_be_reached(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(oracledb, "connect", connect)
+    store = open_store(URL)
+    with pytest.raises(StoreUnavailable, match=r"^the database at db:1521/service cannot be reached$"):
+        store.check()
+    store.close()
+    wait_for_attempts()
+
+
+def test_what_a_socket_raises_does_not_leave_the_store(store: SqlStore, driver: RecordedDriver) -> None:
+    driver.answer("FROM namespaces", error=ConnectionResetError(104, "Connection reset by peer"))
+
+    with pytest.raises(StoreUnavailable, match="ConnectionResetError"):
+        store.get_namespace("x")
+
+
 def wait_for_attempts() -> None:
     """Attempts that were given up end when their socket does."""
     for thread in threading.enumerate():

@@ -36,5 +36,8 @@ def translated(classify: Classifier) -> Iterator[None]:
         if type(translation) is StoreError:
             logger.error("%s", translation.message, extra={"action": "store.failed"})
         raise translation from error
+    except OSError as error:
+        # A driver that passes on what its socket raised.
+        raise StoreUnavailable(f"the connection to the database failed: {type(error).__name__}") from error
     except exc.SQLAlchemyError as error:
         raise StoreError(f"the database layer failed: {type(error).__name__}") from error

@@ -53,7 +53,7 @@ PREPARE_SESSION = (
 
 
 class NoAnswer(oracledb.OperationalError):
-    """The server took the connection, or was about to, and said nothing in time."""
+    """There is no server of that name, or it said nothing in time."""
 
 
 class WrongCharacterSet(oracledb.NotSupportedError):
@@ -198,6 +198,9 @@ class _Attempt:
     def run(self) -> None:
         try:
             connection = self._connect()
+        except (OSError, UnicodeError) as error:
+            # An unknown host, or a name that is none: the driver passes them on.
+            self._error = NoAnswer(f"no connection: {type(error).__name__}")
         except BaseException as error:
             self._error = error
         else:
