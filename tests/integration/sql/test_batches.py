@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,10 +12,12 @@ import sqlalchemy as sa
 from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
-from duetime.stores.port import PutMode, TimerRef
+from duetime.domain.shards import Lease
+from duetime.domain.timers import Rearm, Timer
+from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
-from tests.support.builders import fired, make_timers
+from tests.support.builders import fired, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 
 
@@ -24,25 +28,85 @@ def requests(server_store: SqlStore) -> list[str]:
 
     @sa.event.listens_for(server_store.database.engine, "before_cursor_execute")
     def note(_connection: Any, _cursor: Any, sql: str, *_: Any) -> None:
-        sent.append(sql.split()[0])
+        sent.append(sql)
 
     return sent
 
 
-def test_recording_a_batch_takes_a_fixed_number_of_requests(
-    server_store: SqlStore, single: Namespace, requests: list[str]
+@dataclass(frozen=True)
+class Batch:
+    """Timers of one shard, that are due, and leases."""
+
+    store: SqlStore
+    namespace: Namespace
+    timers: Sequence[Timer]
+    leases: dict[int, Lease]
+
+    @property
+    def refs(self) -> list[TimerRef]:
+        return [TimerRef(timer.timer_id) for timer in self.timers]
+
+
+def record(batch: Batch) -> None:
+    outcomes = [fired(timer) for timer in batch.timers]
+    assert set(batch.store.record(outcomes, leases=batch.leases, now=NOW)) == {RecordStatus.APPLIED}
+
+
+def replace(batch: Batch) -> None:
+    results = batch.store.put_timers(batch.timers, mode=PutMode.REPLACE, now=NOW)
+    assert {result.status for result in results} == {PutStatus.REPLACED}
+
+
+def fire_now(batch: Batch) -> None:
+    later = [TimerRef(f"{timer.timer_id}-later") for timer in batch.timers]
+    results = batch.store.rearm_timers(batch.namespace, later, rearm=Rearm.FIRE, now=NOW)
+    assert {result.status for result in results} == {ChangeStatus.APPLIED}
+
+
+def delete(batch: Batch) -> None:
+    results = batch.store.delete_timers(batch.namespace, batch.refs, now=NOW)
+    assert {result.status for result in results} == {ChangeStatus.APPLIED}
+
+
+def renew(batch: Batch) -> None:
+    assert all(batch.store.renew_leases(list(batch.leases.values()), lease_seconds=60, now=NOW))
+
+
+BATCHES: dict[str, tuple[Callable[[Batch], object], list[str]]] = {
+    "record": (record, ["SELECT", "UPDATE"]),
+    "create again": (
+        lambda batch: batch.store.put_timers(batch.timers, mode=PutMode.CREATE, now=NOW),
+        ["INSERT", "SELECT"],
+    ),
+    "replace": (replace, ["INSERT", "SELECT", "UPDATE"]),
+    "fire now": (fire_now, ["SELECT", "UPDATE"]),
+    "delete": (delete, ["SELECT", "DELETE"]),
+    "renew": (renew, ["UPDATE"]),
+    "statuses": (lambda batch: batch.store.shard_statuses(list(batch.leases)), ["SELECT"]),
+}
+"""Besides, each write begins, commits and asks for its instant."""
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_batch_takes_the_same_few_requests_whatever_its_size(
+    server_store: SqlStore, single: Namespace, requests: list[str], name: str
 ) -> None:
-    lease = server_store.claim_shard(0, "w", lease_seconds=60, now=NOW)
-    assert lease is not None
-    counts = []
-    for number in (2, 300):
-        server_store.put_timers(make_timers(single, number, prefix=f"{number}-"), mode=PutMode.CREATE, now=NOW)
-        due = server_store.due_timers(0, until=NOW, limit=500).timers
+    action, expected = BATCHES[name]
+    for size in (2, 60):
+        claimed = [server_store.claim_shard(shard, "w", lease_seconds=60, now=NOW) for shard in range(size)]
+        leases = {lease.shard_id: lease for lease in claimed if lease}
+        timers = make_timers(single, size, prefix=f"{size}-")
+        later = [make_timer(single, f"{timer.timer_id}-later", execute_at=NOW + seconds(60)) for timer in timers]
+        server_store.put_timers([*timers, *later], mode=PutMode.CREATE, now=NOW)
+        stored = server_store.due_timers(0, until=NOW, limit=500).timers
+        batch = Batch(server_store, single, [each for each in stored if each.timer_id.startswith(f"{size}-")], leases)
+        assert len(batch.timers) == len(leases) == size
+
         requests.clear()
-        statuses = server_store.record([fired(timer) for timer in due], leases={0: lease}, now=NOW)
-        assert statuses == [RecordStatus.APPLIED] * number
-        counts.append(requests.copy())
-    assert counts[0] == counts[1]
+        action(batch)
+
+        assert [sql.split()[0] for sql in requests if "timers" in sql] == expected
+        server_store.release_leases(list(leases.values()), now=NOW)
 
 
 def test_one_that_is_gone_among_many_is_told_apart(server_store: SqlStore, single: Namespace) -> None:

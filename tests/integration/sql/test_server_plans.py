@@ -33,7 +33,23 @@ def prune(store: SqlStore, _: Namespace) -> None:
     assert store.prune_expired(now=NOW + timedelta(days=365), limit=10) == 10
 
 
-EVERYWHERE = ("list", "prune", "correlation")
+def share(store: SqlStore, _: Namespace) -> None:
+    """What a worker with several shards does: their owners are read, renewed and checked together."""
+    claimed = [store.claim_shard(shard, "w3", lease_seconds=10, now=NOW + seconds(7200)) for shard in range(1, 8)]
+    leases = {lease.shard_id: lease for lease in claimed if lease}
+    assert len(leases) == 7
+    store.shard_statuses(range(8))
+    store.renew_leases(list(leases.values()), lease_seconds=10, now=NOW)
+    due = [each for shard in leases for each in store.due_timers(shard, until=NOW + seconds(60), limit=1).timers]
+    assert len(due) > 1
+    store.record([fired(timer) for timer in due], leases=leases, now=NOW)
+
+
+def refs(*numbers: int) -> list[TimerRef]:
+    return [TimerRef(f"t{number:04}") for number in numbers]
+
+
+EVERYWHERE = ("list", "prune", "correlation", "several shards")
 """What goes on to other shards: a list after its cursor's, the others to whichever have such timers."""
 ACTIONS: dict[str, Action] = {
     "nothing due": lambda store, _: store.due_timers(0, until=NOW - seconds(60), limit=5),
@@ -42,14 +58,15 @@ ACTIONS: dict[str, Action] = {
         0, until=NOW, limit=5, cursor=store.due_timers(0, until=NOW, limit=5).cursor
     ),
     "leases and recording": record,
+    "several shards": share,
     "get": lambda store, single: store.get_timer(single, "t0001", now=NOW),
     "create": lambda store, single: store.put_timers([make_timer(single, "new")], mode=PutMode.CREATE, now=NOW),
-    "replace": lambda store, single: store.put_timers([make_timer(single, "t0001")], mode=PutMode.REPLACE, now=NOW),
+    "replace": lambda store, single: store.put_timers(make_timers(single, 20), mode=PutMode.REPLACE, now=NOW),
     "update": lambda store, single: store.update_timer(
         single, "t0002", TimerChange(correlation_id="x"), firing_id="f", now=NOW
     ),
-    "delete": lambda store, single: store.delete_timers(single, [TimerRef("t0003")], now=NOW),
-    "rearm": lambda store, single: store.rearm_timers(single, [TimerRef("t0004")], rearm=Rearm.FIRE, now=NOW),
+    "delete": lambda store, single: store.delete_timers(single, refs(3, 33), now=NOW),
+    "rearm": lambda store, single: store.rearm_timers(single, refs(4, 5), rearm=Rearm.FIRE, now=NOW),
     "correlation": lambda store, single: store.find_by_correlation(single, "c500", cursor=None, limit=5, now=NOW),
     "prune": prune,
     "list": lambda store, single: store.list_timers(single, TimerFilter(), cursor="0:t0003", limit=10, now=NOW),

@@ -233,9 +233,8 @@ def test_rows_whose_keys_are_taken_are_not_counted(store: SqlStore, driver: Reco
     known = make_timer(SINGLE, "t0001")
     driver.answer("^INSERT", rowcount=[1, 0], times=1)
     driver.answer("^INSERT", rowcount=[1], times=1)
-    driver.answer("FOR UPDATE WAIT 5$", times=1)  # the other one is not there ...
+    driver.answer("FOR UPDATE WAIT 5$", row_of(known), times=1)  # the other one is not there ...
     driver.answer("^SELECT timers(?!.*FOR UPDATE)", times=1)  # ... and has not moved
-    driver.answer("FOR UPDATE WAIT 5$", row_of(known), times=1)
 
     results = store.put_timers([known, make_timer(SINGLE, "t0000")], mode=PutMode.CREATE, now=NOW)
 
@@ -272,7 +271,7 @@ def test_a_shard_is_claimed_by_an_update_or_made_first(store: SqlStore, driver: 
 
 def test_outcomes_are_recorded_under_the_lock_of_their_shard(store: SqlStore, driver: RecordedDriver) -> None:
     batch = make_timers(SINGLE, 2)
-    driver.answer("^SELECT timers.shard_version", (4, "w"))
+    driver.answer("^SELECT timers.shard_id, timers.shard_version", (0, 4, "w"))
     driver.answer("^UPDATE timers", rowcount=[0, 1], times=1)
     driver.answer("^UPDATE timers", rowcount=0, times=1)
     driver.answer("^UPDATE timers", rowcount=1, times=1)
@@ -281,7 +280,8 @@ def test_outcomes_are_recorded_under_the_lock_of_their_shard(store: SqlStore, dr
 
     assert statuses == [RecordStatus.SUPERSEDED, RecordStatus.APPLIED]
     fence, update = driver.sent[1:3]
-    assert fence.sql.endswith("WHERE timers.shard_id = :p_shard AND timers.row_type = 1 FOR UPDATE WAIT 5")
+    is_shard = "WHERE timers.row_type = 1 AND timers.shard_id IN (:p_list_key_0)"
+    assert fence.sql.endswith(f"{is_shard} ORDER BY timers.shard_id FOR UPDATE WAIT 5")
     assert [row["p_old_uuid"] for row in update.parameters] == [uuid_bytes("single", each.timer_id) for each in batch]
     assert kinds(driver).count("UPDATE") == 3
 

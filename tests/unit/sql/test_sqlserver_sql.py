@@ -63,7 +63,9 @@ def test_texts_that_may_end_in_blanks_are_told_apart(monkeypatch: pytest.MonkeyP
                 if not isinstance(value, exp.Null):
                     assert value.sql("tsql").endswith(("+ NCHAR(1)", "+ CHAR(1)")), text
         for choice in statement.find_all(exp.In):
-            assert f"{choice.this.table}.{choice.this.name}" not in EXACT, "to be compared one by one"
+            if f"{choice.this.table}.{choice.this.name}" in EXACT:
+                assert choice.expressions
+                assert all(value.sql("tsql").endswith("+ NCHAR(1)") for value in choice.expressions), text
         for insert in statement.find_all(exp.Insert):
             table = insert.this.this.name
             for column, value in zip(insert.this.expressions, insert.expression.expressions, strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -26,20 +25,16 @@ _CALL = service_calls.c
 _LOG = http_execution_log.c
 _EVENT = outbox.c
 _AFTER_ALL = 2**31 - 1
-_CALLS_A_READ = 50
 
 
 class CallReads:
     def __init__(self, database: Database) -> None:
         self._database = database
         prepare = database.prepare
-        is_call = sa.and_(_CALL.tenant_id == given("tenant"), _CALL.service_call_id == given("call"))
         # The id comes first, to tell the rows of a batch apart.
         columns = (_CALL.service_call_id, *CALL_COLUMNS)
-        self._get = prepare(sa.select(*columns).where(is_call), "tenant", "call")
-        names = [f"call_{number}" for number in range(_CALLS_A_READ)]
-        are_calls = sa.and_(_CALL.tenant_id == given("tenant"), _CALL.service_call_id.in_(list(map(given, names))))
-        self._get_many = prepare(sa.select(*columns).where(are_calls), "tenant", *names)
+        of_tenant = sa.select(*columns).where(_CALL.tenant_id == given("tenant"))
+        self._get = database.prepare_list(of_tenant, _CALL.service_call_id, "tenant")
         self._by_key = prepare(
             sa.select(*CALL_COLUMNS).where(_CALL.tenant_id == given("tenant"), _CALL.idempotency_key == given("key")),
             "tenant",
@@ -86,17 +81,9 @@ class CallReads:
         found: dict[CallRef, Row] = {}
         with self._database.read() as connection:
             for tenant_id, call_ids in wanted.items():
-                for start in range(0, len(call_ids), _CALLS_A_READ):
-                    for row in self._read_calls(connection, tenant_id, call_ids[start : start + _CALLS_A_READ]):
-                        found[CallRef(tenant_id, row[0])] = row[1:]
+                for row in self._get.rows(connection, call_ids, tenant_id):
+                    found[CallRef(tenant_id, row[0])] = row[1:]
         return [_readable(found.get(ref), now) for ref in refs]
-
-    def _read_calls(self, connection: sa.Connection, tenant_id: str, call_ids: list[str]) -> Sequence[Any]:
-        if len(call_ids) == 1:
-            return self._get.one(connection, tenant_id, call_ids[0]).fetchall()
-        # One statement for batches of any size: what is left over asks for the last one again.
-        padding = [call_ids[-1]] * (_CALLS_A_READ - len(call_ids))
-        return self._get_many.one(connection, tenant_id, *call_ids, *padding).fetchall()
 
     def find_by_idempotency_key(self, tenant_id: str, key: str, *, now: datetime) -> ServiceCall | None:
         with self._database.read() as connection:

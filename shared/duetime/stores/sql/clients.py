@@ -61,7 +61,7 @@ class Clients:
     ) -> list[PutResult] | None:
         """None when somebody else has just created one of them: there was no row to lock yet. Then do it again."""
         keys = [encode_key(timer) for timer in timers]
-        stored = {key: self._rows.lock(mutation, *key, now=now) for key in sorted(keys)}
+        stored = self._rows.lock(mutation, keys, now=now)
         results: list[PutResult] = []
         created: list[Timer] = []
         overwritten: list[Timer] = []
@@ -93,9 +93,9 @@ class Clients:
         now: datetime,
         if_revision: int | None = None,
     ) -> ChangeResult:
-        shard_id = namespace.shard_of(timer_id)
+        key = (namespace.shard_of(timer_id), namespace.name, timer_id)
         with self._database.write(now) as mutation:
-            stored = self._rows.lock(mutation, shard_id, namespace.name, timer_id, now=now)
+            stored = self._rows.lock(mutation, [key], now=now)[key]
             if stored is None:
                 return ChangeResult(ChangeStatus.NOT_FOUND)
             if if_revision not in (None, stored.revision):
@@ -115,7 +115,7 @@ class Clients:
         changes: list[Timer] = []
         keys = [(namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id) for ref in refs]
         with self._database.write(now) as mutation:
-            rows = {key: self._rows.lock_row(mutation, *key) for key in sorted(keys)}
+            rows = self._rows.lock_rows(mutation, keys)
             for key, ref in zip(keys, refs, strict=True):
                 result, is_change = _rearm_result(rows[key], ref, rearm, now=now, updated_at=mutation.now)
                 results.append(result)
@@ -131,7 +131,7 @@ class Clients:
         doomed: list[tuple[int, str, str]] = []
         keys = [(namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id) for ref in refs]
         with self._database.write(now) as mutation:
-            found = {key: self._rows.lock(mutation, *key, now=now) for key in sorted(keys)}
+            found = self._rows.lock(mutation, keys, now=now)
             for key, ref in zip(keys, refs, strict=True):
                 stored = found[key]
                 if stored is None:

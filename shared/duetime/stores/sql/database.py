@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -15,8 +16,10 @@ from duetime.stores.sql.db_now import db_now_strategy
 from duetime.stores.sql.dialects import SqlDialect
 from duetime.stores.sql.errors import translated
 from duetime.stores.sql.migrations import check_not_newer, current_version, migrate
-from duetime.stores.sql.prepared import Prepared
+from duetime.stores.sql.prepared import Prepared, PreparedList
 from duetime.stores.time_source import TimeSource
+
+_LIST_LENGTHS = (1, 8, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +36,23 @@ class Database:
         self._uses_caller_time = time_source is TimeSource.CALLER
         self.engine = dialect.engine
         self.locking_reads_miss_moved_rows = dialect.locking_reads_miss_moved_rows
+        # SQLite has no round trips to save, and its planner may take a list of keys for a reason to scan.
+        self._list_lengths = (1,) if dialect.name == "sqlite" else _LIST_LENGTHS
         self.db_now = db_now_strategy(dialect.name, time_source)
 
     def prepare(self, statement: sa.Executable, *names: str) -> Prepared:
         """A statement whose values will be given in the order of ``names``."""
         return Prepared(statement, self.engine.dialect, names)
+
+    def prepare_list(self, select: sa.Select[Any], column: sa.Column[Any], *names: str) -> PreparedList:
+        """``select`` of the rows whose ``column`` is one of many keys. ``names`` as for ``prepare``."""
+        statements = []
+        for length in self._list_lengths:
+            keys = [f"list_key_{number}" for number in range(length)]
+            # With the column's type: SQL Server's compares what is made of a text.
+            are_keys = column.in_([sa.bindparam(key, type_=column.type) for key in keys])
+            statements.append((length, self.prepare(select.where(are_keys), *names, *keys)))
+        return PreparedList(statements)
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
         return self._dialect.insert_if_absent(table)

@@ -8,24 +8,24 @@ import sqlalchemy as sa
 
 from duetime.domain.shards import Lease
 from duetime.stores.sql.database import Database, Mutation
-from duetime.stores.sql.tables import RowType, constant, given, timers
+from duetime.stores.sql.tables import RowType, constant, timers
 
 
 class ShardFence:
     def __init__(self, database: Database) -> None:
         row = timers.c
-        self._owner = database.prepare(
-            sa.select(row.shard_version, row.shard_owner_id)
-            .where(row.shard_id == given("shard"), row.row_type == constant(RowType.SHARD))
-            .with_for_update(),
-            "shard",
+        owners = sa.select(row.shard_id, row.shard_version, row.shard_owner_id).where(
+            row.row_type == constant(RowType.SHARD)
         )
+        # In the order of the shards: two workers that both think they own some must not wait for each other.
+        self._owners = database.prepare_list(owners.order_by(row.shard_id).with_for_update(), row.shard_id)
 
     def lost_shards(self, mutation: Mutation, shard_ids: Iterable[int], leases: Mapping[int, Lease]) -> set[int]:
         """Those of ``shard_ids`` whose lease is not the stored one. The ownership rows stay locked until the end."""
-        return {shard_id for shard_id in sorted(set(shard_ids)) if not self._is_held(mutation, shard_id, leases)}
-
-    def _is_held(self, mutation: Mutation, shard_id: int, leases: Mapping[int, Lease]) -> bool:
-        lease = leases.get(shard_id)
-        row = self._owner.one(mutation.connection, shard_id).first()
-        return lease is not None and row is not None and tuple(row) == (lease.version, lease.owner_id)
+        wanted = sorted(set(shard_ids))
+        held = {
+            shard_id
+            for shard_id, version, owner_id in self._owners.rows(mutation.connection, wanted)
+            if (lease := leases.get(shard_id)) is not None and (version, owner_id) == (lease.version, lease.owner_id)
+        }
+        return set(wanted) - held

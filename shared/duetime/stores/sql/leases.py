@@ -35,12 +35,11 @@ class Leases:
             row.shard_owner_id == given("owner"),
         )
         lease_end = db_now.epoch_ms(given_count("lease_ms"))
-        self._status = prepare(
-            sa.select(row.shard_version, row.shard_owner_id, row.shard_claimed_at, row.shard_lease_expires_at).where(
-                shard
-            ),
-            "shard",
-        )
+        status = sa.select(
+            row.shard_id, row.shard_version, row.shard_owner_id, row.shard_claimed_at, row.shard_lease_expires_at
+        ).where(row.row_type == _ROW_TYPE)
+        self._statuses = self._database.prepare_list(status, row.shard_id)
+        self._version = prepare(sa.select(row.shard_version).where(shard), "shard")
         self._make = prepare(
             self._database.insert_if_absent(timers).values(
                 shard_id=given("shard"),
@@ -100,11 +99,8 @@ class Leases:
 
     def shard_statuses(self, shard_ids: Sequence[int]) -> list[ShardStatus]:
         with self._database.read() as connection:
-            rows = [self._status.one(connection, shard_id).first() for shard_id in shard_ids]
-        return [
-            ShardStatus(shard_id) if row is None else _status(shard_id, row)
-            for shard_id, row in zip(shard_ids, rows, strict=True)
-        ]
+            found = {row[0]: _status(row) for row in self._statuses.rows(connection, shard_ids)}
+        return [found.get(shard_id) or ShardStatus(shard_id) for shard_id in shard_ids]
 
     def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
         lease_ms = _milliseconds(lease_seconds)
@@ -115,28 +111,30 @@ class Leases:
                 is_mine = self._claim.count(connection, shard_id, owner_id, lease_ms)
             if not is_mine:
                 return None
-            version: int = self._status.one(connection, shard_id).one()[0]
+            version: int = self._version.one(connection, shard_id).scalar_one()
             return Lease(shard_id, version, owner_id, mutation.now + timedelta(milliseconds=lease_ms))
 
     def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
         if not leases:
             return []
         lease_ms = _milliseconds(lease_seconds)
+        ordered = sorted(leases, key=lambda lease: lease.shard_id)
+        rows = [(lease_ms, lease.shard_id, lease.version, lease.owner_id) for lease in ordered]
         with self._database.write(now) as mutation:
+            if self._renew.many(mutation.connection, rows) == len(leases):
+                held = set(leases)
+            else:  # a batch as a whole does not say which of them are lost; to renew one again changes nothing
+                counts = [self._renew.count(mutation.connection, *row) for row in rows]
+                held = {lease for lease, count in zip(ordered, counts, strict=True) if count}
             until = mutation.now + timedelta(milliseconds=lease_ms)
-            return [
-                replace(lease, expires_at=until)
-                if self._renew.count(mutation.connection, lease_ms, lease.shard_id, lease.version, lease.owner_id)
-                else None
-                for lease in leases
-            ]
+        return [replace(lease, expires_at=until) if lease in held else None for lease in leases]
 
     def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None:
         if not leases:
             return
         with self._database.write(now) as mutation:
             self._release.many(
-                mutation.connection, [(lease.shard_id, lease.version, lease.owner_id) for lease in leases]
+                mutation.connection, sorted((lease.shard_id, lease.version, lease.owner_id) for lease in leases)
             )
 
     def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:
@@ -162,8 +160,8 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _status(shard_id: int, row: Any) -> ShardStatus:
-    version, owner_id, claimed_at, lease_expires_at = row
+def _status(row: Any) -> ShardStatus:
+    shard_id, version, owner_id, claimed_at, lease_expires_at = row
     return ShardStatus(
         shard_id,
         version=version,

@@ -72,6 +72,29 @@ class Prepared:
         return self._made
 
 
+class PreparedList:
+    """A read of the rows of many keys: each statement has a list of them. Made by ``Database.prepare_list``.
+
+    Lists have a few lengths only, so that there are few statements; what a list has room for asks for its last key
+    again.
+    """
+
+    def __init__(self, statements: Sequence[tuple[int, Prepared]]) -> None:
+        """``statements`` by the length of their lists, the shortest first."""
+        self._statements = statements
+        self._longest = statements[-1][0]
+
+    def rows(self, connection: sa.Connection, keys: Sequence[Any], *values: Any) -> list[Any]:
+        """The rows of ``keys``, list after list; ``values`` are the statement's others."""
+        found: list[Any] = []
+        for start in range(0, len(keys), self._longest):
+            part = tuple(keys[start : start + self._longest])
+            length, statement = next(each for each in self._statements if len(part) <= each[0])
+            padding = part[-1:] * (length - len(part))
+            found += statement.one(connection, *values, *part, *padding).fetchall()
+        return found
+
+
 def _arrangement(names: list[str], constants: dict[str, Any], positions: list[str] | None) -> Callable[[Values], Any]:
     """From values in the order of ``names`` to what the driver takes."""
     if positions is None:

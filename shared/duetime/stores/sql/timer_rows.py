@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 
 import sqlalchemy as sa
 
@@ -22,7 +25,10 @@ from duetime.stores.sql.rows import (
 )
 from duetime.stores.sql.tables import RowType, constant, given, timers
 
+Key = tuple[int, str, str]
+"""Shard id, namespace, timer id."""
 _TIMER = constant(RowType.TIMER)
+_TIMER_ID = [column.name for column in COLUMNS].index("timer_id")
 _MAX_MOVES = 10
 """How often others may move a row, one after the other, while it is to be locked."""
 
@@ -42,7 +48,12 @@ class TimerRows:
         key_names = ("key_shard_id", "key_namespace", "key_timer_id")
         select = sa.select(*COLUMNS).where(key)
         self._select = prepare(select, *key_names)
-        self._select_locked = prepare(select.with_for_update(), *key_names)
+        some = sa.select(*COLUMNS).where(
+            row.timer_namespace == given("key_namespace"), row.shard_id == given("key_shard_id")
+        )
+        self._select_some = database.prepare_list(some, row.timer_id, *key_names[:2])
+        locked = some.order_by(row.timer_id).with_for_update()
+        self._select_locked = database.prepare_list(locked, row.timer_id, *key_names[:2])
         values = {name: given(name) for name in (*KEY_NAMES, "timer_uuid", *VALUE_NAMES)}
         insert = {"row_type": _TIMER, "timer_created_at": now, "timer_updated_at": now, **values}
         self._insert = prepare(database.insert_if_absent(timers).values(insert), *values)
@@ -64,21 +75,34 @@ class TimerRows:
         """The timer; None when there is none or it has expired."""
         return _present(self._select.one(connection, shard_id, namespace, timer_id).first(), now)
 
-    def lock(
-        self, mutation: Mutation, shard_id: int, namespace: str, timer_id: str, *, now: datetime
-    ) -> Timer | None:
-        """``find``, and nobody else changes the row before the transaction ends."""
-        return _present(self.lock_row(mutation, shard_id, namespace, timer_id), now)
+    def lock(self, mutation: Mutation, keys: Iterable[Key], *, now: datetime) -> dict[Key, Timer | None]:
+        """``find`` for each of ``keys``, and nobody else changes the rows before the transaction ends."""
+        rows = self.lock_rows(mutation, keys)
+        return {key: _present(row, now) for key, row in rows.items()}
 
-    def lock_row(self, mutation: Mutation, shard_id: int, namespace: str, timer_id: str) -> Row | None:
-        """The row as it is, readable or not, expired or not; nobody else changes it before the transaction ends."""
-        key = (shard_id, namespace, timer_id)
+    def lock_rows(self, mutation: Mutation, keys: Iterable[Key]) -> dict[Key, Row | None]:
+        """The rows as they are, readable or not, expired or not; nobody else changes them before the transaction
+        ends. They are locked in the order of their keys, so that two batches never wait for each other."""
+        wanted = sorted(set(keys))
+        found: dict[Key, Row | None] = dict.fromkeys(wanted)
+        for (shard_id, namespace), group in groupby(wanted, key=itemgetter(0, 1)):
+            rows = self._lock_ids(mutation, shard_id, namespace, [timer_id for _, _, timer_id in group])
+            found |= {(shard_id, namespace, timer_id): row for timer_id, row in rows.items()}
+        return found
+
+    def _lock_ids(self, mutation: Mutation, shard_id: int, namespace: str, timer_ids: list[str]) -> dict[str, Row]:
+        found: dict[str, Row] = {}
+        missing = timer_ids
         for _ in range(_MAX_MOVES):
-            row = self._select_locked.one(mutation.connection, *key).first()
-            if row is not None or not self._locking_reads_miss_moved_rows:
-                return row
-            if self._select.one(mutation.connection, *key).first() is None:
-                return None
+            rows = self._select_locked.rows(mutation.connection, missing, shard_id, namespace)
+            found |= {row[_TIMER_ID]: row for row in rows}
+            missing = [timer_id for timer_id in timer_ids if timer_id not in found]
+            if not missing or not self._locking_reads_miss_moved_rows:
+                return found
+            seen = self._select_some.rows(mutation.connection, missing, shard_id, namespace)
+            if not seen:
+                return found
+            missing = [row[_TIMER_ID] for row in seen]
         raise TransactionAborted("the timer is changed all the time")
 
     def insert(self, mutation: Mutation, timers: list[Timer]) -> int:
@@ -98,8 +122,7 @@ class TimerRows:
             [(*encode_key(timer), to_milliseconds(timer.created_at), *encode_values(timer)) for timer in timers],
         )
 
-    def delete(self, mutation: Mutation, keys: list[tuple[int, str, str]]) -> None:
-        """``keys`` of (shard id, namespace, timer id)."""
+    def delete(self, mutation: Mutation, keys: list[Key]) -> None:
         self._delete.many(mutation.connection, list(keys))
 
 
