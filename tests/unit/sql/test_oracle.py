@@ -102,7 +102,13 @@ def test_a_connection_is_made_exact_by_one_request(store: SqlStore) -> None:
             made: Any = connection.connection.dbapi_connection
 
     session, schema, *_ = driver.sent
-    for setting in ("NLS_COMP = BINARY", "NLS_SORT = BINARY", "TIME_ZONE = ''+00:00''", "READ COMMITTED"):
+    for setting in (
+        "NLS_COMP = BINARY",
+        "NLS_SORT = BINARY",
+        "TIME_ZONE = ''+00:00''",
+        "READ COMMITTED",
+        "FIRST_ROWS_100",
+    ):
         assert setting in session.sql
     assert schema.sql.lower().startswith("select sys_context")
     assert made.call_timeout == CALL_TIMEOUT_SECONDS * 1000
