@@ -7,7 +7,7 @@ from uuid import UUID
 
 from cassandra import InvalidRequest, cqltypes
 
-from tests.support.cql.syntax import Call, Collection, Literal
+from tests.support.cql.syntax import Collection, Literal
 
 PROTOCOL_VERSION = 5
 _SIMPLE = {
@@ -131,7 +131,3 @@ def _member(column: str, type_name: str, term: Any) -> Any:
     if term.kind == "null":
         raise InvalidRequest("null is not supported inside collections")
     return literal_value(column, type_name, term)
-
-
-def function_name(term: Call) -> str:
-    return term.function.lower()
