@@ -61,7 +61,7 @@ ACTIONS: dict[str, Action] = {
     "several shards": share,
     "get": lambda store, single: store.get_timer(single, "t0001", now=NOW),
     "create": lambda store, single: store.put_timers([make_timer(single, "new")], mode=PutMode.CREATE, now=NOW),
-    "replace": lambda store, single: store.put_timers(make_timers(single, 20), mode=PutMode.REPLACE, now=NOW),
+    "replace": lambda store, single: store.put_timers(make_timers(single, 5), mode=PutMode.REPLACE, now=NOW),
     "update": lambda store, single: store.update_timer(
         single, "t0002", TimerChange(correlation_id="x"), firing_id="f", now=NOW
     ),

@@ -286,8 +286,8 @@ def test_outcomes_are_recorded_under_the_lock_of_their_shard(store: SqlStore, dr
 
     assert statuses == [RecordStatus.SUPERSEDED, RecordStatus.APPLIED]
     fence, update = driver.sent[1:3]
-    is_shard = "WHERE timers.row_type = 1 AND timers.shard_id IN (:p_list_key_0)"
-    assert fence.sql.endswith(f"{is_shard} ORDER BY timers.shard_id FOR UPDATE WAIT 5")
+    assert "FROM timers WHERE timers.row_type = 1 AND timers.timer_execute_at = 0 AND" in fence.sql
+    assert fence.sql.endswith("AND timers.shard_id IN (:p_list_key_0) ORDER BY timers.shard_id FOR UPDATE WAIT 5")
     assert [row["p_old_uuid"] for row in update.parameters] == [uuid_bytes("single", each.timer_id) for each in batch]
     assert kinds(driver).count("UPDATE") == 3
 

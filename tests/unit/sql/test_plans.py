@@ -24,9 +24,9 @@ Action = Callable[[SqlStore, Namespace], object]
 def filled(store: SqlStore, single: Namespace) -> SqlStore:
     """Due timers with correlation ids, an unreadable one, finished and future ones, and a lease."""
     store.put_timers(make_timers(single, 40, correlation_id="c"), mode=PutMode.CREATE, now=NOW)
-    store.put_timers(
-        make_timers(single, 40, prefix="later", execute_at=NOW + seconds(60)), mode=PutMode.CREATE, now=NOW
-    )
+    # So many that looking through all of them is no way to find a few.
+    later = make_timers(single, 400, prefix="later", execute_at=NOW + seconds(60))
+    store.put_timers(later, mode=PutMode.CREATE, now=NOW)
     lease = store.claim_shard(0, "w", lease_seconds=10, now=NOW)
     assert lease is not None
     due = store.due_timers(0, until=NOW, limit=10).timers
@@ -64,7 +64,7 @@ ACTIONS: dict[str, Action] = {
         0, until=NOW, limit=100, cursor=store.due_timers(0, until=NOW, limit=10).cursor
     ),
     "leases and recording": record_a_due_timer,
-    "statuses": lambda store, _: store.shard_statuses([0, 1]),
+    "statuses": lambda store, _: store.shard_statuses(range(8)),
     "create": lambda store, single: store.put_timers(
         make_timers(single, 3, prefix="new"), mode=PutMode.CREATE, now=NOW
     ),
@@ -183,3 +183,19 @@ def test_correlation_and_expiry_have_indexes_of_their_own(filled: SqlStore, sing
     wanted = "(timer_namespace=? AND timer_correlation_id=? AND timer_id>?)"
     assert correlation == [[f"SEARCH timers USING INDEX idx_timer_correlation {wanted}"]]
     assert ["SEARCH timers USING INDEX idx_timer_expiry (timer_expires_at<?)"] in prune
+
+
+def test_owners_of_many_shards_are_found_by_key_while_sqlite_knows_no_statistics(store: SqlStore) -> None:
+    """The store never has them made."""
+    namespace = store.create_namespace("many", num_shards=64, dedicated=False, now=NOW)[0]
+    claimed = [store.claim_shard(shard, "w", lease_seconds=10, now=NOW) for shard in range(64)]
+    leases = {lease.shard_id: lease for lease in claimed if lease}
+    store.put_timers(make_timers(namespace, 200), mode=PutMode.CREATE, now=NOW)
+    due = [timer for shard in range(64) for timer in store.due_timers(shard, until=NOW, limit=1).timers]
+
+    def share(store: SqlStore, _: Namespace) -> None:
+        store.shard_statuses(range(64))
+        store.record([fired(timer) for timer in due], leases=leases, now=NOW)
+
+    for steps in plans(store, namespace, share):
+        assert all(step.startswith(f"SEARCH timers USING INDEX {PRIMARY_KEY}") for step in steps), steps

@@ -36,8 +36,6 @@ class Database:
         self._uses_caller_time = time_source is TimeSource.CALLER
         self.engine = dialect.engine
         self.locking_reads_miss_moved_rows = dialect.locking_reads_miss_moved_rows
-        # SQLite has no round trips to save, and its planner may take a list of keys for a reason to scan.
-        self._list_lengths = (1,) if dialect.name == "sqlite" else _LIST_LENGTHS
         self.db_now = db_now_strategy(dialect.name, time_source)
 
     def prepare(self, statement: sa.Executable, *names: str) -> Prepared:
@@ -47,7 +45,7 @@ class Database:
     def prepare_list(self, select: sa.Select[Any], column: sa.Column[Any], *names: str) -> PreparedList:
         """``select`` of the rows whose ``column`` is one of many keys. ``names`` as for ``prepare``."""
         statements = []
-        for length in self._list_lengths:
+        for length in _LIST_LENGTHS:
             keys = [f"list_key_{number}" for number in range(length)]
             # With the column's type: SQL Server's compares what is made of a text.
             are_keys = column.in_([sa.bindparam(key, type_=column.type) for key in keys])

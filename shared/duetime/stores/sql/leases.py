@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.sql.database import Database
-from duetime.stores.sql.tables import NIL_UUID, RowType, constant, given, given_count, timers, workers
+from duetime.stores.sql.tables import NIL_UUID, RowType, constant, given, given_count, is_shard_row, timers, workers
 
 _ROW_TYPE = constant(RowType.SHARD)
 
@@ -37,8 +37,8 @@ class Leases:
         lease_end = db_now.epoch_ms(given_count("lease_ms"))
         status = sa.select(
             row.shard_id, row.shard_version, row.shard_owner_id, row.shard_claimed_at, row.shard_lease_expires_at
-        ).where(row.row_type == _ROW_TYPE)
-        self._statuses = self._database.prepare_list(status, row.shard_id)
+        ).where(*is_shard_row())
+        self._statuses = self._database.prepare_list(status, row.shard_id, "nil")
         self._version = prepare(sa.select(row.shard_version).where(shard), "shard")
         self._make = prepare(
             self._database.insert_if_absent(timers).values(
@@ -99,7 +99,7 @@ class Leases:
 
     def shard_statuses(self, shard_ids: Sequence[int]) -> list[ShardStatus]:
         with self._database.read() as connection:
-            found = {row[0]: _status(row) for row in self._statuses.rows(connection, shard_ids)}
+            found = {row[0]: _status(row) for row in self._statuses.rows(connection, shard_ids, NIL_UUID)}
         return [found.get(shard_id) or ShardStatus(shard_id) for shard_id in shard_ids]
 
     def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:

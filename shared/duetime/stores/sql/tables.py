@@ -97,6 +97,14 @@ timers = Table(
     sqlite_strict=True,
 )
 
+
+def is_shard_row() -> tuple[sa.ColumnElement[bool], ...]:
+    """All of the key but the shard, so that a planner knows of one row for each; ``nil`` is to be ``NIL_UUID``."""
+    row = timers.c
+    is_first = row.timer_execute_at == constant(0)
+    return row.row_type == constant(RowType.SHARD), is_first, row.timer_uuid == given("nil")
+
+
 Index("idx_timer_lookup", timers.c.timer_namespace, timers.c.shard_id, timers.c.timer_id, unique=True)
 Index(
     "idx_timer_correlation",
