@@ -14,6 +14,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 from benchmarks.firing import store_pending
 from benchmarks.service import Client, Service, running
@@ -22,11 +23,12 @@ _BATCH = 500
 
 
 def bodies(number: int) -> list[bytes]:
-    """Request bodies made beforehand, so that the client's own work is small."""
+    """Request bodies made beforehand, so that the client's own work is small. No two runs have the same ids."""
+    run = uuid4().hex[:8]
     due = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="milliseconds")
     template = {"callbackUrl": "http://127.0.0.1:9/none", "executeAt": due, "payload": {"order": 1, "note": "hello"}}
     return [
-        json.dumps({"timers": [template | {"id": f"t-{start + n}"} for n in range(_BATCH)]}).encode()
+        json.dumps({"timers": [template | {"id": f"{run}-{start + n}"} for n in range(_BATCH)]}).encode()
         for start in range(0, number, _BATCH)
     ]
 
