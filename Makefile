@@ -133,10 +133,14 @@ test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: c
 # Where no server is to be had the skipped tests say so.
 .PHONY: test-databases
 test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on servers of this machine (POSTGRESQL=18)
-	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "server and not slow" $(PARALLEL)
+	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "server and not slow and not second" $(PARALLEL)
+
+.PHONY: test-second
+test-second: $(VENV)/.dev-installed $(TOOLS) ## Run on a second emulator of DynamoDB what another shows too
+	$(BIN)/python -m pytest -m second $(PARALLEL)
 
 .PHONY: test-all
-test-all: test-slow test-databases test ## Run all tests
+test-all: test-slow test-databases test-second test ## Run all tests
 
 .PHONY: validate
 validate: $(VENV)/.dev-installed .venv-sam/.installed ## The SAM template, as it is and as CloudFormation will see it

@@ -39,6 +39,11 @@ SERVER_STORES = frozenset(
 """Parameters that stand for a store on a server or an emulator, where a request costs a hundred of SQLite."""
 
 
+READS = ("test_calls_", "test_lists", "test_load")
+"""Tests of the contract that ask nothing else of the second emulator of DynamoDB than of the first: it is there for
+single timers that are written without PartiQL."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs on such a store: `make test-databases` and CI run it, `make test` leaves it out."""
@@ -48,6 +53,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_on_server = any(isinstance(value, str) and value in SERVER_STORES for value in values)
         if is_on_server or "integration/mongodb" in item.path.as_posix():
             item.add_marker(pytest.mark.server)
+        if "moto" in values and item.path.name.startswith(READS):
+            item.add_marker(pytest.mark.second)
 
 
 @pytest.fixture(scope="session")
