@@ -27,6 +27,7 @@ SERVER_STORES = frozenset(
     {
         "cassandra",
         "cassandra-model",
+        "dynamodb",
         "ministack",
         "moto",
         "mongodb",
@@ -39,6 +40,8 @@ SERVER_STORES = frozenset(
 """Parameters that stand for a store on a server or an emulator, where a request costs a hundred of SQLite."""
 
 
+SERVER_DIRECTORIES = {("integration", "dynamodb"), ("integration", "mongodb")}
+"""All that is in them."""
 READS = ("test_calls_", "test_lists", "test_load")
 """Tests of the contract that ask nothing else of the second emulator of DynamoDB than of the first: it is there for
 single timers that are written without PartiQL."""
@@ -48,10 +51,12 @@ single timers that are written without PartiQL."""
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs on such a store: `make test-databases` and CI run it, `make test` leaves it out."""
     for item in items:
+        if "unit" in item.path.parts:
+            continue  # there these words are names and no more
         call = getattr(item, "callspec", None)
         values = () if call is None else call.params.values()
         is_on_server = any(isinstance(value, str) and value in SERVER_STORES for value in values)
-        if is_on_server or "integration/mongodb" in item.path.as_posix():
+        if is_on_server or item.path.parts[-3:-1] in SERVER_DIRECTORIES:
             item.add_marker(pytest.mark.server)
         if "moto" in values and item.path.name.startswith(READS):
             item.add_marker(pytest.mark.second)
