@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, replaced
+from duetime.domain.timers import Rearm, Timer, TimerChange
 from duetime.stores.cassandra.changes import Change, ttl_seconds
 from duetime.stores.cassandra.requests import Row
 from duetime.stores.cassandra.timer_rows import Key, UnreadableError, decode, decode_or_salvage, encode, key_of
 from duetime.stores.cassandra.timers import Decision, Timers
+from duetime.stores.client_results import created, delete_result, put_result, rearm_result, update_result
 from duetime.stores.moving_port import LoadStatus
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 
@@ -28,7 +28,7 @@ class Clients:
         now: datetime,
         if_revision: int | None = None,
     ) -> list[PutResult]:
-        given = [_created(timer, now) for timer in timers]
+        given = [created(timer, now) for timer in timers]
 
         def judge(place: int, row: Row | None) -> Decision[PutResult]:
             return _put_decision(row, given[place], mode=mode, if_revision=if_revision, now=now)
@@ -49,15 +49,10 @@ class Clients:
         if_revision: int | None = None,
     ) -> ChangeResult:
         def judge(_: int, row: Row | None) -> Decision[ChangeResult]:
-            stored = _present(row, now)
-            if row is None or stored is None:
-                return Decision(ChangeResult(ChangeStatus.NOT_FOUND))
-            if if_revision not in (None, stored.revision):
-                return Decision(ChangeResult(ChangeStatus.REVISION_MISMATCH, stored))
-            if stored.state.is_finished:
-                return Decision(ChangeResult(ChangeStatus.FINISHED, stored))
-            timer = changed(stored, change, firing_id=firing_id, now=now)
-            return Decision(ChangeResult(ChangeStatus.APPLIED, timer), replacement(row, timer, now))
+            result = update_result(_present(row, now), change, if_revision=if_revision, firing_id=firing_id, now=now)
+            if result.status is not ChangeStatus.APPLIED or row is None or result.timer is None:
+                return Decision(result)
+            return Decision(result, replacement(row, result.timer, now))
 
         (result,) = self._timers.decide([_key(namespace, timer_id)], judge)
         return result
@@ -72,12 +67,10 @@ class Clients:
 
     def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
         def judge(place: int, row: Row | None) -> Decision[ChangeResult]:
-            stored = _present(row, now)
-            if row is None or stored is None:
-                return Decision(ChangeResult(ChangeStatus.NOT_FOUND))
-            if refs[place].if_revision not in (None, stored.revision):
-                return Decision(ChangeResult(ChangeStatus.REVISION_MISMATCH, stored))
-            return Decision(ChangeResult(ChangeStatus.APPLIED, stored), replacement(row, None, now))
+            result = delete_result(_present(row, now), refs[place])
+            if result.status is not ChangeStatus.APPLIED or row is None:
+                return Decision(result)
+            return Decision(result, replacement(row, None, now))
 
         return self._timers.decide([_key(namespace, ref.timer_id) for ref in refs], judge)
 
@@ -119,48 +112,31 @@ def _present(row: Row | None, now: datetime) -> Timer | None:
     return None if timer is None or timer.is_expired(now) else timer
 
 
-def _created(timer: Timer, now: datetime) -> Timer:
-    return timer if timer.created_at == timer.updated_at == now else replace(timer, created_at=now, updated_at=now)
-
-
 def _is_same(row: Row, timer: Timer) -> bool:
-    try:
-        return decode(row) == timer
-    except UnreadableError:
-        return False
+    return _readable(row) == timer
 
 
 def _put_decision(
-    row: Row | None, timer: Timer, *, mode: PutMode, if_revision: int | None, now: datetime
+    row: Row | None, given: Timer, *, mode: PutMode, if_revision: int | None, now: datetime
 ) -> Decision[PutResult]:
-    """What becomes of ``timer``; ``row`` is in its place, perhaps with a timer that has expired."""
-    stored = _present(row, now)
-    if if_revision is not None and (stored is None or stored.revision != if_revision):
-        return Decision(PutResult(PutStatus.REVISION_MISMATCH, stored))
-    if row is None:
-        return Decision(PutResult(PutStatus.CREATED, timer), insertion(timer, now))
-    if stored is None:
-        return Decision(PutResult(PutStatus.CREATED, timer), replacement(row, timer, now))
-    if mode is PutMode.REPLACE:
-        new = replaced(stored, timer)
-        return Decision(PutResult(PutStatus.REPLACED, new), replacement(row, new, now))
-    is_same = stored.digest == timer.digest
-    return Decision(PutResult(PutStatus.UNCHANGED if is_same else PutStatus.CONFLICT, stored))
+    """What becomes of ``given``; ``row`` is in its place, perhaps with a timer that has expired."""
+    result = put_result(_present(row, now), given, mode=mode, if_revision=if_revision, now=now)
+    timer = result.timer
+    if result.status not in (PutStatus.CREATED, PutStatus.REPLACED) or timer is None:
+        return Decision(result)
+    return Decision(result, insertion(timer, now) if row is None else replacement(row, timer, now))
 
 
 def _rearm_decision(row: Row | None, ref: TimerRef, rearm: Rearm, *, now: datetime) -> Decision[ChangeResult]:
-    stored = _present(row, now)
-    if row is None or stored is None:
-        return Decision(ChangeResult(ChangeStatus.NOT_FOUND))
-    if ref.if_revision not in (None, stored.revision):
-        return Decision(ChangeResult(ChangeStatus.REVISION_MISMATCH, stored))
+    readable = None if row is None else _readable(row)
+    result, is_change = rearm_result(_present(row, now), readable, ref, rearm, now=now)
+    if not is_change or row is None or result.timer is None:
+        return Decision(result)
+    return Decision(result, replacement(row, result.timer, now))
+
+
+def _readable(row: Row) -> Timer | None:
     try:
-        stored = decode(row)
+        return decode(row)
     except UnreadableError:
-        return Decision(ChangeResult(ChangeStatus.UNREADABLE, stored))
-    timer = rearmed(stored, rearm, now=now)
-    if timer is None:
-        return Decision(ChangeResult(ChangeStatus.WRONG_STATE, stored))
-    if timer is stored:
-        return Decision(ChangeResult(ChangeStatus.APPLIED, stored))
-    return Decision(ChangeResult(ChangeStatus.APPLIED, timer), replacement(row, timer, now))
+        return None

@@ -10,8 +10,9 @@ from typing import Any
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, replaced
+from duetime.domain.timers import Rearm, Timer, TimerChange, replaced
 from duetime.domain.times import format_instant
+from duetime.stores.client_results import rearm_result, update_result
 from duetime.stores.dynamodb.changes import Change, Item, difference, text, whole
 from duetime.stores.dynamodb.items import (
     OPTIONAL_ATTRIBUTES,
@@ -72,15 +73,11 @@ class Timers:
         for back_off in back_offs(_RACE_TRIES):
             item = self._table.get(key, consistent=True)
             timer = self._read(item, now)
-            if item is None or timer is None:
-                return ChangeResult(ChangeStatus.NOT_FOUND)
-            if if_revision is not None and timer.revision != if_revision:
-                return ChangeResult(ChangeStatus.REVISION_MISMATCH, timer)
-            if timer.state.is_finished:
-                return ChangeResult(ChangeStatus.FINISHED, timer)
-            new = changed(timer, change, firing_id=firing_id, now=now)
-            if self._write_change(item, new, has_new_payload="payload_json" in change.given()):
-                return ChangeResult(ChangeStatus.APPLIED, new)
+            result = update_result(timer, change, if_revision=if_revision, firing_id=firing_id, now=now)
+            if result.status is not ChangeStatus.APPLIED or item is None or result.timer is None:
+                return result
+            if self._write_change(item, result.timer, has_new_payload="payload_json" in change.given()):
+                return result
             time.sleep(back_off)
         raise StoreUnavailable("the timer is being changed too often")
 
@@ -284,18 +281,13 @@ def _change_to(item: Item, new: Timer, *, payload_key: str | None) -> Change:
 def _rearm_result(item: Item | None, ref: TimerRef, rearm: Rearm, now: datetime) -> tuple[ChangeResult, bool]:
     """What becomes of the timer in ``item``, payload in place, and whether that is to be written."""
     stored = None if item is None else decode_leniently(item)
-    if item is None or stored is None or stored.is_expired(now):
-        return ChangeResult(ChangeStatus.NOT_FOUND), False
-    if ref.if_revision not in (None, stored.revision):
-        return ChangeResult(ChangeStatus.REVISION_MISMATCH, stored), False
+    if stored is not None and stored.is_expired(now):
+        stored = None
     try:
-        stored = decode(item)
+        readable = None if item is None else decode(item)
     except Unreadable:
-        return ChangeResult(ChangeStatus.UNREADABLE, stored), False
-    timer = rearmed(stored, rearm, now=now)
-    if timer is None:
-        return ChangeResult(ChangeStatus.WRONG_STATE, stored), False
-    return ChangeResult(ChangeStatus.APPLIED, timer), timer is not stored
+        readable = None
+    return rearm_result(stored, readable, ref, rearm, now=now)
 
 
 def _replacement(item: Item, now: datetime, if_revision: int | None) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, replaced
+from duetime.domain.timers import Rearm, Timer, TimerChange
+from duetime.stores.client_results import created, delete_result, put_result, rearm_result, update_result
 from duetime.stores.mongodb.batches import Batches
 from duetime.stores.mongodb.database import Database
 from duetime.stores.mongodb.errors import translated
@@ -31,7 +31,7 @@ class Clients:
         now: datetime,
         if_revision: int | None = None,
     ) -> list[PutResult]:
-        given = [_created(timer, now) for timer in timers]
+        given = [created(timer, now) for timer in timers]
         is_new = [False] * len(given)
         if if_revision is None:
             # The fast way of both modes: no id is taken.
@@ -67,15 +67,12 @@ class Clients:
         if_revision: int | None = None,
     ) -> ChangeResult:
         def judge(_: int, document: Document | None) -> Decision[ChangeResult]:
-            stored = _present(document, now)
-            if document is None or stored is None:
-                return Decision(ChangeResult(ChangeStatus.NOT_FOUND))
-            if if_revision not in (None, stored.revision):
-                return Decision(ChangeResult(ChangeStatus.REVISION_MISMATCH, stored))
-            if stored.state.is_finished:
-                return Decision(ChangeResult(ChangeStatus.FINISHED, stored))
-            timer = changed(stored, change, firing_id=firing_id, now=now)
-            return Decision(ChangeResult(ChangeStatus.APPLIED, timer), replacement(document, encode(timer)))
+            result = update_result(
+                _present(document, now), change, if_revision=if_revision, firing_id=firing_id, now=now
+            )
+            if result.status is not ChangeStatus.APPLIED or document is None or result.timer is None:
+                return Decision(result)
+            return Decision(result, replacement(document, encode(result.timer)))
 
         (result,) = self._timers.decide([_key(namespace, timer_id)], judge)
         return result
@@ -92,12 +89,10 @@ class Clients:
     @translated
     def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
         def judge(place: int, document: Document | None) -> Decision[ChangeResult]:
-            stored = _present(document, now)
-            if document is None or stored is None:
-                return Decision(ChangeResult(ChangeStatus.NOT_FOUND))
-            if refs[place].if_revision not in (None, stored.revision):
-                return Decision(ChangeResult(ChangeStatus.REVISION_MISMATCH, stored))
-            return Decision(ChangeResult(ChangeStatus.APPLIED, stored), removal(document))
+            result = delete_result(_present(document, now), refs[place])
+            if result.status is not ChangeStatus.APPLIED or document is None:
+                return Decision(result)
+            return Decision(result, removal(document))
 
         return self._timers.decide([_key(namespace, ref.timer_id) for ref in refs], judge)
 
@@ -116,43 +111,29 @@ def _present(document: Document | None, now: datetime) -> Timer | None:
     return None if timer is None or timer.is_expired(now) else timer
 
 
-def _created(timer: Timer, now: datetime) -> Timer:
-    return timer if timer.created_at == timer.updated_at == now else replace(timer, created_at=now, updated_at=now)
-
-
 def _put_decision(
-    document: Document | None, timer: Timer, *, mode: PutMode, if_revision: int | None, now: datetime
+    document: Document | None, given: Timer, *, mode: PutMode, if_revision: int | None, now: datetime
 ) -> Decision[PutResult]:
-    """What becomes of ``timer``; ``document`` is in its place, perhaps with a timer that has expired."""
-    stored = _present(document, now)
-    if if_revision is not None and (stored is None or stored.revision != if_revision):
-        return Decision(PutResult(PutStatus.REVISION_MISMATCH, stored))
-    if document is None:
-        return Decision(PutResult(PutStatus.CREATED, timer), insertion(encode(timer)))
-    if stored is None:
-        return Decision(PutResult(PutStatus.CREATED, timer), replacement(document, encode(timer)))
-    if mode is PutMode.REPLACE:
-        new = replaced(stored, timer)
-        return Decision(PutResult(PutStatus.REPLACED, new), replacement(document, encode(new)))
-    is_same = stored.digest == timer.digest
-    return Decision(PutResult(PutStatus.UNCHANGED if is_same else PutStatus.CONFLICT, stored))
+    """What becomes of ``given``; ``document`` is in its place, perhaps with a timer that has expired."""
+    result = put_result(_present(document, now), given, mode=mode, if_revision=if_revision, now=now)
+    timer = result.timer
+    if result.status not in (PutStatus.CREATED, PutStatus.REPLACED) or timer is None:
+        return Decision(result)
+    return Decision(result, insertion(encode(timer)) if document is None else replacement(document, encode(timer)))
 
 
 def _rearm_decision(
     document: Document | None, ref: TimerRef, rearm: Rearm, *, now: datetime
 ) -> Decision[ChangeResult]:
-    stored = _present(document, now)
-    if document is None or stored is None:
-        return Decision(ChangeResult(ChangeStatus.NOT_FOUND))
-    if ref.if_revision not in (None, stored.revision):
-        return Decision(ChangeResult(ChangeStatus.REVISION_MISMATCH, stored))
+    readable = None if document is None else _readable(document)
+    result, is_change = rearm_result(_present(document, now), readable, ref, rearm, now=now)
+    if not is_change or document is None or result.timer is None:
+        return Decision(result)
+    return Decision(result, replacement(document, encode(result.timer)))
+
+
+def _readable(document: Document) -> Timer | None:
     try:
-        stored = decode(document)
+        return decode(document)
     except UnreadableError:
-        return Decision(ChangeResult(ChangeStatus.UNREADABLE, stored))
-    timer = rearmed(stored, rearm, now=now)
-    if timer is None:
-        return Decision(ChangeResult(ChangeStatus.WRONG_STATE, stored))
-    if timer is stored:
-        return Decision(ChangeResult(ChangeStatus.APPLIED, stored))
-    return Decision(ChangeResult(ChangeStatus.APPLIED, timer), replacement(document, encode(timer)))
+        return None

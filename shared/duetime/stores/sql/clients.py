@@ -8,11 +8,12 @@ from datetime import datetime
 
 from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, replaced
+from duetime.domain.timers import Rearm, Timer, TimerChange
+from duetime.stores.client_results import created, delete_result, put_result, rearm_result, update_result
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 from duetime.stores.sql.database import Database, Mutation
-from duetime.stores.sql.rows import Row, UnreadableError, decode, decode_or_salvage, encode_key
-from duetime.stores.sql.timer_rows import TimerRows
+from duetime.stores.sql.rows import Row, UnreadableError, decode, encode_key
+from duetime.stores.sql.timer_rows import TimerRows, present
 
 _MAX_TRIES = 10
 """How often a batch begins anew because somebody else has just created one of its timers."""
@@ -54,7 +55,7 @@ class Clients:
             if self._rows.insert(mutation, sorted(timers, key=encode_key)) != len(timers):
                 mutation.connection.rollback()
                 return None
-            return [PutResult(PutStatus.CREATED, _created(timer, mutation.now)) for timer in timers]
+            return [PutResult(PutStatus.CREATED, created(timer, mutation.now)) for timer in timers]
 
     def _put_each(
         self, mutation: Mutation, timers: Sequence[Timer], *, mode: PutMode, now: datetime, if_revision: int | None
@@ -66,7 +67,7 @@ class Clients:
         created: list[Timer] = []
         overwritten: list[Timer] = []
         for key, timer in zip(keys, timers, strict=True):
-            result = _put_result(stored[key], timer, mode=mode, if_revision=if_revision, now=mutation.now)
+            result = put_result(stored[key], timer, mode=mode, if_revision=if_revision, now=mutation.now)
             results.append(result)
             if result.status is PutStatus.CREATED:
                 created.append(timer)
@@ -96,15 +97,10 @@ class Clients:
         key = (namespace.shard_of(timer_id), namespace.name, timer_id)
         with self._database.write(now) as mutation:
             stored = self._rows.lock(mutation, [key], now=now)[key]
-            if stored is None:
-                return ChangeResult(ChangeStatus.NOT_FOUND)
-            if if_revision not in (None, stored.revision):
-                return ChangeResult(ChangeStatus.REVISION_MISMATCH, stored)
-            if stored.state.is_finished:
-                return ChangeResult(ChangeStatus.FINISHED, stored)
-            timer = changed(stored, change, firing_id=firing_id, now=mutation.now)
-            self._rows.update(mutation, [timer])
-            return ChangeResult(ChangeStatus.APPLIED, timer)
+            result = update_result(stored, change, if_revision=if_revision, firing_id=firing_id, now=mutation.now)
+            if result.status is ChangeStatus.APPLIED and result.timer is not None:
+                self._rows.update(mutation, [result.timer])
+            return result
 
     def rearm_timers(
         self, namespace: Namespace, refs: Sequence[TimerRef], *, rearm: Rearm, now: datetime
@@ -133,56 +129,26 @@ class Clients:
         with self._database.write(now) as mutation:
             found = self._rows.lock(mutation, keys, now=now)
             for key, ref in zip(keys, refs, strict=True):
-                stored = found[key]
-                if stored is None:
-                    results.append(ChangeResult(ChangeStatus.NOT_FOUND))
-                elif ref.if_revision not in (None, stored.revision):
-                    results.append(ChangeResult(ChangeStatus.REVISION_MISMATCH, stored))
-                else:
-                    results.append(ChangeResult(ChangeStatus.APPLIED, stored))
+                result = delete_result(found[key], ref)
+                results.append(result)
+                if result.status is ChangeStatus.APPLIED:
                     doomed.append(key)
             self._rows.delete(mutation, doomed)
         return results
 
 
-def _created(timer: Timer, now: datetime) -> Timer:
-    """``timer`` as it is stored: with the time of its unit of work."""
-    return timer if timer.created_at == timer.updated_at == now else replace(timer, created_at=now, updated_at=now)
-
-
-def _put_result(
-    stored: Timer | None, timer: Timer, *, mode: PutMode, if_revision: int | None, now: datetime
-) -> PutResult:
-    """What becomes of ``timer``; ``stored`` is the one in its place."""
-    if if_revision is not None and (stored is None or stored.revision != if_revision):
-        return PutResult(PutStatus.REVISION_MISMATCH, stored)
-    if stored is None:
-        return PutResult(PutStatus.CREATED, _created(timer, now))
-    if mode is PutMode.REPLACE:
-        return PutResult(PutStatus.REPLACED, replace(replaced(stored, timer), updated_at=now))
-    is_same = stored.digest == timer.digest
-    return PutResult(PutStatus.UNCHANGED if is_same else PutStatus.CONFLICT, stored)
-
-
 def _rearm_result(
     row: Row | None, ref: TimerRef, rearm: Rearm, *, now: datetime, updated_at: datetime
 ) -> tuple[ChangeResult, bool]:
-    """What becomes of the timer in ``row``, and whether that is to be written.
+    """What becomes of the timer in ``row``, and whether that is to be written, at ``updated_at``."""
+    result, is_change = rearm_result(present(row, now), _readable(row), ref, rearm, now=now)
+    if is_change and result.timer is not None:
+        result = replace(result, timer=replace(result.timer, updated_at=updated_at))
+    return result, is_change
 
-    It becomes due at the caller's ``now``, by which pollers judge what is due.
-    """
-    stored = None if row is None else decode_or_salvage(row)
-    if row is None or stored is None or stored.is_expired(now):
-        return ChangeResult(ChangeStatus.NOT_FOUND), False
-    if ref.if_revision not in (None, stored.revision):
-        return ChangeResult(ChangeStatus.REVISION_MISMATCH, stored), False
+
+def _readable(row: Row | None) -> Timer | None:
     try:
-        stored = decode(row)
+        return None if row is None else decode(row)
     except UnreadableError:
-        return ChangeResult(ChangeStatus.UNREADABLE, stored), False
-    timer = rearmed(stored, rearm, now=now)
-    if timer is None:
-        return ChangeResult(ChangeStatus.WRONG_STATE, stored), False
-    if timer is stored:
-        return ChangeResult(ChangeStatus.APPLIED, stored), False
-    return ChangeResult(ChangeStatus.APPLIED, replace(timer, updated_at=updated_at)), True
+        return None

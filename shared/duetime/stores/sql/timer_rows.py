@@ -73,12 +73,12 @@ class TimerRows:
         self, connection: sa.Connection, shard_id: int, namespace: str, timer_id: str, *, now: datetime
     ) -> Timer | None:
         """The timer; None when there is none or it has expired."""
-        return _present(self._select.one(connection, shard_id, namespace, timer_id).first(), now)
+        return present(self._select.one(connection, shard_id, namespace, timer_id).first(), now)
 
     def lock(self, mutation: Mutation, keys: Iterable[Key], *, now: datetime) -> dict[Key, Timer | None]:
         """``find`` for each of ``keys``, and nobody else changes the rows before the transaction ends."""
         rows = self.lock_rows(mutation, keys)
-        return {key: _present(row, now) for key, row in rows.items()}
+        return {key: present(row, now) for key, row in rows.items()}
 
     def lock_rows(self, mutation: Mutation, keys: Iterable[Key]) -> dict[Key, Row | None]:
         """The rows as they are, readable or not, expired or not; nobody else changes them before the transaction
@@ -126,7 +126,7 @@ class TimerRows:
         self._delete.many(mutation.connection, list(keys))
 
 
-def _present(row: Row | None, now: datetime) -> Timer | None:
+def present(row: Row | None, now: datetime) -> Timer | None:
     """The timer, readable or not; None when there is none or it has expired."""
     timer = None if row is None else decode_or_salvage(row)
     return None if timer is None or timer.is_expired(now) else timer
