@@ -52,9 +52,11 @@ def test_a_deadlock_is_nobodys_error(server_store: SqlStore, single: Namespace) 
     ids = sorted(timer.timer_id for timer in make_timers(single, 40))
     first, last = ids[0], ids[-1]
     aborted = count_aborted(server_store)
+    suspect_deadlocks_after(server_store, seconds=3)
 
     with ThreadPoolExecutor(1) as pool, server_store.database.write(NOW) as other:
-        # MySQL ends the transaction that has less to lose, PostgreSQL the one that has waited longest: the store's.
+        # MySQL ends the transaction that has less to lose, PostgreSQL the first to suspect a deadlock: the store's.
+        suspect_later(other.connection)
         for timer_id in ids[1:]:
             touch(other.connection, single.name, timer_id)
         deletion = pool.submit(server_store.delete_timers, single, [TimerRef(first), TimerRef(last)], now=NOW)
@@ -65,7 +67,8 @@ def test_a_deadlock_is_nobodys_error(server_store: SqlStore, single: Namespace) 
 
     assert [result.status for result in results] == [ChangeStatus.APPLIED] * 2
     assert server_store.get_timer(single, first, now=NOW) is None
-    assert aborted() == 1
+    # PostgreSQL may give the row that the end of one deadlock frees to the store again, which makes another.
+    assert 1 <= aborted() < MAX_TRIES
 
 
 @pytest.mark.parametrize("days", [-1, 1])
@@ -99,6 +102,22 @@ def test_what_is_aborted_again_and_again_may_be_asked_for_later(server_store: Sq
     with pytest.raises(StoreUnavailable, match="try again"):
         server_store.put_timers([make_timer(single, "t")], mode=PutMode.CREATE, now=NOW)
     assert aborted() == MAX_TRIES
+
+
+def suspect_deadlocks_after(store: SqlStore, *, seconds: int) -> None:
+    """What the store's transactions wait for on PostgreSQL before they look for a deadlock: long enough that a busy
+    machine has closed the circle by then, since they look only once. Asks for a superuser."""
+    if store.database.engine.dialect.name == "postgresql":
+
+        @sa.event.listens_for(store.database.engine, "begin")
+        def set_timeout(connection: sa.Connection) -> None:
+            connection.exec_driver_sql(f"SET LOCAL deadlock_timeout = '{seconds}s'")
+
+
+def suspect_later(connection: sa.Connection) -> None:
+    """PostgreSQL ends the transaction that finds the deadlock: not this one."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET LOCAL deadlock_timeout = '1min'")
 
 
 def touch(connection: sa.Connection, namespace: str, timer_id: str, **values: int) -> None:
