@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from unittest.mock import PropertyMock, patch
 
+import pytest
+from pymongo import MongoClient
+from pymongo.errors import ClientBulkWriteException, OperationFailure
+
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
 from duetime.stores.calls_port import ApplyStatus
@@ -118,3 +122,27 @@ def test_an_older_server_gets_a_request_per_write(store: MongoDbStore, commands:
         store.calls.mark_published(store.calls.unpublished_events(limit=100), now=NOW)
         assert store.calls.unpublished_events(limit=100) == []
     assert "bulkWrite" not in commands.names()
+
+
+@pytest.mark.parametrize("is_call_first", [False, True])
+def test_a_server_that_works_as_an_older_version_gets_a_request_per_write(
+    store: MongoDbStore, commands: Commands, is_call_first: bool
+) -> None:
+    """MongoDB 8.0 refuses ``bulkWrite`` while its feature compatibility version is 7.0; ``hello`` does not tell."""
+    refusal = OperationFailure("refused", 115, {"code": 115, "codeName": "CommandNotSupported"})
+    namespace = store.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
+    commands.clear()
+    with patch.object(
+        MongoClient, "bulk_write", side_effect=ClientBulkWriteException({"error": refusal}, True)
+    ) as refused:
+        if is_call_first:
+            call = steps.submit(store.calls)
+            assert commands.names()[-1] == "commitTransaction"
+        timers = create(store, *make_timers(namespace, 3))
+        if not is_call_first:
+            call = steps.submit(store.calls)
+        assert record(store, [fired(timer) for timer in timers], claim(store)) == [RecordStatus.APPLIED] * 3
+        assert steps.got(store.calls, steps.begin(store.calls, call)) is not None
+
+    assert refused.call_count == 1
+    assert "abortTransaction" not in commands.names()

@@ -11,7 +11,7 @@ from pymongo.errors import ClientBulkWriteException, DuplicateKeyError, Operatio
 from pymongo.results import ClientBulkWriteResult
 
 from duetime.stores.mongodb.database import Database, Session
-from duetime.stores.mongodb.errors import DUPLICATE_KEY
+from duetime.stores.mongodb.errors import DUPLICATE_KEY, begin_again
 from duetime.stores.mongodb.url import Document
 
 
@@ -65,7 +65,10 @@ Write = Insert | Replace | Update | Delete
 
 
 class Batches:
-    """A server before 8.0 does not tell which writes of a bulk matched: there, each is a request of its own."""
+    """A server before 8.0 does not tell which writes of a bulk matched: there, each is a request of its own.
+
+    So it is on a newer one that still works as an older version, as all do for a while when a cluster is upgraded.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -74,8 +77,15 @@ class Batches:
         """In any order; of each whether it was written. One that a unique index refuses was not."""
         if not writes:
             return []
-        if not self._database.tells_each_write:
-            return [self._run_alone(write, None) for write in writes]
+        if self._database.tells_each_write:
+            try:
+                return self._run_together(writes)
+            except OperationFailure as error:
+                if not self._database.is_without_bulk_write(error):
+                    raise
+        return [self._run_alone(write, None) for write in writes]
+
+    def _run_together(self, writes: Sequence[Write]) -> list[bool]:
         try:
             result = self._database.client.bulk_write(self._models(writes), ordered=False, verbose_results=True)
         except ClientBulkWriteException as error:
@@ -91,17 +101,25 @@ class Batches:
             return
         if self._database.tells_each_write:
             try:
-                result = self._database.client.bulk_write(
-                    self._models(writes), ordered=True, verbose_results=True, session=session
-                )
-            except ClientBulkWriteException as error:
-                _raise_unless_duplicates(error)
-                raise NotWrittenError from None
-            is_written = all(_written(result, len(writes)))
+                is_written = self._run_all_together(writes, session)
+            except OperationFailure as error:
+                if self._database.is_without_bulk_write(error):
+                    raise begin_again() from error  # the refusal has ended the transaction
+                raise
         else:
             is_written = all(self._run_alone(write, session) for write in writes)
         if not is_written:
             raise NotWrittenError
+
+    def _run_all_together(self, writes: Sequence[Write], session: Session) -> bool:
+        try:
+            result = self._database.client.bulk_write(
+                self._models(writes), ordered=True, verbose_results=True, session=session
+            )
+        except ClientBulkWriteException as error:
+            _raise_unless_duplicates(error)
+            return False
+        return all(_written(result, len(writes)))
 
     def _models(self, writes: Sequence[Write]) -> list[Any]:
         name = self._database.name
@@ -128,8 +146,11 @@ class Batches:
 
 def _raise_unless_duplicates(error: ClientBulkWriteException) -> None:
     """Returns when unique indexes are all that stood in the way of some of the writes."""
-    if error.error is not None:  # the request itself failed
-        raise error.error from None
+    failed = error.error
+    if isinstance(failed, Exception):  # the request itself failed
+        raise failed from None
+    if failed is not None:  # what the results were read by; the driver tells it as a document
+        raise OperationFailure("the results of a bulk cannot be read", failed.get("code")) from None
     failures: list[Any] = [*(error.write_errors or ()), *(error.write_concern_errors or ())]
     codes = {failure["code"] for failure in failures}
     if codes != {DUPLICATE_KEY}:

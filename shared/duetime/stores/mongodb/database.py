@@ -13,11 +13,12 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import MongoClient
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
+from pymongo.errors import OperationFailure
 from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
-from duetime.stores.mongodb.errors import not_a_replica_set
+from duetime.stores.mongodb.errors import is_unknown_command, not_a_replica_set
 from duetime.stores.mongodb.url import DEFAULT_TIMEOUT_MS, Document
 from duetime.stores.time_source import TimeSource
 
@@ -57,6 +58,7 @@ class Database:
         self._uses_caller_time = time_source is TimeSource.CALLER
         self._database = client.get_database(name, codec_options=READ_AS)
         timeout = client.options.timeout
+        self._has_bulk_write = True
         self._timeout_seconds = DEFAULT_TIMEOUT_MS / 1000 if timeout is None else timeout
 
     def __getitem__(self, collection: str) -> Collection[Document]:
@@ -79,7 +81,17 @@ class Database:
 
     @property
     def tells_each_write(self) -> bool:
-        return int(self._server["maxWireVersion"]) >= _BULK_WRITE_WIRE_VERSION
+        return self._has_bulk_write and int(self._server["maxWireVersion"]) >= _BULK_WRITE_WIRE_VERSION
+
+    def is_without_bulk_write(self, error: OperationFailure) -> bool:
+        """Whether ``error`` says so; from then on ``tells_each_write`` does too.
+
+        MongoDB 8.0 refuses ``bulkWrite`` while its feature compatibility version is 7.0.
+        """
+        if not is_unknown_command(error):
+            return False
+        self._has_bulk_write = False
+        return True
 
     def now_expression(self, now: datetime) -> Any:
         """The instant of an update, as an expression of its pipeline: the server's, or a test's ``now``."""

@@ -25,6 +25,7 @@ R = TypeVar("R")
 DUPLICATE_KEY = 11000
 _TRANSIENT_TRANSACTION = "TransientTransactionError"
 
+_COMMAND_NOT_FOUND, _COMMAND_NOT_SUPPORTED = 59, 115
 _BAD_VALUE, _ILLEGAL_OPERATION = 2, 20
 _AUTHENTICATION_CODES = frozenset({13, 18, 8000})
 _TRANSIENT_CODES = frozenset(
@@ -92,6 +93,17 @@ def _translate_answer(error: OperationFailure) -> StoreError:
     if codes & {_ILLEGAL_OPERATION} and "replica set" in str(error):
         return not_a_replica_set()
     return StoreError(f"MongoDB answered {name} ({', '.join(map(str, sorted(codes)))})")
+
+
+def is_unknown_command(error: OperationFailure) -> bool:
+    """Whether the server has not got the command, or not in the version as which it works at present."""
+    return error.code in (_COMMAND_NOT_FOUND, _COMMAND_NOT_SUPPORTED)
+
+
+def begin_again() -> OperationFailure:
+    """What has the driver run a transaction again."""
+    details = {"errorLabels": [_TRANSIENT_TRANSACTION]}
+    return OperationFailure("the transaction is begun again", details=details)
 
 
 def not_a_replica_set() -> StoreNotReady:
