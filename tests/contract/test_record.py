@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -106,6 +107,15 @@ def test_an_outcome_without_a_log_keeps_the_stored_one(store: Store, single: Nam
 
     assert read.attempt_log == "[1]"
     assert stored(store, single).attempt_log == "[1]"
+
+
+def test_what_is_to_be_kept_for_decades_is_kept(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single))
+    outcome = replace(fired(timer), expires_at=NOW + timedelta(days=30 * 365))
+
+    assert record(store, [outcome], claim(store), now=AFTER) == [RecordStatus.APPLIED]
+
+    assert stored(store, single) == recorded(outcome)
 
 
 def test_a_timer_lives_through_retries_to_its_end(store: Store, single: Namespace) -> None:

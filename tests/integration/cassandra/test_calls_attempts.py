@@ -149,7 +149,9 @@ def test_what_became_of_a_change_is_told_although_tidying_up_fails(cassandra: Wo
     late = make.amended(call, due_at=LATER)
     if not is_made:
         steps.begin(other, call)
-    cassandra.model.faults = lambda request: Fault.NO_HOST if request.cql.startswith("DELETE FROM call_") else None
+    cassandra.model.faults = lambda request: (
+        Fault.NO_HOST if request.cql.startswith("DELETE FROM duetime.call_") else None
+    )
 
     assert calls.apply([late], now=NOW) == [ApplyStatus.APPLIED if is_made else ApplyStatus.SUPERSEDED]
 

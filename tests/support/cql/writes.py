@@ -18,6 +18,9 @@ from tests.support.cql.syntax import Condition, Delete, Insert, Mutation, Update
 from tests.support.cql.tables import Cell, Column, Key, Partition, RangeDeletion, Row, Table
 
 MAX_TTL_SECONDS = 20 * 365 * 24 * 3600
+MAX_EXPIRY_SECONDS = 2**31 - 1
+"""Since 1970 (NEWS.txt of 3.11.2, "Maximum TTL Expiration Date Notice"; 5.0 with ``storage_compatibility_mode: NONE``
+has more)."""
 Change = Callable[[Partition, int, float], None]
 """Carried out on a partition with the write's time in microseconds and the server's clock in seconds."""
 
@@ -315,6 +318,11 @@ def _ttl(term: Any, table: Table, bound: Bound) -> int:
         raise InvalidRequest(f"A TTL must be greater or equal to 0, but was {seconds}")
     if seconds > MAX_TTL_SECONDS:
         raise InvalidRequest(f"ttl is too large. requested ({seconds}) maximum ({MAX_TTL_SECONDS})")
+    if seconds > 0 and bound.instant_ms // 1000 + seconds > MAX_EXPIRY_SECONDS:
+        raise InvalidRequest(
+            f"Request on table {table.keyspace}.{table.name} with ttl of {seconds} seconds exceeds maximum supported "
+            "expiration date of 2038-01-19T03:14:06+00:00."
+        )
     return seconds
 
 

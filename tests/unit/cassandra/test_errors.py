@@ -16,7 +16,7 @@ from cassandra import (
 )
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionShutdown
-from cassandra.protocol import OverloadedErrorMessage
+from cassandra.protocol import ConfigurationException, OverloadedErrorMessage
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.cassandra.errors import DRIVER_ERRORS, NoTables, translate
@@ -71,6 +71,20 @@ def test_missing_tables_are_told_as_such(message: str) -> None:
 
 def test_any_other_refusal_is_our_fault() -> None:
     assert type(translate(InvalidRequest("Invalid null value"), is_conditional=True)) is StoreError
+
+
+def test_what_a_cluster_cannot_make_is_told_as_such() -> None:
+    reason = "Unrecognized strategy option {dc9} passed to NetworkTopologyStrategy for keyspace duetime"
+    found = translate(ConfigurationException(code=0x2300, message=reason, info=None))
+
+    assert type(found) is StoreNotReady
+    assert str(found) == f"Cassandra cannot make that: {reason}"
+
+
+def test_too_few_replicas_are_counted() -> None:
+    error = Unavailable("confidential", consistency=6, required_replicas=2, alive_replicas=1)
+
+    assert str(translate(error)).startswith("Cassandra has 1 of the 2 replicas that this takes: nodes are down, or ")
 
 
 def test_hosts_without_an_address_are_told_as_such() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cassandra import ConsistencyLevel
-from cassandra.cluster import EXEC_PROFILE_DEFAULT
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, NoHostAvailable
 from cassandra.policies import RetryPolicy
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
@@ -50,6 +51,43 @@ def test_a_port_where_nobody_listens_is_one_clear_line(caplog: pytest.LogCapture
             store.initialise()
         store.close()
     assert [record for record in caplog.records if record.exc_info] == []
+
+
+class Elsewhere:
+    """A cluster whose nodes are in other data centres than the one that was named."""
+
+    def __init__(self, *names: str | None) -> None:
+        self.metadata = SimpleNamespace(all_hosts=lambda: [SimpleNamespace(datacenter=name) for name in names])
+        self.is_shutdown = False
+
+    def connect(self) -> None:
+        raise NoHostAvailable("Unable to connect to any servers", ["10.0.0.1"])
+
+    def shutdown(self) -> None:
+        self.is_shutdown = True
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "reason"),
+    [
+        (("dc2", "dc1"), StoreNotReady, r"^the Cassandra cluster has no data centre 'dc9'; it has dc1, dc2$"),
+        ((None,), StoreUnavailable, "^no Cassandra node can be reached$"),
+        (("dc9",), StoreUnavailable, "^no Cassandra node can be reached$"),
+    ],
+)
+def test_a_data_centre_that_is_not_there_is_told_as_such(
+    monkeypatch: pytest.MonkeyPatch, names: tuple[str | None, ...], error: type[StoreError], reason: str
+) -> None:
+    cluster = Elsewhere(*names)
+    monkeypatch.setattr(session, "Cluster", lambda *_, **__: cluster)
+    store = open_store("cassandra://h/ks?dc=dc9")
+
+    with pytest.raises(error, match=reason):
+        store.check()
+    with pytest.raises(error, match=reason):
+        store.initialise()
+    assert cluster.is_shutdown
+    store.close()
 
 
 def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
@@ -124,7 +162,21 @@ def test_a_statement_is_prepared_once(opened: CassandraSession, model: Cassandra
     for _ in range(3):
         opened.read(Statement(GET, ("duetime",)))
 
-    assert len([request for request in model.requests if request.kind == "prepare" and request.cql == GET]) == 1
+    sent = GET.replace("FROM ", "FROM duetime.")
+    assert len([request for request in model.requests if request.kind == "prepare" and request.cql == sent]) == 1
+
+
+def test_every_table_is_named_with_its_keyspace(opened: CassandraSession, model: CassandraModel) -> None:
+    """A session that uses a keyspace is warned for what it prepares (CASSANDRA-17248)."""
+    opened.read(Statement(GET, ("duetime",)))
+    opened.decide([Statement(PUT, (1, "x", None))])
+    opened.write([Statement("INSERT INTO workers (worker_group, worker_id) VALUES (?, ?)", ("g", "w"))])
+    opened.write([Statement("DELETE FROM workers WHERE worker_group = ? AND worker_id = ?", ("g", "w"))])
+
+    assert opened._session.keyspace is None
+    of_tables = [request.cql for request in model.requests if request.tables and "system_schema" not in request.cql]
+    assert {"INSERT", "UPDATE", "DELETE", "SELECT", "CREATE"} == {cql.split()[0] for cql in of_tables}
+    assert [cql for cql in of_tables if " duetime." not in cql] == []
 
 
 def test_each_of_several_decisions_has_its_own_answer(opened: CassandraSession, model: CassandraModel) -> None:

@@ -22,8 +22,9 @@ from duetime.stores.cassandra.schema import CORRELATION, DUE, SHARD, TIMER
 from duetime.stores.cassandra.session import UNSET
 from duetime.stores.cassandra.timer_rows import COLUMNS, Key, size_bytes
 
-MAX_TTL_SECONDS: Final = 20 * 365 * 86_400
-"""The longest that Cassandra knows."""
+LAST_EXPIRY_MS: Final = (2**31 - 1 - 86_400) * 1000
+"""A TTL that ends later, in 2038, is refused by Cassandra 4 and, as it is set up at first, 5; less a day, since its
+clocks are not ours."""
 
 TRACE_SECONDS: Final = 3600
 """How long a deletion can be told from a timer that never was: no request is under way for so long.
@@ -141,10 +142,10 @@ def new_write_id() -> UUID:
 
 def ttl_seconds(expires_at: datetime | None, now: datetime) -> int:
     """For a row that expires, at least 1: rounded up, so that it is never gone before its time. 0: it stays."""
-    if expires_at is None:
+    if expires_at is None or to_milliseconds(expires_at) > LAST_EXPIRY_MS:
         return 0
     remaining_ms = to_milliseconds(expires_at) - to_milliseconds(now)
-    return min(max(-(-remaining_ms // 1000), 1), MAX_TTL_SECONDS)
+    return max(-(-remaining_ms // 1000), 1)
 
 
 def _written(old: Any, new: Any, *, is_whole: bool) -> Any:

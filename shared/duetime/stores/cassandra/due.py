@@ -41,6 +41,11 @@ _NEXT_PAGE = (
 _BEYOND = f"SELECT sort_at FROM timers WHERE shard_id = ? AND row_kind = {DUE} AND sort_at > ? LIMIT 1"
 
 
+_FINISHED: Final = frozenset(state.value for state in TimerState if state.is_finished)
+"""These have no next attempt. A node that was away for longer than ``gc_grace_seconds`` brings a deleted value back,
+not one that was written over: the state."""
+
+
 class Due:
     def __init__(self, requests: Requests, timers: Timers) -> None:
         self._requests = requests
@@ -78,7 +83,7 @@ class Due:
         for pointer in pointers:
             row = rows.get(key_of_row(pointer))
             # A timer that was changed between the two reads is due at another time, or not at all.
-            if row is None or row["timer_execute_at"] != pointer["sort_at"]:
+            if row is None or row["timer_execute_at"] != pointer["sort_at"] or row["timer_state"] in _FINISHED:
                 continue
             try:
                 timers.append(decode(row))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from cassandra import (
     AuthenticationFailed,
     DependencyException,
@@ -10,12 +12,13 @@ from cassandra import (
     OperationTimedOut,
     RequestExecutionException,
     Unauthorized,
+    Unavailable,
     UnresolvableContactPoints,
 )
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionBusy, ConnectionException, ProtocolError
 from cassandra.pool import NoConnectionsAvailable
-from cassandra.protocol import ErrorMessage, InternalError, NotSupportedError, SyntaxException
+from cassandra.protocol import ConfigurationException, ErrorMessage, InternalError, NotSupportedError, SyntaxException
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.cassandra.requests import Unsettled
@@ -65,6 +68,11 @@ def translate(error: BaseException, *, is_conditional: bool = False) -> StoreErr
         return StoreError(f"Cassandra cannot read a request: {type(error).__name__}")
     if isinstance(error, (ConnectionBusy, NoConnectionsAvailable)):
         return StoreUnavailable("the connections to Cassandra are busy")
+    if isinstance(error, ConfigurationException):
+        return StoreNotReady(f"Cassandra cannot make that: {_first_line(error.message)}")
+    if isinstance(error, Unavailable):
+        kind = Unsettled if is_conditional else StoreUnavailable
+        return kind(_too_few_replicas(error))
     if isinstance(error, (RequestExecutionException, OperationTimedOut, ConnectionException, ErrorMessage, OSError)):
         kind = Unsettled if is_conditional else StoreUnavailable
         return kind(f"Cassandra did not answer a request: {type(error).__name__}")
@@ -81,6 +89,17 @@ def _no_host(error: NoHostAvailable) -> StoreError:
     return StoreUnavailable("no Cassandra node can be reached" + (f": {', '.join(kinds)}" if kinds else ""))
 
 
-def _first_line(error: Exception) -> str:
+def no_such_datacenter(name: str, known: Iterable[str]) -> StoreNotReady:
+    return StoreNotReady(f"the Cassandra cluster has no data centre {name!r}; it has {', '.join(sorted(known))}")
+
+
+def _too_few_replicas(error: Unavailable) -> str:
+    return (
+        f"Cassandra has {error.alive_replicas} of the {error.required_replicas} replicas that this takes: nodes are "
+        "down, or the keyspace has more copies than its data centre has nodes"
+    )
+
+
+def _first_line(error: Exception | str) -> str:
     lines = str(error).splitlines()
     return lines[0] if lines else type(error).__name__

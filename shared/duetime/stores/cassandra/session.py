@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import ssl
 import threading
 from collections import deque
@@ -16,12 +17,12 @@ from typing import Any, Final, TypeVar
 
 from cassandra import ConsistencyLevel
 from cassandra.auth import PlainTextAuthProvider
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.policies import DCAwareRoundRobinPolicy, RetryPolicy, TokenAwarePolicy
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, dict_factory
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreUnavailable
-from duetime.stores.cassandra.errors import DRIVER_ERRORS, NoTables, translate
+from duetime.stores.cassandra.errors import DRIVER_ERRORS, no_such_datacenter, translate
 from duetime.stores.cassandra.requests import Row, Statement
 from duetime.stores.cassandra.url import CassandraUrl
 
@@ -37,6 +38,9 @@ PROTOCOL_VERSION: Final = 4
 """Spoken by Apache Cassandra 4 and 5 and by ScyllaDB: nothing has to be negotiated."""
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
 _SERIAL_PROFILE: Final = "serial"
+_TABLE: Final = re.compile(r"\b(FROM|INTO|UPDATE|EXISTS) (?=\w)")
+"""What stands before the table that a statement is about, where it first occurs."""
+_FIND_KEYSPACE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
 _MOST_UNDER_WAY = 32
 _FETCH_SIZE = 500
 
@@ -96,21 +100,15 @@ class CassandraSession:
     def change_schema(self, statements: Iterable[str]) -> None:
         """Carry out statements that make tables, one after another."""
         for cql in statements:
-            self._answer(partial(self._execute_text, cql))
+            self._answer(partial(self._execute_text, self._qualified(cql)))
 
     def make_keyspace(self, cql: str) -> bool:
         """Carry out ``cql``, which makes the keyspace, unless it is there. Whether it was missing."""
-        with self._lock:
-            session = self._answer(self._connect)
-            try:
-                self._use_keyspace(session)
-            except NoTables:
-                self._answer(lambda: session.execute(cql))
-                self._use_keyspace(session)
-                self._session = session
-                return True
-            self._session = session
+        session = self._answer(self._connected)
+        if self._answer(lambda: list(session.execute(_FIND_KEYSPACE, (self.url.keyspace,)))):
             return False
+        self._answer(lambda: session.execute(cql))
+        return True
 
     def _connected(self) -> Any:
         with self._lock:
@@ -122,32 +120,26 @@ class CassandraSession:
             if self._is_closed:
                 raise StoreError("the Cassandra store is closed")
             if self._session is None:
-                session = self._connect()
-                self._use_keyspace(session)
-                self._session = session
+                self._session = self._connect()
             return self._session
 
     def _connect(self) -> Any:
-        if self._is_closed:
-            raise StoreError("the Cassandra store is closed")
-        if self._session is not None:
-            return self._session
         self._disconnect()
         cluster = make_cluster(self.url, self._tls)
         try:
             session = cluster.connect()
+        except NoHostAvailable as error:
+            known = {host.datacenter for host in cluster.metadata.all_hosts()} - {None}
+            cluster.shutdown()
+            if known and self.url.datacenter is not None and self.url.datacenter not in known:
+                raise no_such_datacenter(self.url.datacenter, known) from error
+            raise
         except BaseException:
             cluster.shutdown()
             raise
         session.default_fetch_size = _FETCH_SIZE
         self._cluster = cluster
         return session
-
-    def _use_keyspace(self, session: Any) -> None:
-        try:
-            session.set_keyspace(self.url.keyspace)
-        except DRIVER_ERRORS as error:
-            raise translate(error) from error
 
     def _disconnect(self) -> None:
         cluster, self._cluster, self._session = self._cluster, None, None
@@ -235,10 +227,15 @@ class CassandraSession:
     def _prepare(self, session: Any, cql: str) -> Any:
         prepared = self._prepared.get(cql)
         if prepared is None:
-            prepared = session.prepare(cql)
+            prepared = session.prepare(self._qualified(cql))
             prepared.is_idempotent = cql.lstrip()[:6].upper() == "SELECT"
             self._prepared[cql] = prepared
         return prepared
+
+    def _qualified(self, cql: str) -> str:
+        """With the keyspace before its table. A session that uses a keyspace prepares ambiguous statements, of which
+        servers warn and which nodes of different versions know by different ids."""
+        return _TABLE.sub(rf"\1 {self.url.keyspace}.", cql, count=1)
 
     def _side_by_side(self, requests: Sequence[_Start], *, is_conditional: bool = False) -> list[Any]:
         """What each answers, or the ``StoreError`` that stands for what it raises; some at once."""
