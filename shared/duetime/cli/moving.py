@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -62,8 +63,9 @@ def export_store(*, output: str, resume: bool, allow_running: bool, shows_progre
     Exit code 3: it is done, but for what the store itself could not read, which is named in the file.
     """
     settings = load(StoreSettings, given)
+    from duetime.moving.errors import MoveRefused
     from duetime.moving.exporting import export
-    from duetime.moving.files import export_file
+    from duetime.moving.files import STANDARD, export_file
     from duetime.moving.running import refuse_if_served
     from duetime.runtime.clock import SystemClock
     from duetime.runtime.wiring import opened_store
@@ -72,14 +74,24 @@ def export_store(*, output: str, resume: bool, allow_running: bool, shows_progre
     with opened_store(settings.store) as store:
         store.check()
         now = clock.now()
-        if not allow_running:
-            refuse_if_served(store, now=now)
-        header = _header(settings.store, now)
+        leases_mark = "" if allow_running else refuse_if_served(store, now=now)
+
+        def confirm() -> None:
+            if leases_mark and refuse_if_served(store, now=clock.now()) != leases_mark:
+                raise MoveRefused(
+                    "the store was served while it was exported, so what was written is not of one moment. "
+                    "Stop all servers and workers and begin anew, or allow it by --allow-running"
+                )
+
+        header = _header(settings.store, now, leases_mark)
         progress = _Progress("exported", clock, is_shown=shows_progress)
-        with export_file(output, header, is_resumed=resume) as (file, written):
+        with (
+            _goes_on_by("duetime export --resume" if output != STANDARD else None),
+            export_file(output, header, is_resumed=resume) as (file, written),
+        ):
             if written is not None:
                 click.echo(f"going on after {_counted(written.tally.shown_counts())}", err=True)
-            tally = export(store, file, now=now, header=header, written=written, progress=progress)
+            tally = export(store, file, now=now, header=header, written=written, progress=progress, confirm=confirm)
     click.echo(f"exported {_counted(tally.shown_counts())}", err=True)
     return LEFT_OUT if "unreadable" in tally.shown_counts() else 0
 
@@ -122,7 +134,7 @@ def import_store(
     from duetime.runtime.wiring import opened_store
 
     clock = SystemClock()
-    with import_file(input_) as file, opened_store(settings.store) as store:
+    with _goes_on_by("the same command"), import_file(input_) as file, opened_store(settings.store) as store:
         store.check()
         if not allow_running:
             refuse_if_served(store, now=clock.now())
@@ -145,7 +157,17 @@ def import_store(
     return 0
 
 
-def _header(url: str, now: datetime) -> Header:
+@contextmanager
+def _goes_on_by(command: str | None) -> Iterator[None]:
+    """Says so when it is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {command} goes on with it" if command else "interrupted", err=True)
+        raise
+
+
+def _header(url: str, now: datetime, leases_mark: str) -> Header:
     """The URL with its password left out tells one store from another; only its hash is in the file."""
     from hashlib import sha256
 
@@ -159,6 +181,7 @@ def _header(url: str, now: datetime) -> Header:
         exported_at=round_down(now),
         source=url.partition(":")[0],
         source_mark=mark,
+        leases_mark=leases_mark,
         program=f"duetime {__version__}",
     )
 

@@ -34,12 +34,13 @@ _CHECKPOINT_BYTES = 1024 * 1024
 
 
 class Written:
-    """What a file holds so far, and where its reading of the store goes on."""
+    """What a file holds so far, and where its reading of the store goes on. ``is_complete``: it has its trailer."""
 
     def __init__(self) -> None:
         self.tally = Tally()
         self.checksum = Checksum()
         self.position: Position | None = None
+        self.is_complete = False
 
 
 def export(
@@ -50,12 +51,16 @@ def export(
     header: Header,
     written: Written | None = None,
     progress: Progress = unseen,
+    confirm: Callable[[], None] = lambda: None,
 ) -> Tally:
     """Write all that ``store`` holds, and hand back what was written.
 
     ``written``: the file has that already, its header included, and is at its end. ``file`` is flushed at each
-    checkpoint; what a crash leaves behind it can be gone on from (``resuming``).
+    checkpoint; what a crash leaves behind it can be gone on from (``resuming``). ``confirm`` is called when all was
+    read: it raises what keeps the file from being complete.
     """
+    if written is not None and written.is_complete:
+        return written.tally
     writer = _Writer(file, written or Written())
     if written is None:
         writer.write(header_line(header))
@@ -66,6 +71,7 @@ def export(
             break
         writer.checkpoint_if_due(page.next)
         progress(writer.written.tally)
+    confirm()
     writer.write(trailer_line(writer.written.tally, writer.written.checksum.text()))
     file.flush()
     progress(writer.written.tally)

@@ -35,7 +35,7 @@ def export_file(name: str, header: Header, *, is_resumed: bool) -> Iterator[tupl
     if name == STANDARD:
         if is_resumed:
             raise MoveRefused("standard output cannot be gone on with")
-        with _explained("standard output"):
+        with _explained("standard output"), _without_second_complaint():
             yield sys.stdout.buffer, None
             sys.stdout.buffer.flush()
         return
@@ -49,13 +49,18 @@ def export_file(name: str, header: Header, *, is_resumed: bool) -> Iterator[tupl
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, _MODE)
         with open(descriptor, "r+b") as file:  # noqa: PTH123  (it is a descriptor)
             _take(file, partial)
-            written = resumed(file, header)
+            try:
+                written = resumed(file, header)
+            except (BadExport, MoveRefused) as error:
+                raise type(error)(f"{partial}: {error.message}") from error
             if written is None:
                 file.seek(0)
             file.truncate()
             yield file, written
             file.flush()
             os.fsync(file.fileno())
+        if path.exists():
+            raise MoveRefused(f"{path} was made meanwhile; the export is whole, and is {partial}")
         partial.replace(path)
         _make_durable(path.parent)
 
@@ -94,6 +99,19 @@ def _explained(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise MoveFailed(f"{name} cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def _without_second_complaint() -> Iterator[None]:
+    """Where standard output takes no more, what is left in its buffer goes nowhere, or the interpreter would try
+    again at its end and say so in its own words and with its own exit code."""
+    try:
+        yield
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        raise
 
 
 def _make_durable(directory: Path) -> None:

@@ -26,6 +26,8 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 HEADER_START = b'{"kind":"header",'
 CHECKPOINT_START = b'{"kind":"checkpoint",'
 TRAILER_START = b'{"kind":"trailer",'
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
+"""What files of gzip, zstd, xz, bzip2 and zip begin with."""
 
 _Checksum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Totals = dict[str, Count]
@@ -33,7 +35,8 @@ _Digests = dict[str, _Checksum]
 
 
 class Header(Model):
-    """``source``: the scheme of the source's URL. ``source_mark`` tells stores apart, and tells nothing of them."""
+    """``source``: the scheme of the source's URL. ``source_mark`` tells stores apart, and tells nothing of them;
+    ``leases_mark`` whether a store was served since (empty: nobody looked)."""
 
     kind: Literal["header"] = "header"
     format: Literal["duetime-export"] = "duetime-export"
@@ -41,6 +44,7 @@ class Header(Model):
     exported_at: Instant
     source: str
     source_mark: str
+    leases_mark: str = ""
     program: str
 
 
@@ -71,7 +75,8 @@ M = TypeVar("M", bound=Model)
 
 
 def header_line(header: Header) -> bytes:
-    return as_line(header.model_dump(mode="json", by_alias=True) | {"exportedAt": format_instant(header.exported_at)})
+    fields = header.model_dump(mode="json", by_alias=True) | {"exportedAt": format_instant(header.exported_at)}
+    return as_line({name: value for name, value in fields.items() if value != ""})
 
 
 def checkpoint_line(position: Position, tally: Tally, checksum: str) -> bytes:
@@ -98,7 +103,8 @@ def read_header(line: bytes) -> Header:
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or fields.get("kind") != "header" or fields.get("format") != FORMAT:
-        raise BadExport("this is no export of Duetime: the first line is not its header")
+        packed = ": it is compressed, unpack it first" if line.startswith(_PACKED) else ""
+        raise BadExport(f"this is no export of Duetime{packed or ': the first line is not its header'}")
     version = fields.get("version")
     if isinstance(version, int) and version > VERSION:
         raise BadExport(

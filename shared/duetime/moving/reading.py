@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import ServiceCall
-from duetime.moving.errors import BadExport
+from duetime.moving.errors import BadExport, MoveRefused
 from duetime.moving.exporting import Written
 from duetime.moving.lines import (
     CHECKPOINT_START,
@@ -98,6 +98,8 @@ class ExportReader:
             return None
         self._number += 1
         if not line.endswith(b"\n"):
+            if self._number == 1 and not line.startswith(HEADER_START[: len(line)]):
+                return line
             if len(line) > MAX_LINE_BYTES:
                 raise BadExport(f"line {self._number} is longer than any that Duetime writes")
             raise BadExport(f"line {self._number} is cut off: {_INCOMPLETE}")
@@ -128,10 +130,11 @@ def resumed(file: BinaryIO, header: Header) -> Written | None:
     """What to go on from with a file that was cut short, which is then at that place; what stands behind it is to be
     cut off. None: not even the first page is there, so the file is to be begun anew.
 
-    Raises ``BadExport`` when the file is complete, was begun from another store, or is none of ours.
+    Raises ``BadExport`` when the file was begun from another store or is none of ours, ``MoveRefused`` when the store
+    was served since.
     """
     written = Written()
-    found: tuple[int, Checkpoint, Checksum] | None = None
+    found: tuple[int, Checkpoint | Trailer, Checksum] | None = None
     checksum = Checksum()
     first = file.readline(MAX_LINE_BYTES + 1)
     if not first.endswith(b"\n") and (first.startswith(HEADER_START) or HEADER_START.startswith(first)):
@@ -139,26 +142,40 @@ def resumed(file: BinaryIO, header: Header) -> Written | None:
     begun = read_header(first.rstrip(b"\n"))
     if (begun.source, begun.source_mark) != (header.source, header.source_mark):
         raise BadExport("the file was begun from another store: an export is gone on with from the same one")
+    if begun.leases_mark and header.leases_mark and begun.leases_mark != header.leases_mark:
+        raise MoveRefused(
+            "the store was served since the export was begun, so the rest would not fit: remove the file, begin anew"
+        )
     checksum.add(first[:-1])
     while (line := file.readline(MAX_LINE_BYTES + 1)).endswith(b"\n"):
         line = line[:-1]
-        if line.startswith(TRAILER_START):
-            raise BadExport("the file is complete: there is nothing to go on with")
-        if line.startswith(CHECKPOINT_START):
-            try:
-                checkpoint = read_line(Checkpoint, line, 0)
-            except BadExport:
-                break
-            if checkpoint.checksum != checksum.text():
+        mark = _mark(line)
+        if mark is not None:
+            if mark.checksum != checksum.text():
                 break
             checksum.add(line)
-            found = file.tell(), checkpoint, checksum.copy()
+            found = file.tell(), mark, checksum.copy()
+            if isinstance(mark, Trailer):
+                break
         else:
             checksum.add(line)
     if found is None:
         return None
-    offset, checkpoint, written.checksum = found
-    written.position = checkpoint.position
-    written.tally.restore(checkpoint.counts, checkpoint.digests)
+    offset, mark, written.checksum = found
+    written.position = mark.position if isinstance(mark, Checkpoint) else None
+    written.is_complete = isinstance(mark, Trailer)
+    written.tally.restore(mark.counts, mark.digests)
     file.seek(offset)
     return written
+
+
+def _mark(line: bytes) -> Checkpoint | Trailer | None:
+    """None for any other line, and for one that was damaged, whose checksum then is not that of the next one."""
+    try:
+        if line.startswith(CHECKPOINT_START):
+            return read_line(Checkpoint, line, 0)
+        if line.startswith(TRAILER_START):
+            return read_line(Trailer, line, 0)
+    except BadExport:
+        pass
+    return None

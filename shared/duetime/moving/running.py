@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from datetime import datetime
+from hashlib import sha256
 
 from duetime.moving.errors import MoveRefused
 from duetime.stores.port import Store
 
 _SHARDS_AT_ONCE = 500
+_MARK_CHARACTERS = 16
 
 
-def refuse_if_served(store: Store, *, now: datetime) -> None:
-    """Raises ``MoveRefused`` while a poller holds a shard. A server without workers is not seen."""
+def refuse_if_served(store: Store, *, now: datetime) -> str:
+    """Raises ``MoveRefused`` while a poller holds a shard. A server without workers is not seen.
+
+    A mark that is another one as soon as a shard was claimed.
+    """
     shard_ids = store.shard_map().shard_ids()
     held = 0
+    claims = sha256()
     owners: set[str] = set()
     for start in range(0, len(shard_ids), _SHARDS_AT_ONCE):
         for status in store.shard_statuses(shard_ids[start : start + _SHARDS_AT_ONCE]):
+            if status.version:
+                claims.update(f"{status.shard_id}:{status.version};".encode())
             if not status.is_free(now):
                 held += 1
                 owners.add(status.owner_id or "?")
@@ -25,3 +33,4 @@ def refuse_if_served(store: Store, *, now: datetime) -> None:
             f"the store is being served: {held} of its shards are held by {', '.join(sorted(owners)[:3])}. "
             "Stop all servers and workers and wait for their leases to end, or allow it by --allow-running"
         )
+    return claims.hexdigest()[:_MARK_CHARACTERS]

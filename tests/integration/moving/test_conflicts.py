@@ -180,12 +180,13 @@ def test_what_cannot_be_read_is_named_and_not_moved(source: Store, target: Store
 
 
 def test_a_store_whose_shards_are_held_is_refused(source: Store) -> None:
-    refuse_if_served(source, now=NOW)
+    before = refuse_if_served(source, now=NOW)
+    assert refuse_if_served(source, now=NOW) == before
     claim(source, 2, "worker-7")
 
     with pytest.raises(MoveRefused, match="1 of its shards are held by worker-7"):
         refuse_if_served(source, now=NOW)
-    refuse_if_served(source, now=NOW + seconds(11))
+    assert refuse_if_served(source, now=NOW + seconds(11)) != before
 
 
 def test_a_file_without_the_namespace_of_its_timers_is_refused(source: Store, target: Store) -> None:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import fcntl
 import io
+import os
 import shutil
 import stat
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from duetime.cli.main import run
+from duetime.moving.walk import Walk
 from duetime.runtime.clock import SystemClock
 from duetime.stores.open import open_store
 from duetime.stores.port import Store
 from tests.contract.sql_stores import corrupt
 from tests.contract.steps import claim, create
 from tests.support.builders import make_timers
+from tests.support.processes import command_environment
 
 
 class Cli:
@@ -106,7 +111,7 @@ def test_an_export_writes_over_nothing(cli: Cli) -> None:
     cli.file.rename(cli.partial)
     assert cli.export(code=1) == f"duetime: error: {cli.partial} exists: go on with it by --resume, or remove it\n"
     assert cli.export("--resume", code=1) == (
-        "duetime: error: this is no export of Duetime: the first line is not its header\n"
+        f"duetime: error: {cli.partial}: this is no export of Duetime: the first line is not its header\n"
     )
     assert cli.partial.read_text() == "mine"
 
@@ -120,6 +125,86 @@ def test_an_export_that_was_cut_short_is_gone_on_with(cli: Cli) -> None:
     assert cli.import_(code=1).startswith(f"duetime: error: {cli.file}: the export is not complete: go on with ")
     assert cli.export("--resume") == ("going on after 1 namespace, 500 timers\nexported 1 namespace, 700 timers\n")
     assert cli.file.read_bytes() == whole
+
+
+def test_an_export_that_was_whole_but_for_its_name_is_gone_on_with(cli: Cli) -> None:
+    cli.export()
+    whole = cli.file.read_bytes()
+    cli.file.rename(cli.partial)
+
+    assert cli.export("--resume").endswith("exported 1 namespace, 700 timers\n")
+    assert cli.file.read_bytes() == whole
+    assert not cli.partial.exists()
+
+
+def test_an_export_of_a_store_that_was_served_meanwhile_is_not_whole(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve() -> None:
+        with opened(cli.source) as store:
+            now = SystemClock().now()
+            store.release_leases([claim(store, 0, "worker-7", now=now)], now=now)
+
+    monkeypatch.setattr("duetime.moving.exporting.Walk.pages", served(Walk.pages, serve))
+
+    assert "the store was served while it was exported" in cli.export(code=1)
+    assert not cli.file.exists()
+    monkeypatch.undo()
+    refusal = cli.export("--resume", code=1)
+    assert refusal.startswith(f"duetime: error: {cli.partial}: the store was served since the export was begun")
+    assert "exported" in cli.export("--resume", "--allow-running")
+
+
+def served(pages: Callable[..., Iterator[Any]], serve: Callable[[], None]) -> Callable[..., Iterator[Any]]:
+    """``serve`` is called before the last page."""
+
+    def walk(*arguments: Any) -> Iterator[Any]:
+        first, *rest = pages(*arguments)
+        yield first
+        serve()
+        yield from rest
+
+    return walk
+
+
+def test_a_file_that_came_to_be_meanwhile_is_not_written_over(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write() -> None:
+        cli.file.write_text("mine")
+
+    monkeypatch.setattr("duetime.moving.exporting.Walk.pages", served(Walk.pages, write))
+
+    assert cli.export(code=1) == (
+        f"duetime: error: {cli.file} was made meanwhile; the export is whole, and is {cli.partial}\n"
+    )
+    assert cli.file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [((), "duetime export --resume goes on with it"), (("-",), "interrupted")]
+)
+def test_an_interrupted_export_says_how_to_go_on(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("duetime.moving.exporting.Walk.pages", served(Walk.pages, interrupt))
+
+    err = cli("export", "--store", cli.source, "--output", *(words or (str(cli.file),)), code=130)
+    assert err.strip().endswith(told)
+
+
+def test_a_reader_that_goes_away_is_one_line(cli: Cli) -> None:
+    command = [sys.executable, "-m", "duetime.cli", "export", "--store", cli.source, "--output", "-", "--quiet"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        command, env=command_environment(), stdout=writing, stderr=subprocess.PIPE, check=False, timeout=60
+    )
+    os.close(writing)
+
+    assert done.stderr.decode() == "duetime: error: standard output cannot be written: Broken pipe\n"
+    assert done.returncode == 1
 
 
 def test_two_exports_do_not_write_one_file(cli: Cli) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
-from collections.abc import Iterator
+import lzma
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from duetime.moving.errors import BadExport
+from duetime.moving.errors import BadExport, MoveRefused
 from duetime.moving.exporting import export
 from duetime.moving.lines import CHECKPOINT_START
 from duetime.moving.reading import ExportReader, resumed
@@ -54,9 +57,15 @@ def test_a_whole_file_is_read(data: bytes) -> None:
     assert read(data).total == len(data.splitlines()) - 2 - len(checkpoints(data))
 
 
-@pytest.mark.parametrize("line", [b"", b"{}", b'{"kind":"timer"}', b"\x1f\x8b\x08", b'["header"]'])
-def test_something_else_is_told_from_an_export(line: bytes) -> None:
-    assert refusal(line + b"\n") == "this is no export of Duetime: the first line is not its header"
+@pytest.mark.parametrize("end", [b"\n", b""])
+@pytest.mark.parametrize("line", [b"", b"{}", b'{"kind":"timer"}', b"\x7fELF", b'["header"]'])
+def test_something_else_is_told_from_an_export(line: bytes, end: bytes) -> None:
+    assert refusal(line + end) == "this is no export of Duetime: the first line is not its header"
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_compressed_file_is_told_as_such(data: bytes, pack: Callable[[bytes], bytes]) -> None:
+    assert refusal(pack(data)) == "this is no export of Duetime: it is compressed, unpack it first"
 
 
 def test_a_newer_format_is_refused_whatever_its_header_has(data: bytes) -> None:
@@ -127,10 +136,44 @@ def test_what_cannot_be_gone_on_with_is_refused(data: bytes) -> None:
     other = HEADER.model_copy(update={"source_mark": "1" * 16})
     with pytest.raises(BadExport, match="begun from another store"):
         resumed(io.BytesIO(data), other)
-    with pytest.raises(BadExport, match="the file is complete"):
-        resumed(io.BytesIO(data), HEADER)
     with pytest.raises(BadExport, match="no export of Duetime"):
         resumed(io.BytesIO(b"something else\n"), HEADER)
+
+
+def test_a_complete_file_needs_no_more_than_its_name(source: Store, data: bytes) -> None:
+    """A process that was killed between the two."""
+    file = io.BytesIO(data + b"{")
+
+    written = resumed(file, HEADER)
+
+    assert written is not None
+    assert written.is_complete
+    file.truncate()
+    assert export(source, file, now=NOW, header=HEADER, written=written).total == read(data).total
+    assert file.getvalue() == data
+
+
+def test_a_store_that_was_served_since_is_not_gone_on_with(source: Store) -> None:
+    before, after = (HEADER.model_copy(update={"leases_mark": mark * 16}) for mark in "01")
+    file = io.BytesIO()
+    export(source, file, now=NOW, header=before)
+    torn = file.getvalue()[:-100]
+
+    with pytest.raises(MoveRefused, match="the store was served since the export was begun"):
+        resumed(io.BytesIO(torn), after)
+    for header in (before, HEADER):
+        assert resumed(io.BytesIO(torn), header) is not None
+
+
+def test_an_export_is_complete_only_if_that_is_confirmed(source: Store) -> None:
+    file = io.BytesIO()
+
+    def confirm() -> None:
+        raise MoveRefused("served")
+
+    with pytest.raises(MoveRefused):
+        export(source, file, now=NOW, header=HEADER, confirm=confirm)
+    assert refusal(file.getvalue()).startswith("the file ends after line ")
 
 
 def test_damage_before_the_last_checkpoint_is_not_gone_on_from(source: Store, data: bytes) -> None:
