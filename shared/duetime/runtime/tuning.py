@@ -30,6 +30,9 @@ class EventPublisherName(StrEnum):
 
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+MAX_RETENTION_SECONDS = 100 * 366 * 86_400
+"""A hundred years: what is kept longer has no end that could be reckoned with."""
+Retention = Annotated[float, Field(gt=0, le=MAX_RETENTION_SECONDS, allow_inf_nan=False)]
 _AnyCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 
 
@@ -140,6 +143,7 @@ class CallTuning(StoreSettings):
     call_retention_seconds: float = Field(
         30 * 86_400.0,
         ge=0,
+        le=MAX_RETENTION_SECONDS,
         allow_inf_nan=False,
         description="How long a service call is kept after its end, unless it is starred. 0: for ever.",
     )
@@ -244,10 +248,10 @@ class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
     drain_seconds: Seconds = Field(
         _ENGINE.drain_seconds, description="How long a stop waits for the callbacks that are under way."
     )
-    fired_retention_seconds: Seconds = Field(
+    fired_retention_seconds: Retention = Field(
         _ENGINE.fired_retention_seconds, description="How long a fired timer stays readable."
     )
-    failed_retention_seconds: Seconds = Field(
+    failed_retention_seconds: Retention = Field(
         _ENGINE.failed_retention_seconds, description="How long a failed timer stays readable and can be redriven."
     )
     attempt_excerpt_bytes: int = Field(
@@ -299,7 +303,7 @@ class OutboxTuning(StoreSettings):
 class DispatcherTuning(OutboxTuning):
     """What the commands have that publish events."""
 
-    event_retention_seconds: Seconds = Field(
+    event_retention_seconds: Retention = Field(
         7 * 86_400.0, description="How long published events stay readable, on SQL stores."
     )
 

@@ -66,6 +66,7 @@ def test_lambda_logs_json_and_people_read_text() -> None:
         ("DUETIME_LEASE_SECONDS", "inf"),
         ("DUETIME_LEASE_SECONDS", "2.0"),
         ("DUETIME_DRAIN_SECONDS", "-1"),
+        *((f"DUETIME_{kind}_RETENTION_SECONDS", "1e11") for kind in ("FIRED", "FAILED", "CALL", "EVENT")),
         ("DUETIME_LOG_FORMAT", "yaml"),
         ("DUETIME_EGRESS_ALLOW_CIDRS", "10.0.0.1/8"),
         ("DUETIME_EGRESS_ALLOW_CIDRS", "everywhere"),
