@@ -84,13 +84,15 @@ def export_store(*, output: str, resume: bool, allow_running: bool, shows_progre
                 )
 
         header = _header(settings.store, now, leases_mark)
-        progress = _Progress("exported", clock, is_shown=shows_progress)
         with (
             _goes_on_by("duetime export --resume" if output != STANDARD else None),
             export_file(output, header, is_resumed=resume) as (file, written),
         ):
+            start = 0
             if written is not None:
+                start = written.tally.total
                 click.echo(f"going on after {_counted(written.tally.shown_counts())}", err=True)
+            progress = _Progress("exported", clock, is_shown=shows_progress, start=start)
             tally = export(store, file, now=now, header=header, written=written, progress=progress, confirm=confirm)
     click.echo(f"exported {_counted(tally.shown_counts())}", err=True)
     return LEFT_OUT if "unreadable" in tally.shown_counts() else 0
@@ -126,7 +128,7 @@ def import_store(
     if verify_only and (dry_run or no_verify):
         raise click.UsageError("--verify-only goes with neither --dry-run nor --no-verify")
     settings = load(LocalKeySettings, given)
-    from duetime.moving.files import import_file
+    from duetime.moving.files import import_file, share_read
     from duetime.moving.importing import Importer, verify
     from duetime.moving.reading import ExportReader
     from duetime.moving.running import refuse_if_served
@@ -148,11 +150,18 @@ def import_store(
                 now=clock.now(),
                 is_rehearsal=dry_run,
                 check_secret=None if no_key_check else _secret_check(settings),
-                progress=_Progress("read" if dry_run else "imported", clock, is_shown=shows_progress),
+                progress=_Progress(
+                    "read" if dry_run else "imported", clock, is_shown=shows_progress, share=share_read(file)
+                ),
             )
             _report(importer.run(reader), reader, is_rehearsal=dry_run)
         if not dry_run and not no_verify:
-            progress = _Progress("verified", clock, is_shown=shows_progress)
+            progress = _Progress(
+                "verified",
+                clock,
+                is_shown=shows_progress,
+                share=lambda there: there.total / max(reader.tally.total, 1),
+            )
             _compare(verify(store, reader.tally, now=clock.now(), progress=progress), reader)
     return 0
 
@@ -242,21 +251,33 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 class _Progress:
-    """Says on standard error how far it is, at most every two seconds."""
+    """Says on standard error how far it is, at most every two seconds.
 
-    def __init__(self, done: str, clock: Clock, *, is_shown: bool) -> None:
+    ``start``: so many records were there before. ``share``: how much of all has been done, where that is known.
+    """
+
+    def __init__(
+        self,
+        done: str,
+        clock: Clock,
+        *,
+        is_shown: bool,
+        start: int = 0,
+        share: Callable[[Tally], float | None] = lambda _: None,
+    ) -> None:
         self._done = done
         self._clock = clock
         self._is_shown = is_shown
         self._began_at = self._said_at = clock.monotonic()
-        self._first: int | None = None
+        self._start = start
+        self._share = share
 
     def __call__(self, tally: Tally) -> None:
-        if self._first is None:
-            self._first = tally.total
         now = self._clock.monotonic()
         if not self._is_shown or now - self._said_at < _PROGRESS_SECONDS:
             return
         self._said_at = now
-        rate = (tally.total - self._first) / (now - self._began_at)
-        click.echo(f"{self._done} {_counted(tally.shown_counts())} ({rate:.0f}/s)", err=True)
+        rate = (tally.total - self._start) / (now - self._began_at)
+        share = self._share(tally)
+        shown = "" if share is None else f"{min(share, 1):.0%}, "
+        click.echo(f"{self._done} {_counted(tally.shown_counts())} ({shown}{rate:.0f}/s)", err=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -35,16 +36,19 @@ def export_file(name: str, header: Header, *, is_resumed: bool) -> Iterator[tupl
     if name == STANDARD:
         if is_resumed:
             raise MoveRefused("standard output cannot be gone on with")
+        if sys.stdout is None:
+            raise MoveRefused("standard output is closed")
         with _explained("standard output"), _without_second_complaint():
             yield sys.stdout.buffer, None
             sys.stdout.buffer.flush()
         return
     path = Path(name)
-    partial = partial_path(path)
-    if path.exists():
-        raise MoveRefused(f"{path} exists; an export does not write over it")
-    if partial.exists() and not is_resumed:
-        raise MoveRefused(f"{partial} exists: go on with it by --resume, or remove it")
+    with _explained(name):
+        if path.exists():
+            raise MoveRefused(f"{path} exists; an export does not write over it")
+        partial = partial_path(path)
+        if partial.exists() and not is_resumed:
+            raise MoveRefused(f"{partial} exists: go on with it by --resume, or remove it")
     with _explained(str(partial)):
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, _MODE)
         with open(descriptor, "r+b") as file:  # noqa: PTH123  (it is a descriptor)
@@ -77,8 +81,11 @@ def _take(file: BinaryIO, partial: Path) -> None:
 @contextmanager
 def import_file(name: str) -> Iterator[BinaryIO]:
     """Raises ``BadExport`` for a file that cannot be opened or read; those of the block get the file's name."""
+    shown = "standard input" if name == STANDARD else str(Path(name))
     try:
         if name == STANDARD:
+            if sys.stdin is None:
+                raise BadExport("it is closed")
             yield sys.stdin.buffer
             return
         path = Path(name)
@@ -88,9 +95,19 @@ def import_file(name: str) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise BadExport(f"{name} cannot be read: {error.strerror}") from error
+        raise BadExport(f"{shown} cannot be read: {error.strerror}") from error
     except BadExport as error:
-        raise BadExport(f"{'standard input' if name == STANDARD else name}: {error.message}") from error
+        raise BadExport(f"{shown}: {error.message}") from error
+
+
+def share_read(file: BinaryIO) -> Callable[[object], float | None]:
+    """How much of ``file`` has been read, whenever that is asked; None for a pipe, of which nobody knows the end."""
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:
+        return lambda _: None
+    size = status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return lambda _: file.tell() / size if size else None
 
 
 @contextmanager

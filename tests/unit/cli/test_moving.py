@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -205,6 +206,45 @@ def test_a_reader_that_goes_away_is_one_line(cli: Cli) -> None:
 
     assert done.stderr.decode() == "duetime: error: standard output cannot be written: Broken pipe\n"
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "exists"),
+        (".", "exists"),
+        ("/", "exists"),
+        ("x" * 300, "File name too long"),
+        ("no/where", "No such file"),
+    ],
+)
+def test_a_name_that_cannot_be_written_to_is_one_line(cli: Cli, name: str, reason: str) -> None:
+    err = cli("export", "--store", cli.source, "--output", name, code=1)
+
+    assert reason in err
+    assert err.count("\n") == 1
+
+
+def test_progress_tells_the_share_of_all_where_it_is_known(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duetime.cli.moving._PROGRESS_SECONDS", 1e-9)
+    exported, imported = cli.export(), cli.import_()
+
+    assert re.search(r"^exported 1 namespace, 500 timers \([1-9]\d*/s\)$", exported, re.MULTILINE)
+    assert re.search(r"^imported 1 namespace, 500 timers \(7\d%, [1-9]\d*/s\)$", imported, re.MULTILINE)
+    assert re.search(r"^imported 1 namespace, 700 timers \(100%, [1-9]\d*/s\)$", imported, re.MULTILINE)
+    assert re.search(r"^verified 1 namespace, 500 timers \(71%, [1-9]\d*/s\)$", imported, re.MULTILINE)
+
+
+def test_standard_streams_that_are_closed_are_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.export()
+    monkeypatch.setattr(sys, "stdin", None)
+    assert cli("import", "--store", cli.target, "--input", "-", code=1) == (
+        "duetime: error: standard input: it is closed\n"
+    )
+    monkeypatch.setattr(sys, "stdout", None)
+    assert cli("export", "--store", cli.source, "--output", "-", code=1) == (
+        "duetime: error: standard output is closed\n"
+    )
 
 
 def test_two_exports_do_not_write_one_file(cli: Cli) -> None:
