@@ -31,7 +31,8 @@ DEFAULT_MAX_BODY_BYTES: Final = 64 * 1024
 
 _SECRET_HEADERS: Final = parse_name_patterns(DEFAULT_HEADERS)
 _SECRET_FIELDS: Final = parse_name_patterns(DEFAULT_FIELDS)
-_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)'
+# What was cut off may end within an escape. Each quote begins a match, or it would look through all the rest in vain.
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 _STRING_AND_COLON = re.compile(rf"({_STRING})(\s*+:\s*+)?", re.DOTALL)
 _STRING_OR_BRACKET = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
 _SCALAR = re.compile(r"[^,\]}\s]*+")

@@ -17,8 +17,9 @@ REDACTED = "[redacted]"
 _SENSITIVE_NAME = re.compile(
     r"secret|token|passw|credential|authori[sz]ation|cookie|signature|header|payload|body|api_?key", re.IGNORECASE
 )
+# A scheme of any length would be looked for from each letter of a long word.
 _URL = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#\"'<>]*@)?(?P<rest>[^\s?#\"'<>]*)(?:[?#][^\s\"'<>]*)?"
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^\s/?#\"'<>]*@)?(?P<rest>[^\s?#\"'<>]*)(?:[?#][^\s\"'<>]*)?"
 )
 _API_KEY = re.compile(rf"{KEY_PREFIX}[0-9A-Za-z_-]+")
 
