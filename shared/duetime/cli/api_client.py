@@ -70,10 +70,15 @@ class ApiClient:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> str:
-        """The body of a good answer. Raises ``ApiProblem`` and ``ApiUnreachable``."""
+        """The body of a good answer; the empty text of one that has none (204). Raises ``ApiProblem`` and
+        ``ApiUnreachable``.
+        """
         sent = dict(headers or {}) | ({} if body is None else {"content-type": _JSON})
         with self._answer(method, path, body, query=query, headers=sent) as response:
-            return response.read().decode(errors="replace")
+            text = response.read().decode(errors="replace")
+            if response.status != 204:
+                self._read_object(text)
+            return text
 
     def items(self, path: str, query: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The items of a list, page by page."""
@@ -114,10 +119,20 @@ class ApiClient:
             elif _EVENT_STREAM in (response.headers["content-type"] or ""):
                 yield from _read_stream(response)
             else:
-                page = json.loads(response.read())
+                page = self._read_object(response.read().decode(errors="replace"))
                 yield from page["items"]
                 if page["complete"]:
                     yield None
+
+    def _read_object(self, text: str) -> dict[str, Any]:
+        """One thing with its id, or a page of items: all that the API answers. Raises ``ApiUnreachable``."""
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not found.keys() & {"id", "items"}:
+            raise ApiUnreachable(f"{self._url}: what answers there is not Duetime's API")
+        return found
 
     @contextmanager
     def _answer(

@@ -31,6 +31,9 @@ def app() -> None:
     """Duetime, a durable timer service: call this URL with this payload at this time.
 
     Every option can also be set by the environment variable that its help names; the option wins.
+
+    Exit codes: 0 done, 1 it failed (one line on standard error says why), 2 it was called or configured wrongly,
+    130 interrupted. A command that has others says so.
     """
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from duetime.api.key_changes import create_key
-from duetime.cli.api_client import ApiClient, ApiUnreachable
+from duetime.cli.api_client import ApiClient, ApiProblem, ApiUnreachable
 from duetime.cli.main import run
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallStatus
@@ -366,6 +366,16 @@ def test_a_server_that_stays_away_is_given_up() -> None:
 def test_an_answer_of_something_else_is_told_as_it_is(
     body: bytes, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with scripted((502, "text/html", body)) as (client, _), pytest.raises(Exception, match=r"HTTP 502") as refusal:
+    with scripted((502, "text/html", body)) as (client, _), pytest.raises(ApiProblem) as refusal:
         client.call("GET", "/x")
     assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"{}", b'{"message":"hello"}'])
+def test_a_server_of_something_else_is_told_from_the_api(body: bytes) -> None:
+    """Say, the receiver of ``duetime listen``."""
+    with (
+        scripted((200, "text/html", body)) as (client, _),
+        pytest.raises(ApiUnreachable, match=r"what answers there is not Duetime's API"),
+    ):
+        client.call("GET", "/x")
