@@ -15,7 +15,9 @@ from duetime.calls.redaction import LogRules
 from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import CallRules
 from duetime.domain.executions import Execution
-from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace
+from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace, timer_of
+from duetime.domain.shards import Lease
+from duetime.engine.handling import Turn
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef, CallStore
@@ -138,3 +140,18 @@ class Executing:
             cursor = page.next_cursor
             if cursor is None:
                 return [self.get(call_id, tenant_id=tenant_id) for call_id in sorted(found)]
+
+
+def turn(executing: Executing, call_id: str = "call-1", attempt_id: str | None = None) -> Turn:
+    """The turn of a call's timer as it is stored now."""
+    return Turn(timer_of(executing.get(call_id)), attempt_id or make.id_at(executing.clock.now()))
+
+
+def own_all(executing: Executing) -> dict[int, Lease]:
+    """Leases of all shards, for a test that steps a call without a poller."""
+    leases = {}
+    for shard_id in range(NUM_SHARDS):
+        lease = executing.store.claim_shard(shard_id, "me", lease_seconds=1e6, now=executing.clock.now())
+        assert lease is not None
+        leases[shard_id] = lease
+    return leases

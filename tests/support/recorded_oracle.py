@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import oracledb
+from oracledb.errors import _Error
+
 from tests.support.clock import NOW
 from tests.support.recorded_driver import RecordedConnection, RecordedCursor
 
@@ -84,3 +87,10 @@ class OracleCursor(RecordedCursor):
 
     def close(self) -> None:
         self.rowcount = -1
+
+
+def error_of(number: int) -> oracledb.DatabaseError:
+    """As the driver makes it of the server's."""
+    detail = _Error(f"ORA-{number:05}: text", code=number)
+    made: oracledb.DatabaseError = detail.exc_type(detail)
+    return made

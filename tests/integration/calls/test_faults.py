@@ -1,4 +1,4 @@
-"""Service calls when something goes wrong: processes that vanish, stores that fail, rows that cannot be read."""
+"""Service calls when something goes wrong: stores that fail, leases that are lost, rows that cannot be read."""
 
 from __future__ import annotations
 
@@ -11,163 +11,24 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.calls.executor import OpenExecution
-from duetime.delivery.port import Callback, CallbackResult
+from duetime.delivery.port import CallbackResult
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import CallUnreadable, StoreError, StoreUnavailable
 from duetime.domain.executions import ExecutionStatus
-from duetime.domain.service_calls import CallFailure, CallStatus, timer_of
-from duetime.domain.shards import Lease
-from duetime.engine.handling import Answered, Turn, TurnStatus
-from duetime.engine.settings import EngineSettings
+from duetime.domain.service_calls import CallFailure, CallStatus
+from duetime.engine.handling import Answered, TurnStatus
 from duetime.stores.sql.call_tables import service_calls
-from tests.support import calls as make
-from tests.support.executing import Executing, at
+from tests.support.executing import Executing, at, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_begin, is_end
-from tests.support.scripted_sender import RequestSender, Script, header
+from tests.support.scripted_sender import Script, header
 
-ENDED_BY_WATCHDOG = [
+BEGUN = [
     "ServiceCallSubmitted",
     "ServiceCallScheduled",
     "DueTimeReached",
     "ServiceCallRunning",
     "ExecutionStarted",
-    "ExecutionFailed",
-    "ServiceCallFailed",
 ]
-
-
-def turn(executing: Executing, call_id: str = "call-1", attempt_id: str | None = None) -> Turn:
-    """The turn of a call's timer as it is stored now."""
-    return Turn(timer_of(executing.get(call_id)), attempt_id or make.id_at(executing.clock.now()))
-
-
-def own_all(executing: Executing) -> dict[int, Lease]:
-    leases = {}
-    for shard_id in range(4):
-        lease = executing.store.claim_shard(shard_id, "me", lease_seconds=1e6, now=executing.clock.now())
-        assert lease is not None
-        leases[shard_id] = lease
-    return leases
-
-
-# -- the watchdog --------------------------------------------------------------------------------------------------
-
-
-def begin_and_vanish(executing: Executing, **fields: object) -> None:
-    """A process that was killed after it had stored the begin of the execution."""
-    executing.submit(**fields)
-    now = executing.clock.now()
-    shard_id = executing.get().shard_id
-    lease = executing.store.claim_shard(shard_id, "gone", lease_seconds=0.001, now=now)
-    assert lease is not None
-    (result,) = executing.executor().begin([turn(executing)], leases={shard_id: lease}, now=now)
-    assert result.status is TurnStatus.BEGUN
-
-
-def test_an_execution_that_nobody_concludes_ends_at_its_deadline_and_not_before(executing: Executing) -> None:
-    begin_and_vanish(executing, timeout_seconds=10)  # and 5 s of grace
-    executing.run_for(14.9)
-    assert executing.get().status is CallStatus.RUNNING
-    executing.run_for(0.2)
-    call = executing.get()
-    assert call.status is CallStatus.FAILED
-    assert call.finished_at is not None
-    assert 0 <= (call.finished_at - at(15)).total_seconds() < 0.1
-    assert call.outcome is not None
-    assert (call.outcome.reason, call.outcome.http_status) == (CallFailure.TIMEOUT, None)
-    (execution,) = executing.executions()
-    assert (execution.status, execution.failure) == (ExecutionStatus.FAILED, CallFailure.TIMEOUT)
-    assert executing.types() == ENDED_BY_WATCHDOG
-    assert executing.sender.requests == []
-
-
-def test_the_watchdog_counts_what_it_ends(executing: Executing) -> None:
-    begin_and_vanish(executing, timeout_seconds=1)
-    poller = executing.poller()
-    executing.run_for(10, poller)
-    snapshot = poller.snapshot()
-    assert snapshot.counters["executions_timed_out"] == 1
-    assert dict(snapshot.calls_by) == {"Succeeded": 0, "Failed": 1}
-    assert snapshot.counters["attempts_started"] == 0
-
-
-def test_after_the_watchdog_the_retry_policy_decides(executing: Executing) -> None:
-    begin_and_vanish(executing, timeout_seconds=1, retry_policy_json='{"maxAttempts":2,"initialInterval":"10s"}')
-    executing.run_for(40)
-    call = executing.get()
-    assert (call.status, call.attempts) == (CallStatus.SUCCEEDED, 2)
-    first, second = executing.executions()
-    assert (first.failure, second.failure) == (CallFailure.TIMEOUT, None)
-    assert len(executing.sender.requests) == 1
-
-
-def test_an_execution_is_ended_while_its_host_is_out(executing: Executing) -> None:
-    """The breaker of the host stops requests, and not the watchdog, which sends none."""
-    begin_and_vanish(executing, timeout_seconds=10)
-    executing.sender.answer = lambda request: Script(503)
-    for number in range(40):
-        executing.submit(f"other-{number:02}", due_at=at(number / 8))
-
-    async def script() -> None:
-        await asyncio.sleep(15.1)
-        assert poller.snapshot().gauges["breakers_open"] == 1
-        assert executing.get().status is CallStatus.FAILED
-
-    poller = executing.poller()
-    executing.run(script, poller)
-
-
-def test_a_call_whose_answer_is_being_stored_is_not_ended_by_the_watchdog(executing: Executing) -> None:
-    """The store is down from the answer until long after the deadline."""
-
-    def unavailable(transitions: Sequence[Transition]) -> None:
-        if is_end(transitions) and executing.clock.now() < at(60):
-            raise StoreUnavailable("down")
-
-    executing.submit(timeout_seconds=5)
-    calls = FaultyCalls(executing.calls, before=unavailable)
-    executing.run_for(70, executing.poller(calls=calls))
-    call = executing.get()
-    assert call.status is CallStatus.SUCCEEDED
-    assert call.finished_at is not None
-    assert call.finished_at >= at(60)
-
-
-def test_an_answer_that_comes_after_the_watchdog_changes_nothing(
-    executing: Executing, caplog: pytest.LogCaptureFixture
-) -> None:
-    executing.submit(timeout_seconds=1)
-    leases, executor = own_all(executing), executing.executor()
-    (result,) = executor.begin([turn(executing)], leases=leases, now=at(0))
-    assert result.message is not None
-    (ended,) = executor.begin([turn(executing)], leases=leases, now=at(6))
-    assert (ended.status, ended.is_timed_out, ended.ended_as) == (TurnStatus.WAITS, True, CallStatus.FAILED)
-    before = executing.get(), executing.events(), executing.executions()
-    answer = Answered(result.message.token, CallbackResult(1, 200, b"late", None, None, "", 0.1))
-    (conclusion,) = executor.conclude([answer], now=at(7))
-    assert conclusion.ended_as is None
-    assert (executing.get(), executing.events(), executing.executions()) == before
-    assert [record.action for record in caplog.records if record.levelno >= logging.WARNING] == ["call.late_answer"]
-
-
-@pytest.mark.parametrize(("seconds", "is_ended"), [(14.999, False), (15.0, True), (15.001, True)])
-def test_the_deadline_is_inclusive(executing: Executing, seconds: float, is_ended: bool) -> None:
-    executing.submit(timeout_seconds=10)
-    leases, executor = own_all(executing), executing.executor()
-    executor.begin([turn(executing)], leases=leases, now=at(0))
-    (result,) = executor.begin([turn(executing)], leases=leases, now=at(seconds))
-    assert result.is_timed_out == is_ended
-    assert result.wake_at == (None if is_ended else at(15))
-
-
-def test_an_execution_missing_from_the_log_does_not_keep_its_call_running(executing: Executing) -> None:
-    begin_and_vanish(executing, timeout_seconds=1)
-    with executing.store.database.engine.connect() as connection:
-        connection.exec_driver_sql("DELETE FROM http_execution_log")
-        connection.commit()
-    executing.run_for(10)
-    assert executing.get().status is CallStatus.FAILED
-    assert [each.failure for each in executing.executions()] == [CallFailure.TIMEOUT]
 
 
 # -- the store -----------------------------------------------------------------------------------------------------
@@ -206,7 +67,7 @@ def test_a_step_that_was_stored_although_the_store_said_otherwise(
     assert lost == ["once"]
     assert executing.get().status is CallStatus.SUCCEEDED
     assert len(executing.sender.requests) == len(executing.executions()) == 1
-    assert executing.types() == [*ENDED_BY_WATCHDOG[:5], "ExecutionSucceeded", "ServiceCallSucceeded"]
+    assert executing.types() == [*BEGUN, "ExecutionSucceeded", "ServiceCallSucceeded"]
 
 
 def test_a_driver_that_repeats_its_own_write_does_not_supersede_itself(executing: Executing) -> None:
@@ -380,99 +241,6 @@ def test_a_timer_without_its_call_ends(executing: Executing, caplog: pytest.LogC
     page = executing.store.due_timers(call.shard_id, until=at(1e6), limit=10)
     assert (page.timers, page.next_attempt_at) == ([], None)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-
-
-# -- bounds --------------------------------------------------------------------------------------------------------
-
-
-def test_large_bodies_under_way_are_bounded_and_keep_no_other_tenant_waiting(executing: Executing) -> None:
-    executing.settings = EngineSettings(max_payload_bytes=8_000_000)
-    executing.add_tenant("other")
-    body = b'"' + b"x" * 200_000 + b'"'
-    most = 0
-
-    def answer(request: Callback) -> Script:
-        nonlocal most
-        most = max(most, executing.sender.under_way)
-        return Script(200, delay_seconds=2.0 if request.body and len(request.body) > 1000 else 0.01)
-
-    executing.sender.answer = answer
-    for number in range(200):
-        executing.submit(f"large-{number:03}", body_json=body.decode(), url=f"http://host-{number % 9}.test/")
-
-    async def script() -> None:
-        await asyncio.sleep(3)
-        for number in range(30):
-            executing.submit(f"small-{number:02}", tenant_id="other")
-        await asyncio.sleep(2)
-        small = [executing.get(f"small-{number:02}", tenant_id="other") for number in range(30)]
-        assert {call.status for call in small} == {CallStatus.SUCCEEDED}
-        await asyncio.sleep(120)
-
-    executing.run(script)
-    assert executing.statuses() == {CallStatus.SUCCEEDED}
-    assert most <= 10 + 25, "8 MB are ten bodies of 200 kB four times; they are begun in batches of 25"
-
-
-# -- stops ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_stop_waits_for_calls_under_way_and_begins_no_more(executing: Executing) -> None:
-    executing.sender.answer = lambda request: Script(200, delay_seconds=8.0)
-    executing.submit("first")
-
-    async def script() -> None:
-        await asyncio.sleep(1)
-        executing.submit("second")
-
-    executing.run(script)
-    assert executing.get("first").status is CallStatus.SUCCEEDED
-    assert executing.get("second").status is CallStatus.SCHEDULED
-    assert executing.clock.elapsed_seconds == pytest.approx(8.5, abs=1)
-
-
-def test_what_is_under_way_at_the_end_of_a_stop_is_left_to_the_watchdog(
-    executing: Executing, caplog: pytest.LogCaptureFixture
-) -> None:
-    executing.settings = EngineSettings(drain_seconds=3.0)
-    executing.sender.answer = lambda request: Script(200, delay_seconds=20.0)
-    executing.submit(timeout_seconds=30)
-    executing.run_for(1)
-    assert executing.get().status is CallStatus.RUNNING
-    assert [record.action for record in caplog.records if record.levelno >= logging.WARNING] == ["firing.abandoned"]
-    executing.sender = RequestSender()
-    executing.run_for(40)
-    call = executing.get()
-    assert (call.status, call.outcome and call.outcome.reason) == (CallStatus.FAILED, CallFailure.TIMEOUT)
-    assert executing.sender.requests == []
-
-
-def test_a_poller_near_its_deadline_leaves_what_takes_long_to_the_next(executing: Executing) -> None:
-    """Of 100 s, 60 are left for a call that may take 80, and for one that may take 300."""
-    executing.sender.answer = lambda request: Script(200, delay_seconds=1.0)
-
-    async def script() -> None:
-        await asyncio.sleep(40)
-        executing.submit("short", timeout_seconds=50)
-        executing.submit("long", timeout_seconds=65)
-        executing.submit("longest", timeout_seconds=300)
-        await asyncio.sleep(5)
-        assert executing.get("short").status is CallStatus.SUCCEEDED
-        assert executing.get("long").status is CallStatus.SCHEDULED
-        assert executing.get("longest").status is CallStatus.SCHEDULED
-
-    executing.run(script, deadline=105.0)
-    now = executing.clock.monotonic()
-    executing.run(lambda: asyncio.sleep(5), deadline=now + 105.0)
-    assert executing.statuses() == {CallStatus.SUCCEEDED}
-
-
-def test_the_watchdog_needs_no_time(executing: Executing) -> None:
-    """A poller that has too little left for the call itself ends its overdue execution."""
-    begin_and_vanish(executing, timeout_seconds=300)
-    executing.clock.advance(305)
-    executing.run(lambda: asyncio.sleep(2), deadline=executing.clock.monotonic() + 60.0)
-    assert executing.get().status is CallStatus.FAILED
 
 
 def test_a_token_tells_the_whole_call(executing: Executing) -> None:

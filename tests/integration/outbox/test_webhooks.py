@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -14,114 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-from duetime.calls.webhook_delivery import UNUSABLE_SECONDS, WebhookGate
-from duetime.calls.webhook_publisher import WebhookPublisher
+from duetime.calls.webhook_delivery import UNUSABLE_SECONDS
 from duetime.client.webhooks import verify_event
-from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import StoreUnavailable
-from duetime.domain.event_webhooks import EventWebhook, delivery_of, events_namespace
-from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.secrets import secret_text
-from duetime.domain.timers import Rearm, Timer, TimerState
-from duetime.engine.poller import Poller
+from duetime.domain.timers import Rearm, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
-from duetime.stores.port import Store, TimerFilter, TimerRef
+from duetime.stores.port import Store, TimerRef
 from tests.support.engine import make_poller
-from tests.support.outbox import FakeOutbox, first_occurrences, make_dispatcher, make_event
-from tests.support.scripted_sender import RequestSender, Script, header
+from tests.support.outbox import first_occurrences, make_event
+from tests.support.scripted_sender import Script, header
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, VirtualClock, run_virtually
+from tests.support.virtual_time import START, run_virtually
+from tests.support.webhooks import URL, WebhookWorld, event_in, life
 
-URL = "http://hooks.test/events?key=s3cret"
 KEY = b"0123456789abcdef0123456789abcdef"
-
-
-@dataclass
-class World:
-    store: Store
-    clock: VirtualClock = field(default_factory=VirtualClock)
-    sender: RequestSender = field(default_factory=RequestSender)
-    outbox: FakeOutbox = field(default_factory=FakeOutbox)
-    box: LocalSecretBox = field(default_factory=lambda: LocalSecretBox(ProcessKey()))
-    pollers: list[Poller] = field(default_factory=list)
-
-    def add_webhook(self, tenant_id: str = "acme", *, secret: bytes | None = None, **fields: Any) -> None:
-        name = events_namespace(tenant_id)
-        self.store.create_namespace(name, num_shards=4, dedicated=False, now=START, tenant_id=tenant_id)
-        if secret is not None:
-            sealed = SealedSecret("s1", self.box.seal(secret, context=name), START)
-            self._change(tenant_id, lambda namespace: replace(namespace, secrets=(sealed,)))
-        self.set_webhook(EventWebhook(**({"url": URL} | fields)), tenant_id)
-
-    def set_webhook(self, webhook: EventWebhook | None, tenant_id: str = "acme") -> None:
-        self._change(tenant_id, lambda namespace: replace(namespace, settings=NamespaceSettings(webhook=webhook)))
-
-    def _change(self, tenant_id: str, change: Callable[[Namespace], Namespace]) -> None:
-        namespace = self.namespace(tenant_id)
-        assert self.store.update_namespace(change(namespace), if_revision=namespace.revision, now=START)
-
-    def namespace(self, tenant_id: str = "acme") -> Namespace:
-        namespace = self.store.get_namespace(events_namespace(tenant_id))
-        assert namespace is not None
-        return namespace
-
-    def gate(self) -> WebhookGate:
-        return WebhookGate(self.store, clock=self.clock, secret_box=self.box, on_stored=self.notify)
-
-    def notify(self, timers: Sequence[Timer]) -> None:
-        for poller in self.pollers:
-            poller.notify(timers)
-
-    def poller(self, worker_id: str = "worker-a", **options: Any) -> Poller:
-        sender = self.sender if not self.pollers else self.sender.for_another_poller()
-        poller = make_poller(
-            self.store, sender, self.clock, worker_id=worker_id, gate=self.gate(), secret_box=self.box, **options
-        )
-        self.pollers.append(poller)
-        return poller
-
-    def dispatch(self) -> None:
-        """What waits in the outbox becomes timers."""
-        publisher = WebhookPublisher(self.store, clock=self.clock, on_stored=self.notify)
-        make_dispatcher(self.outbox, [publisher], self.clock).turn()
-        assert self.outbox.unpublished == []
-
-    def emit(self, *events: CallEvent) -> None:
-        self.outbox.append(*events)
-        self.dispatch()
-
-    def run(self, script: Callable[[], Awaitable[object]], *pollers: Poller) -> None:
-        running = pollers or (self.poller(),)
-
-        async def main() -> None:
-            stop = asyncio.Event()
-            tasks = [asyncio.create_task(poller.run(stop)) for poller in running]
-            await script()
-            stop.set()
-            await asyncio.gather(*tasks)
-
-        run_virtually(self.clock, main())
-
-    def arrived(self, tenant_id: str = "acme") -> list[tuple[str, int]]:
-        bodies = [event_in(request) for request in self.sender.requests]
-        return [(body["aggregateId"], body["sequence"]) for body in bodies if body["tenantId"] == tenant_id]
-
-    def timer(self, event: CallEvent) -> Timer:
-        timer = self.store.get_timer(self.namespace(event.tenant_id), str(delivery_of(event)), now=self.clock.now())
-        assert timer is not None
-        return timer
-
-    def states(self, tenant_id: str = "acme") -> list[TimerState]:
-        page = self.store.list_timers(
-            self.namespace(tenant_id), TimerFilter(), cursor=None, limit=500, now=self.clock.now()
-        )
-        return [timer.state for timer in page.items]
-
-
-def event_in(request: Any) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(request.body)
-    return document
 
 
 @pytest.fixture
@@ -131,19 +39,15 @@ def store() -> Iterator[Store]:
 
 
 @pytest.fixture
-def world(store: Store) -> World:
-    return World(store)
-
-
-def life(call_id: str = "call-1", *, tenant_id: str = "acme", length: int = 7) -> list[CallEvent]:
-    return [make_event(call_id, number, tenant_id=tenant_id) for number in range(1, length + 1)]
+def world(store: Store) -> WebhookWorld:
+    return WebhookWorld(store)
 
 
 async def sleep(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def test_events_arrive_in_order_one_after_the_other_within_a_moment(world: World) -> None:
+def test_events_arrive_in_order_one_after_the_other_within_a_moment(world: WebhookWorld) -> None:
     world.add_webhook()
 
     async def script() -> None:
@@ -157,7 +61,7 @@ def test_events_arrive_in_order_one_after_the_other_within_a_moment(world: World
     assert world.sender.most_under_way == 1
 
 
-def test_calls_do_not_wait_for_each_other(world: World) -> None:
+def test_calls_do_not_wait_for_each_other(world: WebhookWorld) -> None:
     world.add_webhook()
     stuck = {"call-3"}
     world.sender.answer = lambda request: (
@@ -175,7 +79,7 @@ def test_calls_do_not_wait_for_each_other(world: World) -> None:
     assert {at for call, at in world.arrived() if call == "call-3"} == {1}
 
 
-def test_a_receiver_that_fails_for_a_while_gets_everything_in_order(world: World) -> None:
+def test_a_receiver_that_fails_for_a_while_gets_everything_in_order(world: WebhookWorld) -> None:
     world.add_webhook()
     mended_at = 120.0
     world.sender.answer = lambda request: Script(status=200 if world.clock.elapsed_seconds > mended_at else 500)
@@ -195,7 +99,7 @@ def test_a_receiver_that_fails_for_a_while_gets_everything_in_order(world: World
     assert [sequence.count(number) for number in (2, 3, 4, 5)] == [1, 1, 1, 1]
 
 
-def test_an_event_made_while_an_attempt_is_under_way_waits_and_is_not_lost(world: World) -> None:
+def test_an_event_made_while_an_attempt_is_under_way_waits_and_is_not_lost(world: WebhookWorld) -> None:
     world.add_webhook()
     world.sender.answer = lambda request: Script(delay_seconds=1.0)
 
@@ -212,7 +116,7 @@ def test_an_event_made_while_an_attempt_is_under_way_waits_and_is_not_lost(world
     assert world.arrived() == [("call-1", 1), ("call-1", 2)]
 
 
-def test_after_a_dead_letter_the_later_events_go_on_and_a_redrive_delivers_it_late(world: World) -> None:
+def test_after_a_dead_letter_the_later_events_go_on_and_a_redrive_delivers_it_late(world: WebhookWorld) -> None:
     world.add_webhook()
     events = life(length=3)
     refused = {1}
@@ -238,7 +142,7 @@ def test_after_a_dead_letter_the_later_events_go_on_and_a_redrive_delivers_it_la
     assert ids[0] == ids[3] == events[0].event_id  # a redrive is the same event
 
 
-def test_one_tenants_dead_webhook_never_delays_anothers(world: World) -> None:
+def test_one_tenants_dead_webhook_never_delays_anothers(world: WebhookWorld) -> None:
     world.add_webhook("acme", url="http://dead.test/")
     world.add_webhook("globex", url="http://alive.test/")
     world.sender.answer = lambda request: Script(status=None if "dead.test" in request.url else 200)
@@ -261,7 +165,7 @@ def test_one_tenants_dead_webhook_never_delays_anothers(world: World) -> None:
     assert ("dead-0", 2) not in world.arrived()
 
 
-def test_a_webhook_that_is_off_holds_what_waits_and_takes_nothing_new(world: World) -> None:
+def test_a_webhook_that_is_off_holds_what_waits_and_takes_nothing_new(world: WebhookWorld) -> None:
     world.add_webhook()
     world.sender.answer = lambda request: Script(status=500)
 
@@ -285,7 +189,7 @@ def test_a_webhook_that_is_off_holds_what_waits_and_takes_nothing_new(world: Wor
     assert world.states() == [TimerState.FIRED]
 
 
-def test_another_url_counts_for_what_waits_already(world: World) -> None:
+def test_another_url_counts_for_what_waits_already(world: WebhookWorld) -> None:
     world.add_webhook(url="http://wrong.test/")
     world.sender.answer = lambda request: Script(status=404 if "wrong.test" in request.url else 200)
 
@@ -301,7 +205,7 @@ def test_another_url_counts_for_what_waits_already(world: World) -> None:
     assert world.states() == [TimerState.FIRED] * 2
 
 
-def test_what_waits_for_a_webhook_that_is_removed_becomes_a_dead_letter(world: World) -> None:
+def test_what_waits_for_a_webhook_that_is_removed_becomes_a_dead_letter(world: WebhookWorld) -> None:
     world.add_webhook()
     world.sender.answer = lambda request: Script(status=500)
 
@@ -319,7 +223,7 @@ def test_what_waits_for_a_webhook_that_is_removed_becomes_a_dead_letter(world: W
     assert failure.message == "the webhook was removed"
 
 
-def test_bodies_are_the_envelope_and_signed_so_that_both_libraries_accept_them(world: World) -> None:
+def test_bodies_are_the_envelope_and_signed_so_that_both_libraries_accept_them(world: WebhookWorld) -> None:
     world.add_webhook(secret=KEY)
     event = make_event(payload_json='{"name":"Ünïcode","tags":[]}')
 
@@ -343,7 +247,7 @@ def test_bodies_are_the_envelope_and_signed_so_that_both_libraries_accept_them(w
     assert library.sign(event.event_id, signed_at, request.body.decode()) == headers["webhook-signature"]
 
 
-def test_nothing_is_sent_unsigned_while_the_key_is_lost(world: World) -> None:
+def test_nothing_is_sent_unsigned_while_the_key_is_lost(world: WebhookWorld) -> None:
     world.add_webhook(secret=KEY)
     world.box = LocalSecretBox(ProcessKey())  # another key
 
@@ -357,7 +261,7 @@ def test_nothing_is_sent_unsigned_while_the_key_is_lost(world: World) -> None:
     assert world.states() == [TimerState.SCHEDULED]
 
 
-def test_a_poller_that_dies_in_the_middle_of_a_call_leaves_it_to_the_next_one(world: World) -> None:
+def test_a_poller_that_dies_in_the_middle_of_a_call_leaves_it_to_the_next_one(world: WebhookWorld) -> None:
     world.add_webhook()
     world.sender.answer = lambda request: Script(delay_seconds=0.4)
 
@@ -381,7 +285,7 @@ def test_a_poller_that_dies_in_the_middle_of_a_call_leaves_it_to_the_next_one(wo
     assert world.states() == [TimerState.FIRED] * 5
 
 
-def test_only_wanted_types_arrive_and_in_order(world: World) -> None:
+def test_only_wanted_types_arrive_and_in_order(world: WebhookWorld) -> None:
     world.add_webhook(event_types=(CallEventType.SUBMITTED, CallEventType.SUCCEEDED))
     kinds = [CallEventType.SUBMITTED, CallEventType.SCHEDULED, CallEventType.RUNNING, CallEventType.SUCCEEDED]
     events = [make_event(sequence=at, type_=kind) for at, kind in enumerate(kinds, 1)]
@@ -395,7 +299,7 @@ def test_only_wanted_types_arrive_and_in_order(world: World) -> None:
     assert world.arrived() == [("call-1", 1), ("call-1", 4)]
 
 
-def test_a_store_that_fails_at_the_gate_is_asked_again_and_nothing_is_lost_or_overtaken(world: World) -> None:
+def test_a_store_that_fails_at_the_gate_is_asked_again_and_nothing_is_lost_or_overtaken(world: WebhookWorld) -> None:
     world.add_webhook()
     gate, chance, failures = world.gate(), Random(5), []
 
@@ -443,7 +347,7 @@ def test_whatever_the_receiver_does_order_holds_and_nothing_is_lost(
     """Events come at any time, answers are of every kind and take any time, and pollers share the shards."""
     random = Random(seed)
     with memory_store() as store:
-        world = World(store)
+        world = WebhookWorld(store)
         world.add_webhook()
         left = list(statuses)
 

@@ -5,11 +5,7 @@ What a server would do with them is not shown.
 
 from __future__ import annotations
 
-import gc
 import re
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from types import SimpleNamespace
@@ -20,22 +16,18 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given as for_all
 from hypothesis import strategies as st
-from oracledb.errors import _Error
 
-from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.shards import Lease
-from duetime.stores.open import open_store
 from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.oracle import SCHEMA_TURN_SECONDS, OracleDialect
+from duetime.stores.sql.oracle import SCHEMA_TURN_SECONDS
 from duetime.stores.sql.oracle_migrations import MIGRATIONS, TIMERS, TIMERS_UNPARTITIONED
 from duetime.stores.sql.oracle_sql import (
     CALL_TIMEOUT_SECONDS,
-    NoAnswer,
-    connect_in_time,
     read_exactly,
     read_text,
     stored_text,
@@ -47,7 +39,7 @@ from duetime.stores.time_source import TimeSource
 from tests.support.builders import fired, make_timer, make_timers
 from tests.support.clock import NOW
 from tests.support.recorded_driver import RecordedDriver, recorded
-from tests.support.recorded_oracle import CHARACTERS, NOW_MS, Detail, OracleConnection
+from tests.support.recorded_oracle import CHARACTERS, NOW_MS, OracleConnection, error_of
 
 SECRET = "hunter2"
 URL = f"oracle://duetime:{SECRET}@db/service"
@@ -75,13 +67,6 @@ def driver(store: SqlStore) -> Iterator[RecordedDriver]:
 
 def kinds(driver: RecordedDriver) -> list[str]:
     return [text.split()[0] for text in driver.texts()]
-
-
-def error(number: int) -> oracledb.DatabaseError:
-    """As the driver makes it of the server's."""
-    detail = _Error(f"ORA-{number:05}: text", code=number)
-    made: oracledb.DatabaseError = detail.exc_type(detail)
-    return made
 
 
 def row_of(timer: Any) -> tuple[Any, ...]:
@@ -157,7 +142,7 @@ def test_a_read_is_one_request(store: SqlStore, driver: RecordedDriver) -> None:
 
 
 def test_what_fails_is_rolled_back(store: SqlStore, driver: RecordedDriver) -> None:
-    driver.answer("^DELETE", error=error(54))
+    driver.answer("^DELETE", error=error_of(54))
 
     with pytest.raises(StoreUnavailable, match="not released in time"):
         store.withdraw_worker("w")
@@ -166,7 +151,7 @@ def test_what_fails_is_rolled_back(store: SqlStore, driver: RecordedDriver) -> N
 
 
 def test_a_deadlock_begins_the_transaction_again(store: SqlStore, driver: RecordedDriver) -> None:
-    driver.answer("^DELETE", error=error(60), times=2)
+    driver.answer("^DELETE", error=error_of(60), times=2)
     driver.answer("^SELECT timers", row_of(make_timer(SINGLE, "t")))
 
     (result,) = store.delete_timers(SINGLE, [TimerRef("t")], now=NOW)
@@ -357,152 +342,8 @@ def test_columns_are_read_as_texts_and_whole_numbers(kind: Any, precision: int, 
         assert asked[0][1]["outconverter"] is (int if kind is oracledb.DB_TYPE_NUMBER else read_text)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "oracle://db.example",
-        f"oracle://u:{SECRET}@db.example",
-        "oracle://u@db.example/x",
-        f"oracle://u:{SECRET}@db.example:port/x",
-        f"oracle://u:{SECRET}@db.example/x?tls=perhaps",
-        f"oracle://u:{SECRET}@db.example/x?encoding=latin1",
-    ],
-)
-def test_a_url_that_cannot_be_used_says_what_one_is_like(url: str) -> None:
-    with pytest.raises(InvalidSettings, match=r"oracle://user:password@host:1521/service") as raised:
-        open_store(url)
-
-    assert SECRET not in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-# The driver leaves the socket of an attempt that fails late to the garbage collector.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("is_listening", [False, True], ids=["closed", "silent"])
-def test_a_server_that_is_down_is_one_clear_line_in_bounded_time(
-    is_listening: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("duetime.stores.sql.oracle_sql.CONNECT_TIMEOUT_SECONDS", 0.25)
-    started = time.monotonic()
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        if is_listening:
-            reserved.listen()  # takes connections, and says nothing
-        where = f"127.0.0.1:{reserved.getsockname()[1]}/service"
-        store = open_store(f"oracle://user:{SECRET}@{where}")
-        with pytest.raises(StoreUnavailable) as raised:
-            store.check()
-        store.close()
-
-    assert raised.value.message == f"the database at {where} cannot be reached"
-    assert time.monotonic() - started < 5
-    del raised
-    wait_for_attempts()
-    gc.collect()
-
-
-@pytest.mark.parametrize("error", [socket.gaierror(-2, "Name or service not known"), UnicodeError("label too long")])
-def test_a_host_without_an_address_cannot_be_reached(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def connect(**_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(oracledb, "connect", connect)
-    store = open_store(URL)
-    with pytest.raises(StoreUnavailable, match=r"^the database at db:1521/service cannot be reached$"):
-        store.check()
-    store.close()
-    wait_for_attempts()
-
-
 def test_what_a_socket_raises_does_not_leave_the_store(store: SqlStore, driver: RecordedDriver) -> None:
     driver.answer("FROM namespaces", error=ConnectionResetError(104, "Connection reset by peer"))
 
     with pytest.raises(StoreUnavailable, match="ConnectionResetError"):
         store.get_namespace("x")
-
-
-def wait_for_attempts() -> None:
-    """Attempts that were given up end when their socket does."""
-    for thread in threading.enumerate():
-        if thread.name == "oracle-connect":
-            thread.join(10)
-            assert not thread.is_alive()
-
-
-def test_a_connection_that_comes_too_late_is_closed() -> None:
-    is_late, is_closed = threading.Event(), threading.Event()
-
-    def connect() -> Any:
-        is_late.wait(10)
-        return SimpleNamespace(close=is_closed.set)
-
-    with pytest.raises(NoAnswer):
-        connect_in_time(connect, seconds=0.01)
-    is_late.set()
-
-    assert is_closed.wait(10)
-    wait_for_attempts()
-
-
-def test_the_connection_is_asked_for_what_the_store_relies_on() -> None:
-    dialect = open_dialect("oracle://user:pass@db:1522/service?tls=on")
-    arguments: dict[str, Any] = {}
-
-    def connect(*given: Any) -> None:
-        arguments.update(given[3])
-        raise error(1017)
-
-    sa.event.listen(dialect.engine, "do_connect", connect)
-    with pytest.raises(sa.exc.DatabaseError):
-        dialect.engine.connect()
-    assert arguments == {
-        "user": "user",
-        "password": "pass",
-        "host": "db",
-        "port": 1522,
-        "service_name": "service",
-        "protocol": "tcps",
-        "tcp_connect_timeout": 5.0,
-        "retry_count": 0,
-        "expire_time": 1,
-        "program": "duetime",
-    }
-
-
-@pytest.mark.parametrize(
-    ("number", "kind"),
-    [
-        (60, TransactionAborted),  # deadlock
-        (8177, TransactionAborted),  # serialisation
-        (1555, TransactionAborted),  # snapshot too old
-        (54, StoreUnavailable),  # NOWAIT
-        (30006, StoreUnavailable),  # WAIT
-        (1013, StoreUnavailable),  # cancelled
-        (3113, StoreUnavailable),  # end of file
-        (12541, StoreUnavailable),  # no listener
-        (12514, StoreUnavailable),  # no service
-        (1033, StoreUnavailable),  # starting
-        (1017, StoreUnavailable),  # password
-        (28000, StoreUnavailable),  # locked
-        (1653, StoreUnavailable),  # tablespace
-        (942, StoreNotReady),  # table
-        (904, StoreNotReady),  # column
-        (1, StoreError),  # unique
-        (1461, StoreError),  # LONG
-        (12899, StoreError),  # too long: beyond the numbers of the network
-    ],
-)
-def test_what_errors_of_the_server_mean(number: int, kind: type[StoreError]) -> None:
-    dialect = open_dialect(URL)
-    assert isinstance(dialect, OracleDialect)
-
-    assert type(dialect.classify(error(number))) is kind
-    dialect.engine.dispose()
-
-
-@pytest.mark.parametrize("code", ["DPY-1001", "DPY-4011", "DPY-4024", "DPY-6000", "DPY-6001", "DPY-6005"])
-def test_what_errors_of_the_driver_mean(code: str) -> None:
-    translation = open_dialect(URL).classify(oracledb.OperationalError(Detail(0, code)))
-
-    assert type(translation) is StoreUnavailable
-    assert "db:1521/service" in translation.message

@@ -1,0 +1,172 @@
+"""Oracle without a server: URLs, connecting, servers that do not answer, and what errors mean."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import oracledb
+import pytest
+import sqlalchemy as sa
+
+from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.open import open_store
+from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.errors import TransactionAborted
+from duetime.stores.sql.oracle import OracleDialect
+from duetime.stores.sql.oracle_sql import (
+    NoAnswer,
+    connect_in_time,
+)
+from tests.support.recorded_oracle import Detail, error_of
+
+SECRET = "hunter2"
+URL = f"oracle://duetime:{SECRET}@db/service"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "oracle://db.example",
+        f"oracle://u:{SECRET}@db.example",
+        "oracle://u@db.example/x",
+        f"oracle://u:{SECRET}@db.example:port/x",
+        f"oracle://u:{SECRET}@db.example/x?tls=perhaps",
+        f"oracle://u:{SECRET}@db.example/x?encoding=latin1",
+    ],
+)
+def test_a_url_that_cannot_be_used_says_what_one_is_like(url: str) -> None:
+    with pytest.raises(InvalidSettings, match=r"oracle://user:password@host:1521/service") as raised:
+        open_store(url)
+
+    assert SECRET not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+# The driver leaves the socket of an attempt that fails late to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("is_listening", [False, True], ids=["closed", "silent"])
+def test_a_server_that_is_down_is_one_clear_line_in_bounded_time(
+    is_listening: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duetime.stores.sql.oracle_sql.CONNECT_TIMEOUT_SECONDS", 0.25)
+    started = time.monotonic()
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        if is_listening:
+            reserved.listen()  # takes connections, and says nothing
+        where = f"127.0.0.1:{reserved.getsockname()[1]}/service"
+        store = open_store(f"oracle://user:{SECRET}@{where}")
+        with pytest.raises(StoreUnavailable) as raised:
+            store.check()
+        store.close()
+
+    assert raised.value.message == f"the database at {where} cannot be reached"
+    assert time.monotonic() - started < 8  # what was asked for, and a machine that is busy
+    del raised
+    wait_for_attempts()
+    gc.collect()
+
+
+@pytest.mark.parametrize("error", [socket.gaierror(-2, "Name or service not known"), UnicodeError("label too long")])
+def test_a_host_without_an_address_cannot_be_reached(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(oracledb, "connect", connect)
+    store = open_store(URL)
+    with pytest.raises(StoreUnavailable, match=r"^the database at db:1521/service cannot be reached$"):
+        store.check()
+    store.close()
+    wait_for_attempts()
+
+
+def wait_for_attempts() -> None:
+    """Attempts that were given up end when their socket does."""
+    for thread in threading.enumerate():
+        if thread.name == "oracle-connect":
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def test_a_connection_that_comes_too_late_is_closed() -> None:
+    is_late, is_closed = threading.Event(), threading.Event()
+
+    def connect() -> Any:
+        is_late.wait(10)
+        return SimpleNamespace(close=is_closed.set)
+
+    with pytest.raises(NoAnswer):
+        connect_in_time(connect, seconds=0.01)
+    is_late.set()
+
+    assert is_closed.wait(10)
+    wait_for_attempts()
+
+
+def test_the_connection_is_asked_for_what_the_store_relies_on() -> None:
+    dialect = open_dialect("oracle://user:pass@db:1522/service?tls=on")
+    arguments: dict[str, Any] = {}
+
+    def connect(*given: Any) -> None:
+        arguments.update(given[3])
+        raise error_of(1017)
+
+    sa.event.listen(dialect.engine, "do_connect", connect)
+    with pytest.raises(sa.exc.DatabaseError):
+        dialect.engine.connect()
+    assert arguments == {
+        "user": "user",
+        "password": "pass",
+        "host": "db",
+        "port": 1522,
+        "service_name": "service",
+        "protocol": "tcps",
+        "tcp_connect_timeout": 5.0,
+        "retry_count": 0,
+        "expire_time": 1,
+        "program": "duetime",
+    }
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (60, TransactionAborted),  # deadlock
+        (8177, TransactionAborted),  # serialisation
+        (1555, TransactionAborted),  # snapshot too old
+        (54, StoreUnavailable),  # NOWAIT
+        (30006, StoreUnavailable),  # WAIT
+        (1013, StoreUnavailable),  # cancelled
+        (3113, StoreUnavailable),  # end of file
+        (12541, StoreUnavailable),  # no listener
+        (12514, StoreUnavailable),  # no service
+        (1033, StoreUnavailable),  # starting
+        (1017, StoreUnavailable),  # password
+        (28000, StoreUnavailable),  # locked
+        (1653, StoreUnavailable),  # tablespace
+        (942, StoreNotReady),  # table
+        (904, StoreNotReady),  # column
+        (1, StoreError),  # unique
+        (1461, StoreError),  # LONG
+        (12899, StoreError),  # too long: beyond the numbers of the network
+    ],
+)
+def test_what_errors_of_the_server_mean(number: int, kind: type[StoreError]) -> None:
+    dialect = open_dialect(URL)
+    assert isinstance(dialect, OracleDialect)
+
+    assert type(dialect.classify(error_of(number))) is kind
+    dialect.engine.dispose()
+
+
+@pytest.mark.parametrize("code", ["DPY-1001", "DPY-4011", "DPY-4024", "DPY-6000", "DPY-6001", "DPY-6005"])
+def test_what_errors_of_the_driver_mean(code: str) -> None:
+    translation = open_dialect(URL).classify(oracledb.OperationalError(Detail(0, code)))
+
+    assert type(translation) is StoreUnavailable
+    assert "db:1521/service" in translation.message
