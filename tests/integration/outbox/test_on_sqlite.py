@@ -118,8 +118,14 @@ def test_order_per_call_holds_with_many_writers_and_dispatchers_that_race_for_th
         thread.start()
     for writer in writers:
         writer.join()
-    # One stops in the middle: another one goes on.
-    next(each for each in dispatchers if each.stats.is_active).stop()
+
+    def stop_the_active_one() -> bool:
+        active = [each for each in dispatchers if each.stats.is_active]
+        for each in active[:1]:
+            each.stop()
+        return bool(active)
+
+    wait_until(stop_the_active_one)  # in the middle: another one goes on
     wait_until(lambda: not store.calls.unpublished_events(limit=1))  # type: ignore[attr-defined]
     for each in dispatchers:
         each.stop()

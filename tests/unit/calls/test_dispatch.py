@@ -292,10 +292,10 @@ def test_a_hint_wakes_it_at_once_and_a_stop_gives_the_lease_back(outbox) -> None
     try:
         outbox.append(make_event())
         dispatcher.notify()
-        assert is_published.wait(5)
+        assert is_published.wait(30)
     finally:
         dispatcher.stop()
-        thread.join(5)
+        thread.join(30)
     assert not thread.is_alive()
     other = make_dispatcher(outbox, [RecordingPublisher()], SystemClock(), leases=leases)
     other.turn()

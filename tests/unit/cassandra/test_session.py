@@ -98,7 +98,7 @@ def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
         began = time.monotonic()
         with pytest.raises(StoreUnavailable, match=r"^no Cassandra node can be reached"):
             store.check()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 8  # what was asked for, and a machine that is busy; 10 is the default
         store.close()
 
 

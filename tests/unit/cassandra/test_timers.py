@@ -27,6 +27,8 @@ class Shards:
 
     def __init__(self, *, waits_for: int = 1) -> None:
         self.batches: list[tuple[int, int]] = []
+        self.requests: list[int] = []
+        """How many batches were asked for at once, request by request."""
         self.most_at_once = 0
         self._under_way: dict[int, int] = defaultdict(int)
         self._lock = threading.Lock()
@@ -48,6 +50,7 @@ class Shards:
         # Behind the TTL, the write's id and the columns comes the key.
         shard_ids = [group[0].values[2 + len(COLUMNS)] for group in groups]
         with self._lock:
+            self.requests.append(len(groups))
             for shard_id, group in zip(shard_ids, groups, strict=True):
                 self.batches.append((shard_id, sum(each.cql.startswith("UPDATE") for each in group)))
                 self._under_way[shard_id] += 1
@@ -72,6 +75,7 @@ def test_batches_of_one_shard_go_one_after_another() -> None:
 
     assert made == set(range(70))
     assert shards.batches == [(0, CHANGES_PER_BATCH), (0, CHANGES_PER_BATCH), (0, 10)]
+    assert shards.requests == [1, 1, 1]
     assert shards.most_at_once == 1
 
 
@@ -82,6 +86,7 @@ def test_batches_of_several_shards_go_side_by_side() -> None:
     Timers(shards).make(changes(make_timers(four, 40)), Own())
 
     assert sorted(shard_id for shard_id, _ in shards.batches) == [0, 1, 2, 3]
+    assert shards.requests == [4]
     assert sum(count for _, count in shards.batches) == 40
 
 

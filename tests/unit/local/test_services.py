@@ -49,31 +49,31 @@ def send_to_self(number: signal.Signals) -> Callable[[], None]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_every_service_in_good_order(number: signal.Signals) -> None:
     first, second = Looping("first"), Looping("second", on_start=send_to_self(number))
-    assert run_services([first, second], stop_seconds=5) == 0
+    assert run_services([first, second], stop_seconds=30) == 0
     assert first.events == second.events == ["started", "stopped"]
 
 
 def test_a_service_that_fails_stops_the_others(caplog: pytest.LogCaptureFixture) -> None:
     other = Looping()
-    assert run_services([other, Failing()], stop_seconds=5) == 1
+    assert run_services([other, Failing()], stop_seconds=30) == 1
     assert other.events == ["started", "stopped"]
     assert "service.failed" in actions(caplog)
 
 
 def test_a_service_that_ends_by_itself_is_a_failure() -> None:
     ended = ThreadService("ended", lambda: None, lambda: None)
-    assert run_services([Looping(), ended], stop_seconds=5) == 1
+    assert run_services([Looping(), ended], stop_seconds=30) == 1
 
 
 def test_a_service_that_fails_while_stopping_is_a_failure() -> None:
     release = threading.Event()
 
     def work() -> None:
-        release.wait(5)
+        release.wait(30)
         raise RuntimeError("broken")
 
     service = ThreadService("late", work, release.set)
-    assert run_services([service, Looping(on_start=send_to_self(signal.SIGTERM))], stop_seconds=5) == 1
+    assert run_services([service, Looping(on_start=send_to_self(signal.SIGTERM))], stop_seconds=30) == 1
 
 
 def test_a_thread_is_asked_to_stop_and_waited_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -82,10 +82,10 @@ def test_a_thread_is_asked_to_stop_and_waited_for(caplog: pytest.LogCaptureFixtu
 
     def work() -> None:
         names.append(threading.current_thread().name)
-        assert release.wait(5)
+        assert release.wait(30)
 
     service = ThreadService("worker-thread", work, release.set)
-    assert run_services([service, Looping(on_start=send_to_self(signal.SIGTERM))], stop_seconds=5) == 0
+    assert run_services([service, Looping(on_start=send_to_self(signal.SIGTERM))], stop_seconds=30) == 0
     assert names == ["worker-thread"]
     assert actions(caplog) == ["service.stopping"]
 
@@ -136,17 +136,17 @@ def test_a_second_signal_ends_the_process_where_it_stands() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "stopping\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 128 + signal.SIGINT
+        assert process.wait(30) == 128 + signal.SIGINT
 
 
 def test_a_service_that_does_not_stop_in_time_is_left_behind() -> None:
     with start("stuck", 0.05) as process:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 1
+        assert process.wait(30) == 1
 
 
 def test_the_end_of_standard_input_stops_like_a_signal() -> None:
     with start("orderly", 60) as process:
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0

@@ -292,7 +292,7 @@ def test_a_server_that_is_down_is_one_clear_line_in_bounded_time(
         store.close()
 
     assert raised.value.message == f"the database at {where} cannot be reached"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 8  # what was asked for, and a machine that is busy
 
 
 def test_the_connection_is_asked_for_what_the_store_relies_on() -> None:
