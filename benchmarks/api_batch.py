@@ -1,6 +1,6 @@
 """Batch create through the handler, in one process and without a server: what the API itself costs.
 
-    python benchmarks/api_batch.py [--batches 40] [--items 500]
+    python -m benchmarks.api_batch [--batches 40] [--items 500]
 
 Stages, in timers/s: reading the body into timers (scan, validate, digest), the whole handler on a store that
 keeps nothing, and the whole handler on SQLite in memory. Also single creates and reads, in requests/s.

@@ -1,6 +1,6 @@
 """Which HTTP client costs the least CPU per callback? Decision: docs/decisions/0040-libcurl-for-callbacks.md.
 
-    python benchmarks/http_clients.py [--posts N] [--concurrency N ...] [--rounds N]
+    python -m benchmarks.http_clients [--posts N] [--concurrency N ...] [--rounds N]
         [--host 127.0.0.1|localhost] [--only-ours] [--json FILE]
 
 Each client runs in a process of its own and sends the same POSTs over kept-alive HTTP/1.1 to a receiver in another

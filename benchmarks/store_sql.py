@@ -1,6 +1,6 @@
 """The SQL store on SQLite beside raw sqlite3 on the same schema, in one run.
 
-    python benchmarks/store_sql.py [--timers 20000] [--pending 0] [--directory DIR]
+    python -m benchmarks.store_sql [--timers 20000] [--pending 0] [--directory DIR]
 
 ``raw`` is what SQLite itself needs: ``executemany`` with values that are already encoded, reads that decode nothing.
 The ratios are what to compare between machines. ``--pending`` first stores that many timers due in the far future.

@@ -45,8 +45,8 @@ Store URLs:
 SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("`duetime serve`", LocalSettings),
     ("`duetime worker`", WorkerSettings),
-    ("`duetime init`", StoreSettings),
-    ("`duetime secrets` and `duetime namespaces`", LocalKeySettings),
+    ("`duetime init`, `export`, `keys`, `timers` and `redrive`", StoreSettings),
+    ("`duetime secrets`, `namespaces` and `import`", LocalKeySettings),
     ("`duetime calls`", ClientSettings),
     ("Timers API on Lambda", TimersApiSettings),
     ("API of service calls on Lambda", ServiceCallsApiSettings),

@@ -1,0 +1,105 @@
+"""What pages, comments and docstrings name is there: files, headings, decisions, targets of make, benchmarks."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DECISIONS = ROOT / "docs" / "decisions"
+PAGES = sorted(
+    path for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md", "events/**/*.md") for path in ROOT.glob(pattern)
+)
+SOURCES = sorted(
+    path
+    for pattern in (
+        "Makefile",
+        "*.toml",
+        "*.yaml",
+        "functions/**/*.py",
+        "shared/duetime/**/*.py",
+        "scripts/*",
+        "benchmarks/*.py",
+        "tests/**/*.py",
+    )
+    for path in ROOT.glob(pattern)
+    if path.is_file()
+)
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_PATH = re.compile(r"\b((?:docs|tests|scripts|shared|functions|benchmarks|examples|events|stores)/[\w./-]+\.\w+)")
+_DECISIONS = re.compile(r"\b[Dd]ecisions? ((?:\d{4}(?:, | and | to )?)+)")
+_NUMBER = re.compile(r"\d{4}")
+
+
+def names(pages: list[Path]) -> list[str]:
+    return [str(page.relative_to(ROOT)) for page in pages]
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """What GitHub makes of the page's headings."""
+    found: dict[str, int] = {}
+    for heading in re.findall(r"^#{1,6} (.*?)\s*$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        found[slug] = found.get(slug, 0) + 1
+    return frozenset(f"{slug}-{at}" if at else slug for slug, times in found.items() for at in range(times))
+
+
+def is_there(path: str) -> bool:
+    return any((root / path).exists() for root in (ROOT, ROOT / "shared" / "duetime", ROOT / "docs"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if link.startswith(("https://", "http://")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_what_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+    assert [path for path in _PATH.findall(_LINK.sub("", text)) if not is_there(path)] == []
+    named = {
+        one or other
+        for one, other in re.findall(r"^make ([a-z]+(?:-[a-z]+)*)|`make ([a-z]+(?:-[a-z]+)*)", text, re.MULTILINE)
+    }
+    assert named <= targets
+    for module in re.findall(r"python -m ((?:benchmarks|scripts)\.\w+)", text):
+        assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), module
+
+
+def test_what_comments_and_docstrings_name_is_there() -> None:
+    for source in SOURCES:
+        text = source.read_text(encoding="utf-8")
+        assert [path for path in _PATH.findall(text) if path.endswith(".md") and not is_there(path)] == [], source
+
+
+def test_decisions_that_are_named_exist() -> None:
+    numbers = {path.name[:4] for path in DECISIONS.glob("[0-9]*.md")}
+    for source in (*PAGES, *SOURCES):
+        for group in _DECISIONS.findall(source.read_text(encoding="utf-8")):
+            assert set(_NUMBER.findall(group)) <= numbers, f"{source.relative_to(ROOT)}: {group}"
+
+
+def test_the_index_of_decisions_has_each_by_its_title() -> None:
+    expected = []
+    for path in sorted(DECISIONS.glob("[0-9]*.md")):
+        heading = path.read_text(encoding="utf-8").partition("\n")[0]
+        number, _, title = heading.removeprefix("# ").partition(" ")
+        assert number == path.name[:4], heading
+        expected.append(f"- [{number}]({path.name}) {title}")
+
+    index = (DECISIONS / "README.md").read_text(encoding="utf-8")
+    assert [line for line in index.splitlines() if line.startswith("- ")] == expected
