@@ -47,15 +47,15 @@ def build_handler(context: ApiContext, routes: Sequence[Route] = ROUTES) -> Hand
     # A resolver keeps the request that it is working on, so every thread has its own.
     local = threading.local()
     # On Lambda this thread serves all requests, and building is best done while the function initialises.
-    local.dispatcher = _Dispatcher(services, table)
+    local.router = _Router(services, table)
 
     def handle(event: Mapping[str, Any], lambda_context: Any) -> dict[str, Any]:
-        dispatcher = getattr(local, "dispatcher", None)
-        if dispatcher is None:
-            dispatcher = local.dispatcher = _Dispatcher(services, table)
+        router = getattr(local, "router", None)
+        if router is None:
+            router = local.router = _Router(services, table)
         request = read_request(event, new_id=context.new_id)
         with context.log_context(request.request_id):
-            return dispatcher.serve(request, lambda_context)
+            return router.serve(request, lambda_context)
 
     return handle
 
@@ -78,7 +78,7 @@ class _RouteTable:
         return next((methods for pattern, methods in self._methods if pattern.fullmatch(path)), [])
 
 
-class _Dispatcher:
+class _Router:
     """The routes bound to the request under way. For one thread."""
 
     def __init__(self, services: Services, table: _RouteTable) -> None:

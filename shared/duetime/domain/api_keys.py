@@ -59,10 +59,12 @@ def new_secret(random_bytes: bytes) -> str:
 
 
 def hash_of(secret: str) -> bytes:
+    """What is kept of a secret: its SHA-256, 32 bytes."""
     return sha256(secret.encode()).digest()
 
 
 def key_text(key_id: str, secret: str) -> str:
+    """The key as it is shown once and sent with requests; ``parse_key`` reads it."""
     return f"{KEY_PREFIX}{key_id}_{secret}{_checksum(key_id, secret)}"
 
 

@@ -25,6 +25,7 @@ MAX_OVERLAP_SECONDS = 90 * 86_400.0
 
 
 def secret_text(key: bytes) -> str:
+    """``whsec_`` and the base64 of ``key``: the form of the Standard Webhooks specification."""
     return SECRET_PREFIX + b64encode(key).decode()
 
 

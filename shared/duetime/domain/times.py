@@ -87,6 +87,7 @@ def to_milliseconds(instant: datetime) -> int:
 
 
 def from_milliseconds(milliseconds: int) -> datetime:
+    """The UTC instant that many milliseconds after 1970-01-01T00:00:00Z."""
     return MIN_INSTANT + timedelta(milliseconds=milliseconds)
 
 

@@ -41,7 +41,9 @@ class TimerGate(Protocol):
         """One admission per timer; each is due, and there is room for it now."""
         ...
 
-    def read_answer(self, result: CallbackResult, *, now: datetime) -> Answer: ...
+    def read_answer(self, result: CallbackResult, *, now: datetime) -> Answer:
+        """What the receiver's answer means for a timer that was let pass."""
+        ...
 
     def recorded(self, outcomes: Sequence[Outcome], *, now: datetime) -> None:
         """These were recorded: timers that have fired or failed, and timers that were put off (SCHEDULED, no attempt

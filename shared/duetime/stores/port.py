@@ -93,6 +93,8 @@ class ChangeResult:
 
 @dataclass(frozen=True, slots=True)
 class TimerRef:
+    """A timer of a namespace; with ``if_revision`` only as long as it has that revision."""
+
     timer_id: str
     if_revision: int | None = None
 
@@ -250,7 +252,9 @@ class Store(MovableStore, Protocol):
         """
         ...
 
-    def get_timer(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None: ...
+    def get_timer(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
+        """The timer as it is stored now, strongly consistent; None when there is none."""
+        ...
 
     def update_timer(
         self,
@@ -337,7 +341,9 @@ class Store(MovableStore, Protocol):
         """Say that a worker lives up to, not including, ``now + ttl_seconds``; the sorted ids of all that do."""
         ...
 
-    def withdraw_worker(self, worker_id: str) -> None: ...
+    def withdraw_worker(self, worker_id: str) -> None:
+        """The worker lives no longer. One that nobody knows changes nothing."""
+        ...
 
     def due_timers(
         self,
