@@ -19,7 +19,7 @@ from duetime.local.http import bind, http_service, url_of
 from duetime.runtime.ids import new_id
 from tests.support.call_api import CallWorld
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 30.0
 DEFAULT = StreamSettings()
 
 

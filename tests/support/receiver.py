@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-WAIT_SECONDS = 15.0
+WAIT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)

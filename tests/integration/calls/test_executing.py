@@ -287,7 +287,7 @@ def test_a_cancelled_call_is_not_executed(executing: Executing) -> None:
 
 
 def test_many_calls_are_executed_once_each_by_two_pollers(executing: Executing) -> None:
-    for number in range(120):
+    for number in range(60):
         executing.submit(f"call-{number:03}", due_at=at(number % 5))
     other = executing.poller(worker_id="worker-b", sender=executing.sender.for_another_poller())
     executing.run_for(20, executing.poller(), other)
