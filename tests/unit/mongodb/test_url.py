@@ -50,6 +50,12 @@ def test_what_promises_rest_on_is_not_left_to_the_url(options: str) -> None:
     client.close()
 
 
+def test_the_journal_cannot_be_left_out() -> None:
+    client, _ = open_client("mongodb://host/?journal=false")
+    assert client.write_concern.document == {"w": "majority", "j": True}
+    client.close()
+
+
 def test_every_operation_has_an_end() -> None:
     client, _ = open_client("mongodb://host/")
     assert client.options.timeout == 10
@@ -60,6 +66,13 @@ def test_every_operation_has_an_end() -> None:
     assert client.options.timeout == 2.5
     assert client.options.server_selection_timeout == 0.7
     client.close()
+
+    client, _ = open_client("mongodb://host/?serverSelectionTimeoutMS=700&socketTimeoutMS=9&ConnectTimeoutMS=8")
+    assert client.options.timeout == 10
+    client.close()
+
+    with pytest.raises(InvalidSettings, match="timeoutMS is more than 0"):
+        open_client("mongodb://host/?timeoutMS=0")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.event_documents import readable_events
 from duetime.stores.mongodb.execution_documents import decode_or_salvage_execution, execution_key
 from duetime.stores.mongodb.reading import read
-from duetime.stores.mongodb.schema import CALL_IDEMPOTENCY
+from duetime.stores.mongodb.schema import CALL_IDEMPOTENCY, CALL_KEY
 from duetime.stores.mongodb.url import Document
 from duetime.stores.port import Page
 
@@ -37,7 +37,7 @@ class CallReads:
         found: dict[CallRef, Document] = {}
         for tenant_id, call_ids in ids_of.items():
             wanted = call_key(tenant_id, call_ids[0]) if len(call_ids) == 1 else _any_id(tenant_id, call_ids)
-            for document in read(self._calls, wanted, limit=len(call_ids)):
+            for document in read(self._calls, wanted, limit=len(call_ids), hint=CALL_KEY):
                 found[CallRef(tenant_id, document["service_call_id"])] = document
         return [_readable(found.get(ref), now) for ref in refs]
 

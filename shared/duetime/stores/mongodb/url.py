@@ -29,12 +29,14 @@ def open_client(url: str) -> tuple[MongoClient[Document], str]:
     server within ``serverSelectionTimeoutMS`` (5 s); the URL may set other times.
     """
     name = _database_name(url)
-    given = urlsplit(url).query.lower()
+    given = {pair.partition("=")[0] for pair in re.split("[&;]", urlsplit(url).query.lower())}
     timeouts = {
         "timeoutMS": DEFAULT_TIMEOUT_MS,
         "serverSelectionTimeoutMS": DEFAULT_SELECTION_TIMEOUT_MS,
     }
-    options: dict[str, Any] = {key: value for key, value in timeouts.items() if f"{key.lower()}=" not in given}
+    options: dict[str, Any] = {key: value for key, value in timeouts.items() if key.lower() not in given}
+    if "journal" in given:
+        options["journal"] = True  # unless it is told otherwise, a majority has journaled what it acknowledges
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # the driver would only warn of an option that it cannot read
@@ -55,6 +57,11 @@ def open_client(url: str) -> tuple[MongoClient[Document], str]:
         lines = str(error).splitlines() or [type(error).__name__]
         reason = "it cannot be understood" if "@" in url else lines[0]
         raise InvalidSettings(f"the MongoDB store URL is wrong: {reason}") from None
+    if not client.options.timeout:
+        client.close()
+        raise InvalidSettings(
+            "the MongoDB store URL is wrong: timeoutMS is more than 0, so that every operation ends"
+        )
     return client, name
 
 
