@@ -1,0 +1,160 @@
+"""What programs that use Duetime import: the client of its HTTP API, and ``webhooks`` for receivers.
+
+    from duetime.client import Duetime
+
+    with Duetime("http://127.0.0.1:8080") as duetime:
+        timer = duetime.timers().create(callback_url="https://example.com/hook", delay=timedelta(hours=1))
+
+The client needs ``pip install "duetime[client]"``, which brings httpx. ``duetime.client.webhooks`` needs nothing, so
+the names of the client are looked up when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from duetime.client.asynchronous.client import AsyncDuetime
+    from duetime.client.blocking.client import Duetime
+    from duetime.client.call_models import (
+        CallEvent,
+        CallFailure,
+        CallOutcome,
+        CallRequest,
+        CallStatus,
+        CallTimer,
+        CallTimerState,
+        Delivery,
+        EventType,
+        EventWebhook,
+        Execution,
+        ExecutionStatus,
+        Header,
+        Method,
+        ReceivedResponse,
+        SentRequest,
+        ServiceCall,
+    )
+    from duetime.client.errors import (
+        ApiError,
+        Conflict,
+        DuetimeError,
+        FieldError,
+        Forbidden,
+        InvalidArgument,
+        InvalidRequest,
+        NotFound,
+        PreconditionFailed,
+        ServerError,
+        Throttled,
+        Unauthenticated,
+        Unavailable,
+        UnexpectedAnswer,
+        Unreachable,
+    )
+    from duetime.client.models import (
+        ApiKey,
+        Attempt,
+        AttemptOutcome,
+        Cancelled,
+        CreatedApiKey,
+        CreatedSecret,
+        Failure,
+        FailureReason,
+        Health,
+        ItemResult,
+        Namespace,
+        NewTimer,
+        Redriven,
+        Role,
+        Shard,
+        SigningSecret,
+        Timer,
+        TimerState,
+    )
+    from duetime.client.retrying import NO_RETRIES, Retries
+    from duetime.client.values import UNSET, RawJson, RetryPolicy, Unset
+
+__all__ = [
+    "NO_RETRIES",
+    "UNSET",
+    "ApiError",
+    "ApiKey",
+    "AsyncDuetime",
+    "Attempt",
+    "AttemptOutcome",
+    "CallEvent",
+    "CallFailure",
+    "CallOutcome",
+    "CallRequest",
+    "CallStatus",
+    "CallTimer",
+    "CallTimerState",
+    "Cancelled",
+    "Conflict",
+    "CreatedApiKey",
+    "CreatedSecret",
+    "Delivery",
+    "Duetime",
+    "DuetimeError",
+    "EventType",
+    "EventWebhook",
+    "Execution",
+    "ExecutionStatus",
+    "Failure",
+    "FailureReason",
+    "FieldError",
+    "Forbidden",
+    "Header",
+    "Health",
+    "InvalidArgument",
+    "InvalidRequest",
+    "ItemResult",
+    "Method",
+    "Namespace",
+    "NewTimer",
+    "NotFound",
+    "PreconditionFailed",
+    "RawJson",
+    "ReceivedResponse",
+    "Redriven",
+    "Retries",
+    "RetryPolicy",
+    "Role",
+    "SentRequest",
+    "ServerError",
+    "ServiceCall",
+    "Shard",
+    "SigningSecret",
+    "Throttled",
+    "Timer",
+    "TimerState",
+    "Unauthenticated",
+    "Unavailable",
+    "UnexpectedAnswer",
+    "Unreachable",
+    "Unset",
+]
+
+_HOMES = ("errors", "values", "models", "call_models", "retrying", "blocking.client", "asynchronous.client")
+"""Where the names are looked for; httpx is imported by the last two."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        for home in _HOMES:
+            try:
+                module = import_module(f"{__name__}.{home}")
+            except ModuleNotFoundError as error:
+                if error.name not in ("anyio", "httpx"):
+                    raise
+                message = f'{error}: the client needs pip install "duetime[client]"'
+                raise ModuleNotFoundError(message, name=error.name) from error
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

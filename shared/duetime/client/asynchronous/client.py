@@ -1,0 +1,88 @@
+"""The client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from duetime.client import bodies
+from duetime.client.asynchronous.api_keys import AsyncApiKeys
+from duetime.client.asynchronous.event_webhooks import AsyncTenantWebhook
+from duetime.client.asynchronous.namespaces import AsyncNamespaces, AsyncSigningSecrets
+from duetime.client.asynchronous.service_calls import AsyncServiceCalls
+from duetime.client.asynchronous.timers import AsyncTimers
+from duetime.client.asynchronous.transport import AsyncTransport
+from duetime.client.connecting import DEFAULT_TIMEOUT, Connecting
+from duetime.client.models import Health, Shard
+from duetime.client.requests import health_request, openapi_request, segment
+from duetime.client.retrying import DEFAULT_RETRIES, Retries
+
+
+class AsyncDuetime:
+    """A server, and the tenant whose service calls, keys and event webhook are meant.
+
+    ``timeout`` is for each wait of a request. ``http_client`` brings proxies, certificates and limits of your own; it
+    is left open. One client serves a whole program: it keeps its connections.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        tenant: str = "default",
+        timeout: timedelta = DEFAULT_TIMEOUT,
+        retries: Retries = DEFAULT_RETRIES,
+        user_agent: str | None = None,
+        http_client: httpx.AsyncClient | None = None,
+    ) -> None:
+        """Raises ``InvalidArgument``."""
+        connecting = Connecting.of(
+            url, tenant=tenant, api_key=api_key, timeout=timeout, retries=retries, user_agent=user_agent
+        )
+        tenant_path = f"/v1/tenants/{segment('tenant', tenant)}"
+        self._transport = AsyncTransport(connecting, http_client)
+        self.namespaces = AsyncNamespaces(self._transport)
+        self.service_calls = AsyncServiceCalls(self._transport, tenant_path)
+        self.event_webhook = AsyncTenantWebhook(self._transport, tenant_path)
+        self.api_keys = AsyncApiKeys(self._transport, tenant_path)
+
+    def __repr__(self) -> str:
+        connecting = self._transport.connecting
+        return f"{type(self).__name__}({connecting.url!r}, tenant={connecting.tenant!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._transport.close()
+
+    def timers(self, namespace: str = "default") -> AsyncTimers:
+        """The timers of a namespace. Nothing is asked for yet."""
+        return AsyncTimers(self._transport, namespace)
+
+    def signing_secrets(self, namespace: str = "default") -> AsyncSigningSecrets:
+        """The signing secrets of a namespace. Nothing is asked for yet."""
+        return AsyncSigningSecrets.of_namespace(self._transport, namespace)
+
+    def shards(self, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[Shard]:
+        """Shards and who polls them, in order of id."""
+        return self._transport.items("listShards", "/v1/shards", Shard, [("limit", str(page_size))])
+
+    async def health(self) -> Health:
+        """Whether the server, with its store, is ready. One that says that it is not is no error."""
+        return await self._transport.send(health_request())
+
+    async def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document of the server."""
+        return await self._transport.send(openapi_request())

@@ -1,0 +1,96 @@
+"""Namespaces, and the signing secrets of namespaces and of event webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+from duetime.client import bodies
+from duetime.client.asynchronous.transport import AsyncTransport
+from duetime.client.models import CreatedSecret, Namespace, SigningSecret
+from duetime.client.requests import changing, reading, removing, segment
+from duetime.client.values import UNSET, RetryPolicy, Unset
+
+_PATH = "/v1/namespaces"
+
+
+class AsyncNamespaces:
+    """The namespaces of a tenant."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    def list(self, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[Namespace]:
+        """In order of name, a page at a time."""
+        return self._transport.items("listNamespaces", _PATH, Namespace, [("limit", str(page_size))])
+
+    async def get(self, name: str) -> Namespace:
+        """Raises ``NotFound``."""
+        return await self._transport.send(reading("getNamespace", _of(name), Namespace))
+
+    async def put(
+        self,
+        name: str,
+        *,
+        num_shards: int | Unset = UNSET,
+        dedicated: bool | Unset = UNSET,
+        retry_policy: RetryPolicy | Unset | None = UNSET,
+        max_in_flight: int | Unset | None = UNSET,
+        rate_limit: float | Unset | None = UNSET,
+        if_revision: int | None = None,
+    ) -> Namespace:
+        """Create a namespace, confirm it, or change its settings. What is not given stays, None clears a setting.
+
+        ``num_shards`` and ``dedicated`` never change: other values than it has are a ``Conflict``.
+        """
+        body = bodies.patch(
+            bodies.NAMESPACE,
+            num_shards=num_shards,
+            dedicated=dedicated,
+            retry_policy=retry_policy,
+            max_in_flight=max_in_flight,
+            rate_limit=rate_limit,
+        )
+        request = changing(
+            "putNamespace",
+            "PUT",
+            _of(name),
+            Namespace,
+            body,
+            if_revision=if_revision,
+            is_repeatable=if_revision is None,
+        )
+        return await self._transport.send(request)
+
+
+class AsyncSigningSecrets:
+    """What callbacks of a namespace, or events, are signed with."""
+
+    def __init__(self, transport: AsyncTransport, path: str, *, operations: tuple[str, str, str]) -> None:
+        self._transport = transport
+        self._path = f"{path}/secrets"
+        self._create, self._list, self._delete = operations
+
+    @classmethod
+    def of_namespace(cls, transport: AsyncTransport, namespace: str) -> AsyncSigningSecrets:
+        return cls(transport, _of(namespace), operations=("createSecret", "listSecrets", "deleteSecret"))
+
+    async def create(self, *, secret: str | None = None, overlap: timedelta | None = None) -> CreatedSecret:
+        """A secret, which is shown this once. The one before it stays valid for ``overlap``, a day by default.
+
+        It is not repeated after a lost answer: look at ``list`` then, and end what nobody knows by ``delete``.
+        """
+        body = bodies.body(bodies.SECRET, secret=secret, overlap=overlap)
+        return await self._transport.send(changing(self._create, "POST", self._path, CreatedSecret, body))
+
+    def list(self) -> AsyncIterator[SigningSecret]:
+        """Those that are valid, the oldest first."""
+        return self._transport.items(self._list, self._path, SigningSecret)
+
+    async def delete(self, secret_id: str) -> None:
+        """End one at once."""
+        await self._transport.send(removing(self._delete, f"{self._path}/{segment('secret_id', secret_id)}"))
+
+
+def _of(name: str) -> str:
+    return f"{_PATH}/{segment('namespace', name)}"

@@ -1,0 +1,222 @@
+"""Service calls of a tenant: requests of its own, sent at a due time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from duetime.client import bodies
+from duetime.client.asynchronous.transport import AsyncTransport
+from duetime.client.call_models import CallEvent, CallStatus, Execution, Method, ServiceCall
+from duetime.client.following import EventPage, Following
+from duetime.client.requests import MERGE_PATCH, changing, is_due_soon, reading, removing, segment
+from duetime.client.values import UNSET, RetryPolicy, Unset
+
+
+class AsyncServiceCalls:
+    """The service calls of one tenant."""
+
+    def __init__(self, transport: AsyncTransport, tenant_path: str) -> None:
+        self._transport = transport
+        self._path = f"{tenant_path}/service-calls"
+
+    async def submit(
+        self,
+        *,
+        name: str,
+        url: str,
+        method: Method | str = Method.GET,
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        due_at: datetime | None = None,
+        delay: timedelta | None = None,
+        tags: Sequence[str] = (),
+        starred: bool = False,
+        idempotency_key: str | None = None,
+        timeout: timedelta | None = None,
+        retry_policy: RetryPolicy | None = None,
+        correlation_id: str | None = None,
+    ) -> ServiceCall:
+        """A new call, due now unless ``due_at`` or ``delay`` says otherwise; or the one that was submitted before
+        with this idempotency key and content.
+
+        A ``body`` that is a text is sent as this text, anything else as JSON. Without ``idempotency_key`` the client
+        makes one, so that a request whose answer was lost can be repeated. Raises ``Conflict`` when other content was
+        submitted with this key.
+        """
+        request = bodies.body(bodies.CALL_REQUEST, method=method, url=url, headers=headers, body=body)
+        members = bodies.body(
+            bodies.CALL,
+            name=name,
+            due_at=due_at,
+            delay=delay,
+            tags=tags or None,
+            starred=starred or None,
+            idempotency_key=bodies.new_id() if idempotency_key is None else idempotency_key,
+            timeout=timeout,
+            retry_policy=retry_policy,
+            correlation_id=correlation_id,
+        )
+        return await self._transport.send(
+            changing(
+                "submitServiceCall",
+                "POST",
+                self._path,
+                ServiceCall,
+                members | {"request": request},
+                is_repeatable=True,
+            )
+        )
+
+    async def get(self, call_id: str) -> ServiceCall:
+        """Raises ``NotFound``."""
+        return await self._transport.send(reading("getServiceCall", self._of(call_id), ServiceCall))
+
+    def list(
+        self,
+        *,
+        status: CallStatus | str | None = None,
+        tags: Sequence[str] | None = None,
+        submitted_from: datetime | None = None,
+        submitted_to: datetime | None = None,
+        name: str | None = None,
+        starred: bool | None = None,
+        correlation_id: str | None = None,
+        page_size: int = bodies.PAGE_ITEMS,
+    ) -> AsyncIterator[ServiceCall]:
+        """Calls that all of this holds for, the newest first, without bodies, a page at a time.
+
+        ``tags``: they have all of these. ``name``: theirs begins with it; they come in order of names then.
+        """
+        query = bodies.query(
+            bodies.CALL_FILTER,
+            status=status,
+            tags=tags,
+            submitted_from=submitted_from,
+            submitted_to=submitted_to,
+            name=name,
+            starred=starred,
+            correlation_id=correlation_id,
+            limit=page_size,
+        )
+        return self._transport.items("listServiceCalls", self._path, ServiceCall, query)
+
+    def upcoming(
+        self, *, due_to: datetime | None = None, page_size: int = bodies.PAGE_ITEMS
+    ) -> AsyncIterator[ServiceCall]:
+        """Scheduled calls, what comes next first, up to those due at ``due_to``."""
+        query = bodies.query(
+            bodies.CALL_FILTER, status=CallStatus.SCHEDULED, order="dueAt", due_to=due_to, limit=page_size
+        )
+        return self._transport.items("listServiceCalls", self._path, ServiceCall, query)
+
+    async def update(
+        self,
+        call_id: str,
+        *,
+        name: str | Unset = UNSET,
+        tags: Sequence[str] | Unset | None = UNSET,
+        starred: bool | Unset = UNSET,
+        due_at: datetime | Unset = UNSET,
+        delay: timedelta | Unset = UNSET,
+        method: Method | str | Unset = UNSET,
+        url: str | Unset = UNSET,
+        headers: Mapping[str, str] | Unset | None = UNSET,
+        body: Any = UNSET,
+        if_revision: int | None = None,
+    ) -> ServiceCall:
+        """Change what is given and keep the rest; None clears. All but the first three only while it is Scheduled.
+
+        With ``if_revision`` only if it still has this one, else ``PreconditionFailed``.
+        """
+        members = bodies.patch(bodies.CALL, name=name, tags=tags, starred=starred, due_at=due_at, delay=delay)
+        request = bodies.patch(bodies.CALL_REQUEST, method=method, url=url, headers=headers, body=body)
+        is_moved_near = (due_at is not UNSET or delay is not UNSET) and is_due_soon(
+            due_at if isinstance(due_at, datetime) else None,
+            delay if isinstance(delay, timedelta) else None,
+        )
+        return await self._transport.send(
+            changing(
+                "patchServiceCall",
+                "PATCH",
+                self._of(call_id),
+                ServiceCall,
+                members | ({"request": request} if request else {}),
+                if_revision=if_revision,
+                content_type=MERGE_PATCH,
+                is_repeatable=if_revision is None and not is_moved_near,
+            )
+        )
+
+    async def star(self, call_id: str) -> ServiceCall:
+        """Keep it after its end."""
+        return await self.update(call_id, starred=True)
+
+    async def unstar(self, call_id: str) -> ServiceCall:
+        """It expires its retention after it finished: an old one at once."""
+        return await self.update(call_id, starred=False)
+
+    async def remove(self, call_id: str, *, if_revision: int | None = None) -> None:
+        """Cancel a Scheduled call, or remove a finished one with all that it has. A Running one is a ``Conflict``."""
+        await self._transport.send(removing("deleteServiceCall", self._of(call_id), if_revision=if_revision))
+
+    async def rerun(
+        self,
+        call_id: str,
+        *,
+        due_at: datetime | None = None,
+        delay: timedelta | None = None,
+        idempotency_key: str | None = None,
+        correlation_id: str | None = None,
+    ) -> ServiceCall:
+        """Submit a finished call once more, as a new one. The key is as for ``submit``."""
+        body = bodies.body(
+            bodies.CALL,
+            due_at=due_at,
+            delay=delay,
+            idempotency_key=bodies.new_id() if idempotency_key is None else idempotency_key,
+            correlation_id=correlation_id,
+        )
+        path = f"{self._of(call_id)}/rerun"
+        return await self._transport.send(
+            changing("rerunServiceCall", "POST", path, ServiceCall, body, is_repeatable=True)
+        )
+
+    def executions(self, call_id: str, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[Execution]:
+        """The newest first, without bodies."""
+        path = f"{self._of(call_id)}/executions"
+        return self._transport.items("listExecutions", path, Execution, [("limit", str(page_size))])
+
+    async def execution(self, call_id: str, execution_id: str) -> Execution:
+        """What was sent and what came back."""
+        path = f"{self._of(call_id)}/executions/{segment('execution_id', execution_id)}"
+        return await self._transport.send(reading("getExecution", path, Execution))
+
+    async def events(
+        self, call_id: str, *, after: int = 0, page_size: int = bodies.PAGE_ITEMS
+    ) -> AsyncIterator[CallEvent]:
+        """The events that there are by now, with a greater sequence than ``after``."""
+        path = f"{self._of(call_id)}/events"
+        while True:
+            query = bodies.query(bodies.EVENT_FILTER, after=after, limit=page_size)
+            page = await self._transport.send(reading("listEvents", path, EventPage, query=query))
+            for event in page.items:
+                yield event
+            if page.complete or not page.items:
+                return
+            after = page.next_after
+
+    def follow(self, call_id: str, *, after: int = 0) -> AsyncIterator[CallEvent]:
+        """The events that there are and those to come, as they happen, until the call has finished or is removed.
+
+        They come as a stream, which is made again behind the last event when it breaks off. A server without streams
+        is asked every second.
+        """
+        path = f"{self._of(call_id)}/events"
+        retries = self._transport.connecting.retries
+        return self._transport.follow(Following(path, after=after, retries=retries, random=random.random))
+
+    def _of(self, call_id: str) -> str:
+        return f"{self._path}/{segment('call_id', call_id)}"

@@ -1,0 +1,312 @@
+"""Timers of a namespace."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from duetime.client import bodies
+from duetime.client.asynchronous.batches import AsyncBatches
+from duetime.client.asynchronous.transport import AsyncTransport
+from duetime.client.batching import encoded_cancels, encoded_timers
+from duetime.client.models import (
+    Attempt,
+    Cancelled,
+    FailureReason,
+    ItemResult,
+    NewTimer,
+    Redriven,
+    Timer,
+    TimerState,
+)
+from duetime.client.requests import (
+    MERGE_PATCH,
+    Answer,
+    Request,
+    changing,
+    id_segment,
+    is_due_soon,
+    reading,
+    revision_header,
+    segment,
+)
+from duetime.client.values import UNSET, RetryPolicy, Unset, texts
+
+
+class AsyncTimers:
+    """Timers of one namespace."""
+
+    def __init__(self, transport: AsyncTransport, namespace: str) -> None:
+        self._transport = transport
+        self._namespace_path = f"/v1/namespaces/{segment('namespace', namespace)}"
+        self._path = f"{self._namespace_path}/timers"
+        self._batches = AsyncBatches(transport)
+
+    async def create(
+        self,
+        *,
+        callback_url: str,
+        execute_at: datetime | None = None,
+        delay: timedelta | None = None,
+        timer_id: str | None = None,
+        payload: Any = None,
+        headers: Mapping[str, str] | None = None,
+        retry_policy: RetryPolicy | None = None,
+        callback_timeout: timedelta | None = None,
+        expire_after: timedelta | None = None,
+        correlation_id: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> Timer:
+        """A new timer, or the one that exists with the same id and content.
+
+        Without ``timer_id`` the client makes one, so that a request whose answer was lost can be repeated. Raises
+        ``Conflict`` when a timer with this id and other content exists.
+        """
+        timer = NewTimer(
+            callback_url=callback_url,
+            execute_at=execute_at,
+            delay=delay,
+            payload=payload,
+            headers=headers,
+            retry_policy=retry_policy,
+            callback_timeout=callback_timeout,
+            expire_after=expire_after,
+            correlation_id=correlation_id,
+            tags=tuple(texts("tags", tags)),
+        )
+        body = bodies.timer_body(timer, id=bodies.new_id() if timer_id is None else timer_id)
+        return await self._transport.send(
+            changing("createTimer", "POST", self._path, Timer, body, is_repeatable=True)
+        )
+
+    async def put(
+        self,
+        timer_id: str,
+        *,
+        callback_url: str,
+        execute_at: datetime | None = None,
+        delay: timedelta | None = None,
+        payload: Any = None,
+        headers: Mapping[str, str] | None = None,
+        retry_policy: RetryPolicy | None = None,
+        callback_timeout: timedelta | None = None,
+        expire_after: timedelta | None = None,
+        correlation_id: str | None = None,
+        tags: Sequence[str] = (),
+        if_revision: int | None = None,
+        if_absent: bool = False,
+    ) -> Timer:
+        """Create or replace a timer, even after it fired.
+
+        With ``if_revision`` only if it still has this one, with ``if_absent`` only if there is none; else
+        ``PreconditionFailed``. After a lost answer it is repeated if neither is given and the timer is not due within
+        a minute: a second put could fire it twice.
+        """
+        timer = NewTimer(
+            callback_url=callback_url,
+            execute_at=execute_at,
+            delay=delay,
+            payload=payload,
+            headers=headers,
+            retry_policy=retry_policy,
+            callback_timeout=callback_timeout,
+            expire_after=expire_after,
+            correlation_id=correlation_id,
+            tags=tuple(texts("tags", tags)),
+        )
+        is_conditional = if_absent or if_revision is not None
+        request = changing(
+            "putTimer",
+            "PUT",
+            self._of(timer_id),
+            Timer,
+            bodies.timer_body(timer, id=None),
+            if_revision=if_revision,
+            headers={"if-none-match": "*"} if if_absent else None,
+            is_repeatable=not is_conditional and not is_due_soon(execute_at, delay),
+        )
+        return await self._transport.send(request)
+
+    async def create_many(self, timers: Sequence[NewTimer]) -> tuple[ItemResult, ...]:
+        """Create any number of timers, up to 500 in a request. A result for each, in order.
+
+        Timers without an id are given one, which is in the result. What goes wrong with single timers is in their
+        results. When a request fails as a whole, its timers and those after it have that error in theirs; but if
+        that is the first one, and it stored nothing, it is raised.
+        """
+        return await self._batches.send("createTimers", f"{self._path}/batch", encoded_timers(timers))
+
+    async def cancel_many(
+        self, timer_ids: Sequence[str], *, if_revisions: Mapping[str, int] | None = None
+    ) -> tuple[ItemResult, ...]:
+        """Cancel any number of timers; those in ``if_revisions`` only if they still have it. As ``create_many``."""
+        items = encoded_cancels(timer_ids, if_revisions or {})
+        return await self._batches.send("cancelTimers", f"{self._path}/batch-cancel", items, is_removal=True)
+
+    async def get(self, timer_id: str) -> Timer:
+        """Raises ``NotFound``."""
+        return await self._transport.send(reading("getTimer", self._of(timer_id), Timer))
+
+    async def update(
+        self,
+        timer_id: str,
+        *,
+        execute_at: datetime | Unset = UNSET,
+        delay: timedelta | Unset = UNSET,
+        callback_url: str | Unset = UNSET,
+        payload: Any = UNSET,
+        headers: Mapping[str, str] | Unset | None = UNSET,
+        retry_policy: RetryPolicy | Unset | None = UNSET,
+        callback_timeout: timedelta | Unset | None = UNSET,
+        expire_after: timedelta | Unset | None = UNSET,
+        correlation_id: str | Unset | None = UNSET,
+        tags: Sequence[str] | Unset | None = UNSET,
+        if_revision: int | None = None,
+    ) -> Timer:
+        """Change what is given of a timer that has not finished, and keep the rest; None clears.
+
+        With ``if_revision`` only if it still has this one, else ``PreconditionFailed``.
+        """
+        body = bodies.patch(
+            bodies.TIMER,
+            execute_at=execute_at,
+            delay=delay,
+            callback_url=callback_url,
+            payload=payload,
+            headers=headers,
+            retry_policy=retry_policy,
+            callback_timeout=callback_timeout,
+            expire_after=expire_after,
+            correlation_id=correlation_id,
+            tags=tags,
+        )
+        is_moved_near = (execute_at is not UNSET or delay is not UNSET) and is_due_soon(
+            execute_at if isinstance(execute_at, datetime) else None,
+            delay if isinstance(delay, timedelta) else None,
+        )
+        request = changing(
+            "patchTimer",
+            "PATCH",
+            self._of(timer_id),
+            Timer,
+            body,
+            if_revision=if_revision,
+            content_type=MERGE_PATCH,
+            is_repeatable=if_revision is None and not is_moved_near,
+        )
+        return await self._transport.send(request)
+
+    async def cancel(self, timer_id: str, *, if_revision: int | None = None) -> Cancelled:
+        """Raises ``NotFound``, unless an earlier try, whose answer was lost, may have cancelled it."""
+        request = Request(
+            operation="deleteTimer",
+            method="DELETE",
+            path=self._of(timer_id),
+            headers=revision_header(if_revision),
+            read=_cancelled,
+            is_repeatable=True,
+            gone=lambda: Cancelled(id=timer_id, attempt_under_way=None),
+        )
+        return await self._transport.send(request)
+
+    def list(
+        self,
+        *,
+        state: TimerState | str | None = None,
+        tag: str | None = None,
+        due_from: datetime | None = None,
+        due_to: datetime | None = None,
+        correlation_id: str | None = None,
+        reason: FailureReason | str | None = None,
+        page_size: int = bodies.PAGE_ITEMS,
+    ) -> AsyncIterator[Timer]:
+        """Timers that all of this holds for, a page at a time. ``due_from`` is inclusive, ``due_to`` exclusive."""
+        query = bodies.query(
+            bodies.TIMER_FILTER,
+            state=state,
+            tag=tag,
+            due_from=due_from,
+            due_to=due_to,
+            correlation_id=correlation_id,
+            reason=reason,
+            limit=page_size,
+        )
+        return self._transport.items("listTimers", self._path, Timer, query)
+
+    def dead_letters(
+        self,
+        *,
+        reason: FailureReason | str | None = None,
+        tag: str | None = None,
+        due_from: datetime | None = None,
+        due_to: datetime | None = None,
+        correlation_id: str | None = None,
+        page_size: int = bodies.PAGE_ITEMS,
+    ) -> AsyncIterator[Timer]:
+        """Failed timers, as ``list`` has them; ``redrive_many`` puts them back."""
+        return self.list(
+            state=TimerState.FAILED,
+            reason=reason,
+            tag=tag,
+            due_from=due_from,
+            due_to=due_to,
+            correlation_id=correlation_id,
+            page_size=page_size,
+        )
+
+    def attempts(self, timer_id: str) -> AsyncIterator[Attempt]:
+        """The last attempts, oldest first."""
+        return self._transport.items("listAttempts", f"{self._of(timer_id)}/attempts", Attempt)
+
+    async def fire(self, timer_id: str, *, if_revision: int | None = None) -> Timer:
+        """Fire a waiting timer now. It is not repeated after a lost answer, since that could fire it twice."""
+        path = f"{self._of(timer_id)}/fire"
+        return await self._transport.send(changing("fireTimer", "POST", path, Timer, if_revision=if_revision))
+
+    async def redrive(self, timer_id: str, *, if_revision: int | None = None) -> Timer:
+        """Put a failed timer back to scheduled, due now. It is not repeated after a lost answer."""
+        path = f"{self._of(timer_id)}/redrive"
+        return await self._transport.send(changing("redriveTimer", "POST", path, Timer, if_revision=if_revision))
+
+    async def redrive_many(
+        self,
+        *,
+        reason: FailureReason | str | None = None,
+        tag: str | None = None,
+        correlation_id: str | None = None,
+        due_from: datetime | None = None,
+        due_to: datetime | None = None,
+        failed_from: datetime | None = None,
+        failed_to: datetime | None = None,
+        page_size: int = bodies.PAGE_ITEMS,
+        on_page: Callable[[Redriven], None] | None = None,
+    ) -> Redriven:
+        """Redrive all failed timers that all of this holds for; without filters, all that have failed.
+
+        ``from`` is inclusive, ``to`` exclusive. ``on_page`` is told what each request did. Where an answer was lost
+        and the request repeated, the counts may be too low; what was redriven stays redriven when it breaks off.
+        """
+        body = bodies.body(
+            bodies.REDRIVE,
+            reason=reason,
+            tag=tag,
+            correlation_id=correlation_id,
+            due_from=due_from,
+            due_to=due_to,
+            failed_from=failed_from,
+            failed_to=failed_to,
+            limit=page_size,
+        )
+        return await self._batches.redrive("redriveTimers", f"{self._namespace_path}/redrive", body, on_page)
+
+    async def redrive_ids(self, timer_ids: Sequence[str]) -> tuple[ItemResult, ...]:
+        """Redrive these failed timers. A result for each, as ``create_many`` has it."""
+        return await self._batches.redrive_ids("redriveTimers", f"{self._namespace_path}/redrive", timer_ids)
+
+    def _of(self, timer_id: str) -> str:
+        return f"{self._path}/{id_segment(timer_id)}"
+
+
+def _cancelled(answer: Answer) -> Cancelled:
+    return answer.as_a(Cancelled)

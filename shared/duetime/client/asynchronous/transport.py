@@ -1,0 +1,130 @@
+"""Requests over HTTP: sent, tried again, and followed as streams."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import anyio
+import httpx
+
+from duetime.client.call_models import CallEvent
+from duetime.client.connecting import KEPT_SECONDS, ApiKeyAuth, Connecting, failure
+from duetime.client.errors import DuetimeError
+from duetime.client.following import Following
+from duetime.client.requests import Answer, Request, listing
+from duetime.client.retrying import Tries, is_gone
+
+T = TypeVar("T")
+
+
+class AsyncTransport:
+    """``http_client`` is the user's own, which is not closed here; without one, one is made."""
+
+    def __init__(self, connecting: Connecting, http_client: httpx.AsyncClient | None) -> None:
+        self.connecting = connecting
+        self._is_own = http_client is None
+        self._http = http_client or httpx.AsyncClient(
+            verify=connecting.trust(),
+            limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEPT_SECONDS),
+        )
+        self._auth = ApiKeyAuth(connecting.api_key)
+
+    async def close(self) -> None:
+        if self._is_own:
+            await self._http.aclose()
+
+    async def send(self, request: Request[T]) -> T:
+        """What was answered. It is tried again where that is safe; raises what the last try came to."""
+        tries = Tries(request, self.connecting.retries, random.random)
+        headers = self.connecting.headers(request)
+        while True:
+            try:
+                return request.read(await self._answer(request, headers, may_be_second=tries.may_be_second))
+            except DuetimeError as error:
+                if request.gone is not None and is_gone(error, may_be_second=tries.may_be_second):
+                    return request.gone()
+                wait = tries.wait_seconds(error)
+            await anyio.sleep(wait)
+
+    async def items(
+        self, operation: str, path: str, kind: type[T], query: Sequence[tuple[str, str]] = ()
+    ) -> AsyncIterator[T]:
+        """Of a list, page by page."""
+        cursor: str | None = None
+        while True:
+            page = await self.send(listing(operation, path, kind, query, cursor))
+            for item in page.items:
+                yield item
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def follow(self, following: Following) -> AsyncIterator[CallEvent]:
+        """Events, until there will be no more."""
+        while not following.is_over:
+            response = None
+            try:
+                request = following.request()
+                response = await self._open(request, self.connecting.headers(request), is_stream=True)
+                async for event in self._events(response, following):
+                    yield event
+            except DuetimeError as error:
+                following.failed(error)
+            finally:
+                if response is not None:
+                    await response.aclose()
+            if not following.is_over:
+                await anyio.sleep(following.wait_seconds())
+
+    async def _events(self, response: httpx.Response, following: Following) -> AsyncIterator[CallEvent]:
+        """Those of one connection."""
+        if response.status_code >= 300 or not following.is_stream(response.headers.get("content-type", "")):
+            answer = await self._read(response)
+            for event in following.answer_events(answer):
+                yield event
+            return
+        try:
+            async for content in response.aiter_bytes():
+                for event in following.stream_events(content):
+                    yield event
+                if following.is_over:
+                    return
+        except httpx.HTTPError as error:
+            raise failure(error, self.connecting.url) from error
+
+    async def _answer(self, request: Request[Any], headers: Mapping[str, str], *, may_be_second: bool) -> Answer:
+        """A good one. Raises ``DuetimeError``."""
+        response = await self._open(request, headers)
+        try:
+            answer = await self._read(response, may_be_second=may_be_second)
+        finally:
+            await response.aclose()
+        error = answer.error()
+        if error is not None and not request.is_good(answer):
+            raise error
+        return answer
+
+    async def _open(
+        self, request: Request[Any], headers: Mapping[str, str], *, is_stream: bool = False
+    ) -> httpx.Response:
+        """An answer of which the head has arrived."""
+        try:
+            built = self._http.build_request(
+                request.method,
+                self.connecting.url + request.target(),
+                content=request.content,
+                headers=dict(headers),
+                timeout=self.connecting.timeout(is_stream=is_stream),
+            )
+            return await self._http.send(built, auth=self._auth, follow_redirects=False, stream=True)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise failure(error, self.connecting.url) from error
+
+    async def _read(self, response: httpx.Response, *, may_be_second: bool = False) -> Answer:
+        try:
+            content = await response.aread()
+        except httpx.HTTPError as error:
+            raise failure(error, self.connecting.url) from error
+        return Answer(response.status_code, response.headers, content, may_be_second)

@@ -1,0 +1,171 @@
+"""Many items in a request: what is sent, and a result for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from duetime.client.bodies import new_id, timer_body
+from duetime.client.errors import (
+    DuetimeError,
+    InvalidArgument,
+    Throttled,
+    Unavailable,
+    UnexpectedAnswer,
+    Unreachable,
+    error_from,
+)
+from duetime.client.models import ItemResult, NewTimer, Redriven
+from duetime.client.requests import JSON, Answer, Request
+from duetime.client.retrying import is_gone
+from duetime.client.values import json_bytes, texts, without_nulls
+
+MAX_BATCH_ITEMS: Final = 500
+MAX_BATCH_BYTES: Final = 2_500_000
+"""Less than half of what the API takes: a gateway in between writes it down as a JSON text once more."""
+
+_NOT_REACHED = 503
+"""The status of an item that a request had no time for."""
+
+
+def encoded_timers(timers: Sequence[NewTimer]) -> list[tuple[str, bytes]]:
+    """Ids and JSON; who has no id is given one. Raises ``InvalidArgument`` that says which one it is about."""
+    encoded = []
+    for at, timer in enumerate(timers):
+        timer_id = new_id() if timer.id is None else timer.id
+        try:
+            encoded.append((timer_id, json_bytes(timer_body(timer, id=timer_id))))
+        except InvalidArgument as error:
+            raise InvalidArgument(f"timers[{at}].{error}") from None
+    return encoded
+
+
+def encoded_cancels(ids: Sequence[str], revisions: Mapping[str, int]) -> list[tuple[str, bytes]]:
+    texts("ids", ids)
+    return [(each, json_bytes(without_nulls({"id": each, "revision": revisions.get(each)}))) for each in ids]
+
+
+def item_results(answer: Answer, ids: Sequence[str], *, is_removal: bool = False) -> tuple[ItemResult, ...]:
+    """One for each of ``ids``, in order."""
+    document = answer.json()
+    items = document.get("items") if isinstance(document, dict) else None
+    if not isinstance(items, list) or len(items) != len(ids):
+        raise UnexpectedAnswer("a batch with other results than were asked for", status=answer.status)
+    try:
+        return tuple(
+            _item_result(timer_id, item, answer, is_removal=is_removal)
+            for timer_id, item in zip(ids, items, strict=True)
+        )
+    except (TypeError, KeyError, AttributeError):
+        raise UnexpectedAnswer("a batch with results that are not understood", status=answer.status) from None
+
+
+def _item_result(timer_id: str, item: Mapping[str, Any], answer: Answer, *, is_removal: bool) -> ItemResult:
+    status = int(item["status"])
+    if 200 <= status < 300:
+        return ItemResult(id=timer_id, status=status, attempt_under_way=item.get("attemptUnderWay"))
+    error = error_from(item.get("problem"), status=status)
+    if is_removal and is_gone(error, may_be_second=answer.may_be_second):
+        return ItemResult(id=timer_id, status=200)
+    return ItemResult(id=timer_id, status=status, error=error)
+
+
+def failed_items(ids: Sequence[str], error: DuetimeError) -> tuple[ItemResult, ...]:
+    """What is known of items whose request has failed as a whole."""
+    status = getattr(error, "status", None)
+    return tuple(ItemResult(id=each, status=status, error=error) for each in ids)
+
+
+def may_have_done_something(error: DuetimeError) -> bool:
+    """Of a request that failed as a whole. Others say that something is wrong with all of it."""
+    return isinstance(error, Unreachable | Unavailable | Throttled)
+
+
+def batch_request(
+    operation: str, path: str, items: Sequence[bytes], ids: Sequence[str], *, is_removal: bool
+) -> Request[tuple[ItemResult, ...]]:
+    """It can be repeated: all items have ids."""
+    return Request(
+        operation=operation,
+        method="POST",
+        path=path,
+        content=b'{"timers":[' + b",".join(items) + b"]}",
+        headers={"content-type": JSON},
+        read=lambda answer: item_results(answer, ids, is_removal=is_removal),
+        is_repeatable=True,
+    )
+
+
+def redrive_request(
+    operation: str, path: str, body: Mapping[str, Any], cursor: str | None
+) -> Request[tuple[Redriven, str | None]]:
+    """It can be repeated: what was redriven is not failed any more."""
+
+    def read(answer: Answer) -> tuple[Redriven, str | None]:
+        return answer.as_a(Redriven), answer.json().get("nextCursor")
+
+    return Request(
+        operation=operation,
+        method="POST",
+        path=path,
+        content=json_bytes({**body, **({} if cursor is None else {"cursor": cursor})}),
+        headers={"content-type": JSON},
+        read=read,
+        is_repeatable=True,
+    )
+
+
+def sum_of(one: Redriven, other: Redriven) -> Redriven:
+    return Redriven(
+        redriven=one.redriven + other.redriven,
+        skipped=one.skipped + other.skipped,
+        examined=one.examined + other.examined,
+    )
+
+
+class RedriveByIds:
+    """Which ids are still to be sent, and what is known of the others.
+
+    A request has no time for all when payloads are large: what it did not reach is sent again while others get on.
+    """
+
+    def __init__(self, operation: str, path: str, ids: Sequence[str]) -> None:
+        texts("timer_ids", ids)
+        self._operation = operation
+        self._path = path
+        self._ids = ids
+        self._results: dict[int, ItemResult] = {}
+        self._waiting = list(range(len(ids)))
+        self._asked: list[int] = []
+
+    def request(self) -> Request[tuple[ItemResult, ...]] | None:
+        """The next one; None when there is nothing left to ask for."""
+        self._asked, self._waiting = self._waiting[:MAX_BATCH_ITEMS], self._waiting[MAX_BATCH_ITEMS:]
+        if not self._asked:
+            return None
+        named = [self._ids[at] for at in self._asked]
+        return Request(
+            operation=self._operation,
+            method="POST",
+            path=self._path,
+            content=json_bytes({"ids": named}),
+            headers={"content-type": JSON},
+            read=lambda answer: item_results(answer, named),
+        )
+
+    def answered(self, found: Sequence[ItemResult]) -> None:
+        self._results |= dict(zip(self._asked, found, strict=True))
+        unreached = [at for at in self._asked if self._results[at].status == _NOT_REACHED]
+        if len(unreached) < len(self._asked):
+            self._waiting = unreached + self._waiting
+
+    def failed(self, error: DuetimeError) -> None:
+        """Raises ``error`` when it kept the first request from doing anything."""
+        if not self._results and not may_have_done_something(error):
+            raise error
+        left = [*self._asked, *self._waiting]
+        self._results |= dict(zip(left, failed_items([self._ids[at] for at in left], error), strict=True))
+        self._waiting = []
+
+    def results(self) -> tuple[ItemResult, ...]:
+        return tuple(self._results[at] for at in range(len(self._ids)))

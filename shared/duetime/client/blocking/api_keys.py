@@ -1,0 +1,43 @@
+# Made of duetime/client/asynchronous by scripts/write_client.py: change that.
+"""API keys of a tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from duetime.client import bodies
+from duetime.client.blocking.transport import Transport
+from duetime.client.models import ApiKey, CreatedApiKey, Role
+from duetime.client.requests import changing, removing, segment
+
+
+class ApiKeys:
+    """They act for the tenant, each with a role."""
+
+    def __init__(self, transport: Transport, tenant_path: str) -> None:
+        self._transport = transport
+        self._path = f"{tenant_path}/api-keys"
+
+    def create(
+        self,
+        *,
+        role: Role | str,
+        name: str | None = None,
+        expires_at: datetime | None = None,
+        expires_in: timedelta | None = None,
+    ) -> CreatedApiKey:
+        """A key, which is shown this once. Without an end it never expires.
+
+        It is not repeated after a lost answer: look at ``list`` then, and ``delete`` what nobody knows.
+        """
+        body = bodies.body(bodies.API_KEY, role=role, name=name, expires_at=expires_at, expires_in=expires_in)
+        return self._transport.send(changing("createApiKey", "POST", self._path, CreatedApiKey, body))
+
+    def list(self, *, page_size: int = bodies.PAGE_ITEMS) -> Iterator[ApiKey]:
+        """In order of creation, expired ones too."""
+        return self._transport.items("listApiKeys", self._path, ApiKey, [("limit", str(page_size))])
+
+    def delete(self, key_id: str) -> None:
+        """Whichever it is, the one in use too."""
+        self._transport.send(removing("deleteApiKey", f"{self._path}/{segment('key_id', key_id)}"))

@@ -1,0 +1,78 @@
+# Made of duetime/client/asynchronous by scripts/write_client.py: change that.
+"""Many items in as many requests as they need: timers created and cancelled, dead letters redriven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from duetime.client.batching import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_ITEMS,
+    RedriveByIds,
+    batch_request,
+    failed_items,
+    may_have_done_something,
+    redrive_request,
+    sum_of,
+)
+from duetime.client.blocking.transport import Transport
+from duetime.client.errors import DuetimeError
+from duetime.client.models import ItemResult, Redriven
+from duetime.client.requests import split
+
+
+class Batches:
+    """What timers and deliveries share."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def send(
+        self, operation: str, path: str, items: Sequence[tuple[str, bytes]], *, is_removal: bool = False
+    ) -> tuple[ItemResult, ...]:
+        """A result for each of ``items`` (id, JSON), in order. Raises what kept the first request from doing
+        anything."""
+        results: list[ItemResult] = []
+        ids = [each for each, _ in items]
+        encoded = [content for _, content in items]
+        for start, end in split(encoded, max_items=MAX_BATCH_ITEMS, max_bytes=MAX_BATCH_BYTES):
+            request = batch_request(operation, path, encoded[start:end], ids[start:end], is_removal=is_removal)
+            try:
+                found = self._transport.send(request)
+            except DuetimeError as error:
+                if not results and not may_have_done_something(error):
+                    raise
+                return (*results, *failed_items(ids[start:], error))
+            results += found
+        return tuple(results)
+
+    def redrive(
+        self,
+        operation: str,
+        path: str,
+        body: Mapping[str, Any],
+        on_page: Callable[[Redriven], None] | None,
+    ) -> Redriven:
+        """What all requests together did."""
+        total = Redriven(redriven=0, skipped=0, examined=0)
+        cursor: str | None = None
+        while True:
+            page, cursor = self._transport.send(redrive_request(operation, path, body, cursor))
+            total = sum_of(total, page)
+            if on_page is not None:
+                on_page(page)
+            if cursor is None:
+                return total
+
+    def redrive_ids(self, operation: str, path: str, ids: Sequence[str]) -> tuple[ItemResult, ...]:
+        """A result for each, in order."""
+        redrive = RedriveByIds(operation, path, ids)
+        while (request := redrive.request()) is not None:
+            try:
+                found = self._transport.send(request)
+            except DuetimeError as error:
+                redrive.failed(error)
+            else:
+                redrive.answered(found)
+        return redrive.results()

@@ -1,0 +1,91 @@
+# Made of duetime/client/asynchronous by scripts/write_client.py: change that.
+"""Where the events of a tenant's service calls are delivered to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+from duetime.client import bodies
+from duetime.client.blocking.batches import Batches
+from duetime.client.blocking.namespaces import SigningSecrets
+from duetime.client.blocking.transport import Transport
+from duetime.client.call_models import Delivery, EventType, EventWebhook
+from duetime.client.models import Attempt, FailureReason, ItemResult, Redriven, TimerState
+from duetime.client.requests import changing, reading, removing, segment
+
+
+class TenantWebhook:
+    """The event webhook of the tenant: at most one."""
+
+    def __init__(self, transport: Transport, tenant_path: str) -> None:
+        self._transport = transport
+        self._path = f"{tenant_path}/event-webhook"
+        self._batches = Batches(transport)
+        self.secrets = SigningSecrets(
+            transport, self._path, operations=("createEventSecret", "listEventSecrets", "deleteEventSecret")
+        )
+
+    def put(
+        self, *, url: str, event_types: Sequence[EventType | str] | None = None, enabled: bool = True
+    ) -> EventWebhook:
+        """Set it. Without ``event_types`` it gets all."""
+        body = bodies.body(bodies.WEBHOOK, url=url, event_types=event_types, enabled=enabled)
+        return self._transport.send(
+            changing("putEventWebhook", "PUT", self._path, EventWebhook, body, is_repeatable=True)
+        )
+
+    def get(self) -> EventWebhook:
+        """Raises ``NotFound``."""
+        return self._transport.send(reading("getEventWebhook", self._path, EventWebhook))
+
+    def delete(self) -> None:
+        """Remove it and its secrets; what waits becomes dead letters."""
+        self._transport.send(removing("deleteEventWebhook", self._path))
+
+    def deliveries(
+        self,
+        *,
+        state: TimerState | str | None = None,
+        type: EventType | str | None = None,  # noqa: A002
+        page_size: int = bodies.PAGE_ITEMS,
+    ) -> Iterator[Delivery]:
+        """Events on their way, delivered ones and dead letters (``state=TimerState.FAILED``)."""
+        query = bodies.query(bodies.DELIVERY_FILTER, state=state, type=type, limit=page_size)
+        return self._transport.items("listDeliveries", f"{self._path}/deliveries", Delivery, query)
+
+    def attempts(self, delivery_id: str) -> Iterator[Attempt]:
+        """The last attempts of a delivery, oldest first."""
+        path = f"{self._path}/deliveries/{segment('delivery_id', delivery_id)}/attempts"
+        return self._transport.items("listDeliveryAttempts", path, Attempt)
+
+    def redrive_many(
+        self,
+        *,
+        reason: FailureReason | str | None = None,
+        tag: str | None = None,
+        correlation_id: str | None = None,
+        due_from: datetime | None = None,
+        due_to: datetime | None = None,
+        failed_from: datetime | None = None,
+        failed_to: datetime | None = None,
+        page_size: int = bodies.PAGE_ITEMS,
+        on_page: Callable[[Redriven], None] | None = None,
+    ) -> Redriven:
+        """Deliver dead letters again: all that this holds for, as ``redrive_many`` of timers has it."""
+        body = bodies.body(
+            bodies.REDRIVE,
+            reason=reason,
+            tag=tag,
+            correlation_id=correlation_id,
+            due_from=due_from,
+            due_to=due_to,
+            failed_from=failed_from,
+            failed_to=failed_to,
+            limit=page_size,
+        )
+        return self._batches.redrive("redriveDeliveries", f"{self._path}/redrive", body, on_page)
+
+    def redrive_ids(self, delivery_ids: Sequence[str]) -> tuple[ItemResult, ...]:
+        """Deliver these dead letters again. A result for each, in order."""
+        return self._batches.redrive_ids("redriveDeliveries", f"{self._path}/redrive", delivery_ids)

@@ -1,0 +1,125 @@
+# Made of duetime/client/asynchronous by scripts/write_client.py: change that.
+"""Requests over HTTP: sent, tried again, and followed as streams."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import httpx
+
+from duetime.client.call_models import CallEvent
+from duetime.client.connecting import KEPT_SECONDS, ApiKeyAuth, Connecting, failure
+from duetime.client.errors import DuetimeError
+from duetime.client.following import Following
+from duetime.client.requests import Answer, Request, listing
+from duetime.client.retrying import Tries, is_gone
+
+T = TypeVar("T")
+
+
+class Transport:
+    """``http_client`` is the user's own, which is not closed here; without one, one is made."""
+
+    def __init__(self, connecting: Connecting, http_client: httpx.Client | None) -> None:
+        self.connecting = connecting
+        self._is_own = http_client is None
+        self._http = http_client or httpx.Client(
+            verify=connecting.trust(),
+            limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEPT_SECONDS),
+        )
+        self._auth = ApiKeyAuth(connecting.api_key)
+
+    def close(self) -> None:
+        if self._is_own:
+            self._http.close()
+
+    def send(self, request: Request[T]) -> T:
+        """What was answered. It is tried again where that is safe; raises what the last try came to."""
+        tries = Tries(request, self.connecting.retries, random.random)
+        headers = self.connecting.headers(request)
+        while True:
+            try:
+                return request.read(self._answer(request, headers, may_be_second=tries.may_be_second))
+            except DuetimeError as error:
+                if request.gone is not None and is_gone(error, may_be_second=tries.may_be_second):
+                    return request.gone()
+                wait = tries.wait_seconds(error)
+            time.sleep(wait)
+
+    def items(self, operation: str, path: str, kind: type[T], query: Sequence[tuple[str, str]] = ()) -> Iterator[T]:
+        """Of a list, page by page."""
+        cursor: str | None = None
+        while True:
+            page = self.send(listing(operation, path, kind, query, cursor))
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def follow(self, following: Following) -> Iterator[CallEvent]:
+        """Events, until there will be no more."""
+        while not following.is_over:
+            response = None
+            try:
+                request = following.request()
+                response = self._open(request, self.connecting.headers(request), is_stream=True)
+                yield from self._events(response, following)
+            except DuetimeError as error:
+                following.failed(error)
+            finally:
+                if response is not None:
+                    response.close()
+            if not following.is_over:
+                time.sleep(following.wait_seconds())
+
+    def _events(self, response: httpx.Response, following: Following) -> Iterator[CallEvent]:
+        """Those of one connection."""
+        if response.status_code >= 300 or not following.is_stream(response.headers.get("content-type", "")):
+            answer = self._read(response)
+            for event in following.answer_events(answer):
+                yield event
+            return
+        try:
+            for content in response.iter_bytes():
+                for event in following.stream_events(content):
+                    yield event
+                if following.is_over:
+                    return
+        except httpx.HTTPError as error:
+            raise failure(error, self.connecting.url) from error
+
+    def _answer(self, request: Request[Any], headers: Mapping[str, str], *, may_be_second: bool) -> Answer:
+        """A good one. Raises ``DuetimeError``."""
+        response = self._open(request, headers)
+        try:
+            answer = self._read(response, may_be_second=may_be_second)
+        finally:
+            response.close()
+        error = answer.error()
+        if error is not None and not request.is_good(answer):
+            raise error
+        return answer
+
+    def _open(self, request: Request[Any], headers: Mapping[str, str], *, is_stream: bool = False) -> httpx.Response:
+        """An answer of which the head has arrived."""
+        try:
+            built = self._http.build_request(
+                request.method,
+                self.connecting.url + request.target(),
+                content=request.content,
+                headers=dict(headers),
+                timeout=self.connecting.timeout(is_stream=is_stream),
+            )
+            return self._http.send(built, auth=self._auth, follow_redirects=False, stream=True)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise failure(error, self.connecting.url) from error
+
+    def _read(self, response: httpx.Response, *, may_be_second: bool = False) -> Answer:
+        try:
+            content = response.read()
+        except httpx.HTTPError as error:
+            raise failure(error, self.connecting.url) from error
+        return Answer(response.status_code, response.headers, content, may_be_second)

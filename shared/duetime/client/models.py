@@ -1,0 +1,247 @@
+"""What the API answers about timers, namespaces, keys and shards, in Python's terms.
+
+Times are in UTC. Fields of a newer server that are not here are passed over, and enums take values that they do not
+know yet. Secrets, payloads and headers are not in ``repr``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from duetime.client.decoding import OpenEnum
+from duetime.client.errors import DuetimeError
+from duetime.client.values import RetryPolicy
+
+_MILLISECONDS = timedelta(milliseconds=1)
+_SECONDS = timedelta(seconds=1)
+
+
+class TimerState(OpenEnum):
+    SCHEDULED = "scheduled"
+    FIRING = "firing"
+    FIRED = "fired"
+    FAILED = "failed"
+
+
+class FailureReason(OpenEnum):
+    """Why an attempt of a timer failed."""
+
+    HTTP_STATUS = "http_status"
+    NOT_OK = "not_ok"
+    TIMEOUT = "timeout"
+    NETWORK = "network"
+    REFUSED_URL = "refused_url"
+    REFUSED_ADDRESS = "refused_address"
+    EXPIRED = "expired"
+    UNREADABLE = "unreadable"
+
+
+class AttemptOutcome(OpenEnum):
+    """What an attempt made of its timer."""
+
+    FIRED = "fired"
+    RESCHEDULED = "rescheduled"
+    RETRY = "retry"
+    FAILED = "failed"
+
+
+class Role(OpenEnum):
+    """From the least to the most: each may do all that the one before it may."""
+
+    READER = "reader"
+    WRITER = "writer"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The last failed attempt. ``status`` is of the receiver's answer, if there was one."""
+
+    reason: FailureReason
+    message: str
+    status: int | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timer:
+    """``execute_at`` is what was asked for, ``next_attempt_at`` when it fires next: None when it has finished.
+
+    ``attempts`` counts those of the present firing.
+    """
+
+    id: str
+    namespace: str
+    state: TimerState
+    revision: int
+    attempts: int
+    execute_at: datetime
+    next_attempt_at: datetime | None
+    fired_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    failure: Failure | None
+    callback_url: str
+    callback_timeout: timedelta = field(metadata={"json": "callbackTimeoutSeconds", "unit": _SECONDS})
+    expire_after: timedelta | None
+    correlation_id: str | None
+    tags: tuple[str, ...]
+    headers: Mapping[str, str] | None = field(repr=False)
+    retry_policy: RetryPolicy | None
+    payload: Any = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTimer:
+    """A timer to create. One of ``execute_at`` and ``delay`` is needed; without ``id`` the client makes a UUIDv7."""
+
+    callback_url: str
+    execute_at: datetime | None = None
+    delay: timedelta | None = None
+    id: str | None = None
+    payload: Any = field(default=None, repr=False)
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    retry_policy: RetryPolicy | None = None
+    callback_timeout: timedelta | None = None
+    expire_after: timedelta | None = None
+    correlation_id: str | None = None
+    tags: tuple[str, ...] | list[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """``attempt_under_way``: its receiver may see one more callback. None when that is not known, since the answer
+    that said so was lost on its way."""
+
+    id: str
+    attempt_under_way: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemResult:
+    """What became of one item of a batch. ``error`` is None when it was done.
+
+    ``status`` is what the single request would have answered, None when there was no answer. ``attempt_under_way``
+    is told of cancelled timers, as in ``Cancelled``.
+    """
+
+    id: str
+    status: int | None
+    error: DuetimeError | None = None
+    attempt_under_way: bool | None = None
+
+    @property
+    def is_ok(self) -> bool:
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt of a timer: what came back, without secrets, and what the timer became by it.
+
+    ``firing_id`` is the ``webhook-id`` that was sent. ``error_class`` says why there was no answer.
+    """
+
+    number: int
+    firing_id: str
+    started_at: datetime
+    ended_at: datetime
+    duration: timedelta = field(metadata={"json": "durationMs", "unit": _MILLISECONDS})
+    outcome: AttemptOutcome
+    status: int | None
+    reason: FailureReason | None
+    error_class: str | None
+    message: str | None
+    headers: Mapping[str, str] = field(repr=False)
+    body: str | None = field(repr=False)
+    body_bytes: int
+    body_truncated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """``rate_limit`` counts attempts started per second. What is None is not limited here, or as it is by default."""
+
+    name: str
+    tenant_id: str
+    revision: int
+    num_shards: int
+    dedicated: bool
+    first_shard: int
+    created_at: datetime
+    max_in_flight: int | None
+    rate_limit: float | None
+    retry_policy: RetryPolicy | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningSecret:
+    """``expires_at`` is None until another secret is to replace it."""
+
+    id: str
+    created_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedSecret(SigningSecret):
+    """``secret`` (``whsec_...``) is shown this once. ``previous`` stays valid until it expires."""
+
+    secret: str = field(repr=False)
+    previous: SigningSecret | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """``expires_at`` is None when it never does."""
+
+    id: str
+    tenant_id: str
+    role: Role
+    name: str
+    created_at: datetime
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedApiKey(ApiKey):
+    """``key`` (``dtk_...``) is shown this once."""
+
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redriven:
+    """What a redrive by filter did. ``skipped`` are failed timers that are unreadable or were changed meanwhile."""
+
+    redriven: int
+    skipped: int
+    examined: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """Who polls it. ``live`` is false when the lease has run out or was released."""
+
+    shard_id: int
+    version: int
+    owner_id: str | None
+    claimed_at: datetime | None
+    lease_expires_at: datetime | None
+    live: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """``status`` is "ok" or "unavailable"; ``store`` can be "not_ready" too."""
+
+    status: str
+    version: str
+    store: str
+
+    @property
+    def is_ok(self) -> bool:
+        return self.status == "ok"

@@ -1,0 +1,254 @@
+"""What is sent and how its answer is read: the same for the client that blocks and the one that does not.
+
+A request that ``is_repeatable`` is sent again after an answer was lost: done twice, it does what it does once.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+from duetime.client.decoding import decode
+from duetime.client.errors import ApiError, InvalidArgument, UnexpectedAnswer, error_from
+from duetime.client.models import Health
+from duetime.client.values import json_bytes, read_json
+
+T = TypeVar("T")
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+SOON: Final = timedelta(minutes=1)
+"""What is due later than this will not be fired before its request has been repeated, whatever the clocks say."""
+
+_SAFE_PREFIX = "base64url:"
+_SAFE_ID = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer. ``may_be_second``: an earlier try of its request may have been carried out."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes = field(repr=False)
+    may_be_second: bool = False
+
+    def json(self) -> Any:
+        """Raises ``UnexpectedAnswer``."""
+        try:
+            return read_json(self.content)
+        except ValueError as error:
+            raise UnexpectedAnswer(f"an answer that is no JSON: {error}", status=self.status) from None
+
+    def as_a(self, kind: type[T]) -> T:
+        """Raises ``UnexpectedAnswer``."""
+        return read_as(kind, self.json(), status=self.status)
+
+    def error(self) -> ApiError | UnexpectedAnswer | None:
+        """What it says if it is not good."""
+        if 200 <= self.status < 300:
+            return None
+        if self.status < 400:
+            return UnexpectedAnswer(f"HTTP {self.status}: the URL leads to something else", status=self.status)
+        try:
+            problem = read_json(self.content)
+        except ValueError:
+            problem = None
+        return error_from(problem, status=self.status, retry_after=_retry_after(self.headers.get("retry-after")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(Generic[T]):
+    """``operation`` is the operationId of the OpenAPI document. ``path`` begins with ``/`` and is encoded.
+
+    ``gone``: what it came to when a repetition finds nothing, since it was carried out before. ``is_good``: whether
+    what is an error as an answer to other requests is none here.
+    """
+
+    operation: str
+    method: str
+    path: str
+    read: Callable[[Answer], T]
+    query: Sequence[tuple[str, str]] = ()
+    content: bytes | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_repeatable: bool = False
+    gone: Callable[[], T] | None = None
+    is_good: Callable[[Answer], bool] = lambda _: False
+
+    def target(self) -> str:
+        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+
+
+def read_as(kind: type[T], value: Any, *, status: int) -> T:
+    """Raises ``UnexpectedAnswer``."""
+    try:
+        return decode(kind, value)
+    except (ValueError, TypeError) as error:
+        raise UnexpectedAnswer(f"an answer that is not understood: {kind.__name__}: {error}", status=status) from None
+
+
+def reading(
+    operation: str,
+    path: str,
+    kind: type[T],
+    *,
+    query: Sequence[tuple[str, str]] = (),
+) -> Request[T]:
+    """A GET of one object."""
+    return Request(
+        operation=operation,
+        method="GET",
+        path=path,
+        query=query,
+        read=lambda answer: answer.as_a(kind),
+        is_repeatable=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    items: tuple[T, ...]
+    next_cursor: str | None
+
+
+def listing(
+    operation: str, path: str, kind: type[T], query: Sequence[tuple[str, str]], cursor: str | None
+) -> Request[Page[T]]:
+    """A GET of one page of a list."""
+
+    def read(answer: Answer) -> Page[T]:
+        page = answer.json()
+        if not isinstance(page, dict) or not isinstance(page.get("items"), list):
+            raise UnexpectedAnswer("no list", status=answer.status)
+        items = tuple(read_as(kind, item, status=answer.status) for item in page["items"])
+        return Page(items, page.get("nextCursor"))
+
+    return Request(
+        operation=operation,
+        method="GET",
+        path=path,
+        query=[*query, *([] if cursor is None else [("cursor", cursor)])],
+        read=read,
+        is_repeatable=True,
+    )
+
+
+def changing(
+    operation: str,
+    method: str,
+    path: str,
+    kind: type[T],
+    body: Mapping[str, Any] | None = None,
+    *,
+    if_revision: int | None = None,
+    headers: Mapping[str, str] | None = None,
+    content_type: str = JSON,
+    is_repeatable: bool = False,
+) -> Request[T]:
+    """A change that is answered with what it led to."""
+    sent = dict(headers or {}) | revision_header(if_revision)
+    if body is not None:
+        sent["content-type"] = content_type
+    return Request(
+        operation=operation,
+        method=method,
+        path=path,
+        content=None if body is None else json_bytes(dict(body)),
+        headers=sent,
+        read=lambda answer: answer.as_a(kind),
+        is_repeatable=is_repeatable,
+    )
+
+
+def removing(operation: str, path: str, *, if_revision: int | None = None) -> Request[None]:
+    """A DELETE that says nothing more. It can be repeated: what is gone by then is gone."""
+    return Request(
+        operation=operation,
+        method="DELETE",
+        path=path,
+        headers=revision_header(if_revision),
+        read=lambda _: None,
+        is_repeatable=True,
+        gone=lambda: None,
+    )
+
+
+def health_request() -> Request[Health]:
+    """A 503 with the health in it is an answer too."""
+    return Request(
+        operation="getHealth",
+        method="GET",
+        path="/health",
+        read=lambda answer: answer.as_a(Health),
+        is_good=lambda answer: answer.status == 503 and b'"store"' in answer.content,
+        is_repeatable=True,
+    )
+
+
+def openapi_request() -> Request[dict[str, Any]]:
+    def read(answer: Answer) -> dict[str, Any]:
+        document = answer.json()
+        if not isinstance(document, dict):
+            raise UnexpectedAnswer("no document", status=answer.status)
+        return document
+
+    return Request(operation="getOpenApi", method="GET", path="/v1/openapi.json", read=read, is_repeatable=True)
+
+
+def revision_header(revision: int | None) -> dict[str, str]:
+    return {} if revision is None else {"if-match": f'"{revision}"'}
+
+
+def segment(name: str, value: str) -> str:
+    """Of a path. ``name`` is that of the argument."""
+    if not isinstance(value, str) or value in ("", ".", ".."):
+        raise InvalidArgument(f"{name}: must be a text, and not empty")
+    return quote(value, safe="", errors="replace")
+
+
+def id_segment(timer_id: str) -> str:
+    """A timer's id, in the spelling that arrives through every gateway unless it is harmless as it is."""
+    if not isinstance(timer_id, str) or not timer_id:
+        raise InvalidArgument("timer_id: must be a text, and not empty")
+    if _SAFE_ID.fullmatch(timer_id):
+        return timer_id
+    encoded = timer_id.encode(errors="surrogatepass")
+    return _SAFE_PREFIX + base64.urlsafe_b64encode(encoded).rstrip(b"=").decode()
+
+
+def is_due_soon(at: datetime | None, delay: timedelta | None) -> bool:
+    """Whether a timer could fire between a request and its repetition. Also when nothing sensible is given."""
+    if delay is not None:
+        return delay <= SOON
+    return at is None or at.utcoffset() is None or at - datetime.now(UTC) <= SOON
+
+
+def split(items: Sequence[bytes], *, max_items: int, max_bytes: int) -> Iterator[tuple[int, int]]:
+    """Where to cut a batch: (from, to) of each request. An item that is larger goes alone, to be refused."""
+    start = size = 0
+    for at, item in enumerate(items):
+        if at > start and (at - start == max_items or size + len(item) > max_bytes):
+            yield start, at
+            start, size = at, 0
+        size += len(item)
+    if items:
+        yield start, len(items)
+
+
+def _retry_after(text: str | None) -> timedelta | None:
+    """Seconds, or a date of HTTP."""
+    if not text:
+        return None
+    try:
+        if text.isascii() and text.isdigit():
+            return timedelta(seconds=int(text))
+        return max(timedelta(), parsedate_to_datetime(text).astimezone(UTC) - datetime.now(UTC))
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,73 @@
+"""Whether a request that went wrong is sent again, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from duetime.client.errors import ApiError, DuetimeError, NotFound, Throttled, Unavailable, Unreachable
+from duetime.client.requests import Request
+
+_NOTHING_WAS_DONE: Final = frozenset({"store_not_ready", "too_many_streams"})
+"""Codes of a 503 to a request that was not carried out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """``max_tries`` counts the first one. Waits double from ``first_wait`` to ``max_wait``, each shortened by up to
+    half by chance. A server that asks for more than ``max_wait`` (``Retry-After``) is not waited for.
+    """
+
+    max_tries: int = 4
+    first_wait: timedelta = timedelta(milliseconds=250)
+    max_wait: timedelta = timedelta(seconds=20)
+
+
+DEFAULT_RETRIES: Final = Retries()
+NO_RETRIES: Final = Retries(max_tries=1)
+
+
+class Tries:
+    """The tries of one request. ``may_be_second``: one that has failed may have been carried out all the same."""
+
+    def __init__(self, request: Request[Any], retries: Retries, random: Callable[[], float]) -> None:
+        self.may_be_second = False
+        self._request = request
+        self._retries = retries
+        self._random = random
+        self._number = 1
+
+    def wait_seconds(self, error: DuetimeError) -> float:
+        """How long to wait before the next try. Raises ``error`` when there is to be none."""
+        may_have_been_done = _may_have_been_done(error)
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        if (
+            self._number >= self._retries.max_tries
+            or not isinstance(error, Unreachable | Unavailable | Throttled)
+            or (may_have_been_done and not self._request.is_repeatable)
+            or (retry_after is not None and retry_after > self._retries.max_wait)
+        ):
+            raise error
+        wait = backoff_seconds(self._retries, self._number, self._random())
+        self._number += 1
+        self.may_be_second = self.may_be_second or may_have_been_done
+        return wait if retry_after is None else max(wait, retry_after.total_seconds())
+
+
+def backoff_seconds(retries: Retries, failures: int, random: float) -> float:
+    """After so many failures in a row, from 1; ``random`` lies in [0, 1)."""
+    first, most = retries.first_wait.total_seconds(), retries.max_wait.total_seconds()
+    return float(min(first * 2 ** min(failures - 1, 32), most)) * (1 - random / 2)
+
+
+def is_gone(error: DuetimeError, *, may_be_second: bool) -> bool:
+    """Whether a removal has found nothing because it was carried out before."""
+    return may_be_second and isinstance(error, NotFound) and error.code.endswith("_not_found")
+
+
+def _may_have_been_done(error: DuetimeError) -> bool:
+    if isinstance(error, Unreachable):
+        return error.may_have_been_done
+    return isinstance(error, Unavailable) and error.code not in _NOTHING_WAS_DONE

@@ -1,0 +1,113 @@
+"""The Python client in both its forms, used by the same tests; and a transport to a handler in this process."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import wraps
+from typing import Any
+
+import httpx
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from duetime.api.app import Handler
+from duetime.client import AsyncDuetime, Duetime
+from duetime.local.gateway import HttpRequest, from_result, to_event
+from tests.support.clock import NOW
+
+FORMS = ("blocking", "asynchronous")
+Connect = Callable[..., Any]
+"""Makes a client, closed at the end of the test, that is used as a ``Duetime`` is."""
+
+
+@contextmanager
+def connecting(form: str) -> Iterator[Connect]:
+    made: list[Any] = []
+    with start_blocking_portal() if form == "asynchronous" else nullcontext() as portal:
+
+        def connect(url: str, **options: Any) -> Any:
+            client: Any = Duetime(url, **options) if portal is None else Awaited(AsyncDuetime(url, **options), portal)
+            made.append(client)
+            return client
+
+        try:
+            yield connect
+        finally:
+            for client in made:
+                client.close()
+
+
+class Awaited:
+    """An object of the asynchronous client that is waited for, so that tests need not."""
+
+    def __init__(self, target: Any, portal: BlockingPortal) -> None:
+        self._target = target
+        self._portal = portal
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if not callable(value):
+            return self._wrapped(value)
+
+        @wraps(value)
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self._wrapped(value(*arguments, **options))
+
+        return call
+
+    def __repr__(self) -> str:
+        return repr(self._target)
+
+    def _wrapped(self, value: Any) -> Any:
+        if inspect.iscoroutine(value):
+
+            async def wait() -> Any:
+                return await value
+
+            return self._portal.call(wait)
+        if inspect.isasyncgen(value):
+            return self._pulled(value)
+        if type(value).__module__.startswith("duetime.client.asynchronous"):
+            return Awaited(value, self._portal)
+        return value
+
+    def _pulled(self, items: Any) -> Iterator[Any]:
+        async def step() -> tuple[Any, ...]:
+            try:
+                return (await items.__anext__(),)
+            except StopAsyncIteration:
+                return ()
+
+        try:
+            while item := self._portal.call(step):
+                yield item[0]
+        finally:
+            self._portal.call(items.aclose)
+
+
+class HandlerTransport(httpx.BaseTransport):
+    """Requests go to a handler, as a gateway would bring them. ``requests`` are what was asked."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.requests: list[httpx.Request] = []
+        self._handler = handler
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        path, _, query = request.url.raw_path.decode().partition("?")
+        event = to_event(
+            HttpRequest(
+                method=request.method,
+                raw_path=path,
+                raw_query=query,
+                headers=tuple(request.headers.items()),
+                body=request.read(),
+                http_version="1.1",
+                client_host="127.0.0.1",
+                request_id="gateway-request",
+                received_at=NOW,
+            )
+        )
+        result = from_result(self._handler(event, None))
+        return httpx.Response(result.status, headers=result.headers, content=result.body)

@@ -1,0 +1,352 @@
+"""The client has all that the OpenAPI document lists: operations, arguments, answers. A new route needs a line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+
+import httpx
+import pytest
+
+from duetime import client as names
+from duetime.api.openapi import openapi_document
+from duetime.client import UNSET, Conflict, Duetime, NewTimer, RetryPolicy
+from duetime.client.decoding import _json_name
+from duetime.client.following import EventPage
+from duetime.domain.principals import Role
+from tests.support.clients import HandlerTransport
+from tests.support.stores import memory_store
+from tests.support.tenants import CALLBACK_URL, Tenant, make_tenant_world
+
+DOCUMENT = openapi_document()
+SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+OPERATIONS = {
+    operation["operationId"]: (method.upper(), path, operation)
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+FOR_PEOPLE = {"getDocs"}
+
+HOUR = timedelta(hours=1)
+AT = datetime(2026, 12, 24, 18, tzinfo=UTC)
+POLICY = RetryPolicy(
+    max_attempts=3,
+    max_attempts_duration=HOUR,
+    initial_interval=timedelta(seconds=1),
+    backoff_multiplier=1.5,
+    max_interval=timedelta(minutes=1),
+)
+TIMER: dict[str, Any] = {
+    "callback_url": CALLBACK_URL,
+    "payload": {"n": 1},
+    "headers": {"x-a": "b"},
+    "retry_policy": POLICY,
+    "callback_timeout": timedelta(seconds=7),
+    "expire_after": HOUR,
+    "correlation_id": "c",
+    "tags": ["a"],
+}
+REDRIVE: dict[str, Any] = {
+    "reason": names.FailureReason.TIMEOUT,
+    "tag": "a",
+    "correlation_id": "c",
+    "due_from": AT,
+    "due_to": AT + HOUR,
+    "failed_from": AT,
+    "failed_to": AT + HOUR,
+    "page_size": 10,
+}
+CALL: dict[str, Any] = {
+    "name": "n",
+    "method": "PUT",
+    "url": CALLBACK_URL,
+    "headers": {"x-a": "b"},
+    "body": {"n": 1},
+    "tags": ["a"],
+    "starred": True,
+}
+
+Use = Callable[[Duetime, dict[str, str]], Any]
+"""Uses an operation with every argument, given what a tenant has."""
+
+USES: dict[str, Use] = {
+    "putNamespace": lambda d, has: d.namespaces.put(
+        has["namespace"],
+        num_shards=4,
+        dedicated=False,
+        retry_policy=POLICY,
+        max_in_flight=7,
+        rate_limit=1.5,
+        if_revision=d.namespaces.get(has["namespace"]).revision,
+    ),
+    "getNamespace": lambda d, has: d.namespaces.get(has["namespace"]),
+    "listNamespaces": lambda d, has: list(d.namespaces.list(page_size=1)),
+    "createSecret": lambda d, has: d.signing_secrets(has["namespace"]).create(
+        secret="whsec_" + "A" * 40, overlap=timedelta()
+    ),
+    "listSecrets": lambda d, has: list(d.signing_secrets(has["namespace"]).list()),
+    "deleteSecret": lambda d, has: d.signing_secrets(has["namespace"]).delete(has["secret_id"]),
+    "createTimer": lambda d, has: [
+        d.timers(has["namespace"]).create(execute_at=AT, timer_id="new", **TIMER),
+        d.timers(has["namespace"]).create(delay=HOUR, **TIMER),
+    ],
+    "listTimers": lambda d, has: list(
+        d.timers(has["namespace"]).list(
+            state=names.TimerState.SCHEDULED,
+            tag="a",
+            due_from=AT,
+            due_to=AT + HOUR,
+            correlation_id="c",
+            reason="timeout",
+            page_size=1,
+        )
+    ),
+    "createTimers": lambda d, has: d.timers(has["namespace"]).create_many(
+        [NewTimer(id="b", execute_at=AT, **TIMER), NewTimer(delay=HOUR, **TIMER)]
+    ),
+    "cancelTimers": lambda d, has: d.timers(has["namespace"]).cancel_many(["t1", "b"], if_revisions={"t1": 1}),
+    "putTimer": lambda d, has: [
+        d.timers(has["namespace"]).put("put", delay=HOUR, if_absent=True, **TIMER),
+        d.timers(has["namespace"]).put("put", execute_at=AT, if_revision=1, **TIMER),
+    ],
+    "getTimer": lambda d, has: d.timers(has["namespace"]).get(has["timer_id"]),
+    "patchTimer": lambda d, has: [
+        d.timers(has["namespace"]).update(has["timer_id"], execute_at=AT, if_revision=1, **TIMER),
+        d.timers(has["namespace"]).update(has["timer_id"], delay=HOUR),
+    ],
+    "deleteTimer": lambda d, has: d.timers(has["namespace"]).cancel(has["timer_id"], if_revision=1),
+    "redriveTimer": lambda d, has: d.timers(has["namespace"]).redrive(has["timer_id"], if_revision=1),
+    "fireTimer": lambda d, has: d.timers(has["namespace"]).fire(has["timer_id"], if_revision=1),
+    "redriveTimers": lambda d, has: [
+        d.timers(has["namespace"]).redrive_many(**REDRIVE),
+        d.timers(has["namespace"]).redrive_ids([has["timer_id"]]),
+    ],
+    "listAttempts": lambda d, has: list(d.timers(has["namespace"]).attempts(has["timer_id"])),
+    "createApiKey": lambda d, has: [
+        d.api_keys.create(role=names.Role.READER, name="n", expires_at=AT),
+        d.api_keys.create(role="writer", expires_in=HOUR),
+    ],
+    "listApiKeys": lambda d, has: list(d.api_keys.list(page_size=1)),
+    "deleteApiKey": lambda d, has: d.api_keys.delete(has["key_id"]),
+    "putEventWebhook": lambda d, has: d.event_webhook.put(
+        url=CALLBACK_URL, event_types=[names.EventType.FAILED], enabled=False
+    ),
+    "getEventWebhook": lambda d, has: d.event_webhook.get(),
+    "deleteEventWebhook": lambda d, has: d.event_webhook.delete(),
+    "createEventSecret": lambda d, has: d.event_webhook.secrets.create(
+        secret="whsec_" + "A" * 40, overlap=timedelta()
+    ),
+    "listEventSecrets": lambda d, has: list(d.event_webhook.secrets.list()),
+    "deleteEventSecret": lambda d, has: d.event_webhook.secrets.delete(has["event_secret_id"]),
+    "listDeliveries": lambda d, has: [
+        *d.event_webhook.deliveries(page_size=1),
+        *d.event_webhook.deliveries(state="failed", type=names.EventType.FAILED),
+    ],
+    "listDeliveryAttempts": lambda d, has: list(d.event_webhook.attempts(has["delivery_id"])),
+    "redriveDeliveries": lambda d, has: [
+        d.event_webhook.redrive_many(**REDRIVE),
+        d.event_webhook.redrive_ids([has["delivery_id"]]),
+    ],
+    "submitServiceCall": lambda d, has: [
+        d.service_calls.submit(
+            due_at=AT, idempotency_key="k", timeout=HOUR / 60, retry_policy=POLICY, correlation_id="c", **CALL
+        ),
+        d.service_calls.submit(delay=HOUR, **CALL),
+    ],
+    "listServiceCalls": lambda d, has: [
+        *d.service_calls.list(page_size=1),
+        *d.service_calls.list(
+            status=names.CallStatus.FAILED,
+            tags=["a", "b"],
+            submitted_from=AT,
+            submitted_to=AT + HOUR,
+            name="n",
+            starred=True,
+            correlation_id="c",
+        ),
+        *d.service_calls.upcoming(due_to=AT),
+    ],
+    "getServiceCall": lambda d, has: d.service_calls.get(has["call_id"]),
+    "patchServiceCall": lambda d, has: [
+        d.service_calls.update(d.service_calls.submit(delay=HOUR, **CALL).id, due_at=AT, if_revision=1, **CALL),
+        d.service_calls.update(d.service_calls.submit(due_at=AT, **CALL).id, delay=HOUR),
+        d.service_calls.star(has["call_id"]),
+        d.service_calls.unstar(has["call_id"]),
+    ],
+    "deleteServiceCall": lambda d, has: d.service_calls.remove(
+        has["call_id"], if_revision=d.service_calls.get(has["call_id"]).revision
+    ),
+    "rerunServiceCall": lambda d, has: [
+        d.service_calls.rerun(has["call_id"], due_at=AT, idempotency_key="r", correlation_id="c"),
+        d.service_calls.rerun(has["call_id"], delay=HOUR),
+    ],
+    "listExecutions": lambda d, has: list(d.service_calls.executions(has["call_id"], page_size=1)),
+    "getExecution": lambda d, has: d.service_calls.execution(has["call_id"], has["execution_id"]),
+    "listEvents": lambda d, has: [
+        *d.service_calls.events(has["call_id"], after=1, page_size=2),
+        *d.service_calls.follow(has["call_id"], after=1),
+    ],
+    "listShards": lambda d, has: list(d.shards(page_size=1)),
+    "getHealth": lambda d, has: d.health(),
+    "getOpenApi": lambda d, has: d.openapi(),
+}
+HEADERS_ELSEWHERE = {"Idempotency-Key", "X-Correlation-Id", "If-None-Match"}
+"""They have members of the body, or save an answer that the client has no place to keep."""
+
+MODELS: dict[str, type[Any]] = {
+    "ApiKeyAnswer": names.ApiKey,
+    "AttemptAnswer": names.Attempt,
+    "CallOutcomeAnswer": names.CallOutcome,
+    "CallRequestAnswer": names.CallRequest,
+    "CallTimerAnswer": names.CallTimer,
+    "CreatedKeyAnswer": names.CreatedApiKey,
+    "CreatedSecretAnswer": names.CreatedSecret,
+    "DeliveryAnswer": names.Delivery,
+    "EventAnswer": names.CallEvent,
+    "EventPage": EventPage,
+    "EventWebhookAnswer": names.EventWebhook,
+    "ExecutionAnswer": names.Execution,
+    "FailureAnswer": names.Failure,
+    "HeaderAnswer": names.Header,
+    "HealthAnswer": names.Health,
+    "LoggedRequestAnswer": names.SentRequest,
+    "LoggedResponseAnswer": names.ReceivedResponse,
+    "NamespaceAnswer": names.Namespace,
+    "SecretAnswer": names.SigningSecret,
+    "ServiceCallAnswer": names.ServiceCall,
+    "ShardAnswer": names.Shard,
+    "TimerAnswer": names.Timer,
+}
+ENUMS: dict[str, type[Enum]] = {
+    "AttemptOutcome": names.AttemptOutcome,
+    "CallEventType": names.EventType,
+    "CallFailure": names.CallFailure,
+    "CallStatus": names.CallStatus,
+    "ExecutionStatus": names.ExecutionStatus,
+    "FailureReason": names.FailureReason,
+    "Method": names.Method,
+    "Role": names.Role,
+    "TimerState": names.TimerState,
+}
+MEMBERS: dict[str, set[str]] = {
+    "CancelAnswer": {"id", "namespace", "attemptUnderWay"},
+    "CancelledItem": {"id", "status", "problem", "attemptUnderWay"},
+    "CreatedItem": {"id", "status", "problem"},
+    "FieldProblem": {"field", "message"},
+    "Problem": {"type", "title", "status", "detail", "code", "errors", "requestId"},
+    "RedriveAnswer": {"redriven", "skipped", "examined", "nextCursor", "items"},
+    "RedrivenItem": {"id", "status", "problem"},
+    "CancelledBatch": {"items"},
+    "CreatedBatch": {"items"},
+}
+"""What is read one by one."""
+
+
+@pytest.fixture
+def tenant() -> Iterator[Tenant]:
+    with memory_store() as store:
+        yield make_tenant_world(store).acme
+
+
+def test_every_operation_is_here() -> None:
+    assert USES.keys() == OPERATIONS.keys() - FOR_PEOPLE
+
+
+@pytest.mark.parametrize("operation_id", USES)
+def test_an_operation_is_used_with_all_that_it_takes(operation_id: str, tenant: Tenant) -> None:
+    method, path, operation = OPERATIONS[operation_id]
+    transport = HandlerTransport(tenant.handler)
+    with (
+        httpx.Client(transport=transport) as http,
+        Duetime("http://duetime.test", api_key=tenant.keys[Role.ADMIN], tenant="acme", http_client=http) as duetime,
+        # No timer has failed here.
+        suppress(*([Conflict] if operation_id == "redriveTimer" else [])),
+    ):
+        USES[operation_id](duetime, dict(tenant.parameters))
+
+    rule = re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))
+    asked = [each for each in transport.requests if each.method == method and re.fullmatch(rule, each.url.path)]
+    assert asked
+    given = {name for each in asked for name in each.url.params}
+    wanted = {each["name"] for each in operation["parameters"] if each["in"] == "query"}
+    assert given | {"cursor"} == wanted | {"cursor"}
+    headers = {each["name"] for each in operation["parameters"] if each["in"] == "header"} - HEADERS_ELSEWHERE
+    assert {name for name in headers if any(name in each.headers for each in asked)} == headers
+    bodies = [json.loads(each.content) for each in asked if each.content]
+    content = operation.get("requestBody", {}).get("content", {})
+    schema = next(iter(content.values()), {}).get("schema", {})
+    # A cursor is sent when there is a next page; the id of a timer that is put is in the path.
+    elsewhere = {"cursor", "id"} if operation_id == "putTimer" else {"cursor"}
+    assert members_of(*bodies) | elsewhere == properties_of(schema) | elsewhere
+    assert {each.headers["content-type"] for each in asked if each.content} <= content.keys() | (
+        {"application/json"} if operation_id == "patchServiceCall" else set()
+    )
+
+
+def members_of(*values: Any, prefix: str = "") -> set[str]:
+    """Paths of all members, without what is inside of what a caller makes up."""
+    found = set()
+    for value in values:
+        for name, member in value.items():
+            path = f"{prefix}{name}"
+            found.add(path)
+            if name in ("request", "retryPolicy"):
+                found |= members_of(member, prefix=f"{path}.")
+            if name == "timers":
+                found |= members_of(*member, prefix=f"{path}.")
+    return found
+
+
+def properties_of(schema: dict[str, Any], prefix: str = "") -> set[str]:
+    """The same of a schema."""
+    found = set()
+    for name, member in whole(schema).get("properties", {}).items():
+        path = f"{prefix}{name}"
+        found.add(path)
+        if name in ("request", "retryPolicy"):
+            found |= properties_of(member, f"{path}.")
+        if name == "timers":
+            found |= properties_of(member["items"], f"{path}.")
+    return found
+
+
+def whole(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without references and null alternatives."""
+    for one in schema.get("anyOf", []):
+        if one != {"type": "null"}:
+            return whole(one)
+    if "$ref" in schema:
+        found: dict[str, Any] = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+        return found
+    return schema
+
+
+def test_every_answer_has_a_model() -> None:
+    bodies = {name for name in SCHEMAS if name.endswith(("Body", "Patch", "Page", "Batch", "Summary"))}
+    others = {"CallRequest", "CancelItem"}
+    assert SCHEMAS.keys() - bodies - others == {*MODELS, *ENUMS, *MEMBERS} - bodies
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_has_all_members_of_its_answer(name: str) -> None:
+    assert {_json_name(each) for each in fields(MODELS[name])} == set(SCHEMAS[name]["properties"])
+
+
+@pytest.mark.parametrize("name", ENUMS)
+def test_an_enum_has_all_values(name: str) -> None:
+    assert {member.value for member in ENUMS[name]} == set(SCHEMAS[name]["enum"])
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_what_is_read_one_by_one_has_no_other_members(name: str) -> None:
+    assert set(SCHEMAS[name]["properties"]) == MEMBERS[name]
+
+
+def test_unset_is_what_it_says() -> None:
+    assert repr(UNSET) == "UNSET"
