@@ -12,13 +12,14 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from duetime import __version__
+from duetime.client.sse import EVENT_STREAM, Decoder
 from duetime.delivery.trust import find_ca_file
 from duetime.domain.errors import DuetimeError, InvalidSettings
 
 TIMEOUT_SECONDS: Final = 60.0
 """For each wait of a request; a stream shows within 15 s that it lives."""
 _JSON = "application/json"
-_EVENT_STREAM = "text/event-stream"
+_READ_BYTES = 65_536
 _MAX_FAILURES = 5
 _PAUSE_SECONDS = 1.0
 
@@ -112,11 +113,11 @@ class ApiClient:
 
     def _stream(self, path: str, after: int) -> Iterator[dict[str, Any] | None]:
         """The events of one connection; None when there will be no more."""
-        headers = {"accept": f"{_EVENT_STREAM}, {_JSON};q=0.5", "last-event-id": str(after)}
+        headers = {"accept": f"{EVENT_STREAM}, {_JSON};q=0.5", "last-event-id": str(after)}
         with self._answer("GET", path, headers=headers) as response:
             if response.status == 204:
                 yield None
-            elif _EVENT_STREAM in (response.headers["content-type"] or ""):
+            elif EVENT_STREAM in (response.headers["content-type"] or ""):
                 yield from _read_stream(response)
             else:
                 page = self._read_object(response.read().decode(errors="replace"))
@@ -166,21 +167,15 @@ class ApiClient:
         return http.client.HTTPSConnection(self._host, self._port, timeout=TIMEOUT_SECONDS, context=context)
 
 
-def _read_stream(lines: Iterator[bytes]) -> Iterator[dict[str, Any] | None]:
-    """The events in ``lines``, then None if the server says that they are all."""
-    name, data = "", ""
-    for raw in lines:
-        field, _, value = raw.decode().rstrip("\n").partition(": ")
-        if field == "event":
-            name = value
-        elif field == "data":
-            data = value
-        elif not field and data:
-            if name == "end":
+def _read_stream(response: http.client.HTTPResponse) -> Iterator[dict[str, Any] | None]:
+    """The events of a stream, then None if the server says that they are all."""
+    decoder = Decoder()
+    while content := response.read1(_READ_BYTES):
+        for message in decoder.feed(content):
+            if message.event == "end":
                 yield None
                 return
-            yield json.loads(data)
-            name, data = "", ""
+            yield json.loads(message.data)
 
 
 def _problem(status: int, body: bytes) -> ApiProblem:
