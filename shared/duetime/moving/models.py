@@ -50,8 +50,10 @@ def _bytes(value: Any) -> bytes:
 
 Instant = Annotated[datetime, BeforeValidator(_instant)]
 Bytes = Annotated[bytes, BeforeValidator(_bytes)]
-Count = Annotated[int, Field(ge=0)]
-Ordinal = Annotated[int, Field(ge=1)]
+_MAX_WHOLE = 2**63 - 1
+"""What stores have room for."""
+Count = Annotated[int, Field(ge=0, le=_MAX_WHOLE)]
+Ordinal = Annotated[int, Field(ge=1, le=_MAX_WHOLE)]
 
 
 class Model(BaseModel):
@@ -156,7 +158,7 @@ class FailureModel(Model):
     reason: FailureReason
     message: str = ""
     at: Instant
-    status: int | None = None
+    status: Count | None = None
 
 
 class TimerModel(Model):
@@ -231,7 +233,7 @@ class RequestModel(Model):
 
 class OutcomeModel(Model):
     execution_id: str
-    http_status: int | None = None
+    http_status: Count | None = None
     reason: CallFailure | None = None
     message: str = ""
 
@@ -311,7 +313,7 @@ class ExecutionModel(Model):
     method: Method
     url: str
     request: MessageModel
-    response_status: int | None = None
+    response_status: Count | None = None
     response: MessageModel | None = None
     failure: CallFailure | None = None
     message: str = ""

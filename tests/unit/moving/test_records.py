@@ -36,6 +36,7 @@ def changed(**fields: object) -> bytes:
         (changed(executeAt=5), "timer.executeAt: must be an RFC 3339 time"),
         (changed(revision="1"), "timer.revision: Input should be a valid integer"),
         (changed(revision=0), "timer.revision: Input should be greater than or equal to 1"),
+        (changed(revision=2**63), "timer.revision: Input should be less than or equal to"),
         (changed(revision=True), "timer.revision: Input should be a valid integer"),
         (changed(state="waiting"), "timer.state: Input should be"),
         (changed(colour="red"), "timer.colour: Extra inputs are not permitted"),
