@@ -24,6 +24,12 @@ R = TypeVar("R")
 
 DUPLICATE_KEY = 11000
 _TRANSIENT_TRANSACTION = "TransientTransactionError"
+_TRANSIENT_LABELS = (
+    _TRANSIENT_TRANSACTION,
+    "RetryableWriteError",
+    "RetryableError",
+    "UnknownTransactionCommitResult",
+)
 
 _COMMAND_NOT_FOUND, _COMMAND_NOT_SUPPORTED = 59, 115
 _BAD_VALUE, _ILLEGAL_OPERATION = 2, 20
@@ -33,20 +39,30 @@ _TRANSIENT_CODES = frozenset(
         6,  # HostUnreachable
         7,  # HostNotFound
         24,  # LockTimeout
+        43,  # CursorNotFound: its server is no longer the primary
         50,  # MaxTimeMSExpired
+        63,  # StaleShardVersion
         64,  # WriteConcernFailed (timed out)
         89,  # NetworkTimeout
         91,  # ShutdownInProgress
         112,  # WriteConflict
+        133,  # FailedToSatisfyReadPreference: a shard of the cluster has no primary at present
         134,  # ReadConcernMajorityNotAvailableYet
+        150,  # StaleEpoch
+        175,  # QueryPlanKilled
         189,  # PrimarySteppedDown
         202,  # NetworkInterfaceExceededTimeLimit
+        237,  # CursorKilled
+        246,  # SnapshotUnavailable
+        249,  # StaleDbVersion
         251,  # NoSuchTransaction
         262,  # ExceededTimeLimit
+        462,  # IngressRequestRateLimitExceeded
         9001,  # SocketException
         10107,  # NotWritablePrimary
         11600,  # InterruptedAtShutdown
         11602,  # InterruptedDueToReplStateChange
+        13388,  # StaleConfig
         13435,  # NotPrimaryNoSecondaryOk
         13436,  # NotPrimaryOrSecondary
     }
@@ -72,7 +88,7 @@ def translate(error: PyMongoError | BSONError) -> StoreError:
         return StoreUnavailable(f"MongoDB cannot be reached: {type(error).__name__}")
     if isinstance(error, OperationFailure):
         return _translate_answer(error)
-    if isinstance(error, PyMongoError) and (error.timeout or error.has_error_label(_TRANSIENT_TRANSACTION)):
+    if isinstance(error, PyMongoError) and (error.timeout or _is_labelled_transient(error)):
         return StoreUnavailable(f"MongoDB did not answer in time: {type(error).__name__}")
     if isinstance(error, ConfigurationError):
         return StoreNotReady(f"MongoDB: {_first_line(error)}")
@@ -84,7 +100,7 @@ def translate(error: PyMongoError | BSONError) -> StoreError:
 def _translate_answer(error: OperationFailure) -> StoreError:
     codes = codes_of(error)
     name = (error.details or {}).get("codeName") or type(error).__name__
-    if error.timeout or error.has_error_label(_TRANSIENT_TRANSACTION) or codes & _TRANSIENT_CODES:
+    if error.timeout or _is_labelled_transient(error) or codes & _TRANSIENT_CODES:
         return StoreUnavailable(f"MongoDB answered {name}")
     if codes & _AUTHENTICATION_CODES:
         return StoreNotReady("MongoDB refuses these credentials, or they may not do this")
@@ -93,6 +109,10 @@ def _translate_answer(error: OperationFailure) -> StoreError:
     if codes & {_ILLEGAL_OPERATION} and "replica set" in str(error):
         return not_a_replica_set()
     return StoreError(f"MongoDB answered {name} ({', '.join(map(str, sorted(codes)))})")
+
+
+def _is_labelled_transient(error: PyMongoError) -> bool:
+    return any(error.has_error_label(label) for label in _TRANSIENT_LABELS)
 
 
 def is_unknown_command(error: OperationFailure) -> bool:
