@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from duetime.domain.times import format_instant, to_milliseconds
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.time_source import TimeSource
+from tests.contract import call_steps as steps
 from tests.support.builders import seconds
 from tests.support.clock import NOW
 from tests.support.databases import open_server_store
@@ -100,6 +101,18 @@ def test_a_callers_wrong_clock_wins_no_lease(timed_store: SqlStore) -> None:
     assert timed_store.claim_shard(0, "w1", lease_seconds=60, now=NOW) is not None
 
     assert timed_store.claim_shard(0, "w2", lease_seconds=60, now=datetime(2037, 1, 1, tzinfo=UTC)) is None
+    timed_store.close()
+
+
+def test_a_callers_wrong_clock_removes_nothing(timed_store: SqlStore) -> None:
+    calls, now = timed_store.calls, datetime.now(UTC).replace(microsecond=0)
+    call = steps.run(calls, steps.submit(calls, now=now), now=now)
+    calls.mark_published(calls.unpublished_events(limit=100), now=now)
+    wrong = datetime(2037, 1, 1, tzinfo=UTC)
+
+    assert calls.prune(now=wrong, events_published_before=wrong - timedelta(days=1), limit=50) == 0
+    assert calls.prune(now=wrong, events_published_before=wrong + timedelta(days=1), limit=50) == call.event_count
+    assert steps.got(calls, call, now=now) == call
     timed_store.close()
 
 

@@ -18,7 +18,8 @@ from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import given_count, timers
 from duetime.stores.time_source import TimeSource
-from tests.support.builders import make_timer, seconds
+from tests.contract import call_steps as steps
+from tests.support.builders import fired, make_timer, seconds
 from tests.support.clock import NOW
 from tests.unit.sql.statements import recorded_statements
 
@@ -145,6 +146,28 @@ def test_a_callers_wrong_clock_wins_no_lease() -> None:
     assert store.claim_shard(0, "w1", lease_seconds=60, now=NOW) is not None
 
     assert store.claim_shard(0, "w2", lease_seconds=60, now=datetime(9999, 1, 1, tzinfo=UTC)) is None
+    store.close()
+
+
+def test_a_callers_wrong_clock_removes_nothing() -> None:
+    store = open_with_database_time()
+    namespace, _ = store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+    store.put_timers([make_timer(namespace)], mode=PutMode.CREATE, now=NOW)
+    lease = store.claim_shard(0, "w", lease_seconds=60, now=NOW)
+    assert lease is not None
+    (timer,) = store.due_timers(0, until=NOW, limit=1).timers
+    now = lease.expires_at
+    store.record([fired(timer, at=now)], leases={0: lease}, now=now)
+    call = steps.run(store.calls, steps.submit(store.calls, now=now), now=now)
+    store.calls.mark_published(store.calls.unpublished_events(limit=100), now=now)
+    wrong = datetime(9999, 1, 1, tzinfo=UTC)
+
+    assert store.prune_expired(now=wrong, limit=5) == 0
+    assert store.calls.prune(now=wrong, events_published_before=wrong - timedelta(days=1), limit=50) == 0
+
+    assert store.get_timer(namespace, "t1", now=now) is not None
+    assert steps.got(store.calls, call, now=now) == call
+    assert len(store.calls.list_events(call.tenant_id, call.call_id, after=0, limit=100)) == call.event_count
     store.close()
 
 

@@ -117,14 +117,15 @@ class Outbox:
             self._mark.many(mutation.connection, sorted(rows))
 
     def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
-        before, now_text = instant_text(events_published_before), instant_text(now)
         with self._database.read() as connection:
-            event = self._published.one(connection, before, 1).first()
-            call = self._expired.one(connection, now_text, 1).first()
+            event = self._published.one(connection, instant_text(events_published_before), 1).first()
+            call = self._expired.one(connection, instant_text(now), 1).first()
         if event is None and call is None:
             return 0
         with self._database.write(now) as mutation:
-            connection = mutation.connection
+            # Whether to look was the caller's to say; what goes, and does not come back, the database's time decides.
+            before = instant_text(mutation.now - (now - events_published_before))
+            now_text, connection = instant_text(mutation.now), mutation.connection
             events = [tuple(row) for row in self._published.one(connection, before, limit)]
             pruned = self._delete.many(connection, events)
             # Locked: nobody has starred one of them meanwhile.

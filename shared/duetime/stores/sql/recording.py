@@ -113,11 +113,12 @@ class Recording:
         return self._fence.lost_shards(mutation, shard_ids, leases)
 
     def prune_expired(self, *, now: datetime, limit: int) -> int:
-        now_ms = to_milliseconds(now)
+        """``now`` tells whether to look; what goes, and does not come back, the database's time decides."""
         with self._database.read() as connection:
-            if self._expired.one(connection, now_ms, 1).first() is None:
+            if self._expired.one(connection, to_milliseconds(now), 1).first() is None:
                 return 0
         with self._database.write(now) as mutation:
+            now_ms = to_milliseconds(mutation.now)
             keys = [tuple(row) for row in self._expired.one(mutation.connection, now_ms, limit)]
             return self._prune.many(mutation.connection, keys)
 
