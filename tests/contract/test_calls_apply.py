@@ -81,6 +81,20 @@ def test_the_life_of_a_call_that_succeeds(store: Store, calls: CallStore) -> Non
     ]
 
 
+def test_what_was_answered_is_read_back(calls: CallStore) -> None:
+    """Also what some databases read in their own way where values are written into statements."""
+    running = steps.begin(calls, steps.submit(calls))
+    concluded = make.concluded(running, steps.execution_of(calls, running))
+    text = 'it\'s a \\\n continued \\\r\n "line" %s %(a)s :b ? \\'
+    answer = replace(make.ANSWER, body=text, body_bytes=len(text))
+    (execution,) = [replace(each, response=answer, message=text) for each in concluded.executions]
+
+    steps.applied(calls, replace(concluded, executions=(execution,)))
+
+    stored = calls.get_execution(execution.tenant_id, execution.call_id, execution.execution_id)
+    assert stored == execution
+
+
 def test_a_call_that_will_be_tried_again_waits_for_it(store: Store, calls: CallStore) -> None:
     call = steps.submit(calls, retry_policy_json=make.RETRIED)
     waiting = steps.run(calls, call, is_ok=False)

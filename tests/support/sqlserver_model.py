@@ -22,6 +22,7 @@ from sqlglot import expressions as exp
 from duetime.domain.times import format_instant, from_milliseconds
 from duetime.stores.sql.db_now import SqlServerDbNow
 from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.sqlserver_sql import Utf16
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.time_source import TimeSource
 
@@ -50,6 +51,10 @@ _DEFINITIONS = (
     (r" INCLUDE \(\w+\)", ""),
     (r"N'", "'"),
 )
+
+
+_CONTINUATION = re.compile(r"\\\r?\n")
+"""What SQL Server drops of a literal."""
 
 
 def _compiled(expression: sa.ColumnElement[Any]) -> str:
@@ -163,6 +168,7 @@ class ModelCursor:
 
     def _translate_and_run(self, sql: str, parameters: Any) -> None:
         values = parameters if isinstance(parameters, Mapping) else {}
+        values = {name: _as_read(value) for name, value in values.items()}
         found = self._connection.database.execute(translated(sql), values)
         self.rowcount = found.rowcount
         if found.description is not None:
@@ -180,6 +186,13 @@ class ModelCursor:
 
     def close(self) -> None:
         self._rows = iter(())
+
+
+def _as_read(value: Any) -> Any:
+    """What a value is that went as a literal."""
+    if isinstance(value, Utf16):
+        return value.decode("utf-16-le")
+    return _CONTINUATION.sub("", value) if isinstance(value, str) else value
 
 
 def open_model(path: Path, *, time_source: TimeSource = TimeSource.CALLER) -> SqlStore:

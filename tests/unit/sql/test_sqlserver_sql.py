@@ -39,6 +39,19 @@ def test_pymssql_by_itself_takes_bytes_for_a_text() -> None:
     assert wire(Sent("SELECT %(a)s", {"a": b"0123456789abcdef"})) == ["SELECT '0123456789abcdef'"]
 
 
+@pytest.mark.parametrize("text", ["a\\\nb", "a\\\r\nb", "\\\r", "\U0001f600\\\n'"])
+def test_a_backslash_at_the_end_of_a_line_is_kept(text: str) -> None:
+    """T-SQL would take it for a literal that goes on in the next line, and drop both."""
+    sent = Sent("SELECT %(a)s", {"a": _literal(text)})
+
+    assert wire(sent) == [f"SELECT 0x{text.encode('utf-16-le').hex()}"]
+
+
+@pytest.mark.parametrize("text", ["a\\b", "a\nb", "\\", "\n\\"])
+def test_other_backslashes_and_ends_of_lines_are_texts(text: str) -> None:
+    assert wire(Sent("SELECT %(a)s", {"a": _literal(text)})) == [f"SELECT N'{text}'"]
+
+
 EXACT = {
     f"{table.name}.{column.name}"
     for table in metadata.tables.values()

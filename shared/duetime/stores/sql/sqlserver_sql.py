@@ -6,6 +6,7 @@ themselves; and no INSERT passes over a row whose key is taken.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -22,6 +23,13 @@ DRIVER_NAME = "mssql+duetime"
 _LOCKED = "WITH (UPDLOCK, ROWLOCK)"
 _LOCKED_OR_ABSENT = "WITH (UPDLOCK, ROWLOCK, HOLDLOCK)"
 _IN_TRANSACTION = "duetime_in_transaction"
+_CONTINUED = re.compile(r"\\[\r\n]")
+"""T-SQL continues a literal behind a backslash at the end of a line, and drops both. Such a text goes as its UTF-16,
+which is converted where it is stored; only bodies and messages can have one, and none of these is compared."""
+
+
+class Utf16(bytearray):
+    """A text as the server keeps it."""
 
 
 class SqlServerCompiler(MSSQLCompiler):
@@ -109,6 +117,8 @@ def _literal(value: Any) -> Any:
     if isinstance(value, str) and "\0" in value:
         # The text of a statement ends there.
         raise StoreError("a text has the character U+0000, which the database does not take")
+    if isinstance(value, str) and _CONTINUED.search(value):
+        return Utf16(value.encode("utf-16-le"))
     return value
 
 
