@@ -236,7 +236,7 @@ def definition_for_sqlite(definition: str) -> str:
         return f"CREATE UNIQUE INDEX {index[1]} ON {index[2]} ({places}) WHERE {some}"
     text = definition.replace(" USING INDEX LOCAL", "")
     text = re.sub(r" PARTITION BY HASH \(\w+\) PARTITIONS \d+", "", text)
-    text = text.replace("id NUMBER(19) GENERATED ALWAYS AS IDENTITY NOT NULL", "id INTEGER")
+    text = text.replace("id NUMBER(19) GENERATED ALWAYS AS IDENTITY (ORDER) NOT NULL", "id INTEGER")
     text = _TEXT_COLUMN.sub(
         rf"\1 TEXT CHECK (length(\1) <= \2 AND length(CAST(\1 AS BLOB)) <= {_MAX_SHORT_BYTES})", text
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from pymysql.connections import Connection
 
 from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import Namespace
@@ -107,6 +108,28 @@ def test_a_batch_takes_the_same_few_requests_whatever_its_size(
 
         assert [sql.split()[0] for sql in requests if "timers" in sql] == expected
         server_store.release_leases(list(leases.values()), now=NOW)
+
+
+def test_mysql_is_sent_one_request_for_a_batch_and_one_for_a_read(
+    server_store: SqlStore, single: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the driver, that is: it makes of a batch what it likes, and of the end of a read."""
+    if server_store.database.engine.dialect.name != "mysql":
+        pytest.skip("PyMySQL's")
+    sent: list[str] = []
+    execute = Connection._execute_command
+
+    def note(connection: Connection[Any], command: int, sql: Any) -> None:
+        sent.append(sql.decode(errors="replace") if isinstance(sql, bytes) else sql)
+        execute(connection, command, sql)
+
+    monkeypatch.setattr(Connection, "_execute_command", note)
+
+    server_store.put_timers(make_timers(single, 60), mode=PutMode.CREATE, now=NOW)
+    assert [sql.split()[0] for sql in sent] == ["START", "SET", "INSERT", "COMMIT"]
+    sent.clear()
+    assert server_store.get_timer(single, "t0059", now=NOW) is not None
+    assert [sql.split()[0] for sql in sent] == ["SELECT"]
 
 
 def test_one_that_is_gone_among_many_is_told_apart(server_store: SqlStore, single: Namespace) -> None:

@@ -1,13 +1,14 @@
-"""A batch of updates is one request to MySQL: how statements are joined, and what is left to the driver."""
+"""A batch is one request to MySQL: how statements and rows are joined, and what a rollback asks of the server."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from pymysql.constants import SERVER_STATUS
 
-from duetime.stores.sql import mysql
-from duetime.stores.sql.mysql import send_batch
+from duetime.stores.sql import mysql_sql
+from duetime.stores.sql.mysql_sql import MysqlSql, send_batch
 
 
 class Cursor:
@@ -36,26 +37,64 @@ class Cursor:
 def test_a_batch_is_one_request_and_its_rows_are_counted() -> None:
     cursor = Cursor()
 
-    assert send_batch(cursor, "UPDATE t SET a = 1 WHERE b = %s", [(1,), (0,), (1,)], None)
+    found = send_batch(cursor, "UPDATE t SET a = 1 WHERE b = %s", [(1,), (0,), (1,)])
 
     one, none = "UPDATE t SET a = 1 WHERE b = 1", "UPDATE t SET a = 1 WHERE b = 0"
     assert cursor.requests == [f"{one};{none};{one}"]
-    assert cursor.rowcount == 2
+    assert found == 2
 
 
 def test_a_large_batch_is_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mysql, "MAX_REQUEST_CHARACTERS", 21)
+    monkeypatch.setattr(mysql_sql, "MAX_REQUEST_CHARACTERS", 21)
     cursor = Cursor()
 
-    assert send_batch(cursor, "DELETE %s", [(1,), (1,), (1,), (12345,)], None)
+    found = send_batch(cursor, "DELETE %s", [(1,), (1,), (1,), (12345,)])
 
     assert cursor.requests == ["DELETE 1;DELETE 1", "DELETE 1;DELETE 12345"]
-    assert cursor.rowcount == 12348
+    assert found == 12348
 
 
-def test_inserts_are_left_to_the_driver_which_merges_them() -> None:
-    cursor = Cursor()
+class InsertCursor(Cursor):
+    def execute(self, request: str) -> None:
+        self.requests.append(request)
+        self.rowcount = request.count("(")
 
-    assert not send_batch(cursor, "INSERT IGNORE INTO t VALUES (%s)", [(1,), (2,)], None)
 
-    assert cursor.requests == []
+def test_inserts_are_one_statement_of_many_rows_whatever_stands_in_a_row() -> None:
+    """PyMySQL makes one only of rows that hold nothing but values, and timers are created at the database's time."""
+    cursor = InsertCursor()
+
+    found = send_batch(cursor, "INSERT IGNORE INTO t VALUES (%s, NOW(), '%%')", [(1,), (2,), (3,)])
+
+    rows = "(1, NOW(), '%'),(2, NOW(), '%'),(3, NOW(), '%')"
+    assert cursor.requests == [f"INSERT IGNORE INTO t VALUES {rows}"]
+    assert found == 6  # as this cursor counts
+
+
+def test_many_rows_are_several_inserts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mysql_sql, "MAX_REQUEST_CHARACTERS", 8)
+    cursor = InsertCursor()
+
+    assert send_batch(cursor, "INSERT IGNORE INTO t VALUES (%s)", [(1,), (2,), (3,)]) == 3
+
+    assert cursor.requests == ["INSERT IGNORE INTO t VALUES (1),(2)", "INSERT IGNORE INTO t VALUES (3)"]
+
+
+class Connection:
+    def __init__(self, server_status: int) -> None:
+        self.server_status = server_status
+        self.rollbacks = 0
+
+    def rollback(self) -> None:
+        self.rollbacks += 1
+
+
+@pytest.mark.parametrize(
+    ("status", "rollbacks"), [(SERVER_STATUS.SERVER_STATUS_AUTOCOMMIT, 0), (SERVER_STATUS.SERVER_STATUS_IN_TRANS, 1)]
+)
+def test_only_an_open_transaction_is_rolled_back(status: int, rollbacks: int) -> None:
+    connection = Connection(status)
+
+    MysqlSql().do_rollback(connection)
+
+    assert connection.rollbacks == rollbacks

@@ -42,6 +42,12 @@ def closed_port() -> Iterator[int]:
         "mysql://db.example/x?tls=perhaps",
         f"mysql://u:{SECRET}@db.example/x?charset=latin1",
         "mariadb://db.example:port/x",
+        "mysql://db..example/x",
+        "mysql://db.example:65536/x",
+        "postgresql://db..example/x",
+        "postgresql://db.example:65536/x",
+        "sqlserver://db..example/x",
+        "sqlserver://db.example:0/x",
     ],
 )
 def test_a_url_that_cannot_be_used_says_what_one_is_like(url: str) -> None:
@@ -75,6 +81,8 @@ def test_a_server_that_is_down_is_one_clear_line(scheme: str, closed_port: int) 
         (errors.AdminShutdown(), StoreUnavailable),
         (errors.TooManyConnections(), StoreUnavailable),
         (errors.DiskFull(), StoreUnavailable),
+        (errors.InsufficientPrivilege(), StoreUnavailable),
+        (errors.ReadOnlySqlTransaction(), StoreUnavailable),
         (errors.UndefinedTable(), StoreNotReady),
         (errors.UndefinedColumn(), StoreNotReady),
         (errors.CheckViolation(), StoreError),
@@ -94,6 +102,13 @@ def test_what_postgresql_errors_mean(error: psycopg.Error, kind: type[StoreError
         (1205, StoreUnavailable),  # lock wait timeout
         (1040, StoreUnavailable),  # too many connections
         (1290, StoreUnavailable),  # read-only
+        (1836, StoreUnavailable),  # read-only, by itself
+        (1142, StoreUnavailable),  # no right to the table
+        (1698, StoreUnavailable),  # access denied, by a socket's user
+        (1021, StoreUnavailable),  # full disk
+        (1114, StoreUnavailable),  # full table
+        (1927, StoreUnavailable),  # connection killed
+        (2026, StoreUnavailable),  # no encryption
         (2006, StoreUnavailable),  # gone away
         (2013, StoreUnavailable),  # lost
         (1045, StoreUnavailable),  # access denied
@@ -104,6 +119,23 @@ def test_what_postgresql_errors_mean(error: psycopg.Error, kind: type[StoreError
 )
 def test_what_mysql_errors_mean(code: int, kind: type[StoreError]) -> None:
     assert type(open_dialect("mysql://db/x").classify(pymysql.OperationalError(code, "text"))) is kind
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "said"),
+    [
+        (
+            "postgresql://db/x",
+            errors.InsufficientPrivilege(),
+            "PostgreSQL at db:5432/x does not let the user do this",
+        ),
+        ("mysql://db/x", pymysql.OperationalError(1142, "INSERT denied"), "db:3306/x does not let the user do this"),
+        ("mysql://db/x", pymysql.OperationalError(2026, "SSL is required"), "?tls=on"),
+        ("tidb://db/x", pymysql.OperationalError(3159, "insecure"), "db:4000/x wants encryption: ?tls=on"),
+    ],
+)
+def test_what_is_refused_says_what_and_where(url: str, error: Exception, said: str) -> None:
+    assert said in open_dialect(url).classify(error).message
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.namespaces import Namespace
@@ -217,3 +218,11 @@ def test_no_value_shows_in_the_error_behind_an_error(store: SqlStore, single: Na
 
     assert raised.value.__cause__ is not None
     assert "hunter2" not in str(raised.value.__cause__)
+
+
+def test_a_file_that_cannot_be_written_is_one_clear_line(store: SqlStore, single: Namespace) -> None:
+    sa.event.listen(store.database.engine, "checkout", lambda raw, *_: raw.execute("PRAGMA query_only = ON"))
+
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+    assert store.get_timer(single, "t1", now=NOW) is None

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 from sqlalchemy import ColumnElement
 
-from duetime.domain.errors import InvalidSettings
+from duetime.domain.errors import InvalidSettings, StoreNotReady
 from duetime.stores.time_source import TimeSource
 
 
@@ -137,8 +137,21 @@ class MysqlDbNow:
     """
 
     connect_statements = ("SET SESSION time_zone = '+00:00'",)
+    clock_statements = ("SET timestamp = 1", "SELECT UNIX_TIMESTAMP(SYSDATE())", "SET timestamp = DEFAULT")
+    """Once on each new connection: whether the variable can be set, and SYSDATE goes on."""
     _EPOCH_MS = "CAST(UNIX_TIMESTAMP(CURRENT_TIMESTAMP(3)) * 1000 AS SIGNED)"
     _ISO_FORMAT = "'%Y-%m-%dT%H:%i:%s.%f'"
+
+    @classmethod
+    def check_clock(cls, cursor: Any) -> None:
+        """Raises ``StoreNotReady`` for a server whose SYSDATE is NOW: each connection's clock would stand still."""
+        hold, ask, let_go = cls.clock_statements
+        cursor.execute(hold)
+        cursor.execute(ask)
+        (seconds,) = cursor.fetchone()
+        cursor.execute(let_go)
+        if seconds == 1:
+            raise StoreNotReady("the server's SYSDATE stands still with NOW: it must run without sysdate-is-now")
 
     def seed(self, connection: sa.Connection, caller_now_ms: int | None) -> int:
         if caller_now_ms is not None:

@@ -39,5 +39,7 @@ def translated(classify: Classifier) -> Iterator[None]:
     except OSError as error:
         # A driver that passes on what its socket raised.
         raise StoreUnavailable(f"the connection to the database failed: {type(error).__name__}") from error
+    except UnicodeError as error:
+        raise StoreError("a text has no form that the database takes, such as half of a surrogate pair") from error
     except exc.SQLAlchemyError as error:
         raise StoreError(f"the database layer failed: {type(error).__name__}") from error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pymysql
@@ -13,23 +13,32 @@ from pymysql.constants import CLIENT, CR, ER
 from sqlalchemy import event, exc
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.sql import mysql_sql
 from duetime.stores.sql.db_now import MysqlDbNow
+from duetime.stores.sql.engines import (
+    CONNECT_TIMEOUT_SECONDS,
+    LOCK_TIMEOUT_SECONDS,
+    encryption_problem,
+    is_address,
+    server_engine,
+)
 from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.mysql_migrations import MIGRATIONS, TRACKING_TABLE
 
-MAX_CONNECTIONS = 16
-CONNECT_TIMEOUT_SECONDS = 5
-LOCK_TIMEOUT_SECONDS = 5
-"""How long a statement waits for other transactions, and a thread for a connection."""
 SOCKET_TIMEOUT_SECONDS = 20
-SCHEMA_TURN_SECONDS = 60
-MAX_REQUEST_CHARACTERS = 1_000_000
-"""Of statements that are sent in one go: servers take 16 MB and more (``max_allowed_packet``)."""
+SCHEMA_TURN_SECONDS = 15
+"""Less than a socket may be silent, or the driver would give up first."""
+IDLE_SECONDS = 60
+"""After which the server ends an idle session, and with it the transaction of a machine that is gone."""
+RECYCLE_SECONDS = 50
+"""After which the pool makes a connection anew: before the server ends it."""
 
 _SESSION = (
     # Row locks alone: the gaps that REPEATABLE READ locks would make writers of different timers wait for each other.
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    f"SET SESSION innodb_lock_wait_timeout = {LOCK_TIMEOUT_SECONDS}",
+    # Of rows; and of tables, whose definition somebody changes.
+    f"SET SESSION innodb_lock_wait_timeout = {LOCK_TIMEOUT_SECONDS}, lock_wait_timeout = {LOCK_TIMEOUT_SECONDS}",
+    f"SET SESSION wait_timeout = {IDLE_SECONDS}",
     # Text that does not fit is an error and never cut.
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
 )
@@ -38,21 +47,43 @@ _ABORTED = {
     # MariaDB: a row was changed after the transaction's snapshot.
     ER.CHECKREAD: "a conflict with another transaction",
 }
+_READ_ONLY = frozenset({ER.OPTION_PREVENTS_STATEMENT, 1836})
 _TRY_AGAIN = {
     ER.LOCK_WAIT_TIMEOUT: "a lock that was not released in time",
     ER.CON_COUNT_ERROR: "too many connections",
+    ER.TOO_MANY_USER_CONNECTIONS: "too many connections of the user",
+    ER.USER_LIMIT_REACHED: "a limit of the user",
     ER.SERVER_SHUTDOWN: "a shutdown",
-    ER.OPTION_PREVENTS_STATEMENT: "a read-only server",
+    ER.QUERY_INTERRUPTED: "a statement that was ended",
+    1927: "a connection that was ended",
+    ER.UNKNOWN_COM_ERROR: "a node that has not joined its cluster",
     ER.RECORD_FILE_FULL: "a full disk",
     ER.DISK_FULL: "a full disk",
+    ER.ERROR_ON_WRITE: "a file that cannot be written, as on a full disk",
+    ER.GET_ERRNO: "its storage, as on a full disk",
+    ER.ERROR_DURING_COMMIT: "a commit that failed",
     ER.OUTOFMEMORY: "a lack of memory",
-}
+    ER.OUT_OF_RESOURCES: "a lack of memory",
+} | dict.fromkeys(_READ_ONLY, "a read-only server")
 _NO_SCHEMA = frozenset({ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR})
+_NOT_ALLOWED = "does not let the user do this in the database"
 _REFUSED = {
     ER.ACCESS_DENIED_ERROR: "refuses the user or the password",
+    1698: "refuses the user or the password",
     ER.DBACCESS_DENIED_ERROR: "does not let the user use the database",
+    ER.TABLEACCESS_DENIED_ERROR: _NOT_ALLOWED,
+    ER.COLUMNACCESS_DENIED_ERROR: _NOT_ALLOWED,
+    ER.SPECIFIC_ACCESS_DENIED_ERROR: _NOT_ALLOWED,
     ER.BAD_DB_ERROR: "has no such database: make it first",
     ER.HANDSHAKE_ERROR: "does not speak the protocol",
+    ER.HOST_NOT_PRIVILEGED: "does not let this address in",
+    ER.HOST_IS_BLOCKED: "does not let this address in, after too many failures",
+    1820: "says that the password must be changed",
+    1862: "says that the password must be changed",
+    3118: "has locked the user",
+    4151: "has locked the user",
+    3159: "wants encryption: ?tls=on",
+    CR.CR_SSL_CONNECTION_ERROR: "does not encrypt, which ?tls=on asks for",
 }
 _UNREACHABLE = frozenset(
     {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_UNKNOWN_HOST, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST}
@@ -64,7 +95,7 @@ class MysqlDialect:
     """Connections commit by themselves; writes begin a transaction explicitly (READ COMMITTED, with row locks)."""
 
     name = "mysql"
-    engine_name = "mysql+pymysql"
+    engine_name = mysql_sql.DRIVER_NAME
     session: tuple[str, ...] = _SESSION
     migrations = MIGRATIONS
     tracking_table = TRACKING_TABLE
@@ -82,28 +113,30 @@ class MysqlDialect:
             # Rows found, not only changed, as SQLAlchemy wants it; and several statements in one request.
             "client_flag": CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS,
         }
+        if url.password is not None:
+            # The driver would make Latin-1 of it, where accounts are made with UTF-8.
+            arguments["password"] = url.password.encode()
         if is_encrypted:
             arguments["ssl"] = ssl.create_default_context()
-        self.engine = sa.create_engine(
+        self.engine = server_engine(
             url.set(drivername=self.engine_name),
+            arguments,
+            is_astray=lambda error: _code_of(error) in _READ_ONLY,
+            recycle_seconds=RECYCLE_SECONDS,
             isolation_level="AUTOCOMMIT",
-            pool_size=MAX_CONNECTIONS,
-            max_overflow=0,
-            pool_timeout=LOCK_TIMEOUT_SECONDS,
-            pool_use_lifo=True,
-            # The server closes what has been idle for hours.
-            pool_recycle=1800,
-            # Values are payloads and headers; an error that is logged must not show them.
-            hide_parameters=True,
-            connect_args=arguments,
         )
         event.listen(self.engine, "connect", self._prepare_session)
-        event.listen(self.engine, "do_executemany", send_batch)
 
     def _prepare_session(self, connection: Any, _: object) -> None:
-        with connection.cursor() as cursor:
-            for statement in (*self.session, *MysqlDbNow.connect_statements):
-                cursor.execute(statement)
+        try:
+            with connection.cursor() as cursor:
+                for statement in (*self.session, *MysqlDbNow.connect_statements):
+                    cursor.execute(statement)
+                MysqlDbNow.check_clock(cursor)
+        except BaseException:
+            with suppress(pymysql.Error):
+                connection.close()
+            raise
 
     def create_database(self) -> None:
         """The database itself belongs to its operator."""
@@ -124,14 +157,15 @@ class MysqlDialect:
         try:
             yield
         finally:
-            connection.execute(sa.select(sa.func.release_lock(lock)))
+            if not connection.invalidated:  # or it has been released, and what went wrong is not to be hidden
+                connection.execute(sa.select(sa.func.release_lock(lock)))
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
         # IGNORE also passes over values that do not fit, which never reach this far, and over failed checks.
         return sa.insert(table).prefix_with("IGNORE").inline()
 
     def classify(self, error: BaseException) -> StoreError:
-        code = error.args[0] if isinstance(error, pymysql.MySQLError) and error.args else 0
+        code = _code_of(error)
         if code in _ABORTED:
             return TransactionAborted(f"the database asks to try again: {_ABORTED[code]}")
         if code in _TRY_AGAIN:
@@ -140,6 +174,8 @@ class MysqlDialect:
             return StoreNotReady("the database has no Duetime schema of this version; `duetime init` makes it")
         if code in _REFUSED:
             return StoreUnavailable(f"the server of {self._where} {_REFUSED[code]}")
+        if reason := encryption_problem(error):
+            return StoreUnavailable(f"the database at {self._where} cannot be used: {reason}")
         if code in _UNREACHABLE:
             return StoreUnavailable(f"the database at {self._where} cannot be reached")
         if isinstance(error, pymysql.OperationalError | pymysql.InterfaceError):
@@ -147,36 +183,9 @@ class MysqlDialect:
         return StoreError(f"the database refused a statement: error {code}")
 
 
-def send_batch(cursor: Any, statement: str, rows: Sequence[Any], _: object) -> bool:
-    """A batch of updates as one request instead of one for each row; False leaves the batch to PyMySQL.
-
-    It makes one statement of many INSERTs by itself. Each row stays a statement of its own, and the number of rows
-    that they find is the sum.
-    """
-    if statement.lstrip().startswith("INSERT"):
-        return False
-    found = 0
-    for request in _requests([cursor.mogrify(statement, row) for row in rows]):
-        cursor.execute(request)
-        found += cursor.rowcount
-        while cursor.nextset():
-            found += cursor.rowcount
-    cursor.rowcount = found
-    return True
-
-
-def _requests(statements: Sequence[str]) -> Iterator[str]:
-    """The statements, joined up to ``MAX_REQUEST_CHARACTERS``; one that is longer goes alone."""
-    waiting: list[str] = []
-    length = 0
-    for statement in statements:
-        if waiting and length + len(statement) > MAX_REQUEST_CHARACTERS:
-            yield ";".join(waiting)
-            waiting, length = [], 0
-        waiting.append(statement)
-        length += len(statement) + 1
-    if waiting:
-        yield ";".join(waiting)
+def _code_of(error: BaseException) -> int:
+    code: Any = error.args[0] if isinstance(error, pymysql.MySQLError) and error.args else 0
+    return code if isinstance(code, int) else 0
 
 
 def open_dialect(url: str) -> MysqlDialect:
@@ -194,6 +203,7 @@ def read_url(url: str) -> tuple[sa.URL, bool]:
         raise InvalidSettings(shape) from None
     options = dict(parsed.query)
     tls = options.pop("tls", "off")
-    if parsed.drivername not in _SCHEMES or not parsed.database or options or tls not in ("on", "off"):
+    is_complete = parsed.drivername in _SCHEMES and parsed.database and is_address(parsed)
+    if not is_complete or options or tls not in ("on", "off"):
         raise InvalidSettings(shape)
     return parsed.set(query={}), tls == "on"

@@ -12,10 +12,10 @@ from sqlalchemy import exc
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.sql import oracle_sql
+from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, encryption_problem, is_address, server_engine
 from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.oracle_migrations import MIGRATIONS, TRACKING_TABLE, TURN_TABLE
 
-MAX_CONNECTIONS = 16
 SCHEMA_TURN_SECONDS = 15
 """Less than a statement may take, or the driver would give up first."""
 DEFAULT_PORT = 1521
@@ -27,6 +27,7 @@ _ABORTED = {
     1555: "a snapshot that is too old",
     4020: "a deadlock over the schema",
 }
+_READ_ONLY = 16000
 _TRY_AGAIN = {
     54: "a lock that was not released in time",
     30006: "a lock that was not released in time",
@@ -53,7 +54,7 @@ _TRY_AGAIN = {
     30036: "a full undo tablespace",
     4031: "a lack of memory",
     4030: "a lack of memory",
-    16000: "a read-only database",
+    _READ_ONLY: "a read-only database",
     4068: "a change of the schema",
 }
 _NO_SCHEMA = frozenset({904, 942})
@@ -102,24 +103,19 @@ class OracleDialect:
             "port": port,
             "service_name": url.database,
             "protocol": "tcps" if is_encrypted else "tcp",
-            "tcp_connect_timeout": float(oracle_sql.CONNECT_TIMEOUT_SECONDS),
+            "tcp_connect_timeout": float(CONNECT_TIMEOUT_SECONDS),
             # The driver would try other addresses and again by itself; callers do.
             "retry_count": 0,
             # Minutes after which a peer that is gone is noticed.
             "expire_time": 1,
             "program": "duetime",
         }
-        self.engine = sa.create_engine(
+        self.engine = server_engine(
             sa.URL.create(oracle_sql.DRIVER_NAME, host=url.host, port=port, database=url.database),
-            pool_size=MAX_CONNECTIONS,
-            max_overflow=0,
-            pool_timeout=oracle_sql.LOCK_TIMEOUT_SECONDS,
-            pool_use_lifo=True,
+            arguments,
+            is_astray=lambda error: _codes_of(error)[0] == _READ_ONLY,
             # Profiles and firewalls close what has been idle.
-            pool_recycle=900,
-            # Values are payloads and headers; an error that is logged must not show them.
-            hide_parameters=True,
-            connect_args=arguments,
+            recycle_seconds=900,
         )
 
     def create_database(self) -> None:
@@ -149,6 +145,8 @@ class OracleDialect:
             return StoreNotReady(str(error))
         if isinstance(error, oracle_sql.NoAnswer):
             return StoreUnavailable(f"the database at {self._where} cannot be reached")
+        if reason := encryption_problem(error):
+            return StoreUnavailable(f"the database at {self._where} cannot be used: {reason}")
         number, code = _codes_of(error)
         if number in _ABORTED:
             return TransactionAborted(f"the database asks to try again: {_ABORTED[number]}")
@@ -182,7 +180,7 @@ def open_dialect(url: str) -> OracleDialect:
         raise InvalidSettings(shape) from None
     options = dict(parsed.query)
     tls = options.pop("tls", "off")
-    is_complete = all((parsed.host, parsed.database, parsed.username, parsed.password))
+    is_complete = all((parsed.host, parsed.database, parsed.username, parsed.password, is_address(parsed)))
     if parsed.drivername != "oracle" or not is_complete or options or tls not in ("on", "off"):
         raise InvalidSettings(shape)
     return OracleDialect(parsed.set(query={}), is_encrypted=tls == "on")

@@ -255,6 +255,7 @@ _CALLS = (
     _once("CREATE INDEX idx_service_call_tags_tag ON service_call_tags (tenant_id, tag, service_call_id)"),
 )
 
+# ORDER: or each instance of a cluster would number events from a stock of its own, and later ones could come first.
 _LOGS = (
     _once(
         f"""
@@ -295,7 +296,7 @@ _LOGS = (
     _once(
         f"""
         CREATE TABLE outbox (
-            id NUMBER(19) GENERATED ALWAYS AS IDENTITY NOT NULL,
+            id NUMBER(19) GENERATED ALWAYS AS IDENTITY (ORDER) NOT NULL,
             tenant_id {_SHORT} NOT NULL,
             aggregate_id {_SHORT} NOT NULL,
             event_sequence {_INT} NOT NULL,

@@ -17,13 +17,12 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.oracle.cx_oracle import OracleCompiler_cx_oracle
 from sqlalchemy.dialects.oracle.oracledb import OracleDialect_oracledb, OracleExecutionContext_oracledb
 
+from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS
+
 DRIVER_NAME = "oracle+duetime"
 """The engine's URL begins with it."""
-LOCK_TIMEOUT_SECONDS = 5
-"""How long a locking read waits for other transactions."""
 CALL_TIMEOUT_SECONDS = 20
 """How long any statement may take; also how long a write waits for other transactions."""
-CONNECT_TIMEOUT_SECONDS = 5
 MAX_SILENT_CONNECTS = 16
 
 _EMPTY = "\x01"

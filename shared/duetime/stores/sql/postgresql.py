@@ -4,32 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 import sqlalchemy as sa
 from psycopg import errors
-from sqlalchemy import exc
+from psycopg.pq import Conninfo
+from sqlalchemy import event, exc
 from sqlalchemy.dialects import postgresql as postgresql_sql
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS, is_address, server_engine
 from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.postgresql_migrations import MIGRATIONS, TRACKING_TABLE
 
-MAX_CONNECTIONS = 16
-CONNECT_TIMEOUT_SECONDS = 5
 STATEMENT_TIMEOUT_SECONDS = 15
-LOCK_TIMEOUT_SECONDS = 5
-"""How long a statement waits for other transactions, and a thread for a connection."""
 
-_SESSION = " ".join(
-    f"-c {name}={value}"
-    for name, value in {
-        "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
-        "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
-        "idle_in_transaction_session_timeout": "30s",
-        "timezone": "UTC",
-    }.items()
+_SESSION = {
+    "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
+    "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
+    "idle_in_transaction_session_timeout": "30s",
+    "timezone": "UTC",
+    # Whatever the server's, the database's or the user's default is.
+    "default_transaction_isolation": "read committed",
+}
+PREPARE_SESSION = (
+    "SELECT "
+    + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SESSION.items())
+    + ", current_setting('server_encoding')"
 )
+"""A statement, for poolers refuse such settings among the parameters with which a connection begins."""
+_OPTIONS = {
+    "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+    "application_name": "duetime",
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+"""Unless the URL says otherwise."""
 
 _ABORTED = (errors.DeadlockDetected, errors.SerializationFailure)
 _TRY_AGAIN = (
@@ -57,25 +69,17 @@ class PostgresqlDialect:
     locking_reads_miss_moved_rows = False
 
     def __init__(self, url: sa.URL) -> None:
-        self._where = f"{url.host or 'localhost'}:{url.port or 5432}/{url.database or ''}"
-        self.engine = sa.create_engine(
+        host = url.host or url.query.get("host") or "localhost"
+        self._where = f"{host}:{url.port or 5432}/{url.database or ''}"
+        options = {name: value for name, value in _OPTIONS.items() if name not in url.query}
+        self.engine = server_engine(
             url.set(drivername="postgresql+psycopg"),
+            # Whatever the environment says: texts are Unicode.
+            {**options, "client_encoding": "UTF8"},
+            is_astray=lambda error: isinstance(error, errors.ReadOnlySqlTransaction),
             isolation_level="AUTOCOMMIT",
-            pool_size=MAX_CONNECTIONS,
-            max_overflow=0,
-            pool_timeout=LOCK_TIMEOUT_SECONDS,
-            pool_use_lifo=True,
-            # Values are payloads and headers; an error that is logged must not show them.
-            hide_parameters=True,
-            connect_args={
-                "connect_timeout": CONNECT_TIMEOUT_SECONDS,
-                "application_name": "duetime",
-                "options": _SESSION,
-                "keepalives_idle": 15,
-                "keepalives_interval": 5,
-                "keepalives_count": 3,
-            },
         )
+        event.listen(self.engine, "connect", _prepare_session)
 
     def create_database(self) -> None:
         """The database itself belongs to its operator."""
@@ -104,9 +108,21 @@ class PostgresqlDialect:
             return StoreUnavailable(f"PostgreSQL asks to try again: {type(error).__name__}")
         if isinstance(error, _NO_SCHEMA):
             return StoreNotReady("the database has no Duetime schema of this version; `duetime init` makes it")
+        if isinstance(error, errors.InsufficientPrivilege):
+            said = error.diag.message_primary or type(error).__name__
+            return StoreUnavailable(f"PostgreSQL at {self._where} does not let the user do this: {said}")
         if isinstance(error, psycopg.OperationalError):
             return StoreUnavailable(f"PostgreSQL failed for now: {type(error).__name__}")
         return StoreError(f"PostgreSQL refused a statement: {type(error).__name__}")
+
+
+def _prepare_session(connection: psycopg.Connection[Any], _: object) -> None:
+    with connection.cursor() as cursor:
+        row = cursor.execute(PREPARE_SESSION).fetchone()
+    encoding = row[-1] if row else None
+    if encoding != "UTF8":
+        connection.close()
+        raise StoreNotReady(f"the database needs the encoding UTF8, and has {encoding}")
 
 
 def _reason(error: BaseException) -> str:
@@ -123,7 +139,12 @@ def open_dialect(url: str) -> PostgresqlDialect:
     try:
         parsed = sa.make_url(url)
     except (exc.ArgumentError, ValueError):
-        raise InvalidSettings("a PostgreSQL URL is like postgresql://user@host:5432/database") from None
+        parsed = None
+    if parsed is None or not is_address(parsed):
+        raise InvalidSettings("a PostgreSQL URL is like postgresql://user@host:5432/database")
     if not parsed.database:
         raise InvalidSettings("a PostgreSQL URL names a database: postgresql://user@host:5432/database")
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    if unknown := sorted(set(parsed.query) - known):
+        raise InvalidSettings(f"a PostgreSQL URL has options of libpq, such as sslmode; {unknown[0]!r} is none")
     return PostgresqlDialect(parsed)

@@ -70,7 +70,6 @@ CREATE TABLE timers (
 
 
 def _partition(number: int) -> str:
-    # Most rows are updated once or twice in their life: room on the page keeps such an update there.
     return (
         f"CREATE TABLE timers_p{number} PARTITION OF timers"
         f" FOR VALUES WITH (MODULUS {NUM_PARTITIONS}, REMAINDER {number})"

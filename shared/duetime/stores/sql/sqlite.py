@@ -17,6 +17,7 @@ from sqlalchemy.pool import QueuePool
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.sql.db_now import SqliteDbNow
+from duetime.stores.sql.engines import pool_options
 from duetime.stores.sql.sqlite_migrations import MIGRATIONS, TRACKING_TABLE
 
 BUSY_TIMEOUT_SECONDS = 5.0
@@ -40,6 +41,7 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_IOERR: "the database file cannot be read or written",
     sqlite3.SQLITE_FULL: "the disk is full",
     sqlite3.SQLITE_NOMEM: "memory ran out",
+    sqlite3.SQLITE_READONLY: "the database file is read-only",
     sqlite3.SQLITE_INTERRUPT: "the statement was interrupted",
 }
 
@@ -64,13 +66,8 @@ class SqliteDialect:
             "sqlite://",
             creator=self._connect,
             poolclass=QueuePool,
-            pool_size=connections,
-            max_overflow=0,
-            pool_timeout=BUSY_TIMEOUT_SECONDS,
-            pool_use_lifo=True,
             pool_reset_on_return=None,
-            # Values are payloads and headers; an error that is logged must not show them.
-            hide_parameters=True,
+            **pool_options(connections, BUSY_TIMEOUT_SECONDS),
         )
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:

@@ -11,14 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS, is_address, server_engine
 from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.sqlserver_migrations import MIGRATIONS, TRACKING_TABLE
 from duetime.stores.sql.sqlserver_sql import DRIVER_NAME, InsertIfAbsent, SqlServerSql
 
-MAX_CONNECTIONS = 16
-CONNECT_TIMEOUT_SECONDS = 5
-LOCK_TIMEOUT_SECONDS = 5
-"""How long a statement waits for other transactions, and a thread for a connection."""
 QUERY_TIMEOUT_SECONDS = 20
 SCHEMA_TURN_SECONDS = 15
 """Less than a query may take, or the driver would give up first."""
@@ -52,6 +49,8 @@ _ABORTED = {
     41305: "a conflict with another transaction",
     41325: "a conflict with another transaction",
 }
+_ASTRAY = frozenset({3906, 976, 983})
+"""A database that has become read-only, and replicas that do not serve."""
 _TRY_AGAIN = {
     1222: "a lock that was not released in time",
     20003: "a statement that took too long",
@@ -118,20 +117,15 @@ class SqlServerDialect:
         }
         if is_encrypted:
             arguments["encryption"] = "require"
-        self.engine = sa.create_engine(
+        self.engine = server_engine(
             url.set(drivername=DRIVER_NAME, port=url.port or 1433),
+            arguments,
+            is_astray=lambda error: _number_of(error) in _ASTRAY,
+            # Azure closes what has been idle for half an hour.
+            recycle_seconds=900,
             isolation_level="AUTOCOMMIT",
             # One question less at the first connection.
             supports_comments=False,
-            pool_size=MAX_CONNECTIONS,
-            max_overflow=0,
-            pool_timeout=LOCK_TIMEOUT_SECONDS,
-            pool_use_lifo=True,
-            # Azure closes what has been idle for half an hour.
-            pool_recycle=900,
-            # Values are payloads and headers; an error that is logged must not show them.
-            hide_parameters=True,
-            connect_args=arguments,
         )
         event.listen(self.engine, "connect", _check_database)
 
@@ -203,7 +197,7 @@ def open_dialect(url: str) -> SqlServerDialect:
     tls = options.pop("tls", "off")
     if (
         parsed.drivername not in _SCHEMES
-        or not (parsed.host and parsed.database)
+        or not (parsed.host and parsed.database and is_address(parsed))
         or options
         or tls not in ("on", "off")
     ):

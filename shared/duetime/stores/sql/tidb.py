@@ -8,12 +8,12 @@ import pymysql
 import sqlalchemy as sa
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.mysql.mysqldb import MySQLCompiler_mysqldb
-from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 from sqlalchemy.sql.visitors import iterate
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.mysql import MysqlDialect, read_url
+from duetime.stores.sql.mysql_sql import MysqlSql
 
 _INDEXES = {
     "timers": {
@@ -85,7 +85,7 @@ def _index_of(select: sa.Select[Any]) -> tuple[str, str] | None:
     return (tables[0], found[0]) if found else None
 
 
-class TidbSql(MySQLDialect_pymysql):
+class TidbSql(MysqlSql):
     supports_statement_cache = True
     statement_compiler = TidbCompiler
 

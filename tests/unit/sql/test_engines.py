@@ -1,0 +1,244 @@
+"""Engines of servers: one pool for all dialects, what drivers are given, and connections that lead astray."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Self
+
+import oracledb
+import psycopg
+import pymssql
+import pymysql
+import pytest
+import sqlalchemy as sa
+
+from duetime.domain.errors import InvalidSettings, StoreNotReady
+from duetime.stores.sql.db_now import MysqlDbNow
+from duetime.stores.sql.dialects import SqlDialect, open_dialect
+from duetime.stores.sql.engines import LOCK_TIMEOUT_SECONDS, MAX_CONNECTIONS, server_engine
+from duetime.stores.sql.mysql import IDLE_SECONDS, RECYCLE_SECONDS, SCHEMA_TURN_SECONDS, SOCKET_TIMEOUT_SECONDS
+from duetime.stores.sql.postgresql import PREPARE_SESSION, _prepare_session
+
+SERVERS = ["postgresql://db/x", "mysql://db/x", "tidb://db/x", "oracle://u:p@db/x", "sqlserver://u:p@db/x"]
+
+
+class Stop(Exception):
+    pass
+
+
+def driver_s_arguments(dialect: SqlDialect) -> dict[str, Any]:
+    """What the driver would be given to connect."""
+    given: dict[str, Any] = {}
+
+    @sa.event.listens_for(dialect.engine, "do_connect")
+    def note(_dialect: object, _record: object, _args: object, arguments: dict[str, Any]) -> None:
+        given.update(arguments)
+        raise Stop
+
+    with pytest.raises(Stop):
+        dialect.engine.connect()
+    return given
+
+
+@pytest.mark.parametrize("url", SERVERS)
+def test_all_servers_have_pools_of_one_kind(url: str) -> None:
+    pool = open_dialect(url).engine.pool
+
+    assert isinstance(pool, sa.QueuePool)
+    assert pool.size() == MAX_CONNECTIONS
+    assert pool.timeout() == LOCK_TIMEOUT_SECONDS
+    assert pool._max_overflow == 0
+    assert open_dialect(url).engine.hide_parameters
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "tidb", "oracle", "sqlserver"])
+def test_a_password_may_have_any_character(scheme: str) -> None:
+    password = "p@ss/w:rd?#% €ü+"
+    url = sa.URL.create(scheme, username="u ser", password=password, host="db", database="x")
+    dialect = open_dialect(url.render_as_string(hide_password=False))
+
+    given = driver_s_arguments(dialect)
+
+    # PyMySQL would make Latin-1 of a text, which has no euro.
+    assert given["password"] in (password, password.encode())
+    assert isinstance(given["password"], bytes) == (scheme in ("mysql", "tidb"))
+    assert given["user"] == "u ser"
+
+
+def test_options_of_a_postgresql_url_count_more_than_ours() -> None:
+    url = "postgresql://db/x?connect_timeout=30&options=-c%20search_path%3Dduetime&sslmode=require"
+
+    given = driver_s_arguments(open_dialect(url))
+
+    assert given["connect_timeout"] == "30"
+    assert given["options"] == "-c search_path=duetime"
+    assert given["sslmode"] == "require"
+    assert given["application_name"] == "duetime"
+    assert given["client_encoding"] == "UTF8"
+
+
+def test_an_option_that_libpq_does_not_know_is_one_clear_line() -> None:
+    with pytest.raises(InvalidSettings, match=r"libpq.*'pasword'") as raised:
+        open_dialect("postgresql://db/x?pasword=hunter2")
+
+    assert "hunter2" not in str(raised.value)
+
+
+class PostgresqlConnection:
+    """Answers what a new connection is asked with the encoding of its database."""
+
+    def __init__(self, encoding: str) -> None:
+        self.encoding = encoding
+        self.is_closed = False
+        self.asked: list[str] = []
+
+    def cursor(self) -> PostgresqlConnection:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def execute(self, sql: str) -> PostgresqlConnection:
+        self.asked.append(sql)
+        return self
+
+    def fetchone(self) -> tuple[str, ...]:
+        return "5s", self.encoding
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_postgresql_database_that_cannot_hold_every_text_is_not_ready(encoding: str) -> None:
+    connection = PostgresqlConnection(encoding)
+
+    with pytest.raises(StoreNotReady, match=f"UTF8, and has {encoding}"):
+        _prepare_session(connection, None)  # type: ignore[arg-type]
+    assert connection.is_closed
+
+
+def test_a_postgresql_session_is_prepared_by_one_statement() -> None:
+    """Not by parameters of the connection, which poolers refuse."""
+    connection = PostgresqlConnection("UTF8")
+
+    _prepare_session(connection, None)  # type: ignore[arg-type]
+
+    assert connection.asked == [PREPARE_SESSION]
+    assert "set_config('default_transaction_isolation', 'read committed', false)" in PREPARE_SESSION
+    assert "options" not in driver_s_arguments(open_dialect("postgresql://db/x"))
+
+
+class MysqlCursor:
+    """A server whose SYSDATE is that of the session or the clock's."""
+
+    def __init__(self, *, is_now: bool) -> None:
+        self.is_now = is_now
+        self.sent: list[str] = []
+
+    def execute(self, sql: str) -> None:
+        self.sent.append(sql)
+
+    def fetchone(self) -> tuple[int]:
+        return (1 if self.is_now else 1_790_000_000,)
+
+
+def test_a_mysql_server_whose_sysdate_stands_still_is_not_ready() -> None:
+    """Each connection would hold its clock at its first transaction's instant, and leases with it."""
+    with pytest.raises(StoreNotReady, match="sysdate-is-now"):
+        MysqlDbNow.check_clock(MysqlCursor(is_now=True))
+
+
+def test_a_mysql_connection_s_clock_goes_on_after_it_was_looked_at() -> None:
+    cursor = MysqlCursor(is_now=False)
+
+    MysqlDbNow.check_clock(cursor)
+
+    assert cursor.sent[-1] == "SET timestamp = DEFAULT"
+
+
+def test_limits_of_mysql_fit_into_one_another() -> None:
+    # Or the driver would give up while another process still makes the schema.
+    assert SCHEMA_TURN_SECONDS < SOCKET_TIMEOUT_SECONDS
+    # Or the pool would hand out connections that the server has closed.
+    assert RECYCLE_SECONDS < IDLE_SECONDS
+
+
+def of_oracle(number: int) -> oracledb.DatabaseError:
+    return oracledb.DatabaseError(SimpleNamespace(code=number, full_code=f"ORA-{number:05}"))
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "leads_astray"),
+    [
+        ("postgresql://db/x", psycopg.errors.ReadOnlySqlTransaction(), True),
+        ("postgresql://db/x", psycopg.errors.LockNotAvailable(), False),
+        ("mysql://db/x", pymysql.OperationalError(1290, "--read-only"), True),
+        ("mysql://db/x", pymysql.OperationalError(1836, "read-only mode"), True),
+        ("mysql://db/x", pymysql.OperationalError(1205, "lock"), False),
+        ("oracle://u:p@db/x", of_oracle(16000), True),
+        ("oracle://u:p@db/x", of_oracle(54), False),
+        ("sqlserver://u:p@db/x", pymssql.OperationalError(3906, b"read-only"), True),
+        ("sqlserver://u:p@db/x", pymssql.OperationalError(1222, b"lock"), False),
+    ],
+)
+def test_a_server_that_takes_no_writes_any_more_loses_its_connections(
+    url: str, error: Exception, leads_astray: bool
+) -> None:
+    """It was demoted: its name leads to another one by now, and a connection that is kept never finds out."""
+    context = SimpleNamespace(original_exception=error, is_disconnect=False)
+
+    for listener in open_dialect(url).engine.dialect.dispatch.handle_error:
+        listener(context)
+
+    assert context.is_disconnect is leads_astray
+
+
+def test_connections_that_lead_astray_are_made_anew() -> None:
+    engine = server_engine(
+        sa.make_url("sqlite://"), {}, is_astray=lambda error: "astray" in str(error), poolclass=sa.QueuePool
+    )
+    made: list[object] = []
+    sa.event.listen(engine, "connect", lambda connection, _: made.append(connection))
+
+    def fail(table: str) -> None:
+        with engine.connect() as connection, pytest.raises(sa.exc.OperationalError):
+            connection.exec_driver_sql(f"SELECT * FROM {table}")
+
+    fail("other")
+    fail("other")
+    assert len(made) == 1
+    fail("astray")
+    fail("other")
+    assert len(made) == 2
+    engine.dispose()
+
+
+def caused_by(cause: BaseException) -> Exception:
+    """As python-oracledb tells what its socket raised."""
+    error = oracledb.OperationalError(SimpleNamespace(code=0, full_code="DPY-6005"))
+    error.__cause__ = cause
+    return error
+
+
+def holding(original: BaseException) -> Exception:
+    """As PyMySQL does."""
+    error = pymysql.OperationalError(2003, "Can't connect to MySQL server")
+    error.original_exception = original  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(("url", "wrap"), [("mysql://db/x", holding), ("oracle://u:p@db/x", caused_by)])
+def test_a_certificate_that_is_not_accepted_is_told(url: str, wrap: Callable[[BaseException], Exception]) -> None:
+    dialect = open_dialect(url)
+    refused = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED]")
+    refused.verify_message = "self-signed certificate"
+
+    assert "not accepted: self-signed certificate" in dialect.classify(wrap(refused)).message
+    assert "no encryption" in dialect.classify(wrap(ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER]"))).message
+    assert "cannot be reached" in dialect.classify(wrap(ConnectionRefusedError())).message
