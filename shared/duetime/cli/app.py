@@ -97,7 +97,7 @@ def init(**given: str | None) -> None:
     click.echo(f"{redact_text(settings.store)} is ready")
 
 
-@app.command()
+@app.command(short_help="Receive callbacks and show them.")
 @click.option(
     "--port", default=9000, show_default=True, type=click.IntRange(0, 65_535), help="Port; 0 takes a free one."
 )

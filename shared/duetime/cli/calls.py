@@ -142,7 +142,7 @@ def show(*, desk: CallDesk, call_id: str, as_json: bool) -> int:
     return _shown(desk, desk.read(call_id), follow=False, as_json=as_json, in_full=True)
 
 
-@calls.command()
+@calls.command(short_help="List the executions of a service call, or show one.")
 @click.argument("call_id", metavar="ID")
 @click.argument("execution_id", metavar="[EXECUTION]", default="")
 @_JSON_OPTION
@@ -171,7 +171,7 @@ def events(*, desk: CallDesk, call_id: str, follow: bool, as_json: bool) -> int:
     return call_views.show_events(desk.follow(call_id) if follow else desk.events(call_id), as_json=as_json)
 
 
-@calls.command()
+@calls.command(short_help="Cancel a service call, or remove a finished one.")
 @click.argument("call_id", metavar="ID")
 @_on_server
 def cancel(*, desk: CallDesk, call_id: str) -> int:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from duetime.cli.options import LOGS, load, settings_options
+from duetime.cli.options import LOGS, opened, settings_options
 from duetime.domain.principals import Role
 from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.runtime.tuning import StoreSettings
-from duetime.stores.port import Store
 
 _PAGE = 200
 
@@ -58,7 +55,7 @@ _TENANT_OPTION = click.option(
 )
 
 
-@click.group()
+@click.group(short_help="Create, list and delete API keys.")
 def keys() -> None:
     """Create, list and delete the API keys that `duetime serve --auth` and the HTTP API on AWS ask for."""
 
@@ -81,7 +78,7 @@ def create_key(*, tenant: str, role: str, name: str, expires_in: float | None, *
     from duetime.runtime.clock import SystemClock
     from duetime.runtime.ids import new_id
 
-    with _opened(given) as store:
+    with opened(StoreSettings, given) as (_, store):
         now = SystemClock().now()
         created = key_changes.create_key(
             store,
@@ -98,7 +95,7 @@ def create_key(*, tenant: str, role: str, name: str, expires_in: float | None, *
     click.echo(created.text)
 
 
-@keys.command("list")
+@keys.command("list", short_help="List the API keys of a tenant.")
 @_TENANT_OPTION
 @settings_options(StoreSettings, "store", *LOGS)
 def list_keys(*, tenant: str, **given: str | None) -> None:
@@ -110,7 +107,7 @@ def list_keys(*, tenant: str, **given: str | None) -> None:
     rows = [("ID", "ROLE", "CREATED", "VALID UNTIL", "NAME")]
     cursor: str | None = None
     now = SystemClock().now()
-    with _opened(given) as store:
+    with opened(StoreSettings, given) as (_, store):
         while True:
             page = store.list_api_keys(tenant, cursor=cursor, limit=_PAGE)
             for key in page.items:
@@ -131,18 +128,7 @@ def delete_key(*, key_id: str, tenant: str, **given: str | None) -> None:
     """Delete the API key ID of a tenant. Where it was checked a moment ago it works on for seconds."""
     from duetime.api.errors import ApiKeyNotFound
 
-    with _opened(given) as store:
+    with opened(StoreSettings, given) as (_, store):
         if not store.delete_api_key(tenant, key_id):
             raise ApiKeyNotFound(key_id)
     click.echo(f"deleted API key {key_id} of tenant {tenant}", err=True)
-
-
-@contextmanager
-def _opened(given: dict[str, str | None]) -> Iterator[Store]:
-    """The store of the settings in ``given``, whose tables must be there."""
-    settings = load(StoreSettings, given)
-    from duetime.runtime.wiring import opened_store
-
-    with opened_store(settings.store) as store:
-        store.check()
-        yield store

@@ -47,7 +47,7 @@ _RUNNING = click.option(
 )
 
 
-@click.command("export")
+@click.command("export", short_help="Write all that a store holds to a file.")
 @settings_options(StoreSettings, "store")
 @click.option("--output", required=True, metavar="FILE", help='File to write, "-" for standard output.')
 @click.option("--resume", is_flag=True, help="Go on with an export to FILE that was cut short.")
@@ -98,7 +98,7 @@ def export_store(*, output: str, resume: bool, allow_running: bool, shows_progre
     return LEFT_OUT if "unreadable" in tally.shown_counts() else 0
 
 
-@click.command("import")
+@click.command("import", short_help="Load such a file into another store.")
 @settings_options(LocalKeySettings, "store")
 @click.option("--input", "input_", required=True, metavar="FILE", help='File to read, "-" for standard input.')
 @click.option("--dry-run", is_flag=True, help="Check the file and whether the store can take it. Nothing is written.")

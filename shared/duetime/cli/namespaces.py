@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from duetime.cli.options import LOGS, load, settings_options
+from duetime.cli.options import LOGS, opened, settings_options
 from duetime.runtime.tuning import LocalKeySettings
-from duetime.stores.port import Store
 
 _KEYS = ("store", "kms_key_id", "key_file")
 _PAGE = 200
@@ -54,7 +51,7 @@ def list_namespaces(*, tenant: str | None, **given: str | None) -> None:
     rows = [("NAME", "TENANT", "SHARDS", "DEDICATED", "MAX-IN-FLIGHT", "RATE-LIMIT", "SECRETS", "RETRY-POLICY")]
     cursor: str | None = None
     now = SystemClock().now()
-    with _opened(given) as (_, store):
+    with opened(LocalKeySettings, given) as (_, store):
         while True:
             page = store.list_namespaces(cursor=cursor, limit=_PAGE, tenant_id=tenant)
             for namespace in page.items:
@@ -85,7 +82,7 @@ def show_namespace(*, namespace: str, **given: str | None) -> None:
     from duetime.api.encoding import namespace_json
     from duetime.api.namespace_changes import found_namespace
 
-    with _opened(given) as (_, store):
+    with opened(LocalKeySettings, given) as (_, store):
         click.echo(namespace_json(found_namespace(store, namespace, principal=None)))
 
 
@@ -118,7 +115,7 @@ def set_namespace(
     from duetime.api.namespace_changes import changed_settings
     from duetime.runtime.clock import SystemClock
 
-    with _opened(given) as (_, store):
+    with opened(LocalKeySettings, given) as (_, store):
         now = SystemClock().now()
         click.echo(namespace_json(changed_settings(store, namespace, changes, principal=None, now=now)))
 
@@ -161,12 +158,12 @@ def _shown(value: object) -> str:
 # -- secrets -----------------------------------------------------------------------------------------------------
 
 
-@click.group()
+@click.group(short_help="Create, rotate, list and delete signing secrets.")
 def secrets() -> None:
     """Create, rotate, list and delete the secrets that callbacks are signed with."""
 
 
-@secrets.command("create")
+@secrets.command("create", short_help="Create a signing secret, or rotate it.")
 @click.argument("namespace")
 @click.option(
     "--overlap",
@@ -191,7 +188,7 @@ def create_secret(*, namespace: str, overlap: float, secret_stdin: bool, **given
     from duetime.runtime.wiring import make_secret_box
 
     text = sys.stdin.read(_MAX_SECRET_CHARACTERS).strip() if secret_stdin else None
-    with _opened(given) as (settings, store):
+    with opened(LocalKeySettings, given) as (settings, store):
         try:
             created = namespace_changes.create_secret(
                 store,
@@ -213,7 +210,7 @@ def create_secret(*, namespace: str, overlap: float, secret_stdin: bool, **given
         click.echo(created.text)
 
 
-@secrets.command("list")
+@secrets.command("list", short_help="List the valid secrets, without what they are.")
 @click.argument("namespace")
 @settings_options(LocalKeySettings, "store", *LOGS)
 def list_secrets(*, namespace: str, **given: str | None) -> None:
@@ -224,7 +221,7 @@ def list_secrets(*, namespace: str, **given: str | None) -> None:
     from duetime.domain.times import format_instant
     from duetime.runtime.clock import SystemClock
 
-    with _opened(given) as (_, store):
+    with opened(LocalKeySettings, given) as (_, store):
         found = valid_secrets(found_namespace(store, namespace, principal=None), SystemClock().now())
     rows = [("ID", "CREATED", "VALID UNTIL")]
     rows += [
@@ -250,17 +247,6 @@ def delete_secret(*, namespace: str, secret_id: str, **given: str | None) -> Non
     from duetime.api import namespace_changes
     from duetime.runtime.clock import SystemClock
 
-    with _opened(given) as (_, store):
+    with opened(LocalKeySettings, given) as (_, store):
         namespace_changes.delete_secret(store, namespace, secret_id, principal=None, now=SystemClock().now())
     click.echo(f"deleted secret {secret_id} of namespace {namespace}", err=True)
-
-
-@contextmanager
-def _opened(given: dict[str, str | None]) -> Iterator[tuple[LocalKeySettings, Store]]:
-    """The settings in ``given`` and their store, whose tables must be there."""
-    settings = load(LocalKeySettings, given)
-    from duetime.runtime.wiring import opened_store
-
-    with opened_store(settings.store) as store:
-        store.check()
-        yield settings, store

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, TypeVar, get_args
 
@@ -11,10 +12,12 @@ import click
 from pydantic.fields import FieldInfo
 
 from duetime.runtime.settings import load_settings, option, variable
-from duetime.runtime.tuning import Settings
+from duetime.runtime.tuning import Settings, StoreSettings
+from duetime.stores.port import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 S = TypeVar("S", bound=Settings)
+StoreS = TypeVar("StoreS", bound=StoreSettings)
 
 LOGS = ("log_level", "log_format")
 """The settings that every command has."""
@@ -83,3 +86,14 @@ def load(model: type[S], given: dict[str, str | None], **log_fields: object) -> 
             "%s is no setting and has no effect", name, extra={"action": "settings.unknown"}
         )
     return settings
+
+
+@contextmanager
+def opened(model: type[StoreS], given: dict[str, str | None]) -> Iterator[tuple[StoreS, Store]]:
+    """The settings in ``given`` and their store, whose tables must be there."""
+    settings = load(model, given)
+    from duetime.runtime.wiring import opened_store
+
+    with opened_store(settings.store) as store:
+        store.check()
+        yield settings, store

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
-from duetime.cli.options import LOGS, load, settings_options
+from duetime.cli.options import LOGS, opened, settings_options
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.domain.times import parse_instant
 from duetime.runtime.tuning import StoreSettings
-from duetime.stores.port import Store, TimerFilter
+from duetime.stores.port import TimerFilter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,7 +47,7 @@ def _filters(command: F) -> F:
     return command
 
 
-@click.command()
+@click.command(short_help="Redrive failed timers.")
 @click.argument("namespace")
 @_filters
 @click.option("--timer-id", "timer_ids", multiple=True, help="This timer; can be repeated, and goes without filters.")
@@ -66,7 +65,7 @@ def redrive(*, namespace: str, timer_ids: tuple[str, ...], dry_run: bool, **give
     timer_filter, correlation_id = _take_filter(given)
     if timer_ids and (correlation_id is not None or timer_filter != TimerFilter()):
         raise click.UsageError("--timer-id goes without filters")
-    with _opened(given) as store:
+    with opened(StoreSettings, given) as (_, store):
         if timer_ids:
             return dead_letters.redrive_named(store, namespace, timer_ids, dry_run=dry_run)
         return dead_letters.redrive_all(
@@ -96,7 +95,7 @@ def list_timers(*, namespace: str, state: str | None, limit: int, as_json: bool,
     from duetime.cli import dead_letters
 
     timer_filter, correlation_id = _take_filter(given, state=None if state is None else TimerState(state))
-    with _opened(given) as store:
+    with opened(StoreSettings, given) as (_, store):
         dead_letters.show_timers(
             store, namespace, timer_filter, correlation_id=correlation_id, limit=limit, as_json=as_json
         )
@@ -116,14 +115,3 @@ def _take_filter(given: dict[str, Any], *, state: TimerState | None = None) -> t
         updated_to=given.pop("failed_to"),
     )
     return timer_filter, given.pop("correlation_id")
-
-
-@contextmanager
-def _opened(given: dict[str, Any]) -> Iterator[Store]:
-    """The store of the settings in ``given``, whose tables must be there."""
-    settings = load(StoreSettings, given)
-    from duetime.runtime.wiring import opened_store
-
-    with opened_store(settings.store) as store:
-        store.check()
-        yield store

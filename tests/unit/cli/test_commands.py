@@ -35,6 +35,17 @@ def test_no_command_shows_the_help_and_is_a_usage_error(capsys: pytest.CaptureFi
     assert "Usage: duetime" in capsys.readouterr().err
 
 
+def test_the_help_says_of_every_command_what_it_does_without_being_cut_off(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in ([], *([name] for name, command in app.commands.items() if isinstance(command, click.Group))):
+        assert run([*words, "--help"]) == 0
+        listed = capsys.readouterr().out.partition("Commands:")[2]
+        assert listed
+        assert "..." not in listed, listed
+
+
 def every_command(group: click.Group = app, *path: str) -> dict[tuple[str, ...], click.Command]:
     """The commands, those of groups included, by their words."""
     found: dict[tuple[str, ...], click.Command] = {}
