@@ -1,0 +1,29 @@
+"""The pages about the API have every route, by method and path."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from duetime.api.call_routes import CALL_ROUTES
+from duetime.api.routes import ROUTES, Route
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def form(path: str) -> str:
+    """``path`` without the names of its parameters."""
+    return re.sub(r"<\w+>|\{\w+\}", "{}", path)
+
+
+def documented() -> set[tuple[str, str]]:
+    text = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("api.md", "service-calls.md", "events.md"))
+    found = re.findall(r"\b(GET|PUT|POST|PATCH|DELETE) +(/[\w/{}.-]+)", text)
+    return {(method, form(path)) for method, path in found}
+
+
+@pytest.mark.parametrize("route", [*ROUTES, *CALL_ROUTES], ids=lambda route: f"{route.method} {route.rule}")
+def test_a_route_is_documented(route: Route) -> None:
+    assert (route.method, form(route.rule)) in documented()
