@@ -164,7 +164,7 @@ bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the othe
 
 # `make run` brings the drivers that most need; the others have no packages for some machines.
 RUN_EXTRAS := $(addprefix --extra ,dynamodb local mongodb mysql postgresql sql)
-ALL_EXTRAS := $(RUN_EXTRAS) $(addprefix --extra ,cassandra oracle sqlserver)
+ALL_EXTRAS := $(RUN_EXTRAS) $(addprefix --extra ,cassandra client oracle sqlserver)
 
 .PHONY: lock
 lock: ## Resolve the requirements files again (needs uv)

@@ -24,7 +24,7 @@ _WORDS = (
     (r"\basync (def|for|with)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
-    (r"\bAsyncIterator\b", "Iterator"),
+    (r"\bAsyncGenerator\[(\w+), None\]", r"Generator[\1, None, None]"),
     (r"\bhttpx\.AsyncClient\b", "httpx.Client"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\ba(close|read|iter_bytes)\(", r"\1("),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from tests.support.call_api import CallWorld
 
 WAIT_SECONDS = 30.0
 DEFAULT = StreamSettings()
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Trusts nobody, and is there at once: httpx would load all authorities for each client."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def call_server(
         try:
             assert started.wait(WAIT_SECONDS)
             url = url_of(listener)
-            with httpx.Client(base_url=url, timeout=WAIT_SECONDS) as client:
+            with httpx.Client(base_url=url, timeout=WAIT_SECONDS, verify=NO_TLS) as client:
                 yield CallServer(world, url, client, stop, stopped)
         finally:
             stop.set()

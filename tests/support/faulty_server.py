@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+
+from tests.support.call_server import NO_TLS
 
 WAIT_SECONDS = 20.0
 
@@ -111,10 +112,9 @@ class FaultyServer:
 
 @contextmanager
 def faulty_server(*acts: Act, upstream_url: str = "") -> Iterator[FaultyServer]:
-    no_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
-        httpx.Client(timeout=WAIT_SECONDS, verify=no_tls) as upstream,
+        httpx.Client(timeout=WAIT_SECONDS, verify=NO_TLS) as upstream,
     ):
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         server = FaultyServer(url, upstream_url, list(acts), upstream)

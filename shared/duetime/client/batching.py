@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from duetime.client.bodies import new_id, timer_body
@@ -28,7 +28,7 @@ _NOT_REACHED = 503
 """The status of an item that a request had no time for."""
 
 
-def encoded_timers(timers: Sequence[NewTimer]) -> list[tuple[str, bytes]]:
+def encoded_timers(timers: Iterable[NewTimer]) -> list[tuple[str, bytes]]:
     """Ids and JSON; who has no id is given one. Raises ``InvalidArgument`` that says which one it is about."""
     encoded = []
     for at, timer in enumerate(timers):
@@ -40,9 +40,11 @@ def encoded_timers(timers: Sequence[NewTimer]) -> list[tuple[str, bytes]]:
     return encoded
 
 
-def encoded_cancels(ids: Sequence[str], revisions: Mapping[str, int]) -> list[tuple[str, bytes]]:
-    texts("ids", ids)
-    return [(each, json_bytes(without_nulls({"id": each, "revision": revisions.get(each)}))) for each in ids]
+def encoded_cancels(ids: Iterable[str], revisions: Mapping[str, int]) -> list[tuple[str, bytes]]:
+    return [
+        (each, json_bytes(without_nulls({"id": each, "revision": revisions.get(each)})))
+        for each in texts("timer_ids", ids)
+    ]
 
 
 def item_results(answer: Answer, ids: Sequence[str], *, is_removal: bool = False) -> tuple[ItemResult, ...]:
@@ -129,13 +131,12 @@ class RedriveByIds:
     A request has no time for all when payloads are large: what it did not reach is sent again while others get on.
     """
 
-    def __init__(self, operation: str, path: str, ids: Sequence[str]) -> None:
-        texts("timer_ids", ids)
+    def __init__(self, operation: str, path: str, ids: Iterable[str]) -> None:
         self._operation = operation
         self._path = path
-        self._ids = ids
+        self._ids = texts("ids", ids)
         self._results: dict[int, ItemResult] = {}
-        self._waiting = list(range(len(ids)))
+        self._waiting = list(range(len(self._ids)))
         self._asked: list[int] = []
 
     def request(self) -> Request[tuple[ItemResult, ...]] | None:

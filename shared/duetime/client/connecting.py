@@ -22,6 +22,7 @@ from duetime.client.retrying import Retries
 DEFAULT_TIMEOUT: Final = timedelta(seconds=30)
 KEPT_SECONDS: Final = 4.0
 """How long an idle connection is kept: servers close theirs after 5 s, and a request must not meet that."""
+REQUEST_ID: Final = "x-request-id"
 _STREAM_SILENCE_SECONDS = 45.0
 """A stream shows every 15 s that it lives."""
 _CONNECT_SECONDS = 10.0
@@ -68,7 +69,7 @@ class Connecting:
 
     def headers(self, request: Request[Any]) -> dict[str, str]:
         """Of all tries of a request: they share a request id, which the server's log has."""
-        given = {"accept": JSON, "user-agent": self.user_agent, "x-request-id": str(uuid7())}
+        given = {"accept": JSON, "user-agent": self.user_agent, REQUEST_ID: str(uuid7())}
         return given | dict(request.headers)
 
     def trust(self) -> ssl.SSLContext | bool:
@@ -94,12 +95,12 @@ class ApiKeyAuth(httpx.Auth):
         yield request
 
 
-def failure(error: Exception, url: str) -> DuetimeError:
+def failure(error: Exception, url: str, request_id: str | None) -> DuetimeError:
     """What an error of httpx means."""
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL):
         return InvalidArgument("this cannot be sent over HTTP")  # its text may have a header in it
-    message = f"{url}: {str(error) or type(error).__name__}"
-    return Unreachable(message, may_have_been_done=not isinstance(error, _NOT_SENT))
+    message = f"{url}: {str(error) or type(error).__name__} (request {request_id})"
+    return Unreachable(message, may_have_been_done=not isinstance(error, _NOT_SENT), request_id=request_id)
 
 
 def _checked_url(url: str) -> str:

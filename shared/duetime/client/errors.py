@@ -17,11 +17,15 @@ class InvalidArgument(DuetimeError, ValueError):
 
 
 class Unreachable(DuetimeError):
-    """No answer. ``may_have_been_done`` is false when the request never reached a server."""
+    """No answer. ``may_have_been_done`` is false when the request never reached a server.
 
-    def __init__(self, message: str, *, may_have_been_done: bool = True) -> None:
+    ``request_id`` finds it in the server's log, if it got there.
+    """
+
+    def __init__(self, message: str, *, may_have_been_done: bool = True, request_id: str | None = None) -> None:
         super().__init__(message)
         self.may_have_been_done = may_have_been_done
+        self.request_id = request_id
 
 
 class UnexpectedAnswer(DuetimeError):

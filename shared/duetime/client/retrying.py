@@ -12,6 +12,16 @@ from duetime.client.requests import Request
 
 _NOTHING_WAS_DONE: Final = frozenset({"store_not_ready", "too_many_streams"})
 """Codes of a 503 to a request that was not carried out."""
+_GONE: Final = frozenset(
+    {
+        "api_key_not_found",
+        "event_webhook_not_found",
+        "secret_not_found",
+        "service_call_not_found",
+        "timer_not_found",
+    }
+)
+"""Codes of what can be removed. A namespace, a tenant or a route that is not found was never there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +74,7 @@ def backoff_seconds(retries: Retries, failures: int, random: float) -> float:
 
 def is_gone(error: DuetimeError, *, may_be_second: bool) -> bool:
     """Whether a removal has found nothing because it was carried out before."""
-    return may_be_second and isinstance(error, NotFound) and error.code.endswith("_not_found")
+    return may_be_second and isinstance(error, NotFound) and error.code in _GONE
 
 
 def _may_have_been_done(error: DuetimeError) -> bool:

@@ -222,7 +222,7 @@ class TestBatches:
         assert [each.id for each in results] == [f"t{n}" for n in range(8)]
         assert all(each.is_ok for each in results)
         assert len(list(timers.list())) == 8
-        assert all(each.is_ok for each in timers.cancel_many([f"t{n}" for n in range(8)]))
+        assert all(each.is_ok for each in timers.cancel_many(f"t{n}" for n in range(8)))
 
     def test_a_batch_for_nobody_is_refused_as_a_whole(self, duetime: Any) -> None:
         with pytest.raises(NotFound, match="namespace_not_found"):

@@ -152,10 +152,13 @@ def test_what_can_be_done_twice_is(server: CallServer, connect: Connect) -> None
             assert len(faulty.asked) == 2
 
 
-def test_tries_have_an_end(connect: Connect) -> None:
+def test_tries_have_an_end(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
     with faulty_server(*[hang_up] * 9) as faulty:
-        with pytest.raises(Unreachable, match=faulty.url) as failure:
+        with pytest.raises(Unreachable, match=faulty.url) as failure, caplog.at_level("INFO", "duetime.client"):
             client(connect, faulty, api_key="dtk_s3cret").timers().get("t")
+        assert caplog.text.count("getTimer is tried again") == 2
+        assert "s3cret" not in caplog.text
+        assert {failure.value.request_id} == {asked.headers["x-request-id"] for asked in faulty.asked}
         assert len(faulty.asked) == 3
         assert faulty.asked[0].headers["authorization"] == "Bearer dtk_s3cret"
         assert "s3cret" not in repr(failure.value)
@@ -238,8 +241,9 @@ def test_an_answer_of_something_else_is_told_as_it_is(connect: Connect, act: Any
         client(connect, faulty).timers().get("t")
 
 
-def test_a_404_of_somebody_else_is_no_removal(connect: Connect) -> None:
-    with faulty_server(hang_up, answer(404, b"<html>")) as faulty, pytest.raises(NotFound):
+@pytest.mark.parametrize("problem", [b"<html>", {"code": "namespace_not_found"}, {"code": "route_not_found"}])
+def test_a_404_about_something_else_is_no_removal(connect: Connect, problem: Any) -> None:
+    with faulty_server(hang_up, answer(404, problem)) as faulty, pytest.raises(NotFound):
         client(connect, faulty).timers().cancel("t")
 
 

@@ -248,8 +248,18 @@ MEMBERS: dict[str, set[str]] = {
 """What is read one by one."""
 
 
+@pytest.fixture(scope="module")
+def unchanged() -> Iterator[Tenant]:
+    with memory_store() as store:
+        yield make_tenant_world(store).acme
+
+
 @pytest.fixture
-def tenant() -> Iterator[Tenant]:
+def tenant(operation_id: str, unchanged: Tenant) -> Iterator[Tenant]:
+    """All that is read is read of the same."""
+    if OPERATIONS[operation_id][0] == "GET":
+        yield unchanged
+        return
     with memory_store() as store:
         yield make_tenant_world(store).acme
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from duetime.client.asynchronous.transport import AsyncTransport
@@ -64,7 +64,7 @@ class AsyncBatches:
             if cursor is None:
                 return total
 
-    async def redrive_ids(self, operation: str, path: str, ids: Sequence[str]) -> tuple[ItemResult, ...]:
+    async def redrive_ids(self, operation: str, path: str, ids: Iterable[str]) -> tuple[ItemResult, ...]:
         """A result for each, in order."""
         redrive = RedriveByIds(operation, path, ids)
         while (request := redrive.request()) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime
 
 from duetime.client import bodies
@@ -85,6 +85,6 @@ class AsyncTenantWebhook:
         )
         return await self._batches.redrive("redriveDeliveries", f"{self._path}/redrive", body, on_page)
 
-    async def redrive_ids(self, delivery_ids: Sequence[str]) -> tuple[ItemResult, ...]:
+    async def redrive_ids(self, delivery_ids: Iterable[str]) -> tuple[ItemResult, ...]:
         """Deliver these dead letters again. A result for each, in order."""
         return await self._batches.redrive_ids("redriveDeliveries", f"{self._path}/redrive", delivery_ids)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -208,7 +208,7 @@ class AsyncServiceCalls:
                 return
             after = page.next_after
 
-    def follow(self, call_id: str, *, after: int = 0) -> AsyncIterator[CallEvent]:
+    def follow(self, call_id: str, *, after: int = 0) -> AsyncGenerator[CallEvent, None]:
         """The events that there are and those to come, as they happen, until the call has finished or is removed.
 
         They come as a stream, which is made again behind the last event when it breaks off. A server without streams

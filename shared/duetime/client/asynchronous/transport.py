@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import anyio
 import httpx
 
 from duetime.client.call_models import CallEvent
-from duetime.client.connecting import KEPT_SECONDS, ApiKeyAuth, Connecting, failure
+from duetime.client.connecting import KEPT_SECONDS, REQUEST_ID, ApiKeyAuth, Connecting, failure
 from duetime.client.errors import DuetimeError
 from duetime.client.following import Following
 from duetime.client.requests import Answer, Request, listing
 from duetime.client.retrying import Tries, is_gone
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class AsyncTransport:
@@ -46,6 +49,7 @@ class AsyncTransport:
                 if request.gone is not None and is_gone(error, may_be_second=tries.may_be_second):
                     return request.gone()
                 wait = tries.wait_seconds(error)
+                logger.info("%s is tried again in %.2f s: %s", request.operation, wait, error)
             await anyio.sleep(wait)
 
     async def items(
@@ -61,7 +65,7 @@ class AsyncTransport:
             if cursor is None:
                 return
 
-    async def follow(self, following: Following) -> AsyncIterator[CallEvent]:
+    async def follow(self, following: Following) -> AsyncGenerator[CallEvent, None]:
         """Events, until there will be no more."""
         while not following.is_over:
             response = None
@@ -92,7 +96,7 @@ class AsyncTransport:
                 if following.is_over:
                     return
         except httpx.HTTPError as error:
-            raise failure(error, self.connecting.url) from error
+            raise self._failure(error, response.request) from error
 
     async def _answer(self, request: Request[Any], headers: Mapping[str, str], *, may_be_second: bool) -> Answer:
         """A good one. Raises ``DuetimeError``."""
@@ -118,13 +122,19 @@ class AsyncTransport:
                 headers=dict(headers),
                 timeout=self.connecting.timeout(is_stream=is_stream),
             )
+        except httpx.InvalidURL as error:
+            raise failure(error, self.connecting.url, None) from error
+        try:
             return await self._http.send(built, auth=self._auth, follow_redirects=False, stream=True)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise failure(error, self.connecting.url) from error
+        except httpx.HTTPError as error:
+            raise self._failure(error, built) from error
+
+    def _failure(self, error: httpx.HTTPError, request: httpx.Request) -> DuetimeError:
+        return failure(error, self.connecting.url, request.headers[REQUEST_ID])
 
     async def _read(self, response: httpx.Response, *, may_be_second: bool = False) -> Answer:
         try:
             content = await response.aread()
         except httpx.HTTPError as error:
-            raise failure(error, self.connecting.url) from error
+            raise self._failure(error, response.request) from error
         return Answer(response.status_code, response.headers, content, may_be_second)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from duetime.client.batching import (
@@ -65,7 +65,7 @@ class Batches:
             if cursor is None:
                 return total
 
-    def redrive_ids(self, operation: str, path: str, ids: Sequence[str]) -> tuple[ItemResult, ...]:
+    def redrive_ids(self, operation: str, path: str, ids: Iterable[str]) -> tuple[ItemResult, ...]:
         """A result for each, in order."""
         redrive = RedriveByIds(operation, path, ids)
         while (request := redrive.request()) is not None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from duetime.client import bodies
@@ -86,6 +86,6 @@ class TenantWebhook:
         )
         return self._batches.redrive("redriveDeliveries", f"{self._path}/redrive", body, on_page)
 
-    def redrive_ids(self, delivery_ids: Sequence[str]) -> tuple[ItemResult, ...]:
+    def redrive_ids(self, delivery_ids: Iterable[str]) -> tuple[ItemResult, ...]:
         """Deliver these dead letters again. A result for each, in order."""
         return self._batches.redrive_ids("redriveDeliveries", f"{self._path}/redrive", delivery_ids)

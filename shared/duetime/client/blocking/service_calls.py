@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -204,7 +204,7 @@ class ServiceCalls:
                 return
             after = page.next_after
 
-    def follow(self, call_id: str, *, after: int = 0) -> Iterator[CallEvent]:
+    def follow(self, call_id: str, *, after: int = 0) -> Generator[CallEvent, None, None]:
         """The events that there are and those to come, as they happen, until the call has finished or is removed.
 
         They come as a stream, which is made again behind the last event when it breaks off. A server without streams

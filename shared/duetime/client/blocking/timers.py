@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -127,7 +127,7 @@ class Timers:
         )
         return self._transport.send(request)
 
-    def create_many(self, timers: Sequence[NewTimer]) -> tuple[ItemResult, ...]:
+    def create_many(self, timers: Iterable[NewTimer]) -> tuple[ItemResult, ...]:
         """Create any number of timers, up to 500 in a request. A result for each, in order.
 
         Timers without an id are given one, which is in the result. What goes wrong with single timers is in their
@@ -137,7 +137,7 @@ class Timers:
         return self._batches.send("createTimers", f"{self._path}/batch", encoded_timers(timers))
 
     def cancel_many(
-        self, timer_ids: Sequence[str], *, if_revisions: Mapping[str, int] | None = None
+        self, timer_ids: Iterable[str], *, if_revisions: Mapping[str, int] | None = None
     ) -> tuple[ItemResult, ...]:
         """Cancel any number of timers; those in ``if_revisions`` only if they still have it. As ``create_many``."""
         items = encoded_cancels(timer_ids, if_revisions or {})
@@ -299,7 +299,7 @@ class Timers:
         )
         return self._batches.redrive("redriveTimers", f"{self._namespace_path}/redrive", body, on_page)
 
-    def redrive_ids(self, timer_ids: Sequence[str]) -> tuple[ItemResult, ...]:
+    def redrive_ids(self, timer_ids: Iterable[str]) -> tuple[ItemResult, ...]:
         """Redrive these failed timers. A result for each, as ``create_many`` has it."""
         return self._batches.redrive_ids("redriveTimers", f"{self._namespace_path}/redrive", timer_ids)
 
