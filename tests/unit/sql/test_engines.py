@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -18,7 +20,13 @@ from duetime.domain.errors import InvalidSettings, StoreNotReady
 from duetime.stores.sql.db_now import MysqlDbNow
 from duetime.stores.sql.dialects import SqlDialect, open_dialect
 from duetime.stores.sql.engines import LOCK_TIMEOUT_SECONDS, MAX_CONNECTIONS, server_engine
-from duetime.stores.sql.mysql import IDLE_SECONDS, RECYCLE_SECONDS, SCHEMA_TURN_SECONDS, SOCKET_TIMEOUT_SECONDS
+from duetime.stores.sql.mysql import (
+    IDLE_SECONDS,
+    RECYCLE_SECONDS,
+    SCHEMA_TURN_SECONDS,
+    SOCKET_TIMEOUT_SECONDS,
+    MysqlDialect,
+)
 from duetime.stores.sql.postgresql import PREPARE_SESSION, _prepare_session
 
 SERVERS = ["postgresql://db/x", "mysql://db/x", "tidb://db/x", "oracle://u:p@db/x", "sqlserver://u:p@db/x"]
@@ -91,7 +99,6 @@ class PostgresqlConnection:
 
     def __init__(self, encoding: str) -> None:
         self.encoding = encoding
-        self.is_closed = False
         self.asked: list[str] = []
 
     def cursor(self) -> PostgresqlConnection:
@@ -110,9 +117,6 @@ class PostgresqlConnection:
     def fetchone(self) -> tuple[str, ...]:
         return "5s", self.encoding
 
-    def close(self) -> None:
-        self.is_closed = True
-
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
 def test_a_postgresql_database_that_cannot_hold_every_text_is_not_ready(encoding: str) -> None:
@@ -120,7 +124,6 @@ def test_a_postgresql_database_that_cannot_hold_every_text_is_not_ready(encoding
 
     with pytest.raises(StoreNotReady, match=f"UTF8, and has {encoding}"):
         _prepare_session(connection, None)  # type: ignore[arg-type]
-    assert connection.is_closed
 
 
 def test_a_postgresql_session_is_prepared_by_one_statement() -> None:
@@ -154,12 +157,43 @@ def test_a_mysql_server_whose_sysdate_stands_still_is_not_ready() -> None:
         MysqlDbNow.check_clock(MysqlCursor(is_now=True))
 
 
+@pytest.mark.parametrize("code", [1227, 1290])
+def test_a_mysql_server_whose_sessions_may_not_set_their_clock_is_not_ready(code: int) -> None:
+    dialect = open_dialect("mariadb://db/x")
+    assert isinstance(dialect, MysqlDialect)
+
+    class Strict(MysqlCursor):
+        def execute(self, sql: str) -> None:
+            if sql == "SET timestamp = 1":
+                raise pymysql.OperationalError(code, "--secure-timestamp")
+
+    connection = SimpleNamespace(cursor=lambda: nullcontext(Strict(is_now=False)))
+
+    with pytest.raises(StoreNotReady, match="secure_timestamp"):
+        dialect._prepare_session(connection, None)
+
+
 def test_a_mysql_connection_s_clock_goes_on_after_it_was_looked_at() -> None:
     cursor = MysqlCursor(is_now=False)
 
     MysqlDbNow.check_clock(cursor)
 
     assert cursor.sent[-1] == "SET timestamp = DEFAULT"
+
+
+def test_an_attempt_to_connect_to_mysql_reads_no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless they are compared with: the driver does it for each attempt, while a server is down too."""
+    read: list[object] = []
+    monkeypatch.setattr(ssl, "create_default_context", lambda *_, **__: read.append(1))
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        dialect = open_dialect(f"mysql://u@127.0.0.1:{reserved.getsockname()[1]}/x")
+
+        for _ in range(2):
+            with pytest.raises(sa.exc.OperationalError, match="2003"):
+                dialect.engine.connect()
+
+    assert read == []
 
 
 def test_limits_of_mysql_fit_into_one_another() -> None:

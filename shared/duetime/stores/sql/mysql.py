@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import pymysql
@@ -48,6 +48,7 @@ _ABORTED = {
     ER.CHECKREAD: "a conflict with another transaction",
 }
 _READ_ONLY = frozenset({ER.OPTION_PREVENTS_STATEMENT, 1836})
+_TIMESTAMP_REFUSED = frozenset({ER.OPTION_PREVENTS_STATEMENT, ER.SPECIFIC_ACCESS_DENIED_ERROR})
 _TRY_AGAIN = {
     ER.LOCK_WAIT_TIMEOUT: "a lock that was not released in time",
     ER.CON_COUNT_ERROR: "too many connections",
@@ -128,15 +129,15 @@ class MysqlDialect:
         event.listen(self.engine, "connect", self._prepare_session)
 
     def _prepare_session(self, connection: Any, _: object) -> None:
-        try:
-            with connection.cursor() as cursor:
-                for statement in (*self.session, *MysqlDbNow.connect_statements):
-                    cursor.execute(statement)
+        with connection.cursor() as cursor:
+            for statement in (*self.session, *MysqlDbNow.connect_statements):
+                cursor.execute(statement)
+            try:
                 MysqlDbNow.check_clock(cursor)
-        except BaseException:
-            with suppress(pymysql.Error):
-                connection.close()
-            raise
+            except pymysql.OperationalError as error:
+                if _code_of(error) not in _TIMESTAMP_REFUSED:
+                    raise
+                raise StoreNotReady("the server must let sessions set timestamp (secure_timestamp=NO)") from error
 
     def create_database(self) -> None:
         """The database itself belongs to its operator."""

@@ -121,7 +121,6 @@ def _prepare_session(connection: psycopg.Connection[Any], _: object) -> None:
         row = cursor.execute(PREPARE_SESSION).fetchone()
     encoding = row[-1] if row else None
     if encoding != "UTF8":
-        connection.close()
         raise StoreNotReady(f"the database needs the encoding UTF8, and has {encoding}")
 
 
