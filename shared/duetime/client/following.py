@@ -101,12 +101,13 @@ class Following:
         if not isinstance(error, Unreachable | Unavailable | Throttled):
             raise error
         self._failures += 1
-        if self._failures >= max(MIN_PATIENCE, self._retries.max_tries):
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        is_too_long = retry_after is not None and retry_after > self._retries.max_wait
+        if is_too_long or self._failures >= max(MIN_PATIENCE, self._retries.max_tries):
             raise error
         if isinstance(error, ApiError) and error.code == "too_many_streams":
             self._is_polling = True
         wait = backoff_seconds(self._retries, self._failures, self._random())
-        retry_after = error.retry_after if isinstance(error, ApiError) else None
         self._wait_seconds = max(wait, retry_after.total_seconds() if retry_after else 0.0)
 
     def wait_seconds(self) -> float:

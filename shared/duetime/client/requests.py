@@ -24,7 +24,7 @@ T = TypeVar("T")
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 SOON: Final = timedelta(minutes=1)
-"""What is due later than this will not be fired before its request has been repeated, whatever the clocks say."""
+"""More than clocks differ and a request takes: what is due later has not been fired when it arrives."""
 
 _SAFE_PREFIX = "base64url:"
 _SAFE_ID = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
@@ -67,8 +67,9 @@ class Answer:
 class Request(Generic[T]):
     """``operation`` is the operationId of the OpenAPI document. ``path`` begins with ``/`` and is encoded.
 
-    ``gone``: what it came to when a repetition finds nothing, since it was carried out before. ``is_good``: whether
-    what is an error as an answer to other requests is none here.
+    ``repeat_before``: when it must not be repeated any more. ``gone``: what it came to when a repetition finds
+    nothing, since it was carried out before. ``is_good``: whether what is an error as an answer to other requests is
+    none here.
     """
 
     operation: str
@@ -79,6 +80,7 @@ class Request(Generic[T]):
     content: bytes | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     is_repeatable: bool = False
+    repeat_before: datetime | None = None
     gone: Callable[[], T] | None = None
     is_good: Callable[[Answer], bool] = lambda _: False
 
@@ -151,6 +153,7 @@ def changing(
     headers: Mapping[str, str] | None = None,
     content_type: str = JSON,
     is_repeatable: bool = False,
+    repeat_before: datetime | None = None,
 ) -> Request[T]:
     """A change that is answered with what it led to."""
     sent = dict(headers or {}) | revision_header(if_revision)
@@ -164,6 +167,7 @@ def changing(
         headers=sent,
         read=lambda answer: answer.as_a(kind),
         is_repeatable=is_repeatable,
+        repeat_before=repeat_before,
     )
 
 
@@ -223,11 +227,16 @@ def id_segment(timer_id: str) -> str:
     return _SAFE_PREFIX + base64.urlsafe_b64encode(encoded).rstrip(b"=").decode()
 
 
-def is_due_soon(at: datetime | None, delay: timedelta | None) -> bool:
-    """Whether a timer could fire between a request and its repetition. Also when nothing sensible is given."""
-    if delay is not None:
-        return delay <= SOON
-    return at is None or at.utcoffset() is None or at - datetime.now(UTC) <= SOON
+def repeat_before(at: datetime | None, delay: timedelta | None) -> datetime:
+    """Until when a timer that is due then has certainly not been fired."""
+    try:
+        due = datetime.now(UTC) + delay if delay is not None else at or datetime.min.replace(tzinfo=UTC)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+    try:
+        return due - SOON
+    except OverflowError:
+        return due
 
 
 def split(items: Sequence[bytes], *, max_items: int, max_bytes: int) -> Iterator[tuple[int, int]]:

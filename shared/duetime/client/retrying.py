@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from duetime.client.errors import ApiError, DuetimeError, NotFound, Throttled, Unavailable, Unreachable
@@ -42,11 +42,18 @@ NO_RETRIES: Final = Retries(max_tries=1)
 class Tries:
     """The tries of one request. ``may_be_second``: one that has failed may have been carried out all the same."""
 
-    def __init__(self, request: Request[Any], retries: Retries, random: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        request: Request[Any],
+        retries: Retries,
+        random: Callable[[], float],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self.may_be_second = False
         self._request = request
         self._retries = retries
         self._random = random
+        self._now = now
         self._number = 1
 
     def wait_seconds(self, error: DuetimeError) -> float:
@@ -61,9 +68,18 @@ class Tries:
         ):
             raise error
         wait = backoff_seconds(self._retries, self._number, self._random())
+        if retry_after is not None:
+            wait = max(wait, retry_after.total_seconds())
+        may_be_second = self.may_be_second or may_have_been_done
+        if may_be_second and self._is_too_late(wait):
+            raise error
         self._number += 1
-        self.may_be_second = self.may_be_second or may_have_been_done
-        return wait if retry_after is None else max(wait, retry_after.total_seconds())
+        self.may_be_second = may_be_second
+        return wait
+
+    def _is_too_late(self, wait_seconds: float) -> bool:
+        before = self._request.repeat_before
+        return before is not None and self._now() + timedelta(seconds=wait_seconds) > before
 
 
 def backoff_seconds(retries: Retries, failures: int, random: float) -> float:

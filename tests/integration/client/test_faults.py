@@ -350,6 +350,11 @@ def test_a_stream_that_stays_away_is_given_up(connect: Connect) -> None:
         assert len(faulty.asked) == 5
 
 
+def test_a_stream_that_is_to_come_back_much_later_is_left_to_the_caller(connect: Connect) -> None:
+    with faulty_server(answer(503, PROBLEM, retry_after="3600")) as faulty, pytest.raises(Unavailable):
+        followed(connect, faulty)
+
+
 @pytest.mark.usefixtures("_no_pauses")
 @pytest.mark.parametrize("data", [b"data: {}\n\n", b"data: [\n\n", b"data: 1\n\n"])
 def test_a_stream_of_something_else_is_told(connect: Connect, data: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from duetime import client as names
 from duetime.api.problems import _KINDS
 from duetime.client.errors import ApiError, NotFound, Unavailable, Unreachable, error_from
-from duetime.client.requests import Answer, Request, split
+from duetime.client.requests import Answer, Request, repeat_before, split
 from duetime.client.retrying import Retries, Tries, backoff_seconds
 from duetime.client.sse import MAX_MESSAGE_BYTES, Decoder, Message
 from duetime.client.values import duration, read_duration
@@ -146,6 +146,39 @@ def test_what_was_not_sent_is_no_first_time() -> None:
     others.wait_seconds(Unreachable(""))
     others.wait_seconds(Unreachable("", may_have_been_done=False))
     assert others.may_be_second
+
+
+def test_what_could_have_fired_is_not_repeated() -> None:
+    now = datetime(2026, 12, 24, tzinfo=UTC)
+    request = Request(
+        operation="x",
+        method="PUT",
+        path="/",
+        read=lambda _: None,
+        is_repeatable=True,
+        repeat_before=now + timedelta(seconds=2),
+    )
+    retries = Retries(first_wait=timedelta(seconds=1))
+    ours = Tries(request, retries, lambda: 0.0, lambda: now)
+    assert ours.wait_seconds(Unreachable("")) == 1
+    assert ours.wait_seconds(Unreachable("")) == 2
+    with pytest.raises(Unreachable):
+        ours.wait_seconds(Unreachable(""))  # 4 s from now
+    # What never reached a server may be sent at any time, but not after a try that may have.
+    unsent = Unreachable("", may_have_been_done=False)
+    others = Tries(request, retries, lambda: 0.0, lambda: now + timedelta(days=1))
+    assert others.wait_seconds(unsent) == 1
+    with pytest.raises(Unreachable):
+        others.wait_seconds(Unreachable(""))
+
+
+def test_the_end_of_repeating_is_a_minute_before_the_due_time() -> None:
+    at = datetime(2026, 12, 24, 18, tzinfo=UTC)
+    assert repeat_before(at, None) == at - timedelta(minutes=1)
+    left = repeat_before(None, timedelta(minutes=3)) - datetime.now(UTC)
+    assert timedelta(minutes=1) < left <= timedelta(minutes=2)
+    assert repeat_before(None, timedelta.max).year == 9999
+    assert repeat_before(datetime(1, 1, 1, tzinfo=UTC), None).year == 1
 
 
 # -- streams and batches -------------------------------------------------------------------------------------------

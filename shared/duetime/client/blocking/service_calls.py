@@ -12,7 +12,7 @@ from duetime.client import bodies
 from duetime.client.blocking.transport import Transport
 from duetime.client.call_models import CallEvent, CallStatus, Execution, Method, ServiceCall
 from duetime.client.following import EventPage, Following
-from duetime.client.requests import MERGE_PATCH, changing, is_due_soon, reading, removing, segment
+from duetime.client.requests import MERGE_PATCH, changing, reading, removing, repeat_before, segment
 from duetime.client.values import UNSET, RetryPolicy, Unset
 
 
@@ -134,10 +134,9 @@ class ServiceCalls:
         """
         members = bodies.patch(bodies.CALL, name=name, tags=tags, starred=starred, due_at=due_at, delay=delay)
         request = bodies.patch(bodies.CALL_REQUEST, method=method, url=url, headers=headers, body=body)
-        is_moved_near = (due_at is not UNSET or delay is not UNSET) and is_due_soon(
-            due_at if isinstance(due_at, datetime) else None,
-            delay if isinstance(delay, timedelta) else None,
-        )
+        is_moved = due_at is not UNSET or delay is not UNSET
+        at = due_at if isinstance(due_at, datetime) else None
+        after = delay if isinstance(delay, timedelta) else None
         return self._transport.send(
             changing(
                 "patchServiceCall",
@@ -147,7 +146,8 @@ class ServiceCalls:
                 members | ({"request": request} if request else {}),
                 if_revision=if_revision,
                 content_type=MERGE_PATCH,
-                is_repeatable=if_revision is None and not is_moved_near,
+                is_repeatable=if_revision is None,
+                repeat_before=repeat_before(at, after) if is_moved else None,
             )
         )
 

@@ -27,8 +27,8 @@ from duetime.client.requests import (
     Request,
     changing,
     id_segment,
-    is_due_soon,
     reading,
+    repeat_before,
     revision_header,
     segment,
 )
@@ -99,8 +99,8 @@ class Timers:
         """Create or replace a timer, even after it fired.
 
         With ``if_revision`` only if it still has this one, with ``if_absent`` only if there is none; else
-        ``PreconditionFailed``. After a lost answer it is repeated if neither is given and the timer is not due within
-        a minute: a second put could fire it twice.
+        ``PreconditionFailed``. After a lost answer it is repeated if neither is given, until a minute before it is
+        due: after that a second put could fire it twice.
         """
         timer = NewTimer(
             callback_url=callback_url,
@@ -123,7 +123,8 @@ class Timers:
             bodies.timer_body(timer, id=None),
             if_revision=if_revision,
             headers={"if-none-match": "*"} if if_absent else None,
-            is_repeatable=not is_conditional and not is_due_soon(execute_at, delay),
+            is_repeatable=not is_conditional,
+            repeat_before=repeat_before(execute_at, delay),
         )
         return self._transport.send(request)
 
@@ -180,10 +181,9 @@ class Timers:
             correlation_id=correlation_id,
             tags=tags,
         )
-        is_moved_near = (execute_at is not UNSET or delay is not UNSET) and is_due_soon(
-            execute_at if isinstance(execute_at, datetime) else None,
-            delay if isinstance(delay, timedelta) else None,
-        )
+        is_moved = execute_at is not UNSET or delay is not UNSET
+        at = execute_at if isinstance(execute_at, datetime) else None
+        after = delay if isinstance(delay, timedelta) else None
         request = changing(
             "patchTimer",
             "PATCH",
@@ -192,7 +192,8 @@ class Timers:
             body,
             if_revision=if_revision,
             content_type=MERGE_PATCH,
-            is_repeatable=if_revision is None and not is_moved_near,
+            is_repeatable=if_revision is None,
+            repeat_before=repeat_before(at, after) if is_moved else None,
         )
         return self._transport.send(request)
 
