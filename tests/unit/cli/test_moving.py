@@ -62,7 +62,9 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def cli(house: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+def cli(house: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    # However long it takes here, nothing is said of the progress but where a test asks for it.
+    monkeypatch.setattr("duetime.cli.moving._PROGRESS_SECONDS", 1e9)
     shutil.copytree(house, tmp_path, dirs_exist_ok=True)
     return Cli(tmp_path, capsys)
 
