@@ -89,6 +89,27 @@ class TooManyStreams(DuetimeError):
     code = "too_many_streams"
 
 
+class UnknownHost(DuetimeError):
+    """The request names this server by a name that nobody has told it."""
+
+    code = "unknown_host"
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"this server is not known by the name {host!r}, which a page in a browser could have made up: use its"
+            " address, or have its operator name it by --allowed-hosts"
+        )
+
+
+class CrossSiteRequest(DuetimeError):
+    """A page of another site has made the request, in the browser of somebody who need not know."""
+
+    code = "cross_site_request"
+
+    def __init__(self) -> None:
+        super().__init__("requests of other sites' pages are not served without an API key")
+
+
 class UnsupportedMediaType(DuetimeError):
     code = "unsupported_media_type"
 

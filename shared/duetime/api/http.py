@@ -17,8 +17,9 @@ from duetime.domain.principals import Principal
 JSON = "application/json"
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:=+/-]{1,128}")
+# Possessive: what is given up of one run of spaces would be tried with each length of the next.
 _JSON_TYPE = re.compile(
-    r'\s*application/(?:[a-z0-9!#$&^_.-]+\+)?json\s*(?:;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*', re.IGNORECASE
+    r'\s*+application/(?:[a-z0-9!#$&^_.-]++\+)?json\s*+(?:;\s*+charset\s*+=\s*+"?utf-?8"?\s*+)?;?\s*+', re.IGNORECASE
 )
 
 

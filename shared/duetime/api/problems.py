@@ -8,6 +8,7 @@ from typing import Any
 
 from duetime.api.errors import (
     ApiKeyNotFound,
+    CrossSiteRequest,
     DuplicateId,
     EventWebhookNotFound,
     FieldError,
@@ -18,6 +19,7 @@ from duetime.api.errors import (
     TenantNotFound,
     TooManyStreams,
     Unauthenticated,
+    UnknownHost,
     UnsupportedMediaType,
 )
 from duetime.api.http import Reply
@@ -58,6 +60,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (InvalidInput, 400, "Invalid request"),
     (Unauthenticated, 401, "Unauthenticated"),
     (Forbidden, 403, "Forbidden"),
+    (CrossSiteRequest, 403, "Cross-site request"),
     (RouteNotFound, 404, "Not found"),
     (TenantNotFound, 404, "Tenant not found"),
     (ApiKeyNotFound, 404, "API key not found"),
@@ -83,6 +86,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (CallNotFinished, 409, "Service call not finished"),
     (RevisionMismatch, 412, "Revision mismatch"),
     (UnsupportedMediaType, 415, "Unsupported media type"),
+    (UnknownHost, 421, "Unknown host"),
     (SecretUnavailable, 503, "Secrets unavailable"),
     (TooManyStreams, 503, "Too many streams"),
     (StoreNotReady, 503, "Store not ready"),

@@ -101,8 +101,11 @@ def read_object(text: str, shape: Shape) -> RawObject:
 
 
 def decode_unique(raw: RawJson) -> Any:
-    """What ``raw`` says. Raises ``ValueError`` when an object in it has a name twice."""
-    return _decode_unique(raw.text)
+    """What ``raw`` says. Raises ``ValueError`` when an object in it has a name twice, or it is nested too deeply."""
+    try:
+        return _decode_unique(raw.text)
+    except RecursionError:  # there was room for it where the body was read, and less of the stack is left here
+        raise ValueError("is nested too deeply") from None
 
 
 def _read_members(text: str, start: int, shape: Shape, has_surrogates: bool) -> tuple[RawObject, int]:

@@ -28,7 +28,9 @@ from duetime.engine.gating import Admission
 from duetime.stores.port import Store
 
 UNUSABLE_SECONDS = 30.0
-"""How long a delivery waits while the webhook is switched off, or its signing secret cannot be had."""
+MAX_UNUSABLE_SECONDS = 900.0
+"""How long a delivery waits at least and at most while the webhook is switched off, or its signing secret cannot be
+had: a tenth of its age. Each look costs a write, and a tenant may hold very many of them for a week."""
 _GONE = 410
 
 
@@ -73,7 +75,9 @@ class WebhookGate:
         if target is None or target.webhook is None or delivery is None or timer.content.payload_json is None:
             return Admission(failure=Failure(FailureReason.REFUSED_URL, "the webhook was removed", now))
         if not target.is_usable:
-            return Admission(wait_until=round_up(now + timedelta(seconds=UNUSABLE_SECONDS)))
+            age_seconds = (now - timer.created_at).total_seconds()
+            wait = min(max(age_seconds / 10, UNUSABLE_SECONDS), MAX_UNUSABLE_SECONDS)
+            return Admission(wait_until=round_up(now + timedelta(seconds=wait)))
         waits_for = predecessor(self._store, target.namespace, delivery, now=now)
         if waits_for is not None:
             return Admission(wait_until=look_again_at(waits_for, now=now))

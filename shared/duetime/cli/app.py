@@ -20,7 +20,7 @@ from duetime.runtime.settings import LocalSettings, WorkerSettings
 from duetime.runtime.tuning import EngineTuning, KeySettings, StoreSettings
 
 _ENGINE = tuple(name for name in EngineTuning.model_fields if name not in KeySettings.model_fields)
-_ACCESS = ("auth", "auth_cache_seconds", "open_to_network")
+_ACCESS = ("auth", "auth_cache_seconds", "open_to_network", "allowed_hosts")
 _KEYS = ("kms_key_id", "key_file")
 _EVENTS = ("event_publishers", "event_bus", "event_retention_seconds")
 
@@ -66,7 +66,9 @@ def serve(**given: str | None) -> int:
 
 
 @app.command()
-@settings_options(WorkerSettings, "store", *_ENGINE, *_EVENTS, *_KEYS, "metrics_port", "metrics_host", *LOGS)
+@settings_options(
+    WorkerSettings, "store", *_ENGINE, *_EVENTS, *_KEYS, "metrics_port", "metrics_host", "allowed_hosts", *LOGS
+)
 @click.option("--stop-on-eof", is_flag=True, help="Stop also when standard input ends; for whoever starts workers.")
 @click.option(
     "--snapshots", is_flag=True, help="Write what is counted to standard output, a line of JSON each second."

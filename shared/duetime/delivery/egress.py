@@ -108,10 +108,7 @@ class EgressPolicy:
 
     def allows_host(self, host: str) -> bool:
         """True when the addresses of ``host`` (in lower case) need not be public."""
-        return any(
-            host.endswith(allowed[1:]) if allowed.startswith("*.") else host == allowed
-            for allowed in self.allow_hosts
-        )
+        return is_listed(host, self.allow_hosts)
 
     def refusal(self, address: Address) -> str | None:
         """Why ``address`` may not be connected to, in a word or two; None when it may."""
@@ -123,6 +120,11 @@ class EgressPolicy:
 PUBLIC_ONLY = EgressPolicy()
 ANYWHERE = EgressPolicy(allow_cidrs=(IPv4Network("0.0.0.0/0"), IPv6Network("::/0")))
 """For URLs that come from whoever runs Duetime, and never for those of clients."""
+
+
+def is_listed(host: str, names: Iterable[str]) -> bool:
+    """Whether ``host`` (in lower case) is one of ``names``, exact or ``*.suffix`` (not the suffix itself)."""
+    return any(host.endswith(name[1:]) if name.startswith("*.") else host == name for name in names)
 
 
 def parse_cidrs(text: str) -> tuple[Network, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from math import inf
 
 MIN_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INSTANT = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
@@ -109,7 +110,10 @@ def parse_duration(value: str | float) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError('must be a duration like "30s", "1h30m", "PT5M" or a number of seconds')
-    seconds = float(value) if not isinstance(value, str) else _duration_text(value)
+    try:
+        seconds = float(value) if not isinstance(value, str) else _duration_text(value)
+    except OverflowError:  # a whole number beyond all floats
+        seconds = inf
     if not 0 <= seconds <= MAX_DURATION_SECONDS:
         raise ValueError("must lie between 0 and 100 years")
     return seconds

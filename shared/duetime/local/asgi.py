@@ -1,15 +1,17 @@
 """The ASGI application of the local server: HTTP in, the Lambda handler in a thread, HTTP out.
 
-Bounds: a body over ``MAX_BODY_BYTES`` is refused before more than that is held; at most ``MAX_REQUESTS`` bodies are
-held at once (further requests wait, unread, and the sockets push back); a body must arrive in time.
+Bounds: a body over ``MAX_BODY_BYTES`` is refused before more than that is held; at most ``MAX_LARGE_BODIES`` are held
+at once that have more than ``SMALL_BODY_BYTES`` (further ones wait, unread, and the sockets push back); a body must
+arrive in time. So whoever sends slowly, which needs no API key, keeps nobody out whose request is small.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +23,8 @@ from duetime.local.gateway import HttpAnswer, HttpRequest, from_result, to_event
 
 MAX_BODY_BYTES = 6 * 1024 * 1024
 """What Lambda takes in one synchronous invocation."""
-MAX_REQUESTS = 64
+SMALL_BODY_BYTES = 64 * 1024
+MAX_LARGE_BODIES = 64
 API_THREADS = 8
 BODY_TIMEOUT_SECONDS = 30.0
 
@@ -70,7 +73,7 @@ class LambdaAsgiApp:
         self._new_id = new_id
         self._max_body_bytes = max_body_bytes
         self._body_timeout_seconds = body_timeout_seconds
-        self._places = asyncio.Semaphore(MAX_REQUESTS)
+        self._places = asyncio.Semaphore(MAX_LARGE_BODIES)
         self._threads = ThreadPoolExecutor(API_THREADS, thread_name_prefix="api")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,17 +98,16 @@ class LambdaAsgiApp:
 
     async def answer(self, scope: Scope, receive: Receive) -> HttpAnswer | None:
         """What the handler answers to the request; None when its client has gone."""
-        async with self._places:
+        async with AsyncExitStack() as stack:
             try:
-                return await self._answer(scope, receive)
+                return await self._answer(scope, receive, stack)
             except ClientGone:
                 return None
 
-    async def _answer(self, scope: Scope, receive: Receive) -> HttpAnswer:
+    async def _answer(self, scope: Scope, receive: Receive, stack: AsyncExitStack) -> HttpAnswer:
         request_id = self._new_id()
         try:
-            async with asyncio.timeout(self._body_timeout_seconds):
-                body = await read_body(scope, receive, self._max_body_bytes)
+            body = await self._read(scope, receive, stack)
             event = to_event(self._request(scope, body, request_id))
         except TimeoutError:
             return HttpAnswer(408, (("connection", "close"),), b"")
@@ -119,6 +121,22 @@ class LambdaAsgiApp:
         except Exception as error:
             logger.exception("a request failed", extra={"action": "http.failed", "request_id": request_id})
             return to_answer(problem_reply(error, request_id=request_id))
+
+    async def _read(self, scope: Scope, receive: Receive, stack: AsyncExitStack) -> bytes:
+        """The whole body. A large one has a place until ``stack`` ends; waiting for it is not the client's fault."""
+        loop, seconds = asyncio.get_running_loop(), self._body_timeout_seconds
+        parts: list[bytes] = []
+        size, has_place = 0, False
+        async with asyncio.timeout(seconds) as patience:
+            async for part in body_parts(scope, receive, self._max_body_bytes):
+                parts.append(part)
+                size += len(part)
+                if size > SMALL_BODY_BYTES and not has_place:
+                    patience.reschedule(None)
+                    await stack.enter_async_context(self._places)
+                    patience.reschedule(loop.time() + seconds)
+                    has_place = True
+        return b"".join(parts)
 
     def _request(self, scope: Scope, body: bytes, request_id: str) -> HttpRequest:
         client = scope.get("client")
@@ -136,11 +154,16 @@ class LambdaAsgiApp:
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body, or ``PayloadTooLarge`` as soon as it is known to have more than ``limit`` bytes."""
+    """The whole body. Raises as ``body_parts`` does."""
+    return b"".join([part async for part in body_parts(scope, receive, limit)])
+
+
+async def body_parts(scope: Scope, receive: Receive, limit: int) -> AsyncIterator[bytes]:
+    """The body as it arrives; ``PayloadTooLarge`` as soon as it is known to have more than ``limit`` bytes, and
+    ``ClientGone``."""
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if int(declared) > limit:  # the server has checked that it is a number
         raise PayloadTooLarge("", f"the body is over {limit} bytes")
-    chunks: list[bytes] = []
     size = 0
     while True:
         message = await receive()
@@ -150,9 +173,9 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         size += len(chunk)
         if size > limit:
             raise PayloadTooLarge("", f"the body is over {limit} bytes")
-        chunks.append(chunk)
+        yield chunk
         if not message.get("more_body", False):
-            return b"".join(chunks)
+            return
 
 
 async def send_answer(answer: HttpAnswer, send: Send) -> None:

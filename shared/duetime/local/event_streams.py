@@ -14,6 +14,7 @@ import asyncio
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ class StreamSettings:
     """
 
     max_streams: int = 100
+    max_streams_per_tenant: int = 80
     first_interval_seconds: float = 0.25
     last_interval_seconds: float = 2.0
     heartbeat_seconds: float = 15.0
@@ -84,7 +86,8 @@ class EventStreams:
         self._clock = clock
         self._offload = offload
         self._settings = settings
-        self._open = 0
+        self._open: Counter[str] = Counter()
+        """By tenant."""
         self._stop = _Stop()
 
     def stop(self) -> None:
@@ -106,16 +109,23 @@ class EventStreams:
         if page["complete"] and not page["items"]:
             # By this status a client knows that it need not come back.
             await send_answer(HttpAnswer(204, _kept(first), b""), send)
-        elif self._open >= self._settings.max_streams:
-            error = TooManyStreams(f"there are {self._open} streams, which is the most")
+        elif (error := self._refusal(ref.tenant_id)) is not None:
             reply = problem_reply(error, request_id=dict(first.headers)["x-request-id"])
             await send_answer(to_answer(reply), send)
         else:
-            self._open += 1
+            self._open[ref.tenant_id] += 1
             try:
                 await self._stream(ref, page, first, receive, send)
             finally:
-                self._open -= 1
+                self._open[ref.tenant_id] -= 1
+                self._open += Counter()  # forgets whom it has none of
+
+    def _refusal(self, tenant_id: str) -> TooManyStreams | None:
+        if self._open.total() >= self._settings.max_streams:
+            return TooManyStreams("as many streams are served as can be at once")
+        if self._open[tenant_id] >= self._settings.max_streams_per_tenant:
+            return TooManyStreams(f"the tenant has {self._open[tenant_id]} streams, which is the most")
+        return None
 
     async def _stream(
         self, ref: CallRef, page: dict[str, Any], first: HttpAnswer, receive: Receive, send: Send

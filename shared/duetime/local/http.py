@@ -10,6 +10,7 @@ import uvicorn
 
 from duetime.domain.errors import DuetimeError
 from duetime.local.asgi import Asgi
+from duetime.local.bounded_http import BoundedHttp
 from duetime.local.services import ThreadService
 
 MAX_CONNECTIONS = 1000
@@ -68,7 +69,7 @@ def http_service(
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=BoundedHttp,
         ws="none",
         lifespan="on",
         log_config=None,

@@ -124,7 +124,7 @@ def _read_callback(body: bytes) -> Mapping[str, Any] | None:
         if not isinstance(callback, dict) or not callback.keys() >= _CALLBACK_FIELDS:
             return None
         parse_instant(callback["executeAt"])
-    except (ValueError, TypeError):  # also what is not UTF-8
+    except (ValueError, TypeError, RecursionError):  # also what is not UTF-8
         return None
     return callback
 

@@ -14,11 +14,13 @@ import uvloop
 from duetime import __version__
 from duetime.calls.dispatch import Dispatcher
 from duetime.calls.hinting import Bell
+from duetime.delivery.egress import parse_hosts
 from duetime.domain.errors import InvalidSettings
 from duetime.engine.poller import Poller
 from duetime.engine.stats import EngineSnapshot
 from duetime.engine.waiting import ThreadOffload
-from duetime.local.asgi import LambdaAsgiApp
+from duetime.local.asgi import Asgi, LambdaAsgiApp
+from duetime.local.browsers import OwnOriginOnly
 from duetime.local.event_streams import THREADS as STREAM_THREADS
 from duetime.local.event_streams import EventStreams
 from duetime.local.http import bind, http_service, is_loopback, url_of
@@ -33,7 +35,7 @@ from duetime.runtime.metrics import with_outbox
 from duetime.runtime.outbox_wiring import opened_dispatcher, ringing_calls
 from duetime.runtime.redaction import redact_text
 from duetime.runtime.settings import LocalSettings, WorkerSettings, child_environment, option
-from duetime.runtime.tuning import EgressSettings
+from duetime.runtime.tuning import EgressSettings, LocalHttp
 from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
 
@@ -85,7 +87,9 @@ def serve(settings: LocalSettings) -> int:
         handler = api_wiring.whole_api(context, calls, settings)
         api = LambdaAsgiApp(handler, clock=clock, new_id=new_id)
         streams = _event_streams(api, calls, clock, stack)
-        app = MetricsApp(registry, streams, authenticator=authenticator)
+        app: Asgi = MetricsApp(registry, streams, authenticator=authenticator)
+        if not settings.auth:  # a key is nothing that a page has
+            app = _own_origin_only(app, settings, settings.host)
         services: list[Service] = [
             poller_service(poller),
             *_dispatcher_services(dispatcher),
@@ -130,7 +134,8 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
         services: list[Service] = [poller_service(poller), *_dispatcher_services(dispatcher)]
         if settings.metrics_port:
             listener = stack.enter_context(bind(settings.metrics_host, settings.metrics_port))
-            services.append(_metrics_service(snapshot, listener))
+            metrics: Asgi = MetricsApp(new_registry(lambda: _observe(snapshot, ())), nothing_else)
+            services.append(_metrics_service(_own_origin_only(metrics, settings, settings.metrics_host), listener))
         if write_snapshots:
             stack.enter_context(snapshots_written(snapshot, sys.stdout.fileno()))
         logger.info(
@@ -175,13 +180,18 @@ def _counted(poller: Poller, dispatcher: Dispatcher | None) -> Callable[[], Engi
     return lambda: with_outbox(poller.snapshot(), outbox)
 
 
-def _metrics_service(snapshot: Callable[[], EngineSnapshot], listener: socket.socket) -> ThreadService:
+def _own_origin_only(app: Asgi, settings: LocalHttp, host: str) -> OwnOriginOnly:
+    """``host``: what it listens on, which may be a name."""
+    return OwnOriginOnly(app, names=(*parse_hosts(settings.allowed_hosts), host.lower()), new_id=new_id)
+
+
+def _metrics_service(app: Asgi, listener: socket.socket) -> ThreadService:
     url = url_of(listener) + METRICS_PATH
 
     def tell() -> None:
         logger.info("metrics at %s", url, extra={"action": "metrics.served", "url": url})
 
-    return http_service(MetricsApp(new_registry(lambda: _observe(snapshot, ())), nothing_else), listener, tell)
+    return http_service(app, listener, tell)
 
 
 def _observe(snapshot: Callable[[], EngineSnapshot], workers: Sequence[WorkerService]) -> dict[str, Observed]:

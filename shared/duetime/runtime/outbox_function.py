@@ -12,7 +12,7 @@ Two events are understood:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -107,31 +107,40 @@ class OutboxFunction:
 
     def _take_batch(self, records: Sequence[dict[str, Any]], deadline: float) -> dict[str, Any]:
         by_call: dict[CallRef, list[str]] = {}
-        failed: set[str] = set()
+        expired: list[tuple[str, CallExpired]] = []
         for record in records:
             number = _sequence_number(record)
             try:
                 change = read_record(record)
-                if isinstance(change, EventsWritten):
-                    by_call.setdefault(change.ref, []).append(number)
-                elif isinstance(change, CallExpired):
-                    self._calls.remove_children(change.image)
-            except StoreError as error:
-                failed.add(number)
-                _warn_of_store(error)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 # It will not be readable next time either, and the sweep needs no record.
-                logger.error(
-                    "a record of the stream could not be read",
-                    extra={"action": "outbox.record_unreadable", "error": type(error).__name__},
-                )
+                _tell_unreadable(error)
+                continue
+            if isinstance(change, EventsWritten):
+                by_call.setdefault(change.ref, []).append(number)
+            elif isinstance(change, CallExpired):
+                expired.append((number, change))
         work = self._publish_calls(list(by_call), deadline)
-        for ref, numbers in by_call.items():
-            if ref in work.failed:
-                failed.update(numbers)
+        failed = {number for ref, numbers in by_call.items() if ref in work.failed for number in numbers}
+        failed.update(self._remove(expired, deadline))
         self._tell(work)
         ordered = [number for number in map(_sequence_number, records) if number in failed]
         return {"batchItemFailures": [{"itemIdentifier": number} for number in ordered]}
+
+    def _remove(self, expired: Sequence[tuple[str, CallExpired]], deadline: float) -> Iterator[str]:
+        """Remove what hung on these calls; the numbers of the records that come again. Events are never kept waiting
+        by it: of one call it can be thousands of items."""
+        for number, change in expired:
+            if self._clock.monotonic() >= deadline:
+                yield number
+                continue
+            try:
+                self._calls.remove_children(change.image)
+            except StoreError as error:
+                _warn_of_store(error)
+                yield number
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                _tell_unreadable(error)
 
     def _publish_calls(self, refs: Sequence[CallRef], deadline: float) -> _Work:
         """Publish all that waits of these calls, a page of the first event of each and so on at a time."""
@@ -214,6 +223,13 @@ class OutboxFunction:
 
 def _sequence_number(record: Mapping[str, Any]) -> str:
     return str(record.get("dynamodb", {}).get("SequenceNumber", ""))
+
+
+def _tell_unreadable(error: Exception) -> None:
+    logger.error(
+        "a record of the stream could not be read",
+        extra={"action": "outbox.record_unreadable", "error": type(error).__name__},
+    )
 
 
 def _warn_of_store(error: StoreError) -> None:

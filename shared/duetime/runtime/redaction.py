@@ -21,6 +21,8 @@ _SENSITIVE_NAME = re.compile(
 _URL = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^\s/?#\"'<>]*@)?(?P<rest>[^\s?#\"'<>]*)(?:[?#][^\s\"'<>]*)?"
 )
+_CREDENTIALS = re.compile(r"(?P<scheme>\b(?!https?:|sqlite:)[A-Za-z][A-Za-z0-9+.-]{0,30}://)\S*@")
+"""Drivers take passwords that a URL could not have: whatever stands before the last @ may be part of one."""
 _API_KEY = re.compile(rf"{KEY_PREFIX}[0-9A-Za-z_-]+")
 
 
@@ -28,7 +30,9 @@ def redact_text(text: str) -> str:
     """``text`` with every URL in it cut down to scheme, host, port and path, and without API keys."""
     if KEY_PREFIX in text:
         text = _API_KEY.sub(REDACTED, text)
-    return _URL.sub(r"\g<scheme>\g<rest>", text) if "://" in text else text
+    if "://" not in text:
+        return text
+    return _URL.sub(r"\g<scheme>\g<rest>", _CREDENTIALS.sub(r"\g<scheme>", text))
 
 
 def redact_field(name: str, value: object) -> object:

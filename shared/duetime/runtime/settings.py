@@ -23,6 +23,7 @@ from duetime.runtime.tuning import (
     LambdaSettings,
     LocalEgressSettings,
     LocalEvents,
+    LocalHttp,
     LocalKeySettings,
     OutboxTuning,
     Seconds,
@@ -78,7 +79,7 @@ class OutboxSettings(LambdaSettings, OutboxTuning):
     )
 
 
-class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, DispatcherTuning, LocalKeySettings):
+class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, LocalHttp, DispatcherTuning, LocalKeySettings):
     """``duetime worker``."""
 
     metrics_port: int = Field(
@@ -90,7 +91,9 @@ class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, DispatcherT
     metrics_host: str = Field("127.0.0.1", min_length=1, description="Address for GET /metrics.")
 
 
-class LocalSettings(LocalEgressSettings, EngineTuning, ApiTuning, LocalEvents, DispatcherTuning, LocalKeySettings):
+class LocalSettings(
+    LocalEgressSettings, EngineTuning, ApiTuning, LocalEvents, LocalHttp, DispatcherTuning, LocalKeySettings
+):
     """``duetime serve``."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")

@@ -48,6 +48,14 @@ def _check_hook_url(url: str) -> str:
     return url
 
 
+def _check_store_url(url: str) -> str:
+    """``url``; ``ValueError`` for one whose password could not be told from the text around it in a log."""
+    scheme, _, rest = url.partition("://")
+    if scheme != "sqlite" and any(character.isspace() for character in rest.rpartition("@")[0]):
+        raise ValueError("must not have white space before the host: percent-encode it in a password")
+    return url
+
+
 def checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
     """The text stays as it is, so that it can be handed on to a child; ``parse`` raises ``ValueError``."""
 
@@ -72,11 +80,12 @@ class Settings(BaseModel):
 class StoreSettings(Settings):
     """``duetime init``, and what every entry point with a store has."""
 
-    store: str = Field(
+    store: Annotated[str, AfterValidator(_check_store_url)] = Field(
         "sqlite:///data/duetime.db",
         repr=False,  # the URL of a database server carries its password
         min_length=1,
-        description="URL of the store, like sqlite:///path.db or postgresql://user@host/database (docs/stores.md)",
+        description="URL of the store, like sqlite:///path.db or postgresql://user@host/database (docs/stores.md). By"
+        " variable where it has a password, since others on the machine can see what a command is called with.",
     )
 
 
@@ -86,7 +95,9 @@ class LambdaSettings(StoreSettings):
     log_format: Annotated[LogFormat, _AnyCase] = Field(
         LogFormat.JSON, description="One JSON object per line, or text for people."
     )
-    store: str = Field(repr=False, min_length=1, description="URL of the store: dynamodb://table, in the own region.")
+    store: Annotated[str, AfterValidator(_check_store_url)] = Field(
+        repr=False, min_length=1, description="URL of the store: dynamodb://table, in the own region."
+    )
 
 
 class KeySettings(StoreSettings):
@@ -305,6 +316,16 @@ class DispatcherTuning(OutboxTuning):
 
     event_retention_seconds: Retention = Field(
         7 * 86_400.0, description="How long published events stay readable; on DynamoDB 7 days, whatever is set."
+    )
+
+
+class LocalHttp(StoreSettings):
+    """How servers on one machine are called that ask for no API key."""
+
+    allowed_hosts: Annotated[str, AfterValidator(checked_by(parse_hosts))] = Field(
+        "",
+        description="Names by which requests may call a server that asks for no API key, beside addresses and"
+        " localhost: exact or *.suffix, comma separated.",
     )
 
 

@@ -77,6 +77,26 @@ def test_deep_nesting_is_an_answer_too(world: World, size: int) -> None:
     assert answer.status == (201 if size == 10 else 400)
 
 
+@pytest.mark.parametrize("field", ["headers", "retryPolicy", "payload", "tags"])
+def test_nesting_that_one_reader_takes_and_the_next_does_not_is_the_clients_fault(world: World, field: str) -> None:
+    """What is left of the stack differs from place to place; every depth around its end is tried."""
+    statuses = {
+        world.api.create(
+            f'{{"delay":1,"callbackUrl":"http://receiver.test/","{field}":{{"a":{"[" * depth}{"]" * depth}}}}}'
+        ).status
+        for depth in range(500, 1100, 3)
+    }
+    assert statuses <= {201, 400}
+
+
+@pytest.mark.parametrize("number", ["9" * 399, "-" + "9" * 399, "9" * 5000, "1e400"])
+@pytest.mark.parametrize("field", ["delay", "expireAfter", "callbackTimeoutSeconds", "maxInterval", "maxAttempts"])
+def test_numbers_beyond_all_others_are_the_clients_fault(world: World, field: str, number: str) -> None:
+    given = f'"{field}":{number}' if not field.startswith("max") else f'"retryPolicy":{{"{field}":{number}}}'
+    answer = world.api.create(f'{{"callbackUrl":"http://receiver.test/",{given}}}')
+    assert answer.status == 400, answer
+
+
 # -- service calls -------------------------------------------------------------------------------------------------
 
 CALL_PATHS = st.sampled_from([route.rule for route in CALL_ROUTES])

@@ -22,6 +22,28 @@ def test_a_fresh_directory_is_enough(server: DuetimeServer, tmp_path: Path) -> N
     assert server.of("server.exposed") == []
 
 
+def test_no_page_in_a_browser_makes_timers_or_reads_them(server: DuetimeServer) -> None:
+    """Without an API key a server on loopback is one that every page reaches."""
+    path, timer = "/v1/namespaces/default/timers", b'{"delay": "1h", "callbackUrl": "http://127.0.0.1:9/"}'
+    page = {"origin": "https://evil.example", "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
+    own = str(server.client.base_url.netloc, "ascii")
+    for method, content, headers, status in (
+        ("POST", timer, {"origin": "https://evil.example"}, 403),  # with no content type a browser asks nobody first
+        ("POST", timer, page | {"content-type": "text/plain"}, 403),
+        ("POST", b"", {"origin": "null"}, 403),
+        ("GET", b"", page, 403),
+        ("POST", timer, {"host": f"evil.example:{server.client.base_url.port}"}, 421),  # DNS rebinding
+        ("GET", b"", {"host": "evil.example"}, 421),
+    ):
+        answer = server.client.request(method, path, content=content, headers=headers)
+        assert answer.status_code == status, (method, headers, answer.text)
+        assert not {name for name in answer.headers if name.startswith("access-control-")}
+    assert server.client.get("/metrics", headers={"host": "evil.example"}).status_code == 421
+    assert server.client.get(path).json()["items"] == []
+    assert server.client.post(path, content=timer, headers={"origin": f"http://{own}"}).status_code == 201
+    assert {event["reason"] for event in server.of("http.refused")} == {"cross_site_request", "unknown_host"}
+
+
 def test_a_timer_fires_once_with_what_it_was_given(server: DuetimeServer, receiver: CallbackReceiver) -> None:
     execute_at = in_seconds(0.7)
     payload = '{"n": 12345678901234567890, "f": 1.10, "s": "", "u": "é\\ud83d\\ude00"}'

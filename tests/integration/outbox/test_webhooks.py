@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -187,6 +188,22 @@ def test_a_webhook_that_is_off_holds_what_waits_and_takes_nothing_new(world: Web
     assert world.arrived()[-1] == ("old", 1)
     assert {call for call, _ in world.arrived()} == {"old"}
     assert world.states() == [TimerState.FIRED]
+
+
+@pytest.mark.parametrize(
+    ("age_seconds", "wait_seconds"), [(0, 30), (300, 30), (3600, 360), (9000, 900), (6 * 86_400, 900)]
+)
+def test_what_is_held_for_long_is_looked_at_more_rarely(
+    world: WebhookWorld, age_seconds: float, wait_seconds: float
+) -> None:
+    """Each look is a write, and a tenant may hold very many of them for a week."""
+    world.add_webhook()
+    event = make_event("old")
+    world.emit(event)
+    world.set_webhook(EventWebhook(url=URL, is_enabled=False))
+    now = world.clock.now() + timedelta(seconds=age_seconds)
+    (admission,) = world.gate().admit([world.timer(event)], now=now)
+    assert admission.wait_until == now + timedelta(seconds=wait_seconds)
 
 
 def test_another_url_counts_for_what_waits_already(world: WebhookWorld) -> None:

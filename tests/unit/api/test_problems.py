@@ -63,6 +63,8 @@ def test_every_error_of_the_house_has_its_status() -> None:
         http_errors.DuplicateId: 409,
         errors.RevisionMismatch: 412,
         http_errors.UnsupportedMediaType: 415,
+        http_errors.CrossSiteRequest: 403,
+        http_errors.UnknownHost: 421,
         http_errors.TooManyStreams: 503,
         errors.StoreUnavailable: 503,
         errors.StoreNotReady: 503,

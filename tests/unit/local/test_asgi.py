@@ -11,19 +11,19 @@ from typing import Any
 import httpx
 import pytest
 
-from duetime.local.asgi import API_THREADS, LambdaAsgiApp, LocalContext
+from duetime.local.asgi import API_THREADS, MAX_LARGE_BODIES, SMALL_BODY_BYTES, LambdaAsgiApp, LocalContext
 from tests.support.clock import FakeClock
 
 LIMIT = 100
 
 
-def make_app(handler: Any, *, body_timeout_seconds: float = 5.0) -> LambdaAsgiApp:
+def make_app(handler: Any, *, body_timeout_seconds: float = 5.0, max_body_bytes: int = LIMIT) -> LambdaAsgiApp:
     ids = itertools.count()
     return LambdaAsgiApp(
         handler,
         clock=FakeClock(),
         new_id=lambda: f"r-{next(ids)}",
-        max_body_bytes=LIMIT,
+        max_body_bytes=max_body_bytes,
         body_timeout_seconds=body_timeout_seconds,
     )
 
@@ -133,6 +133,35 @@ def test_a_body_that_does_not_arrive_is_a_408_and_closes_the_connection() -> Non
     answer = call(make_app(echo, body_timeout_seconds=0.05), "POST", "/", content=stall())
     assert answer.status_code == 408
     assert answer.headers["connection"] == "close"
+
+
+def test_bodies_that_arrive_slowly_keep_only_large_ones_waiting() -> None:
+    large = b"x" * (SMALL_BODY_BYTES + 1)
+    app = make_app(echo, body_timeout_seconds=60, max_body_bytes=2 * len(large))
+    stalled, goes_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def stall(first: bytes) -> AsyncIterator[bytes]:
+        yield first
+        stalled.release()
+        await goes_on.wait()
+
+    async def drive() -> None:
+        async with client_of(app) as client:
+            slow = [
+                asyncio.create_task(client.post("/slow", content=stall(first)))
+                for first in [large] * MAX_LARGE_BODIES + [b"x"] * 100
+            ]
+            for _ in slow:
+                await stalled.acquire()
+            assert (await client.post("/small", content=b"{}")).status_code == 200
+            waiting = asyncio.create_task(client.post("/large", content=large))
+            await asyncio.sleep(0)
+            assert (await client.get("/")).status_code == 200
+            assert not waiting.done()
+            goes_on.set()
+            assert {answer.status_code for answer in await asyncio.gather(waiting, *slow)} == {200}
+
+    asyncio.run(drive())
 
 
 def test_requests_run_side_by_side_in_a_bounded_number_of_threads() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -383,6 +383,31 @@ def test_there_is_room_for_so_many_and_again_when_one_ends(calls: CallWorld) -> 
         await asyncio.gather(*tasks)
 
     play(calls, script)
+
+
+def test_no_tenant_takes_all_the_room(calls: CallWorld) -> None:
+    of_acme, of_globex = (
+        calls.path(calls.submitted(tenant=tenant)["id"], "events", tenant=tenant) for tenant in ("acme", "globex")
+    )
+
+    async def script(streams: EventStreams) -> None:
+        first, second, other = Client(of_acme), Client(of_acme), Client(of_globex)
+        tasks = [asyncio.create_task(first.ask(streams))]
+        await asyncio.sleep(1)
+        await second.ask(streams)
+        assert (second.status, json.loads(second.text)["code"]) == (503, "too_many_streams")
+        tasks.append(asyncio.create_task(other.ask(streams)))
+        await asyncio.sleep(1)
+        assert other.status == 200
+        first.gone.set()
+        await tasks[0]
+        tasks.append(asyncio.create_task(Client(of_acme).ask(streams)))
+        await asyncio.sleep(1)
+        assert not tasks[-1].done()
+        streams.stop()
+        await asyncio.gather(*tasks)
+
+    play(calls, script, settings=replace(SETTINGS, max_streams_per_tenant=1))
 
 
 def test_a_stop_ends_all_streams_at_once(calls: CallWorld) -> None:

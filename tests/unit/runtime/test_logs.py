@@ -134,6 +134,12 @@ def test_configuring_again_replaces_the_handler(stream: io.StringIO) -> None:
         ("no url: a@b?c", "no url: a@b?c"),
         ('{"url": "http://u:p@h/?q=1"}', '{"url": "http://h/"}'),
         (f"{'a' * 99}://u:p@h/?q=1", f"{'a' * 99}://h/"),
+        ("http://host/@user and a@b", "http://host/@user and a@b"),
+        # Drivers read passwords with characters that end the user information of a URL.
+        ("postgresql://u:p/w@host:5432/db", "postgresql://host:5432/db"),
+        ("postgresql://u:p?w#x@host/db?sslmode=require", "postgresql://host/db"),
+        ("mongodb+srv://u:p\"'<>@w@host/db, mysql://a:/@b/c", "mongodb+srv://host/db, mysql://b/c"),
+        ("sqlite:////srv/@data/duetime.db", "sqlite:////srv/@data/duetime.db"),
     ],
 )
 def test_urls_lose_user_information_query_and_fragment(text: str, shown: str) -> None:

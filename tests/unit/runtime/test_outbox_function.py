@@ -116,6 +116,26 @@ def test_a_call_that_ttl_removed_takes_its_children_along(world) -> None:
     assert world.outbox.orphaned == [expired["dynamodb"]["OldImage"]]
 
 
+def test_events_do_not_wait_for_the_removal_of_calls(world) -> None:
+    published = []
+    world.outbox.remove_children = lambda image: published.append(world.publisher.sequences("a"))
+    world.outbox.append(make_event("a", 1))
+    assert world.batch(removed("c"), written("a")) == []
+    assert published == [[1]]
+
+
+def test_calls_whose_removal_takes_long_come_again(world) -> None:
+    def remove(image: dict) -> None:
+        world.outbox.orphaned.append(image)
+        world.clock.advance(25)
+
+    world.outbox.remove_children = remove
+    world.outbox.append(make_event("a", 1))
+    assert world.batch(removed("b"), removed("c"), removed("d"), written("a")) == ["3"]
+    assert len(world.outbox.orphaned) == 2
+    assert world.publisher.sequences("a") == [1]
+
+
 def test_a_damaged_record_is_told_of_and_blocks_nobody(world, caplog) -> None:
     world.outbox.append(make_event("a", 1))
     assert (

@@ -73,6 +73,9 @@ def test_lambda_logs_json_and_people_read_text() -> None:
         ("DUETIME_EGRESS_ALLOW_HOSTS", "*"),
         ("DUETIME_EGRESS_ALLOW_HOSTS", "http://a.test"),
         ("DUETIME_EGRESS_HTTPS_ONLY", "perhaps"),
+        ("DUETIME_ALLOWED_HOSTS", "*"),
+        ("DUETIME_ALLOWED_HOSTS", "http://a.test"),
+        ("DUETIME_STORE", "postgresql://u:pass word@host/db"),
         ("DUETIME_EGRESS_ALLOW_LOOPBACK", "perhaps"),
     ],
 )

@@ -1,0 +1,82 @@
+"""What a page in somebody's browser may not ask of a server that asks nobody who they are.
+
+A page can send requests to every address that the browser's machine reaches, loopback too, and without anybody's
+leave. Two things keep it out, both of what no page can change:
+
+- ``Host`` must be an address, ``localhost`` or a name that the operator has given. A page whose own name was made to
+  lead here (DNS rebinding) is of the same origin as this server, but sends that name.
+- ``Origin`` and ``Sec-Fetch-Site``, which browsers add, must not tell of another site. Following a link is allowed.
+
+Programs that are no browsers send neither of the latter, and name the server as it is addressed. docs/decisions/0175.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+from duetime.api.errors import CrossSiteRequest, UnknownHost
+from duetime.api.problems import problem_reply
+from duetime.delivery.egress import is_listed
+from duetime.domain.errors import DuetimeError
+from duetime.local.asgi import Asgi, Receive, Scope, Send, send_answer, to_answer
+
+_ALWAYS: Final = ("localhost", "*.localhost")
+"""Resolved by the machine itself: nobody else can make them lead anywhere."""
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-9]{1,5})?", re.IGNORECASE)
+_OTHER_SITES = frozenset({"cross-site", "same-site"})
+_MAX_SHOWN = 100
+
+logger = logging.getLogger(__name__)
+
+
+class OwnOriginOnly:
+    """The ASGI application: ``app`` for requests that no foreign page has made.
+
+    ``names``: hosts that the server is called by beside addresses and localhost, exact or ``*.suffix``.
+    """
+
+    def __init__(self, app: Asgi, *, names: Sequence[str], new_id: Callable[[], str]) -> None:
+        self._app = app
+        self._names = (*_ALWAYS, *names)
+        self._new_id = new_id
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = self._refusal(scope) if scope["type"] == "http" else None
+        if error is None:
+            await self._app(scope, receive, send)
+            return
+        facts = {"action": "http.refused", "reason": error.code, "method": scope["method"]}
+        logger.info("a request was refused: %s", error, extra=facts)
+        await send_answer(to_answer(problem_reply(error, request_id=self._new_id())), send)
+
+    def _refusal(self, scope: Scope) -> DuetimeError | None:
+        hosts = _values(scope, b"host")  # none with HTTP/1.0, which no browser speaks
+        for host in hosts:
+            if not self._is_known(host):
+                return UnknownHost(host[:_MAX_SHOWN])
+        for origin in _values(scope, b"origin"):
+            if not hosts or origin.partition("://")[2].lower() != hosts[0].lower():
+                return CrossSiteRequest()
+        is_link = scope["method"] in ("GET", "HEAD") and _values(scope, b"sec-fetch-mode") == ["navigate"]
+        if _OTHER_SITES.intersection(_values(scope, b"sec-fetch-site")) and not is_link:
+            return CrossSiteRequest()
+        return None
+
+    def _is_known(self, host: str) -> bool:
+        match = _AUTHORITY.fullmatch(host)
+        if match is None:
+            return False
+        in_brackets, plain = match.groups()
+        try:
+            address = ip_address(in_brackets or plain)
+        except ValueError:
+            return in_brackets is None and is_listed(plain.lower(), self._names)
+        return isinstance(address, IPv6Address) is (in_brackets is not None)
+
+
+def _values(scope: Scope, wanted: bytes) -> list[str]:
+    return [value.decode("latin-1").strip() for name, value in scope["headers"] if name == wanted]
