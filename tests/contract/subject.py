@@ -30,5 +30,5 @@ class Subject:
     """``record`` answers LEASE_LOST (a store with transactions)."""
     expires_by_itself: bool = False
     """The database removes expired timers; ``prune_expired`` has nothing to do."""
-    calls_expire_by_themselves: bool = False
-    """The same for service calls and events; ``calls.prune`` has nothing to do."""
+    events_expire_by_themselves: bool = False
+    """The same for published events; ``calls.prune`` sees to calls alone."""

@@ -89,5 +89,5 @@ def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: 
         is_thread_safe=is_thread_safe,
         checks_leases=False,
         expires_by_itself=True,
-        calls_expire_by_themselves=True,
+        events_expire_by_themselves=True,
     )

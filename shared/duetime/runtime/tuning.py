@@ -315,7 +315,8 @@ class DispatcherTuning(OutboxTuning):
     """What the commands have that publish events."""
 
     event_retention_seconds: Retention = Field(
-        7 * 86_400.0, description="How long published events stay readable; on DynamoDB 7 days, whatever is set."
+        7 * 86_400.0,
+        description="How long published events stay readable; on DynamoDB `event_retention` in its URL counts.",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError
@@ -32,7 +33,7 @@ class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
     """``stores.port.Store`` over one table, and ``calls`` over another beside it. Thread-safe.
 
     ``calls_table_name`` None: as in ``url.calls_table_name``. ``batch_statements`` as in ``Table``; ``max_parallel``
-    as in ``DynamoDbCallStore``.
+    and ``event_retention`` as in ``DynamoDbCallStore``, None: its default.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
         calls_table_name: str | None = None,
         batch_statements: bool = True,
         max_parallel: int | None = None,
+        event_retention: timedelta | None = None,
     ) -> None:
         self._table = Table(client, table_name, batch_statements=batch_statements)
         self._payloads = Payloads(self._table)
@@ -53,6 +55,7 @@ class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
             batch_statements=batch_statements,
         )
         self._max_parallel = max_parallel
+        self._event_retention = event_retention
         self._calls: DynamoDbCallStore | None = None
         self._calls_lock = threading.Lock()
 
@@ -61,10 +64,18 @@ class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
         """Made when it is first asked for: the timers API does without, and what is imported is cold start."""
         with self._calls_lock:
             if self._calls is None:
-                from duetime.stores.dynamodb.calls.store import DEFAULT_MAX_PARALLEL, DynamoDbCallStore
+                from duetime.stores.dynamodb.calls.store import (
+                    DEFAULT_MAX_PARALLEL,
+                    EVENT_RETENTION,
+                    DynamoDbCallStore,
+                )
 
-                max_parallel = self._max_parallel or DEFAULT_MAX_PARALLEL
-                self._calls = DynamoDbCallStore(self._table, self._calls_table, max_parallel=max_parallel)
+                self._calls = DynamoDbCallStore(
+                    self._table,
+                    self._calls_table,
+                    max_parallel=self._max_parallel or DEFAULT_MAX_PARALLEL,
+                    event_retention=self._event_retention or EVENT_RETENTION,
+                )
             return self._calls
 
     def initialise(self) -> None:
@@ -94,4 +105,5 @@ def open_dynamodb_store(url: str) -> DynamoDbStore:
         parsed.table_name,
         calls_table_name=parsed.calls_table_name,
         batch_statements=parsed.batch_statements,
+        event_retention=parsed.event_retention,
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace
+from duetime.domain.times import format_instant
 from duetime.stores.calls_port import CallRef, DeleteStatus
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.items import (
@@ -24,6 +27,9 @@ from duetime.stores.dynamodb.changes import Item, text, whole
 from duetime.stores.dynamodb.items import Unreadable, timer_key
 from duetime.stores.dynamodb.items import key_of as timer_key_of
 from duetime.stores.dynamodb.table import Table, back_offs
+from duetime.stores.side_by_side import Workers
+
+_log = logging.getLogger(__name__)
 
 _RACE_TRIES = 10
 _IS_OF_CALL = "attribute_not_exists(call_id) OR call_id = :call"
@@ -33,6 +39,7 @@ _IS_OF_CALL = "attribute_not_exists(call_id) OR call_id = :call"
 class Deleting:
     _timers: Table
     _calls: Table
+    _workers: Workers
 
     def delete_call(
         self, tenant_id: str, call_id: str, *, now: datetime, if_revision: int | None = None
@@ -83,6 +90,45 @@ class Deleting:
         tags = [keys.tag_key(tenant_id, tag, call_id) for tag in tags_of(image)]
         ref = CallRef(tenant_id, call_id)
         self._calls.delete_many([*tags, keys.body_key(tenant_id, call_id), *self._execution_keys(ref)])
+
+    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
+        """Calls that have expired, with what hung on them. Events are left to the table's TTL.
+
+        TTL removes calls as well, later as a rule, and then leaves to the stream's reader what hung on them: so a
+        deployment with a dispatcher needs no such reader.
+        """
+        del events_published_before
+        found = self._workers.map(
+            lambda partition: self._expired(partition, now, limit),
+            range(keys.OUTBOX_PARTITIONS, 2 * keys.OUTBOX_PARTITIONS),
+        )
+        expired = sorted(
+            (entry for entries in found for entry in entries), key=lambda entry: entry["outbox_key"]["S"]
+        )
+        return sum(self._workers.map(lambda entry: self._remove_expired(keys.key_of(entry), now), expired[:limit]))
+
+    def _expired(self, partition: int, now: datetime, limit: int) -> Sequence[Item]:
+        """Of one partition of the index, which may lag."""
+        return self._calls.query(
+            "outbox_partition = :partition AND outbox_key <= :now",
+            {":partition": whole(partition), ":now": text(format_instant(now))},
+            IndexName=keys.OUTBOX_INDEX,
+            Limit=limit,
+        ).items
+
+    def _remove_expired(self, key: Item, now: datetime) -> bool:
+        item = self._calls.get(key, consistent=True)
+        try:
+            if item is None or is_closing(item) or not is_absent(item, now):
+                return False
+            self.remove_children(item)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = type(error).__name__
+            _log.error("an expired service call cannot be removed: %s", reason, extra={"action": "call.unremovable"})
+            return False
+        # Nothing changes a call that reads as absent.
+        self._calls.delete(key)
+        return True
 
     # -- one call --------------------------------------------------------------------------------------------
 

@@ -30,6 +30,9 @@ ROW_TYPE = "CALL"
 INLINE_BODY_BYTES = 1024
 """A longer body is an item of its own, so that changes of the status do not pay for it."""
 
+_EXPIRY = "outbox_key"
+_EXPIRY_BEFORE = "call_expires_at"
+"""The end of a finished call: the key by which it is found then, and where it was before there was that key."""
 _CLOSING = "call_closing"
 """Marks a call that is being removed with more than one transaction can hold. It reads as absent."""
 
@@ -79,13 +82,16 @@ def encode_call(call: ServiceCall) -> Item:
         "execution_id": call.execution_id,
         "outcome": None if call.outcome is None else _outcome_text(call.outcome),
         "last_event_id": call.last_event_id,
-        "call_expires_at": _instant_text(call.expires_at),
     }
     item.update((name, text(value)) for name, value in optional.items() if value is not None)
     if call.tags:
         item["tags"] = {"L": [text(tag) for tag in call.tags]}
     if call.expires_at is not None:
-        item["expires_at"] = time_to_live(call.expires_at)
+        item |= {
+            "expires_at": time_to_live(call.expires_at),
+            "outbox_partition": whole(keys.expiry_partition(call.call_id)),
+            _EXPIRY: text(format_instant(call.expires_at)),
+        }
     return item
 
 
@@ -153,7 +159,7 @@ def is_absent(item: Item | None, now: datetime) -> bool:
     """Whether ``item`` reads as no call: there is none, it has expired, or its removal has begun."""
     if item is None or is_closing(item):
         return True
-    expires_at = item.get("call_expires_at")
+    expires_at = item.get(_EXPIRY, item.get(_EXPIRY_BEFORE))
     return expires_at is not None and expires_at["S"] <= format_instant(now)
 
 
@@ -210,7 +216,7 @@ def _decode(item: Item) -> ServiceCall:
         outcome=_outcome(item["outcome"]["S"]) if "outcome" in item else None,
         event_count=int(item["event_count"]["N"]),
         last_event_id=_text(item, "last_event_id"),
-        expires_at=_instant(item, "call_expires_at"),
+        expires_at=_instant(item, _EXPIRY if _EXPIRY in item else _EXPIRY_BEFORE),
     )
 
 

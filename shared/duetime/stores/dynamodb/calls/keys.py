@@ -27,7 +27,8 @@ DUE_INDEX = "due_key-index"
 OUTBOX_INDEX = "outbox_key-index"
 
 OUTBOX_PARTITIONS = 8
-"""Hash keys of the outbox index: its writes are shared among so many partitions, and a sweep is so many queries."""
+"""Hash keys of the outbox index: its writes are shared among so many partitions, and a sweep is so many queries. As
+many after those have the finished calls that expire."""
 
 CALL = "CALL#"
 _BODY = "BODY#"
@@ -149,6 +150,10 @@ def due_index_key(due_at: datetime, call_id: str) -> str:
 
 def outbox_partition(call_id: str) -> int:
     return zlib.crc32(call_id.encode()) % OUTBOX_PARTITIONS
+
+
+def expiry_partition(call_id: str) -> int:
+    return OUTBOX_PARTITIONS + outbox_partition(call_id)
 
 
 def outbox_index_key(event: CallEvent) -> str:

@@ -25,6 +25,7 @@ from duetime.stores.dynamodb.table import back_offs, chunks
 from duetime.stores.side_by_side import Workers
 
 _INDEX_PAGE = 500
+"""Of each partition, some 75 KB of keys: 10 read units while so many wait."""
 _CALLS_AT_ONCE = 16
 _RACE_TRIES = 10
 
@@ -71,14 +72,13 @@ class Outbox(Reading):
         # One that is refused was marked before, or is gone.
         self._calls.apply(whole_items)
 
-    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
-        del now, events_published_before, limit  # the table's TTL does it
-        return 0
-
     # -- finding ---------------------------------------------------------------------------------------------
 
     def _calls_with_unpublished(self, limit: int, skip: frozenset[CallRef]) -> list[CallRef]:
-        """At most ``limit``, those with the oldest entry first."""
+        """At most ``limit``: of each tenant in turn the one with the oldest entry, of those that were looked at.
+
+        A tenant with more events than a page of the index has delays others by no more than that page.
+        """
         found = self._workers.map(
             lambda partition: self._entries(partition, limit, skip), range(keys.OUTBOX_PARTITIONS)
         )
@@ -86,12 +86,17 @@ class Outbox(Reading):
         for entries in found:
             for ref, outbox_key in entries:
                 oldest[ref] = min(outbox_key, oldest.get(ref, outbox_key))
-        return sorted(oldest, key=lambda ref: (oldest[ref], ref.tenant_id))[:limit]
+        by_tenant: dict[str, list[CallRef]] = {}
+        for ref in sorted(oldest, key=lambda ref: (oldest[ref], ref.tenant_id)):
+            by_tenant.setdefault(ref.tenant_id, []).append(ref)
+        turns = zip_longest(*by_tenant.values())
+        return [ref for turn in turns for ref in turn if ref is not None][:limit]
 
     def _entries(self, partition: int, limit: int, skip: frozenset[CallRef]) -> list[tuple[CallRef, str]]:
-        """Of one partition of the index: calls, up to ``limit`` of them, and when their events were written."""
+        """Of one partition of the index: the calls of a page, or of as many as have ``limit`` of them, and when their
+        events were written."""
         entries: dict[CallRef, str] = {}
-        parameters: dict[str, Any] = {"Limit": _INDEX_PAGE if skip else min(limit, _INDEX_PAGE)}
+        parameters: dict[str, Any] = {"Limit": _INDEX_PAGE}
         while True:  # past whatever is to be skipped
             page = self._calls.query(
                 "outbox_partition = :partition",
@@ -104,7 +109,7 @@ class Outbox(Reading):
                 if ref not in skip:
                     entries.setdefault(ref, item["outbox_key"]["S"])
             if page.last_key is None or len(entries) >= limit:
-                return list(entries.items())[:limit]
+                return list(entries.items())
             parameters["ExclusiveStartKey"] = page.last_key
 
     # -- marking ---------------------------------------------------------------------------------------------
