@@ -7,6 +7,7 @@ Values of headers that may be secrets are shown to nobody, be it the tenant that
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from duetime.api.encoding import encode, encode_ascii, instant_json
@@ -78,6 +79,8 @@ def _execution(execution: Execution, *, with_bodies: bool) -> str:
     if execution.response_status is not None:
         message = execution.response or LoggedMessage()
         response = {"status": execution.response_status} | _message(message, with_bodies=with_bodies)
+    # The log hides what it is configured to hide; of what was given, no answer shows more than that of the call.
+    headers = tuple((name, _shown(name, value)) for name, value in execution.request.headers)
     request = {"method": execution.method, "url": execution.url}
     # Text that strangers wrote: whatever control characters are in it reach a client as escapes.
     return encode_ascii(
@@ -91,7 +94,7 @@ def _execution(execution: Execution, *, with_bodies: bool) -> str:
             "finishedAt": instant_json(execution.finished_at),
             "durationMs": execution.duration_ms,
             "deadlineAt": format_instant(execution.deadline_at),
-            "request": request | _message(execution.request, with_bodies=with_bodies),
+            "request": request | _message(replace(execution.request, headers=headers), with_bodies=with_bodies),
             "response": response,
             "reason": execution.failure,
             "message": execution.message or None,
@@ -116,8 +119,12 @@ def _message(message: LoggedMessage, *, with_bodies: bool) -> dict[str, Any]:
 
 def _request(request: RequestSpec) -> dict[str, Any]:
     headers = None if request.headers_json is None else json.loads(request.headers_json)
-    shown = headers and {name: REDACTED if is_sensitive(name.lower()) else value for name, value in headers.items()}
+    shown = headers and {name: _shown(name, value) for name, value in headers.items()}
     return {"method": request.method, "url": request.url, "headers": shown, "bodyBytes": request.body_bytes}
+
+
+def _shown(name: str, value: str) -> str:
+    return REDACTED if is_sensitive(name.lower()) else value
 
 
 def _outcome(outcome: CallOutcome) -> dict[str, Any]:

@@ -20,8 +20,9 @@ from duetime.domain.executions import REDACTED, LoggedMessage
 from duetime.domain.name_patterns import NamePatterns, parse_name_patterns
 
 DEFAULT_HEADERS: Final = (
-    "authorization,proxy-authorization,cookie,set-cookie,api-key,x-api-key,x-auth-*,x-amz-security-token,"
-    "*secret*,*password*,*passwd*,*token*,*signature*,*credential*,*session*,*csrf*,*xsrf*,*jwt*"
+    "*authorization*,*cookie*,x-auth-*,*-auth,*-authentication,key,x-key,*api-key*,*app-key*,*access-key*,*auth-key*,"
+    "*client-key*,*functions-key*,*license-key*,*master-key*,*private-key*,*server-key*,*subscription-key*,"
+    "*secret*,*passphrase*,*password*,*passwd*,*token*,*signature*,*credential*,*session*,*csrf*,*xsrf*,*jwt*"
 )
 DEFAULT_FIELDS: Final = (
     "*password*,*passwd*,*passphrase*,pwd,*secret*,*token*,*apikey*,*accesskey*,*privatekey*,*credential*,"
@@ -31,11 +32,15 @@ DEFAULT_MAX_BODY_BYTES: Final = 64 * 1024
 
 _SECRET_HEADERS: Final = parse_name_patterns(DEFAULT_HEADERS)
 _SECRET_FIELDS: Final = parse_name_patterns(DEFAULT_FIELDS)
+_FORM: Final = "x-www-form-urlencoded"
 # What was cut off may end within an escape. Each quote begins a match, or it would look through all the rest in vain.
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 _STRING_AND_COLON = re.compile(rf"({_STRING})(\s*+:\s*+)?", re.DOTALL)
 _STRING_OR_BRACKET = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
 _SCALAR = re.compile(r"[^,\]}\s]*+")
+_URL_HEADERS: Final = frozenset({"location", "content-location", "link", "refresh"})
+_USER_INFO = re.compile(r"//[^/?#\s]*@")
+_QUERY = re.compile(r"[?#][^\s<>\"]*+")
 _PARAMETER = re.compile(r"(^|[&;])([^&;=]*+)=([^&;]*+)")
 
 
@@ -79,15 +84,18 @@ def _logged(headers: Sequence[Header], body: bytes | None, rules: LogRules, *, i
         return LoggedMessage(headers=shown, body_bytes=len(body), is_truncated=True)
     text = _decoded(body, is_whole=is_whole)
     if text is None:
-        kept = body[: rules.max_body_bytes * 3 // 4]
+        shown_bytes = _redacted_bytes(body, headers, rules.fields)
+        if shown_bytes is None:
+            return LoggedMessage(headers=shown, body_bytes=len(body), is_truncated=True)
+        kept = shown_bytes[: rules.max_body_bytes * 3 // 4]
         return LoggedMessage(
             headers=shown,
             body=base64.b64encode(kept).decode(),
             body_bytes=len(body),
-            is_truncated=len(kept) < len(body) or not is_whole,
+            is_truncated=len(kept) < len(shown_bytes) or not is_whole,
             body_is_base64=True,
         )
-    text = _redacted(text, _content_type(headers), rules.fields)
+    text = _redacted(text, _first_value(headers, "content-type"), rules.fields)
     cut = cut_text(text, rules.max_body_bytes)
     return LoggedMessage(
         headers=shown, body=cut, body_bytes=len(body), is_truncated=len(cut) < len(text) or not is_whole
@@ -97,7 +105,10 @@ def _logged(headers: Sequence[Header], body: bytes | None, rules: LogRules, *, i
 def _shown_value(name: str, value: str, rules: LogRules) -> str:
     if rules.headers.fits(name):
         return REDACTED
-    return shown_url(value, rules) if "://" in value or name.lower() == "location" else value
+    if "://" not in value and name.lower() not in _URL_HEADERS:
+        return value
+    # There may be several, as in Link.
+    return _QUERY.sub(lambda match: shown_url(match[0], rules), _USER_INFO.sub("//", value))
 
 
 def cut_text(text: str, max_bytes: int) -> str:
@@ -121,12 +132,29 @@ def _decoded(body: bytes, *, is_whole: bool) -> str | None:
         return body[: error.start].decode()
 
 
-def _content_type(headers: Sequence[Header]) -> str:
-    return next((value for name, value in headers if name.lower() == "content-type"), "").lower()
+def _first_value(headers: Sequence[Header], wanted: str) -> str:
+    return next((value for name, value in headers if name.lower() == wanted), "").lower()
+
+
+def _redacted_bytes(body: bytes, headers: Sequence[Header], fields: NamePatterns) -> bytes | None:
+    """``body``, which is no text in UTF-8, without secrets; None when it may have some that cannot be seen."""
+    if not fields:
+        return body
+    content_type = _first_value(headers, "content-type")
+    if _first_value(headers, "content-encoding") not in ("", "identity"):
+        return None
+    if b"\0" in body and _is_looked_into(content_type):  # UTF-16, or UTF-32
+        return None
+    # Every other encoding that JSON and forms come in has the names of fields in ASCII.
+    return _redacted(body.decode("latin-1"), content_type, fields).encode("latin-1")
+
+
+def _is_looked_into(content_type: str) -> bool:
+    return "json" in content_type or _FORM in content_type
 
 
 def _redacted(text: str, content_type: str, fields: NamePatterns) -> str:
-    if "x-www-form-urlencoded" in content_type:
+    if _FORM in content_type:
         return redact_parameters(text, fields)
     if "json" in content_type or text.lstrip()[:1] in ("{", "["):
         return redact_members(text, fields)

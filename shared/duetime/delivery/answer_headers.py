@@ -27,7 +27,9 @@ _ALL_RANKS = range(len(_FIRST) + 1)
 _NAMING_RANKS = range(_FIRST.index(_NAMING[0]), _FIRST.index(_NAMING[-1]) + 1)
 _IGNORED = frozenset({"connection", "keep-alive", "transfer-encoding", "trailer", "te", "upgrade"})
 """They belong to the connection and tell nothing about the answer."""
-_SENSITIVE = re.compile("auth|cookie|credential|csrf|jwt|key|passw|proxy-|secret|session|signature|token|xsrf")
+_SENSITIVE = re.compile(
+    "auth|cookie|credential|csrf|jwt|(?<!idempotency-)key|passw|proxy-|secret|session|signature|token|xsrf"
+)
 _URLS = frozenset({"location", "content-location", "refresh", "link"})
 _USER_INFO = re.compile(r"//[^/\s@]*@")
 _QUERY = re.compile(r"[?#][^\s,;>]*")

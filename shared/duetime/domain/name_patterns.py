@@ -36,6 +36,10 @@ class NamePatterns:
         assert self._regex is not None
         return self._regex.fullmatch(_plain(name)) is not None
 
+    def __bool__(self) -> bool:
+        """Whether there is any pattern."""
+        return bool(self._texts)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NamePatterns) and self._texts == other._texts
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import time
 
@@ -52,6 +53,16 @@ def response(
         "webhook-signature",
         "X-CSRF",
         "db_password",
+        "X-Original-Authorization",
+        "X-Session-Cookie",
+        "X-Auth",
+        "X-Basic-Auth",
+        "X-RapidAPI-Key",
+        "x-goog-api-key",
+        "Ocp-Apim-Subscription-Key",
+        "x-functions-key",
+        "X-Master-Key",
+        "X-Key",
     ],
 )
 def test_headers_with_secrets_are_shown_without_their_value(name: str) -> None:
@@ -61,7 +72,9 @@ def test_headers_with_secrets_are_shown_without_their_value(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["Content-Type", "ETag", "idempotency-key", "x-request-id", "Author", "Keep-Alive"])
+@pytest.mark.parametrize(
+    "name", ["Content-Type", "ETag", "idempotency-key", "x-request-id", "Author", "Keep-Alive", "WWW-Authenticate"]
+)
 def test_other_headers_are_shown(name: str) -> None:
     assert logged_request([(name, "abc")], None, RULES).headers == ((name, "abc"),)
 
@@ -77,6 +90,24 @@ def test_a_url_in_a_header_is_shown_as_urls_are() -> None:
         ("X-Link", "https://a.test/?api_key=[redacted]"),
         ("X-Other", "a?token=b"),
     )
+
+
+@pytest.mark.parametrize(
+    ("header", "shown"),
+    [
+        ("Location: https://bob:p@w@a.test/x?a=1", "https://a.test/x?a=1"),
+        ("Location: //bob:pw@a.test/x", "//a.test/x"),
+        (
+            "Link: <https://a.test/?n=2&token=abc>; rel=next, <https://a.test/?token=abc&n=9>; rel=last",
+            "<https://a.test/?n=2&token=[redacted]>; rel=next, <https://a.test/?token=[redacted]&n=9>; rel=last",
+        ),
+        ("Link: </x?sig=abc#frag>; rel=next", "</x?sig=[redacted]>; rel=next"),
+        ("Refresh: 5; url=/next?token=abc", "5; url=/next?token=[redacted]"),
+    ],
+)
+def test_every_url_in_a_header_is_shown_without_secrets(header: str, shown: str) -> None:
+    ((_, value),) = response(head=(f"{header}\r\n".encode(),)).headers
+    assert value == shown
 
 
 def test_the_headers_of_a_response_are_all_kept_in_order() -> None:
@@ -252,6 +283,30 @@ def test_what_is_no_text_is_kept_as_base64_within_the_limit() -> None:
     assert len(cut.body or "") <= 100
     assert body.startswith(base64.b64decode(cut.body or ""))
     assert (cut.body_bytes, cut.is_truncated) == (256, True)
+
+
+def test_fields_are_found_in_other_encodings_too() -> None:
+    body = '{"token": "s3cret", "name": "café"}'.encode("latin-1")
+    logged = response(body, head=(b"Content-Type: application/json; charset=latin-1\r\n",))
+    assert base64.b64decode(logged.body or "") == body.replace(b"s3cret", b"[redacted]")
+    assert (logged.body_is_base64, logged.body_bytes, logged.is_truncated) == (True, len(body), False)
+    form = response(b"name=caf\xe9&token=s3cret", head=(b"Content-Type: application/x-www-form-urlencoded\r\n",))
+    assert base64.b64decode(form.body or "") == b"name=caf\xe9&token=[redacted]"
+
+
+@pytest.mark.parametrize(
+    ("body", "header"),
+    [
+        (gzip.compress(b'{"token": "s3cret"}', mtime=0), b"Content-Encoding: gzip\r\n"),
+        ('{"token": "s3cret"}'.encode("utf-16"), b"Content-Type: application/json; charset=utf-16\r\n"),
+    ],
+    ids=["gzip", "utf-16"],
+)
+def test_a_body_that_cannot_be_looked_into_is_not_kept(body: bytes, header: bytes) -> None:
+    logged = response(body, head=(header,))
+    assert (logged.body, logged.body_bytes, logged.is_truncated) == (None, len(body), True)
+    nothing_hidden = response(body, head=(header,), rules=LogRules(fields=parse_name_patterns("none")))
+    assert base64.b64decode(nothing_hidden.body or "") == body
 
 
 def test_bodies_need_not_be_kept() -> None:
