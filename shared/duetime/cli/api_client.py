@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from duetime.domain.errors import DuetimeError, InvalidSettings
 
 TIMEOUT_SECONDS: Final = 60.0
 """For each wait of a request; a stream shows within 15 s that it lives."""
+_API_KEY = re.compile(r"[\x21-\x7e]*")
 _JSON = "application/json"
 _READ_BYTES = 65_536
 _MAX_FAILURES = 5
@@ -45,7 +47,7 @@ class ApiClient:
     """One server. ``sleep`` waits between two tries of a stream."""
 
     def __init__(self, url: str, *, api_key: str, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Raises ``InvalidSettings`` when ``url`` is none of an API."""
+        """Raises ``InvalidSettings`` when ``url`` is none of an API, or ``api_key`` cannot be sent."""
         parts = urlsplit(url)
         try:
             port = parts.port
@@ -59,8 +61,10 @@ class ApiClient:
         self._url = url
         self._sleep = sleep
         self._headers = {"user-agent": f"duetime/{__version__}", "accept": _JSON}
-        if api_key:
-            self._headers["authorization"] = f"Bearer {api_key}"
+        if api_key and _API_KEY.fullmatch(api_key.strip()) is None:  # http.client would show it
+            raise InvalidSettings("DUETIME_API_KEY: must be one line of printable ASCII characters, without spaces")
+        if api_key.strip():
+            self._headers["authorization"] = f"Bearer {api_key.strip()}"
 
     def call(
         self,
@@ -129,7 +133,7 @@ class ApiClient:
         """One thing with its id, or a page of items: all that the API answers. Raises ``ApiUnreachable``."""
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict) or not found.keys() & {"id", "items"}:
             raise ApiUnreachable(f"{self._url}: what answers there is not Duetime's API")
@@ -155,7 +159,7 @@ class ApiClient:
             if not 200 <= response.status < 300:
                 raise _problem(response.status, response.read())
             yield response
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, UnicodeError) as error:  # UnicodeError: no name of a host
             raise ApiUnreachable(f"{self._url}: {error or type(error).__name__}") from error
         finally:
             connection.close()

@@ -96,17 +96,17 @@ def show_execution(execution: Mapping[str, Any]) -> None:
         _show_message(f"< {response['status']}", response, "<")
 
 
-def show_events(events: Iterator[dict[str, Any]], *, as_json: bool) -> int:
-    """One line each, as they come; the exit code: 1 when the call failed."""
-    code = 0
+def show_events(events: Iterator[dict[str, Any]], *, as_json: bool) -> str | None:
+    """One line each, as they come; the type of the last one."""
+    last = None
     for event in events:
         if as_json:
             click.echo(json.dumps(event))
         else:
             facts = "  ".join(f"{name}={_value(value)}" for name, value in event["payload"].items() if value)
             click.echo(f"{event['occurredAt']}  {event['sequence']:>3}  {event['type']:<20}  {facts}".rstrip())
-        code = 1 if event["type"] == "ServiceCallFailed" else 0
-    return code
+        last = event["type"]
+    return last
 
 
 def _show_message(first: str, message: Mapping[str, Any], mark: str) -> None:

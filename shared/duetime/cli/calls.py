@@ -168,7 +168,10 @@ def events(*, desk: CallDesk, call_id: str, follow: bool, as_json: bool) -> int:
     """Show the events of a service call."""
     from duetime.cli import call_views
 
-    return call_views.show_events(desk.follow(call_id) if follow else desk.events(call_id), as_json=as_json)
+    if follow:
+        return _followed(desk, call_id, as_json=as_json)
+    call_views.show_events(desk.events(call_id), as_json=as_json)
+    return 0
 
 
 @calls.command(short_help="Cancel a service call, or remove a finished one.")
@@ -229,4 +232,20 @@ def _shown(desk: CallDesk, text: str, *, follow: bool, as_json: bool, in_full: b
         call_views.show_call(call)
     else:
         click.echo(call["id"])
-    return call_views.show_events(desk.follow(call["id"]), as_json=as_json) if follow else 0
+    return _followed(desk, call["id"], as_json=as_json) if follow else 0
+
+
+def _followed(desk: CallDesk, call_id: str, *, as_json: bool) -> int:
+    """The exit code: 1 when the call failed."""
+    from duetime.cli import call_views
+    from duetime.cli.api_client import ApiProblem
+
+    last = call_views.show_events(desk.follow(call_id), as_json=as_json)
+    if last in ("ServiceCallSucceeded", "ServiceCallFailed"):
+        return int(last == "ServiceCallFailed")
+    try:  # it was removed, or its events are not kept any more
+        return int(json.loads(desk.read(call_id))["status"] == CallStatus.FAILED)
+    except ApiProblem as problem:
+        if problem.status != 404:
+            raise
+        return 0

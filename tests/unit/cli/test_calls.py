@@ -17,6 +17,7 @@ from duetime.cli.api_client import ApiClient, ApiProblem, ApiUnreachable
 from duetime.cli.main import run
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallStatus
+from duetime.domain.times import MAX_INSTANT
 from tests.support.call_api import TENANT, URL, CallWorld, call_world
 from tests.support.call_server import CallServer, call_server
 
@@ -217,6 +218,22 @@ def test_events_are_followed_to_the_end_of_the_call(calls: CallWorld, command: C
     assert out.splitlines()[-1].split()[2] == ("ServiceCallSucceeded" if is_ok else "ServiceCallFailed")
 
 
+def test_events_are_shown_without_a_verdict(calls: CallWorld, command: Command) -> None:
+    call_id = submitted(command)
+    calls.finish(call_id, is_ok=False)
+    code, out, _ = command("events", call_id)
+    assert (code, len(out.splitlines())) == (0, 7)
+
+
+@pytest.mark.parametrize("is_ok", [True, False])
+def test_the_end_of_a_call_is_known_without_its_events(calls: CallWorld, command: Command, is_ok: bool) -> None:
+    call_id = submitted(command)
+    calls.finish(call_id, is_ok=is_ok)
+    calls.calls.mark_published(calls.calls.unpublished_events(limit=100), now=calls.clock.now())
+    assert calls.calls.prune(now=calls.clock.now(), events_published_before=MAX_INSTANT, limit=100) == 7
+    assert command("events", call_id, "--follow")[:2] == (0 if is_ok else 1, "")
+
+
 # -- change --------------------------------------------------------------------------------------------------------
 
 
@@ -275,6 +292,29 @@ def test_what_is_no_url_of_a_server_is_refused(url: str, capsys: pytest.CaptureF
 def test_a_server_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["calls", "list", "--url", "http://127.0.0.1:1"]) == 1
     assert "http://127.0.0.1:1: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 300, "\u00fc\udcff"])
+def test_a_host_that_cannot_be_one_is_told(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["calls", "list", "--url", f"http://{host}"]) in (1, 2)
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("key", ["dtk_s3cret\nx: y", "dtk_s3cret \u2026", "dtk s3cret"])
+def test_a_key_that_cannot_be_sent_is_not_shown(
+    key: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DUETIME_API_KEY", key)
+    assert run(["calls", "list", "--url", "http://127.0.0.1:1"]) == 2
+    err = capsys.readouterr().err
+    assert ("DUETIME_API_KEY" in err, "s3cret" in err) == (True, False)
+
+
+def test_a_key_may_end_with_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with scripted((200, "application/json", b'{"items":[],"nextCursor":null}')) as (client, asked):
+        url = client._url
+        assert list(ApiClient(url, api_key="dtk_k\r\n").items("/x", {})) == []
+    assert asked[0]["authorization"] == "Bearer dtk_k"
 
 
 def test_a_wrong_tenant_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -371,7 +411,7 @@ def test_an_answer_of_something_else_is_told_as_it_is(
     assert str(refusal.value) == message
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"{}", b'{"message":"hello"}'])
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"{}", b'{"message":"hello"}', b"[" * 100_000])
 def test_a_server_of_something_else_is_told_from_the_api(body: bytes) -> None:
     """Say, the receiver of ``duetime listen``."""
     with (
