@@ -11,6 +11,7 @@ from duetime.api.http import Reply, Request
 from duetime.api.key_changes import create_key
 from duetime.api.reading import read_body, read_query, validate
 from duetime.api.schemas import PLAIN_SHAPE, ApiKeyBody, PageQuery
+from duetime.domain.api_keys import is_key_id
 from duetime.domain.errors import InvalidInput
 from duetime.domain.times import round_up
 
@@ -50,7 +51,7 @@ def delete_api_key(services: Services, request: Request, *, tenant: str, key_id:
 
     Any key can be deleted, the one that asks and the last one too: a leaked key must never be kept.
     """
-    if not services.context.store.delete_api_key(tenant, key_id):
+    if not is_key_id(key_id) or not services.context.store.delete_api_key(tenant, key_id):
         raise ApiKeyNotFound(key_id)
     return Reply(status=204)
 

@@ -72,14 +72,15 @@ def list_events(services: Services, request: Request, *, tenant: str, call_id: s
     call = calls.found(tenant, call_id, now=services.context.clock.now())
     events = calls.store.list_events(tenant, call_id, after=after, limit=query.limit)
     next_after = events[-1].sequence if events else after
-    # The call was read first: events that came since then are not counted in it.
-    complete = call.status.is_finished and next_after >= call.event_count
+    # The call was read first: events that came since then are not counted in it. Where there are none, those that are
+    # not there any more (published events are pruned before their call expires) are not waited for.
+    complete = call.status.is_finished and (not events or next_after >= call.event_count)
     return Reply(status=200, body=events_json(events, next_after=next_after, complete=complete))
 
 
 def _last_event_id(request: Request, after: int) -> int:
     header = request.header(LAST_EVENT_ID.lower())
-    if header is None:
+    if not header:
         return after
     try:
         return sequence(header)

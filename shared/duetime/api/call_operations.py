@@ -71,10 +71,11 @@ CALL_OPERATIONS: dict[str, Operation] = {
         problems=(400, 404, 409),
     ),
     "listEvents": Operation(
-        summary="List the events of a service call in order; as server-sent events where one process serves all",
+        summary="List the events of a service call in order; as server-sent events where one process serves all,"
+        " with a 204 when there will be no more",
         tag=TAG_CALLS,
         query=call_schemas.EventQuery,
-        answers={200: call_answers.EventPage},
+        answers={200: call_answers.EventPage, 204: None},
         answer_types={200: EVENT_STREAM},
         problems=(400, 404, 409),
         headers=("Last-Event-ID",),

@@ -9,12 +9,12 @@ from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJson
 from duetime.api import call_fields, fields
 from duetime.api.raw_json import RawJson, Shape
 from duetime.api.schemas import (
-    MAX_PAGE_ITEMS,
     Body,
     CallbackUrl,
     CorrelationId,
     Duration,
     Instant,
+    Limit,
     PageQuery,
     RawSchema,
     RetryPolicy,
@@ -180,7 +180,7 @@ _Sequence = Annotated[
 
 class EventQuery(Body):
     after: _Sequence = Field(default=0, description="events with a greater sequence than this")
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_ITEMS, strict=False)] = DEFAULT_EVENTS
+    limit: Limit = DEFAULT_EVENTS
 
 
 _REQUEST_SHAPE = Shape(opaque=frozenset({"headers", "body"}))

@@ -19,6 +19,7 @@ from duetime.api.schemas import PLAIN_SHAPE, SecretBody
 from duetime.api.timer_input import check_egress
 from duetime.api.webhook_schemas import DeliveryQuery, EventWebhookBody
 from duetime.domain.attempts import read_attempts
+from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import NamespaceConflict, SecretNotFound, TimerNotFound
 from duetime.domain.event_webhooks import EventWebhook, events_namespace, read_delivery_id
 from duetime.domain.namespaces import Namespace, NamespaceSettings
@@ -37,7 +38,8 @@ def put_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
     context = services.context
     body = validate(EventWebhookBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES))
     check_egress("url", body.url, context.egress)
-    webhook = EventWebhook(url=body.url, event_types=body.event_types, is_enabled=body.enabled)
+    types = None if body.event_types is None else tuple(map(CallEventType, body.event_types))
+    webhook = EventWebhook(url=body.url, event_types=types, is_enabled=body.enabled)
     before = _ensured(services, tenant)
     namespace_changes.changed_settings(
         context.store,

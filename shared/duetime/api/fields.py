@@ -39,6 +39,7 @@ _URL = re.compile(
 )
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+_DIGITS = re.compile(r"[0-9]{1,15}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -48,9 +49,18 @@ def at(path: str, message: str) -> PydanticCustomError:
 
 
 def instant(value: Any) -> datetime:
-    if not isinstance(value, str):
-        raise ValueError("must be a string")
-    return parse_instant(value)
+    return parse_instant(value if isinstance(value, str) else "")
+
+
+def whole_number(least: int, most: int) -> Callable[[Any], int]:
+    """A number in a query string: digits and nothing else."""
+
+    def read(value: Any) -> int:
+        if not (isinstance(value, str) and _DIGITS.fullmatch(value) and least <= int(value) <= most):
+            raise ValueError(f"must be a whole number from {least} to {most}")
+        return int(value)
+
+    return read
 
 
 def duration_seconds(value: Any) -> float:

@@ -63,6 +63,9 @@ class Request:
 
     def json_text(self, *, limit_bytes: int) -> str:
         """The body, which must be declared as JSON, or not declared at all."""
+        coding = self.headers.get("content-encoding", "").strip().lower()
+        if self.body and coding not in ("", "identity"):
+            raise UnsupportedMediaType("the body must be sent as it is, without a Content-Encoding")
         text = self.text(limit_bytes=limit_bytes)
         declared = self.headers.get("content-type")
         if declared and text and _JSON_TYPE.fullmatch(declared) is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ _NEXT_ITEM = re.compile(r"[ \t\n\r]*([,\]])[ \t\n\r]*")
 # Every escape is consumed, surrogate or not: that tells the text \\ud800 from the surrogate \ud800.
 _ESCAPE = re.compile(r"\\(?:u([dD][89a-fA-F][0-9a-fA-F]{2})|.)")
 _MAX_INTEGER_DIGITS = 400
+_MAX_SHOWN_NAME = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ def _integer(digits: str) -> int | float:
 def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        raise ValueError("has a name twice")
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"has the name {twice[:_MAX_SHOWN_NAME]!r} twice")
     return members
 
 

@@ -203,8 +203,16 @@ class CancelItem(Body):
     revision: Annotated[int, Field(ge=1, le=MAX_REVISION)] | None = None
 
 
+Limit = Annotated[
+    int,
+    PlainValidator(fields.whole_number(1, MAX_PAGE_ITEMS)),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_PAGE_ITEMS}),
+]
+"""In a query string."""
+
+
 class PageQuery(Body):
-    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_ITEMS, strict=False)] = DEFAULT_PAGE_ITEMS
+    limit: Limit = DEFAULT_PAGE_ITEMS
     cursor: Annotated[str, Field(min_length=1, max_length=MAX_CURSOR_CHARACTERS)] | None = None
 
 

@@ -18,16 +18,16 @@ _TYPES_SCHEMA: dict[str, Any] = {
 }
 
 
-def _event_types(value: list[str]) -> tuple[CallEventType, ...]:
+def _event_types(value: list[str]) -> list[str]:
     if not value:
         raise ValueError("must have an item; leave it out for all types")
     if len(set(value)) != len(value):
         raise ValueError("must not have an item twice")
-    known = {str(event_type): event_type for event_type in CallEventType}
+    known = [str(event_type) for event_type in CallEventType]
     unknown = next((item for item in value if item not in known), None)
     if unknown is not None:
         raise ValueError(f"must hold types of events: {', '.join(known)}")
-    return tuple(known[item] for item in value)
+    return value
 
 
 class EventWebhookBody(Body):
@@ -47,7 +47,7 @@ class EventWebhookBody(Body):
     )
 
     url: CallbackUrl
-    event_types: Annotated[Any, AfterValidator(_event_types), WithJsonSchema(_TYPES_SCHEMA)] | None = Field(
+    event_types: Annotated[list[str], AfterValidator(_event_types), WithJsonSchema(_TYPES_SCHEMA)] | None = Field(
         default=None, description="all types when it is omitted"
     )
     enabled: bool = Field(default=True, description="while it is false, events pass by and what waits is held")

@@ -26,6 +26,7 @@ _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET_CHARACTERS = 43
 _CHECKSUM_CHARACTERS = 6
 _KEY_ID = r"[a-z0-9-]{1,64}"
+_ID = re.compile(_KEY_ID)
 _TEXT = re.compile(rf"dtk_({_KEY_ID})_([0-9A-Za-z]{{{_SECRET_CHARACTERS}}})([0-9A-Za-z]{{{_CHECKSUM_CHARACTERS}}})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -61,6 +62,11 @@ def new_secret(random_bytes: bytes) -> str:
 def hash_of(secret: str) -> bytes:
     """What is kept of a secret: its SHA-256, 32 bytes."""
     return sha256(secret.encode()).digest()
+
+
+def is_key_id(text: str) -> bool:
+    """Whether ``text`` can be the id of a key. Nothing else needs to be looked up."""
+    return _ID.fullmatch(text) is not None
 
 
 def key_text(key_id: str, secret: str) -> str:

@@ -15,6 +15,7 @@ MIN_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INSTANT = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
 MAX_DURATION_SECONDS = 100 * 366 * 86_400.0
 
+_RANGE = "must lie between 1970-01-01T00:00:00Z and 9999-12-31T23:59:59.999Z"
 _MILLISECOND = timedelta(milliseconds=1)
 _ROUNDING_MS = 0.0001
 """Binary fractions of seconds come this close to whole milliseconds, over more than a hundred years."""
@@ -44,8 +45,10 @@ def parse_instant(text: str) -> datetime:
     if match is None:
         raise ValueError("must be an RFC 3339 time with an offset, like 2026-12-20T15:30:00Z")
     year, month, day, hour, minute, second = (int(part) for part in match.group(1, 2, 3, 4, 5, 6))
+    if year == 0:  # which datetime has no word for
+        raise ValueError(_RANGE)
     if second == 60:
-        raise ValueError("leap seconds are not supported")
+        raise ValueError("must not be a leap second: seconds go from 00 to 59")
     nanoseconds = int((match[7] or "0").ljust(9, "0"))
     milliseconds = -(-nanoseconds // 1_000_000)
     try:
@@ -53,19 +56,19 @@ def parse_instant(text: str) -> datetime:
         if match[8] is None:
             hours, minutes = int(match[10]), int(match[11])
             if hours > 23 or minutes > 59:
-                raise ValueError("the offset is out of range")
+                raise ValueError("must have an offset from -23:59 to +23:59")
             offset = timedelta(hours=hours, minutes=minutes)
             instant = instant - offset if match[9] == "+" else instant + offset
         instant += milliseconds * _MILLISECOND
     except OverflowError:
-        raise ValueError("the time is out of range") from None
+        raise ValueError(_RANGE) from None
     return check_range(instant)
 
 
 def check_range(instant: datetime) -> datetime:
     """``instant``, or ``ValueError`` when it lies outside the supported range."""
     if not MIN_INSTANT <= instant <= MAX_INSTANT:
-        raise ValueError("must lie between 1970-01-01T00:00:00Z and 9999-12-31T23:59:59.999Z")
+        raise ValueError(_RANGE)
     return instant
 
 

@@ -94,7 +94,7 @@ class LambdaAsgiApp:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = await self.answer(scope, receive)
         if answer is not None:
-            await send_answer(answer, send)
+            await send_answer(answer, send, is_head=scope["method"] == "HEAD")
 
     async def answer(self, scope: Scope, receive: Receive) -> HttpAnswer | None:
         """What the handler answers to the request; None when its client has gone."""
@@ -178,9 +178,10 @@ async def body_parts(scope: Scope, receive: Receive, limit: int) -> AsyncIterato
             return
 
 
-async def send_answer(answer: HttpAnswer, send: Send) -> None:
+async def send_answer(answer: HttpAnswer, send: Send, *, is_head: bool = False) -> None:
+    """``is_head``: the body that a GET would get is not there, so no length is told (RFC 9110, section 8.6)."""
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
-    if answer.status not in (204, 304):
+    if answer.status not in (204, 304) and not is_head:
         headers.append((b"content-length", str(len(answer.body)).encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,10 @@ from hypothesis import strategies as st
 
 from duetime.api.call_schemas import CallQuery
 from duetime.api.pages import MAX_ANSWER_CHARACTERS
-from duetime.domain.times import format_instant
+from duetime.domain.executions import LoggedMessage
+from duetime.domain.times import MAX_INSTANT, format_instant
+from duetime.stores.calls_port import ApplyStatus
+from tests.support import calls as make
 from tests.support.builders import seconds
 from tests.support.call_api import OTHER, TENANT, URL, CallWorld, call_world
 from tests.support.clock import NOW
@@ -112,6 +116,10 @@ def test_what_comes_next(calls: CallWorld) -> None:
         ("limit=0", "limit"),
         ("limit=501", "limit"),
         ("limit=x", "limit"),
+        ("limit=1_0", "limit"),
+        ("limit=%2B5", "limit"),
+        ("limit=5.0", "limit"),
+        ("limit=" + "9" * 5000, "limit"),
         ("cursor=x", "cursor"),
         ("submittedFrom=2026-12-20T00:00:00Z", "submittedFrom"),
         ("tags=a", "tags"),
@@ -325,6 +333,21 @@ def test_an_execution_has_what_was_sent_and_what_came_back(calls: CallWorld) -> 
     }
 
 
+def test_an_execution_shows_no_more_of_what_was_given_than_its_call(calls: CallWorld) -> None:
+    """Whatever the log is configured to keep."""
+    headers = {"X-Own-Key": "s3cret", "Authorization": "s3cret", "Idempotency-Key": "k", "Accept": "text/csv"}
+    call = calls.call(calls.submitted(request={"method": "GET", "url": URL, "headers": headers})["id"])
+    begin = make.begun(call)
+    execution = replace(begin.executions[0], request=LoggedMessage(headers=tuple(headers.items())))
+    assert calls.calls.apply([replace(begin, executions=(execution,))], now=NOW) == [ApplyStatus.APPLIED]
+    shown = headers | {"X-Own-Key": "[redacted]", "Authorization": "[redacted]"}
+    assert calls.api.get(calls.path(call.call_id)).json()["request"]["headers"] == shown
+    whole = calls.api.get(calls.path(call.call_id, "executions", execution.execution_id)).json()
+    (listed,) = calls.api.get(calls.path(call.call_id, "executions")).json()["items"]
+    for each in (whole, listed):
+        assert {header["name"]: header["value"] for header in each["request"]["headers"]} == shown
+
+
 def test_an_execution_belongs_to_its_call(calls: CallWorld) -> None:
     one, two = calls.submitted()["id"], calls.submitted()["id"]
     execution_id = calls.begin(one).execution_id or ""
@@ -378,6 +401,20 @@ def test_events_are_read_in_order_from_where_one_was(calls: CallWorld) -> None:
         "ServiceCallSucceeded",
     ]
     assert ask(calls, "after=7", path=path).json() == {"items": [], "nextAfter": 7, "complete": True}
+
+
+def test_events_that_are_not_kept_any_more_are_not_waited_for(calls: CallWorld) -> None:
+    call_id = calls.submitted()["id"]
+    calls.finish(call_id)
+    published = calls.calls.unpublished_events(limit=100)
+    calls.calls.mark_published(published[:5], now=NOW)
+    assert calls.calls.prune(now=NOW, events_published_before=MAX_INSTANT, limit=100) == 5
+    path = calls.path(call_id, "events")
+    page = ask(calls, "", path=path).json()
+    assert ([event["sequence"] for event in page["items"]], page["complete"]) == ([6, 7], True)
+    calls.calls.mark_published(published[5:], now=NOW)
+    assert calls.calls.prune(now=NOW, events_published_before=MAX_INSTANT, limit=100) == 2
+    assert ask(calls, "", path=path).json() == {"items": [], "nextAfter": 0, "complete": True}
 
 
 def test_last_event_id_counts_for_after(calls: CallWorld) -> None:

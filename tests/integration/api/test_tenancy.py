@@ -430,6 +430,16 @@ class _Away:
         raise StoreUnavailable("away")
 
 
+def test_what_cannot_be_the_id_of_a_key_is_not_looked_up(world: TenantWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL takes no NUL."""
+    asked: list[str] = []
+    monkeypatch.setattr(world.store, "delete_api_key", lambda tenant, key_id: asked.append(key_id))
+    for key_id in ("%00", "a%0A", "a" * 65):
+        answer = world.acme.api().call("DELETE", f"/v1/tenants/acme/api-keys/{key_id}")
+        assert (answer.status, answer.code) == (404, "api_key_not_found")
+    assert asked == []
+
+
 def comparable(answer: Answer, name: str) -> tuple[int, dict[str, str], str]:
     """An answer without the name that the request had in its path."""
     return answer.status, {**answer.headers}, answer.text.replace(name, "<name>")

@@ -106,6 +106,11 @@ class TestBody:
         with pytest.raises(UnsupportedMediaType):
             request(body="{}", headers={"content-type": content_type}).json_text(limit_bytes=9)
 
+    def test_a_compressed_body_is_not_taken(self) -> None:
+        with pytest.raises(UnsupportedMediaType, match="Content-Encoding"):
+            request(body="{}", headers={"content-encoding": "gzip"}).json_text(limit_bytes=9)
+        assert request(body="{}", headers={"content-encoding": "Identity"}).json_text(limit_bytes=9) == "{}"
+
     def test_no_body_needs_no_type(self) -> None:
         assert request(headers={"content-type": "text/plain"}).json_text(limit_bytes=9) == ""
 

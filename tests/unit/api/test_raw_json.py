@@ -120,8 +120,8 @@ def test_names_may_be_escaped() -> None:
 
 def test_an_object_with_a_name_twice_can_be_told() -> None:
     assert decode_unique(RawJson('{ "a" : {"a": 1.50} }')) == {"a": {"a": 1.5}}
-    with pytest.raises(ValueError, match="twice"):
-        decode_unique(RawJson('{"a":{"b":1,"b":2}}'))
+    with pytest.raises(ValueError, match="has the name 'b' twice"):
+        decode_unique(RawJson('{"a":{"c":0,"b":1,"b":2}}'))
 
 
 @pytest.mark.parametrize(

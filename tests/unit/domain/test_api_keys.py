@@ -14,6 +14,7 @@ from duetime.domain.api_keys import (
     ApiKey,
     check_key_name,
     hash_of,
+    is_key_id,
     key_text,
     new_secret,
     parse_key,
@@ -94,3 +95,9 @@ def test_what_a_key_may_not_be_named(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "the shop’s CI, 2026", "a" * 100])
 def test_what_a_key_may_be_named(name: str) -> None:
     assert check_key_name(name) == name
+
+
+@pytest.mark.parametrize("text", ["", "a\0", "A", "a b", "a" * 65, "a\n", "ä"])
+def test_what_cannot_be_the_id_of_a_key(text: str) -> None:
+    assert not is_key_id(text)
+    assert is_key_id("0190f3c2-7c1e-7000-8000-00000000000a")

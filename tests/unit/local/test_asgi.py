@@ -67,6 +67,12 @@ def test_an_empty_answer_has_no_length() -> None:
     assert "content-length" not in answer.headers
 
 
+def test_an_answer_to_head_tells_no_length_that_a_get_would_not_have() -> None:
+    answer = call(make_app(lambda event, context: {"statusCode": 200, "body": ""}), "HEAD", "/")
+    assert answer.status_code == 200
+    assert "content-length" not in answer.headers
+
+
 def test_a_handler_that_fails_is_a_500_without_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     def fail(event: dict[str, Any], context: LocalContext) -> dict[str, Any]:
         raise RuntimeError("secret detail")
