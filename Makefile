@@ -7,7 +7,8 @@ STORE ?= sqlite:///data/duetime.db
 VENV := .venv
 BIN := $(VENV)/bin
 SAM ?= $(CURDIR)/.venv-sam/bin/sam
-PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# Python compiles what it imports when it first does; pip would compile all there is, which takes as long as the rest.
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 
 # What `make build` builds for: the template's defaults. The layer must be of the architecture and the runtime that
 # are deployed, so `make deploy` passes both on. BUILD_FOR=this-machine makes a layer for local emulators.
@@ -118,6 +119,9 @@ TEST_WORKERS ?= 4
 PARALLEL := --numprocesses $(TEST_WORKERS) --dist worksteal
 # These share what takes a minute to set up: a file's tests stay together.
 PARALLEL_FILES := --numprocesses $(TEST_WORKERS) --dist loadfile
+# Each worker reads all tests of these before it runs the first; tests/unit/docs/test_marks.py compares.
+SLOW_DIRECTORIES := tests/aws tests/crash tests/integration/local
+SERVER_DIRECTORIES := tests/contract tests/integration
 
 .PHONY: check
 check: lint validate test ## The gate
@@ -128,16 +132,17 @@ test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 4 tests at a time (
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack
-	$(BIN)/python -m pytest -m slow $(PARALLEL_FILES)
+	$(BIN)/python -m pytest -m slow $(PARALLEL_FILES) $(SLOW_DIRECTORIES)
 
 # Where no server is to be had the skipped tests say so.
 .PHONY: test-databases
 test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on servers of this machine (POSTGRESQL=18)
-	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "server and not slow and not second" $(PARALLEL)
+	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "server and not slow and not second" $(PARALLEL) \
+	  $(SERVER_DIRECTORIES)
 
 .PHONY: test-second
-test-second: $(VENV)/.dev-installed $(TOOLS) ## Run on a second emulator of DynamoDB what another shows too
-	$(BIN)/python -m pytest -m second $(PARALLEL)
+test-second: $(VENV)/.dev-installed $(TOOLS) ## Run on a second emulator and on models what other stores show too
+	$(BIN)/python -m pytest -m second $(PARALLEL) tests/contract
 
 .PHONY: test-all
 test-all: test-slow test-databases test-second test ## Run all tests

@@ -42,9 +42,15 @@ SERVER_STORES = frozenset(
 
 SERVER_DIRECTORIES = {("integration", "dynamodb"), ("integration", "mongodb")}
 """All that is in them."""
-READS = ("test_calls_", "test_lists", "test_load")
-"""Tests of the contract that ask nothing else of the second emulator of DynamoDB than of the first: it is there for
-single timers that are written without PartiQL."""
+_SENT_BY_MODELS = ("test_put", "test_record", "test_due", "test_lists", "test_calls_apply", "test_calls_lists")
+SECOND = {
+    "moto": ("test_put", "test_record", "test_change"),
+    "oracle-model": _SENT_BY_MODELS,
+    "sqlserver-model": _SENT_BY_MODELS,
+}
+"""Stores of which CI runs these files of the contract alone; `make test-second` runs the rest. The second emulator of
+DynamoDB is there for single timers that are written without PartiQL; the models are SQLite behind a dialect's
+statements, whose peculiar forms these files send."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -58,8 +64,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_on_server = any(isinstance(value, str) and value in SERVER_STORES for value in values)
         if is_on_server or item.path.parts[-3:-1] in SERVER_DIRECTORIES:
             item.add_marker(pytest.mark.server)
-        if "moto" in values and item.path.name.startswith(READS):
-            item.add_marker(pytest.mark.second)
+        for store, files in SECOND.items():
+            if store in values and item.path.parent.name == "contract" and item.path.stem not in files:
+                item.add_marker(pytest.mark.second)
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,8 @@ from typing import Any, Self
 import httpx
 
 ROOT = Path(__file__).parent.parent.parent
-START_SECONDS = 20
+START_SECONDS = 60
+"""For whatever a process has to say: waits end when it does, and a machine that is busy may need long."""
 
 
 def command_environment(**variables: str) -> dict[str, str]:
@@ -145,7 +146,7 @@ class DuetimeServer(DuetimeProcess):
         except BaseException:
             self.kill()
             raise
-        self.client = httpx.Client(base_url=self.url, timeout=20)
+        self.client = httpx.Client(base_url=self.url, timeout=60)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

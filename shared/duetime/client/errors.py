@@ -80,7 +80,8 @@ class Unauthenticated(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: the role of the API key is not enough; ``detail`` names the one that is."""
+    """403: the role of the API key is not enough; ``detail`` names the one that is. 421: a server without keys is not
+    known by the name in the URL."""
 
 
 class NotFound(ApiError):
@@ -116,6 +117,7 @@ _FAMILIES: Mapping[int, type[ApiError]] = {
     412: PreconditionFailed,
     413: InvalidRequest,
     415: InvalidRequest,
+    421: Forbidden,
     429: Throttled,
     502: Unavailable,
     503: Unavailable,
