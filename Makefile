@@ -76,7 +76,7 @@ install: $(VENV)/.dev-installed $(TOOLS) mongodb postgresql ## Install everythin
 # -- use ------------------------------------------------------------------------------------------------------
 
 .PHONY: run
-run: $(VENV)/.run-installed ## Serve API and poller on http://127.0.0.1:8080 (PORT=, STORE=)
+run: $(VENV)/.run-installed ## Serve API, console and poller on http://127.0.0.1:8080 (PORT=, STORE=)
 	$(BIN)/duetime serve --port $(PORT) --store "$(STORE)"
 
 # -- AWS ------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ check: lint validate test ## The gate
 
 .PHONY: test
 test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 4 tests at a time (TEST_WORKERS=)
-	$(BIN)/python -m pytest -m "not slow and not server" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not slow and not server and not console" $(PARALLEL)
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack
@@ -144,8 +144,16 @@ test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on se
 test-second: $(VENV)/.dev-installed $(TOOLS) ## Run on a second emulator and on models what other stores show too
 	$(BIN)/python -m pytest -m second $(PARALLEL) tests/contract
 
+# Playwright drives a Chromium of this machine, and is nothing that Duetime needs: an environment of its own, beside
+# that of the tests.
+CONSOLE_PACKAGES = $$(.venv-console/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+
+.PHONY: test-console
+test-console: $(VENV)/.dev-installed .venv-console/.installed ## Run the web console in a browser, where there is Chromium
+	PYTHONPATH=$(CONSOLE_PACKAGES) $(BIN)/python -m pytest -m console tests/console
+
 .PHONY: test-all
-test-all: test-slow test-databases test-second test ## Run all tests
+test-all: test-slow test-databases test-second test-console test ## Run all tests
 
 .PHONY: validate
 validate: $(VENV)/.dev-installed .venv-sam/.installed ## The SAM template, as it is and as CloudFormation will see it
@@ -178,7 +186,7 @@ lock: ## Resolve the requirements files again (needs uv)
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
 	done
-	for tool in sam ministack mongodb postgresql lambda-runtime; do \
+	for tool in sam ministack mongodb postgresql lambda-runtime console; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$tool.in -o requirements/$$tool.txt || exit 1; \
 	done

@@ -214,6 +214,8 @@ def test_the_timers_api_uses_just_the_permissions_that_it_has(
                 ("GET", "/health"),
                 ("GET", "/v1/openapi.json"),
                 ("GET", "/docs"),
+                ("GET", "/console"),
+                ("GET", "/console/app.js"),
             )
         ]
         fail_timers(DynamoDbStore(ministack_client, timers_table), "a", "large", "3", "4")

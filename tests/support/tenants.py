@@ -92,6 +92,9 @@ SAMPLES: dict[str, Sample] = {
     "getHealth": Sample(),
     "getOpenApi": Sample(),
     "getDocs": Sample(),
+    "getRoot": Sample(),
+    "getConsole": Sample(),
+    "getConsoleFile": Sample(),
 }
 
 OPERATIONS = {route.operation_id: route for route in ALL_ROUTES}
@@ -162,7 +165,13 @@ def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) ->
         for role in Role
     }
     keys = {role: each.text for role, each in created.items()}
-    parameters = {"namespace": f"{name}-orders", "timer_id": "t1", "tenant": name, "key_id": f"{name}-{Role.READER}"}
+    parameters = {
+        "namespace": f"{name}-orders",
+        "timer_id": "t1",
+        "tenant": name,
+        "key_id": f"{name}-{Role.READER}",
+        "file_name": "app.js",
+    }
     tenant = Tenant(name, handler, keys, parameters)
     api = tenant.api()
     for namespace in (f"{name}-orders", f"{name}-others"):

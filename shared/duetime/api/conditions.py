@@ -26,6 +26,10 @@ class EntityTags:
     def match_weakly(self, revision: int) -> bool:
         return self.match_strongly(revision) or str(revision) in self.weak
 
+    def match_text(self, tag: str) -> bool:
+        """Whether a tag that is no revision matches in a weak comparison."""
+        return self.is_any or tag in self.strong or tag in self.weak
+
     def single_revision(self) -> int | None:
         """The revision, when one strong tag is all there is and it can be a revision: no need to read first."""
         if self.is_any or self.weak or len(self.strong) != 1:

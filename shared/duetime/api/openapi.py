@@ -37,6 +37,7 @@ _PARAMETER_NAMES = {
     "execution_id": "executionId",
     "delivery_id": "deliveryId",
     "event_secret_id": "secretId",
+    "file_name": "fileName",
 }
 _PATH_PARAMETERS: dict[str, Json] = {
     "namespace": {"schema": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$"}},
@@ -50,6 +51,7 @@ _PATH_PARAMETERS: dict[str, Json] = {
     "serviceCallId": {"schema": {"type": "string", "format": "uuid"}},
     "executionId": {"schema": {"type": "string", "format": "uuid"}},
     "deliveryId": {"schema": {"type": "string", "minLength": 1}},
+    "fileName": {"schema": {"type": "string", "minLength": 1}},
 }
 _SCHEME = "apiKey"
 _SECURITY_SCHEME: Json = {
@@ -223,6 +225,23 @@ OPERATIONS: dict[str, Operation] = {
     "getOpenApi": Operation(summary="This document", tag=_TAG_SERVICE, answers={200: None}, answer_types={200: JSON}),
     "getDocs": Operation(
         summary="This document as a page", tag=_TAG_SERVICE, answers={200: None}, answer_types={200: "text/html"}
+    ),
+    "getRoot": Operation(summary="Leads to the console", tag=_TAG_SERVICE, answers={307: None}),
+    "getConsole": Operation(
+        summary="The web console",
+        tag=_TAG_SERVICE,
+        answers={200: None, 304: None},
+        answer_types={200: "text/html"},
+        problems=(400,),
+        headers=("If-None-Match",),
+    ),
+    "getConsoleFile": Operation(
+        summary="A file of the web console",
+        tag=_TAG_SERVICE,
+        answers={200: None, 304: None},
+        answer_types={200: "*/*"},
+        problems=(400, 404),
+        headers=("If-None-Match",),
     ),
     **CALL_OPERATIONS,
     **WEBHOOK_OPERATIONS,

@@ -10,6 +10,7 @@ from duetime.api import (
     attempts,
     batches,
     catalogue,
+    console,
     documents,
     event_webhooks,
     redrives,
@@ -94,4 +95,7 @@ ROUTES = (
     Route("GET", "/health", "getHealth", catalogue.get_health, PUBLIC),
     Route("GET", "/v1/openapi.json", "getOpenApi", documents.get_openapi, PUBLIC),
     Route("GET", "/docs", "getDocs", documents.get_docs, PUBLIC),
+    Route("GET", "/", "getRoot", console.get_root, PUBLIC),
+    Route("GET", "/console", "getConsole", console.get_console, PUBLIC),
+    Route("GET", "/console/<file_name>", "getConsoleFile", console.get_console_file, PUBLIC),
 )

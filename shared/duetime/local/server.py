@@ -220,8 +220,9 @@ def _refuse_exposure(settings: LocalSettings, listener: socket.socket) -> None:
 def _tell_start(settings: LocalSettings, listener: socket.socket) -> None:
     url = url_of(listener)
     logger.info(
-        "Duetime %s serves %s (documentation: %s/docs)",
+        "Duetime %s serves %s (console: %s/console, documentation: %s/docs)",
         __version__,
+        url,
         url,
         url,
         extra={"action": "server.started", "url": url, "store": settings.store},

@@ -25,7 +25,7 @@ GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "htt
 
 
 def test_an_unknown_path(api: Api) -> None:
-    for path in ("/", "/v1", "/v2/shards", "/v1/shards/", "/v1/namespaces/default/timer", "/V1/shards"):
+    for path in ("/v1", "/v2/shards", "/v1/shards/", "/v1/namespaces/default/timer", "/V1/shards"):
         answer = api.get(path)
         assert (answer.status, answer.code) == (404, "route_not_found")
 

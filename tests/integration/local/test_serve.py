@@ -16,6 +16,7 @@ def test_a_fresh_directory_is_enough(server: DuetimeServer, tmp_path: Path) -> N
     assert (tmp_path / "data" / "duetime.db").is_file()
     assert server.client.get("/health").status_code == 200
     assert server.client.get("/docs").status_code == 200
+    assert server.client.get("/", follow_redirects=True).url.path == "/console"
     assert server.client.get("/v1/namespaces/default").json()["numShards"] == 16
     (started,) = server.of("server.started")
     assert started["store"] == "sqlite:///data/duetime.db"

@@ -13,7 +13,7 @@ from duetime.domain.errors import InvalidInput
 from duetime.domain.principals import Principal, Role
 from duetime.domain.tenants import DEFAULT_TENANT
 
-OPEN = {"getHealth", "getOpenApi", "getDocs"}
+OPEN = {"getHealth", "getOpenApi", "getDocs", "getRoot", "getConsole", "getConsoleFile"}
 
 
 def acme(role: Role) -> Principal:

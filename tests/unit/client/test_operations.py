@@ -31,7 +31,7 @@ OPERATIONS = {
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
 }
-FOR_PEOPLE = {"getDocs"}
+FOR_PEOPLE = {"getConsole", "getConsoleFile", "getDocs", "getRoot"}
 
 HOUR = timedelta(hours=1)
 AT = datetime(2026, 12, 24, 18, tzinfo=UTC)

@@ -20,7 +20,7 @@ def form(path: str) -> str:
 
 def documented() -> set[tuple[str, str]]:
     text = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("api.md", "service-calls.md", "events.md"))
-    found = re.findall(r"\b(GET|PUT|POST|PATCH|DELETE) +(/[\w/{}.-]+)", text)
+    found = re.findall(r"\b(GET|PUT|POST|PATCH|DELETE) +(/[\w/{}.-]*)", text)
     return {(method, form(path)) for method, path in found}
 
 

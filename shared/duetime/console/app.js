@@ -1,0 +1,199 @@
+// The page: which view shows what the address names, the bar at the top, and what happens by itself.
+
+import { callDetail } from "./call-detail.js";
+import { callForm } from "./call-form.js";
+import { callList } from "./call-list.js";
+import { deadLetters } from "./dead-letters.js";
+import { byKey, h, replace } from "./dom.js";
+import { icon } from "./icons.js";
+import { every, isPaused, setPaused } from "./live.js";
+import { overview } from "./overview.js";
+import * as session from "./session.js";
+import { findSession, signInView } from "./sign-in.js";
+import { tick } from "./times.js";
+import { timerDetail } from "./timer-detail.js";
+import { timerForm } from "./timer-form.js";
+import { timerList, timersHome } from "./timer-list.js";
+import { empty, link, loading, place, problemView } from "./ui.js";
+
+/** Segments with a colon are parameters. The first that fits counts. */
+const VIEWS = [
+  ["", overview, "overview"],
+  ["calls/:tenant", callList, "calls"],
+  ["calls/:tenant/new", callForm, "calls"],
+  ["calls/:tenant/:id", callDetail, "calls"],
+  ["calls/:tenant/:id/executions/:execution", callDetail, "calls"],
+  ["timers", timersHome, "timers"],
+  ["timers/:namespace", timerList, "timers"],
+  ["timers/:namespace/new", timerForm, "timers"],
+  ["timers/:namespace/timer/:id", timerDetail, "timers"],
+  ["dead-letters", timersHome, "dead"],
+  ["dead-letters/:namespace", deadLetters, "dead"],
+];
+
+const main = document.getElementById("main");
+let leave = new AbortController();
+let shownPath = null;
+let isReady = false;
+
+function parse(hash) {
+  const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
+  const segments = path.split("/").filter(Boolean);
+  try {
+    return { path, segments: segments.map(decodeURIComponent), query: new URLSearchParams(query) };
+  } catch {
+    return { path, segments: ["?"], query: new URLSearchParams() };
+  }
+}
+
+function match(segments) {
+  for (const [pattern, view, area] of VIEWS) {
+    const parts = pattern.split("/").filter(Boolean);
+    if (parts.length !== segments.length) continue;
+    if (parts.every((part, at) => part.startsWith(":") || part === segments[at])) {
+      const named = parts.map((part, at) => [part.slice(1), segments[at]]).filter((_, at) => parts[at].startsWith(":"));
+      return { view, area, params: Object.fromEntries(named) };
+    }
+  }
+  return null;
+}
+
+function go(hash, { instead = false } = {}) {
+  if (hash === location.hash) navigate();
+  else if (instead) location.replace(hash);
+  else location.hash = hash;
+}
+
+function navigate() {
+  leave.abort();
+  leave = new AbortController();
+  for (const dialog of document.querySelectorAll("dialog")) dialog.close();
+  const { path, segments, query } = parse(location.hash);
+  const found = match(segments);
+  const focused = document.activeElement?.dataset?.key;
+  drawTop(found?.area);
+  const page = {
+    area: found?.area,
+    query,
+    signal: leave.signal,
+    go,
+    again: navigate,
+    title: (text) => {
+      document.title = `${text} · Duetime`;
+    },
+    every: (ms, work) => void every(ms, work, page.signal),
+  };
+  page.title("Console");
+  try {
+    main.replaceChildren(found ? found.view(page, found.params) : nowhere());
+  } catch (error) {
+    main.replaceChildren(problemView(error));
+  }
+  if (path !== shownPath) {
+    window.scrollTo(0, 0);
+    if (shownPath !== null) main.focus({ preventScroll: true });
+  } else if (focused) {
+    byKey(main, focused)?.focus({ preventScroll: true });
+  }
+  shownPath = path;
+}
+
+function nowhere() {
+  return empty("There is nothing at this address.", link("#/", "To the overview"));
+}
+
+// -- the bar at the top -----------------------------------------------------------------------------------------------
+
+function drawTop(area) {
+  const places = [
+    ["overview", "#/", "Overview"],
+    ["calls", place("calls", session.tenant()), "Service calls"],
+    ["timers", session.namespace() ? place("timers", session.namespace()) : "#/timers", "Timers"],
+    ["dead", session.namespace() ? place("dead-letters", session.namespace()) : "#/dead-letters", "Dead letters"],
+  ];
+  const nav = h(
+    "nav",
+    { "aria-label": "Main" },
+    places.map(([name, href, label]) => h("a", { href, "aria-current": name === area ? "page" : null, data: { key: `nav ${name}` } }, label)),
+  );
+  const user = session.isSignedIn()
+    ? [
+        h("span", { class: "who", title: "Tenant and role of your API key" }, session.tenant(), " · ", session.role()),
+        h("button", { type: "button", class: "quiet", data: { key: "sign-out" }, on: { click: signOut } }, "Sign out"),
+      ]
+    : null;
+  replace(
+    document.getElementById("top"),
+    h("a", { class: "brand", href: "#/", "aria-label": "Duetime, overview" }, h("img", { src: "console/icon.svg", alt: "", width: 22, height: 22 }), "Duetime"),
+    isReady && nav,
+    h("div", { class: "top-end" }, isReady && refreshSwitch(), isReady && user),
+  );
+}
+
+function refreshSwitch() {
+  const paused = isPaused();
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "quiet refresh",
+      "aria-pressed": String(paused),
+      "aria-label": "Pause auto-refresh",
+      title: paused ? "Nothing is refreshed by itself" : "Lists are refreshed every few seconds",
+      data: { key: "pause" },
+      on: {
+        click: () => {
+          setPaused(!paused);
+          drawTop(match(parse(location.hash).segments)?.area);
+          if (paused) navigate();
+        },
+      },
+    },
+    icon(paused ? "play" : "pause"),
+    paused ? "Paused" : "Live",
+  );
+}
+
+// -- who is here --------------------------------------------------------------------------------------------------
+
+function signOut() {
+  session.signOut();
+  start();
+}
+
+function showSignIn(problem) {
+  leave.abort();
+  leave = new AbortController();
+  isReady = false;
+  shownPath = null;
+  drawTop();
+  document.title = "Sign in · Duetime";
+  main.replaceChildren(signInView({ problem, signal: leave.signal, done: ready }));
+}
+
+function ready() {
+  isReady = true;
+  navigate();
+}
+
+async function start() {
+  isReady = false;
+  leave.abort();
+  leave = new AbortController();
+  drawTop();
+  main.replaceChildren(loading());
+  const { signal } = leave;
+  try {
+    if (await findSession(signal)) ready();
+    else showSignIn(null);
+  } catch (error) {
+    if (!signal.aborted) main.replaceChildren(problemView(error, { again: start }));
+  }
+}
+
+session.restore();
+session.whenRefused((problem) => queueMicrotask(() => showSignIn(problem)));
+document.getElementById("skip").addEventListener("click", () => main.focus());
+window.addEventListener("hashchange", () => isReady && navigate());
+setInterval(() => document.hidden || tick(), 1000);
+start();

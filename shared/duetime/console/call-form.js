@@ -1,0 +1,98 @@
+// Submitting a service call.
+
+import { paths, request } from "./api.js";
+import { h } from "./dom.js";
+import * as forms from "./forms.js";
+import { isJson, withRaw } from "./json.js";
+import { link, place, problemView, toast } from "./ui.js";
+
+const { field } = forms;
+const METHODS = ["POST", "GET", "PUT", "PATCH", "DELETE"].map((method) => [method, method]);
+
+export function callForm(page, { tenant }) {
+  page.title("Submit a service call");
+  const wrong = h("div", { class: "wrong" });
+  const go = h("button", { type: "submit", class: "primary" }, "Submit");
+  const form = h(
+    "form",
+    { class: "card", novalidate: true },
+    h(
+      "div",
+      { class: "fields" },
+      field("name", "Name", { wide: true, hint: "for people, and to find it by its beginning", maxlength: 200 }),
+      h("div", { class: "fields url-line" }, field("request.method", "Method", { type: "select", options: METHODS }), field("request.url", "URL", { type: "url", placeholder: "https://" })),
+      field("request.headers", "Headers", { type: "textarea", wide: true, hint: "Name: value, one to a line" }),
+      field("bodyKind", "Body", { type: "select", options: [["json", "JSON, as it is written"], ["text", "Text"]] }),
+      field("request.body", "Content", { type: "textarea", rows: 6, wide: true, paths: ["request"] }),
+    ),
+    forms.dueFields("dueAt"),
+    h(
+      "div",
+      { class: "fields" },
+      field("tags", "Tags", { type: "textarea", rows: 2, hint: "one to a line" }),
+      field("starred", "Star it, so that it is kept for ever", { type: "checkbox" }),
+    ),
+    h(
+      "details",
+      { class: "fold" },
+      h("summary", null, "More"),
+      h(
+        "div",
+        { class: "fields" },
+        field("timeoutSeconds", "Timeout in seconds", { inputmode: "numeric", hint: "1 to 900; 30 when empty" }),
+        field("correlationId", "Correlation id", { hint: "made when empty" }),
+        field("idempotencyKey", "Idempotency key", { hint: "made when empty, so that a submission whose answer was lost can be sent again" }),
+      ),
+    ),
+    forms.policyFields("One attempt when all is empty. Intervals: 30s, 5m, 1h30m."),
+    wrong,
+    h("div", { class: "actions end" }, link(place("calls", tenant), "Back"), go),
+  );
+  const keys = forms.keysFor();
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    go.disabled = true;
+    forms.clearErrors(form);
+    try {
+      const body = read(form, keys);
+      const { data, status } = await request("POST", paths.calls(tenant), { body, signal: page.signal });
+      toast(status === 200 ? "It was submitted before." : "Submitted.");
+      page.go(place("calls", tenant, data.id), { instead: true });
+    } catch (error) {
+      go.disabled = false;
+      if (!page.signal.aborted && !forms.showErrors(form, error)) wrong.replaceChildren(problemView(error));
+    }
+  });
+  return h("div", { class: "page-narrow" }, h("p", { class: "crumbs" }, link(place("calls", tenant), "Service calls")), h("h1", null, "Submit a service call"), form);
+}
+
+/** The body of the submission, as JSON text: the request's own body stays the text that was written. */
+function read(form, keys) {
+  const given = withRaw(
+    {
+      name: forms.text(form, "name"),
+      ...forms.due(form, "dueAt"),
+      tags: forms.lines(form, "tags"),
+      starred: form.elements.starred.checked || undefined,
+      timeoutSeconds: forms.number(form, "timeoutSeconds"),
+      correlationId: forms.text(form, "correlationId"),
+      retryPolicy: forms.policy(form),
+    },
+    {
+      request: withRaw(
+        { method: form.elements["request.method"].value, url: forms.text(form, "request.url"), headers: forms.headers(form, "request.headers") },
+        { body: readBody(form) },
+      ),
+    },
+  );
+  const key = forms.text(form, "idempotencyKey") ?? keys(given);
+  return `${given.slice(0, -1)},"idempotencyKey":${JSON.stringify(key)}}`;
+}
+
+function readBody(form) {
+  const written = form.elements["request.body"].value;
+  if (written.trim() === "") return undefined;
+  if (form.elements.bodyKind.value === "text") return JSON.stringify(written);
+  if (!isJson(written)) throw forms.invalid({ field: "request.body", message: "is not JSON; choose Text to send it as it is" });
+  return written.trim();
+}

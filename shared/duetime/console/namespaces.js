@@ -1,0 +1,77 @@
+// Namespaces: their table, the choice of one, and making one.
+
+import { paths, readAll, request } from "./api.js";
+import { h } from "./dom.js";
+import { field, number, showErrors, text } from "./forms.js";
+import * as session from "./session.js";
+import { when } from "./times.js";
+import { code, dialog, link, muted, place, table, toast } from "./ui.js";
+
+export function readNamespaces(signal) {
+  return readAll(paths.namespaces, { signal });
+}
+
+/** A select of all namespaces; `area` is what of them to go to. It fills when they are known. */
+export function namespaceChoice(page, name) {
+  const area = page.area === "dead" ? "dead-letters" : "timers";
+  const select = h("select", { data: { key: "namespace" } }, h("option", { value: name, selected: true }, name));
+  select.addEventListener("change", () => page.go(place(area, select.value)));
+  readNamespaces(page.signal).then(
+    ({ items }) => {
+      const names = items.map((one) => one.name);
+      if (!names.includes(name)) names.unshift(name);
+      select.replaceChildren(...names.map((one) => h("option", { value: one, selected: one === name }, one)));
+    },
+    () => {},
+  );
+  return h("label", { class: "inline" }, "Namespace ", select);
+}
+
+export function namespaceTable(items) {
+  const withTenants = !session.isSignedIn();
+  return table(
+    "Namespaces",
+    [
+      { label: "Namespace", class: "main-cell", cell: (one) => link(place("timers", one.name), one.name) },
+      withTenants && { label: "Tenant", cell: (one) => code(one.tenantId) },
+      { label: "Shards", class: "fit", cell: shards },
+      { label: "At once", class: "fit", cell: (one) => one.maxInFlight ?? muted("no limit") },
+      { label: "Rate", class: "fit", cell: (one) => (one.rateLimit === null ? muted("no limit") : `${one.rateLimit}/s`) },
+      { label: "Retries", cell: retries },
+      { label: "Created", class: "fit time", cell: (one) => when(one.createdAt, { near: false }) },
+      { label: "More", hidden: true, class: "fit end", cell: (one) => link(place("dead-letters", one.name), "Dead letters") },
+    ].filter(Boolean),
+    items,
+  );
+}
+
+function shards(one) {
+  const last = one.firstShard + one.numShards - 1;
+  return h("span", { title: `shards ${one.firstShard} to ${last}` }, one.numShards, one.dedicated && muted(" dedicated"));
+}
+
+function retries(one) {
+  return one.retryPolicy === null ? muted("default") : code(JSON.stringify(one.retryPolicy));
+}
+
+export function createNamespace(changed) {
+  dialog({
+    title: "Create a namespace",
+    content: h(
+      "div",
+      { class: "fields" },
+      field("namespace", "Name", { wide: true, hint: "lower case letters, digits, . _ -", autofocus: true }),
+      field("numShards", "Shards", { inputmode: "numeric", hint: "1 to 4096, never changes; empty for the default" }),
+      field("dedicated", "Shards of its own", { type: "checkbox" }),
+    ),
+    label: "Create",
+    onProblem: showErrors,
+    act: async (form) => {
+      const name = text(form, "namespace") ?? "-";
+      const body = { numShards: number(form, "numShards"), dedicated: form.elements.dedicated.checked || undefined };
+      const { status } = await request("PUT", paths.namespace(name), { body });
+      toast(status === 201 ? `Namespace ${name} is created.` : `Namespace ${name} exists like this.`);
+      changed();
+    },
+  });
+}

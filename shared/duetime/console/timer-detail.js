@@ -1,0 +1,197 @@
+// One timer: whether it fired, when, and what the receiver said to each attempt.
+
+import { paths, request } from "./api.js";
+import { h, replace } from "./dom.js";
+import { due, dueFields, showErrors } from "./forms.js";
+import { rawMember } from "./json.js";
+import { headerTable, textBox } from "./messages.js";
+import { REFRESH_MS } from "./lists.js";
+import * as session from "./session.js";
+import { between, milliseconds, nearly, now, when } from "./times.js";
+import { badge, button, code, confirm, copier, dialog, facts, httpStatus, link, loading, muted, place, problemView, section, tags, toast } from "./ui.js";
+
+const SOON_MS = 1500;
+
+export function timerDetail(page, { namespace, id }) {
+  page.title(id);
+  session.remember({ namespace });
+  const path = paths.timer(namespace, id);
+  const box = h("div", null, loading("Loading the timer…"));
+  const view = { shown: "", timer: null, turn: 0 };
+  const load = async () => {
+    try {
+      const [timer, attempts] = await Promise.all([
+        request("GET", path, { signal: page.signal }),
+        request("GET", `${path}/attempts`, { signal: page.signal }),
+      ]);
+      view.timer = timer.data;
+      if (view.shown !== timer.text + attempts.text) {
+        view.shown = timer.text + attempts.text;
+        replace(box, drawTimer(page, path, timer, attempts.data.items, load));
+      }
+    } catch (error) {
+      if (page.signal.aborted) return;
+      if (!view.shown || error.status === 404) {
+        view.shown = "";
+        view.timer = null;
+        replace(box, problemView(error, { again: load }));
+      }
+    }
+  };
+  load();
+  page.every(SOON_MS, async () => {
+    // What is due soon, or under way, is looked at more often than what waits or is over.
+    const isNear = view.timer?.nextAttemptAt && Math.abs(Date.parse(view.timer.nextAttemptAt) - now()) < 60000;
+    view.turn = (view.turn + 1) % Math.ceil(REFRESH_MS / SOON_MS);
+    if (isNear || view.turn === 0) await load();
+  });
+  return h("article", null, h("p", { class: "crumbs" }, link(place("timers", namespace), `Timers of ${namespace}`)), box);
+}
+
+function drawTimer(page, path, { data: timer, text }, attempts, load) {
+  const payload = rawMember(text, "payload");
+  return [
+    h(
+      "div",
+      { class: "head" },
+      h("div", { class: "title" }, h("h1", { class: "mono" }, timer.id), h("p", { class: "lead" }, badge(timer.state), " ", verdict(timer, attempts))),
+      h("div", { class: "actions" }, buttons(page, path, timer, load)),
+    ),
+    h(
+      "div",
+      { class: "columns" },
+      h(
+        "div",
+        null,
+        section("Attempts", {}, attempts.length ? [...attempts].reverse().map((one, at) => attemptFold(one, at === 0)) : h("p", { class: "muted" }, "None yet.")),
+        section("Callback", {}, h("p", { class: "first-line" }, h("b", null, "POST"), " ", timer.callbackUrl), headerTable(Object.entries(timer.headers ?? {}))),
+        section("Payload", {}, textBox(payload === "null" ? "" : payload, { key: "payload", what: "payload" })),
+      ),
+      h("div", null, section("Timer", {}, timerFacts(timer, text))),
+    ),
+  ];
+}
+
+/** Did it fire, when, and what did the receiver say: in one sentence. */
+function verdict(timer, attempts) {
+  const last = attempts.at(-1);
+  if (timer.state === "fired") {
+    const late = between(timer.executeAt, timer.firedAt);
+    const said = last?.status ? ["; the receiver answered ", httpStatus(last.status), ` within ${milliseconds(last.durationMs)}`] : null;
+    return h("span", null, late >= 0 ? `Fired ${milliseconds(late)} after its due time` : "Fired before its due time", said, ".");
+  }
+  if (timer.state === "failed") {
+    const tries = timer.attempts === 0 ? "without an attempt" : timer.attempts === 1 ? "at its only attempt" : `after ${timer.attempts} attempts`;
+    return h("span", null, `Failed ${tries}: `, failureWords(timer.failure), ".");
+  }
+  if (timer.state === "firing") return h("span", null, "The receiver is at work on it.");
+  if (timer.attempts > 0) return h("span", null, `Attempt ${timer.attempts} failed: `, failureWords(timer.failure), ". The next one is ", nearly(timer.nextAttemptAt), ".");
+  return h("span", null, Date.parse(timer.executeAt) > now() ? "Fires " : "Due ", nearly(timer.executeAt), ".");
+}
+
+function failureWords(failure) {
+  if (!failure) return "for a reason that is not known";
+  return failure.status === null ? [failure.reason, " – ", failure.message] : ["the receiver answered ", httpStatus(failure.status)];
+}
+
+function timerFacts(timer, text) {
+  const policy = rawMember(text, "retryPolicy");
+  return facts([
+    ["Due", when(timer.executeAt, { milliseconds: true })],
+    ["Fired", timer.firedAt && when(timer.firedAt, { milliseconds: true })],
+    ["Next attempt", timer.nextAttemptAt && timer.nextAttemptAt !== timer.executeAt && when(timer.nextAttemptAt, { milliseconds: true })],
+    ["Attempts", timer.attempts],
+    ["Last failure", timer.failure && [timer.failure.reason, ": ", timer.failure.message, " ", when(timer.failure.at)]],
+    ["Tags", tags(timer.tags)],
+    ["Correlation id", timer.correlationId && [code(timer.correlationId), copier(timer.correlationId, "correlation id")]],
+    ["Timeout", `${timer.callbackTimeoutSeconds} s`],
+    ["Expires", timer.expireAfter && `${timer.expireAfter} after its due time`],
+    ["Retries", policy && policy !== "null" ? code(policy) : muted("as the namespace says")],
+    ["Id", [code(timer.id), copier(timer.id, "id")]],
+    ["Created", when(timer.createdAt)],
+    ["Changed", when(timer.updatedAt)],
+    ["Revision", timer.revision],
+  ]);
+}
+
+function attemptFold(attempt, isOpen) {
+  const key = `${attempt.firingId} ${attempt.number}`;
+  return h(
+    "details",
+    { class: "fold execution", open: isOpen, data: { key } },
+    h(
+      "summary",
+      { data: { key: `summary ${key}` } },
+      h("span", { class: "number" }, `#${attempt.number}`),
+      badge(attempt.outcome),
+      attempt.status ? httpStatus(attempt.status) : attempt.errorClass && h("span", { class: "http bad" }, attempt.errorClass),
+      h("span", { class: "spread" }, when(attempt.startedAt, { milliseconds: true })),
+      muted(milliseconds(attempt.durationMs)),
+    ),
+    h(
+      "div",
+      { class: "fold-body" },
+      facts([
+        ["Failed", attempt.reason && `${attempt.reason}: ${attempt.message ?? ""}`],
+        ["Ended", when(attempt.endedAt, { milliseconds: true, near: false })],
+        ["webhook-id", code(attempt.firingId)],
+      ]),
+      attempt.status && h("h4", null, "Response"),
+      attempt.status && headerTable(Object.entries(attempt.headers)),
+      attempt.status &&
+        textBox(attempt.body, {
+          key: `body ${key}`,
+          what: "response body",
+          note: attempt.bodyTruncated ? `The beginning of ${attempt.bodyBytes} bytes.` : attempt.bodyBytes && !attempt.body ? `${attempt.bodyBytes} bytes, not kept.` : undefined,
+        }),
+    ),
+  );
+}
+
+// -- what can be done ---------------------------------------------------------------------------------------------
+
+function buttons(page, path, timer, load) {
+  if (!session.may("writer")) return [];
+  const isWaiting = timer.state === "scheduled";
+  const isOver = timer.state === "fired" || timer.state === "failed";
+  const act = (what, words) => async () => {
+    try {
+      await request("POST", `${path}/${what}`, { ifMatch: timer.revision });
+      toast(words);
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+    await load();
+  };
+  return [
+    timer.state === "failed" && button("Redrive", act("redrive", "The timer is scheduled again, due now."), { kind: "primary", key: "redrive", glyph: "refresh" }),
+    isWaiting && button("Fire now", act("fire", "The timer is due now."), { kind: "primary", key: "fire" }),
+    isWaiting && button("Change due time", () => changeDue(path, timer, load), { key: "due" }),
+    button(isOver ? "Remove" : "Cancel", () => remove(page, path, timer, isOver), { kind: "danger", key: "remove" }),
+  ];
+}
+
+function changeDue(path, timer, load) {
+  dialog({
+    title: "Change the due time",
+    content: dueFields("executeAt", { now: false, value: timer.executeAt }),
+    label: "Change",
+    onProblem: showErrors,
+    act: async (form) => {
+      await request("PATCH", path, { body: due(form, "executeAt"), ifMatch: timer.revision });
+      toast("The due time is changed.");
+      await load();
+    },
+  });
+}
+
+function remove(page, path, timer, isOver) {
+  const words = isOver
+    ? ["Remove this timer?", "Its attempts go with it.", "Remove the timer", "The timer is removed."]
+    : ["Cancel this timer?", "It will not fire, and it is removed.", "Cancel the timer", "The timer is cancelled."];
+  confirm(words[0], words[1], words[2], async () => {
+    const { data } = await request("DELETE", path, { ifMatch: timer.revision });
+    toast(data.attemptUnderWay ? `${words[3]} An attempt was under way: its receiver may see it yet.` : words[3]);
+    page.go(place("timers", timer.namespace), { instead: true });
+  });
+}
