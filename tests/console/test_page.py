@@ -117,8 +117,8 @@ def test_nothing_is_wider_than_the_screen(
     console = new_console(server, viewport={"width": width, "height": 800})
     console.make_namespace()
     page, long = console.page, "x" * 150
-    url = receiver.on(f"/wide{width}", reply(500, b"{}" + b"y" * 300, [("X-Long", "z" * 400)]))
-    call_id = console.submit(long, f"{url}?{long}", tags=[long[:128], "b"], correlationId=long)
+    url = receiver.on(f"/wide{width}?{long}", reply(500, b"{}" + b"y" * 300, [("X-Long", "z" * 400)]))
+    call_id = console.submit(long, url, tags=[long[:128], "b"], correlationId=long)
     console.create(long, url, retryPolicy={"maxAttempts": 1}, tags=[long[:128]])
     places = [
         ("main .health", ()),
