@@ -52,7 +52,9 @@ def test_a_call_is_submitted_and_followed_to_its_end(console: Console, receiver:
     assert response.locator("pre").inner_text() == '{\n  "invoice": 12345678901234567890,\n  "paid": 1.10\n}'
     response.get_by_role("button", name="Raw").click()
     assert response.locator("pre").inner_text() == body.decode()
-    response.locator(".headers div", has_text=re.compile("^x-trace", re.IGNORECASE)).get_by_text("abc", exact=True).wait_for()
+    response.locator(".headers div", has_text=re.compile("^x-trace", re.IGNORECASE)).get_by_text(
+        "abc", exact=True
+    ).wait_for()
     shown = page.locator("article").inner_text()
     assert '"customer": 98765432109876543210' in shown
     assert "secret" not in shown
