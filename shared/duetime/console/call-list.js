@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { filters, pagedList, tabs } from "./lists.js";
 import * as session from "./session.js";
 import { when } from "./times.js";
-import { badge, code, empty, httpStatus, link, muted, place, placeWith, table, tags } from "./ui.js";
+import { badge, code, empty, httpStatus, link, muted, nothing, place, placeWith, table, tags } from "./ui.js";
 
 const STATES = [
   ["", "All"],
@@ -115,7 +115,7 @@ export function callTable(items, { onChange, caption = "Service calls" } = {}) {
 /** What came of a call so far, in few words. */
 export function result(call) {
   const outcome = call.outcome;
-  if (!outcome) return muted(call.status === "Running" ? "under way" : "–");
+  if (!outcome) return call.status === "Running" ? muted("under way") : nothing();
   const attempts = call.attempts > 1 ? muted(` · attempt ${call.attempts}`) : null;
   if (outcome.status !== null) return h("span", null, httpStatus(outcome.status), attempts);
   return h("span", null, h("span", { class: "http bad" }, outcome.reason), attempts);

@@ -7,7 +7,7 @@ import { region } from "./lists.js";
 import { createNamespace, namespaceTable, readNamespaces } from "./namespaces.js";
 import * as session from "./session.js";
 import { nearly, when } from "./times.js";
-import { badge, button, code, empty, link, muted, place, placeWith, section, table } from "./ui.js";
+import { badge, button, code, empty, link, muted, nothing, place, placeWith, section, table } from "./ui.js";
 
 const FEW = 5;
 
@@ -87,7 +87,7 @@ function summary(items) {
       { label: "State", class: "fit", cell: ({ owner }) => (owner ? badge("Polled", "good") : badge("Not polled", "bad")) },
       { label: "Owner", class: "main-cell", cell: ({ owner }) => (owner ? code(owner) : muted("nobody: their timers wait")) },
       { label: "Shards", cell: ({ own }) => h("span", null, h("b", null, own.length), muted(` of ${items.length} · ${ranges(own)}`)) },
-      { label: "Next lease ends", class: "fit time", cell: ({ owner, own }) => (owner ? nearly(own.map((one) => one.leaseExpiresAt).sort()[0]) : muted("–")) },
+      { label: "Next lease ends", class: "fit time", cell: ({ owner, own }) => (owner ? nearly(own.map((one) => one.leaseExpiresAt).sort()[0]) : nothing()) },
     ],
     rows,
   );
@@ -114,7 +114,7 @@ function each(items) {
       [
         { label: "Shard", class: "fit", cell: (one) => one.shardId },
         { label: "State", class: "fit", cell: (one) => (one.live ? badge("Polled", "good") : badge("Not polled", "bad")) },
-        { label: "Owner", class: "main-cell", cell: (one) => (one.ownerId ? code(one.ownerId) : muted("–")) },
+        { label: "Owner", class: "main-cell", cell: (one) => (one.ownerId ? code(one.ownerId) : nothing()) },
         { label: "Version", class: "fit", cell: (one) => one.version },
         { label: "Claimed", class: "fit time", cell: (one) => when(one.claimedAt) },
       ],

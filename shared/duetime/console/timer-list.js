@@ -6,7 +6,7 @@ import { filters, pagedList, tabs } from "./lists.js";
 import { namespaceChoice, readNamespaces } from "./namespaces.js";
 import * as session from "./session.js";
 import { between, milliseconds, when } from "./times.js";
-import { badge, empty, httpStatus, link, loading, muted, place, problemView, table, tags } from "./ui.js";
+import { badge, empty, httpStatus, link, loading, muted, nothing, place, problemView, table, tags } from "./ui.js";
 
 const STATES = [
   ["", "All"],
@@ -139,6 +139,6 @@ export function timerResult(timer) {
     return timer.attempts > 1 ? muted(`after ${timer.attempts} attempts`) : muted(late >= 0 ? `${milliseconds(late)} after due` : "before its due time");
   }
   const { failure } = timer;
-  if (!failure) return muted("–");
+  if (!failure) return nothing();
   return h("span", { title: failure.message }, failure.status === null ? h("span", { class: "http bad" }, failure.reason) : [httpStatus(failure.status), muted(` ${failure.reason}`)]);
 }

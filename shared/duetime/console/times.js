@@ -66,7 +66,7 @@ export function between(from, to) {
 
 /** A time element: local time, and how far from now, which `tick` keeps true. */
 export function when(iso, { milliseconds: withMilliseconds = false, near = true } = {}) {
-  if (!iso) return h("span", { class: "muted" }, "–");
+  if (!iso) return h("span", { class: "muted none" }, "–");
   return h(
     "time",
     { datetime: iso, title: `${iso} (UTC)` },

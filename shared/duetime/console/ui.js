@@ -35,6 +35,11 @@ export function code(text) {
   return h("code", null, text);
 }
 
+/** Where there is no value. Narrow screens leave it out. */
+export function nothing() {
+  return h("span", { class: "muted none" }, "–");
+}
+
 export function muted(...content) {
   return h("span", { class: "muted" }, ...content);
 }
