@@ -17,7 +17,7 @@ from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
-from tests.support.databases import empty_database
+from tests.support.databases import empty_database, shared_server_store
 from tests.support.oracle_model import OracleModel
 from tests.support.sqlserver_model import open_model
 
@@ -59,23 +59,35 @@ def subject_at(url: str, *, is_shared: bool) -> Iterator[Subject]:
 @contextmanager
 def subject_of(open_store: Callable[[], SqlStore], *, is_shared: bool) -> Iterator[Subject]:
     """``open_store`` opens the same data each time."""
-    stores = [open_store()]
+    store = open_store()
+    try:
+        store.initialise()
+        with subject_with(store, open_store if is_shared else None) as subject:
+            yield subject
+    finally:
+        store.close()
+
+
+@contextmanager
+def subject_with(store: SqlStore, open_another: Callable[[], SqlStore] | None) -> Iterator[Subject]:
+    """``store`` is initialised and empty, and stays open. ``open_another`` opens its data once more."""
+    others: list[SqlStore] = []
 
     def reopen() -> SqlStore:
-        stores.append(open_store())
-        return stores[-1]
+        assert open_another is not None
+        others.append(open_another())
+        return others[-1]
 
     try:
-        stores[0].initialise()
         yield Subject(
-            store=stores[0],
-            corrupt=lambda timer: corrupt(stores[0], timer),
-            corrupt_call=lambda call: corrupt_call(stores[0], call),
-            reopen=reopen if is_shared else None,
+            store=store,
+            corrupt=lambda timer: corrupt(store, timer),
+            corrupt_call=lambda call: corrupt_call(store, call),
+            reopen=reopen if open_another is not None else None,
         )
     finally:
-        for store in stores:
-            store.close()
+        for other in others:
+            other.close()
 
 
 @contextmanager
@@ -116,5 +128,6 @@ def oracle_model(request: pytest.FixtureRequest) -> Iterator[Subject]:
 
 @contextmanager
 def sql_server(name: str, request: pytest.FixtureRequest) -> Iterator[Subject]:
-    with subject_at(empty_database(name), is_shared=True) as subject:
+    url = empty_database(name)
+    with subject_with(shared_server_store(name), lambda: open_sql(url)) as subject:
         yield subject

@@ -100,28 +100,30 @@ def open_server_store(name: str, *, time_source: TimeSource = TimeSource.CALLER)
     return SqlStore(open_dialect(database_url(name)), time_source=time_source)
 
 
+@cache
+def shared_server_store(name: str) -> SqlStore:
+    """Opened once in this test process: each store builds a hundred statements, and a connection sets up its session.
+
+    It may be closed, which ends its connections only.
+    """
+    return open_server_store(name)
+
+
 def empty_database(name: str) -> str:
     """The URL of the process's database on the server ``name``, with the schema and without rows.
 
     To make its tables anew for each test would take a server most of the time.
     """
-    store = open_server_store(name)
-    try:
-        store.initialise()
-        with store.database.engine.connect() as connection:
-            for table in reversed(metadata.sorted_tables):
-                if table is not schema_migrations:
-                    connection.execute(sa.delete(table))
-            connection.commit()
-    finally:
-        store.close()
+    store = shared_server_store(name)
+    store.initialise()
+    with store.database.engine.connect() as connection:
+        for table in reversed(metadata.sorted_tables):
+            if table is not schema_migrations:
+                connection.execute(sa.delete(table))
+        connection.commit()
     return database_url(name)
 
 
 def drop_tables(name: str) -> None:
     """Leave the process's database on the server ``name`` as it is before ``duetime init``."""
-    store = open_server_store(name)
-    try:
-        metadata.drop_all(store.database.engine)
-    finally:
-        store.close()
+    metadata.drop_all(shared_server_store(name).database.engine)

@@ -14,7 +14,7 @@ from duetime.stores.port import PutMode, PutStatus
 from duetime.stores.sql.store import SqlStore
 from tests.support.builders import make_timer
 from tests.support.clock import NOW
-from tests.support.databases import open_server_store
+from tests.support.databases import open_server_store, shared_server_store
 
 PATIENCE_SECONDS = 20
 _OTHERS = {
@@ -31,6 +31,7 @@ def is_stored(store: SqlStore, namespace: Namespace, timer_id: str) -> bool:
 
 def end_connections(server: str) -> int:
     """As a server does that stops: all that the database has. How many there were."""
+    shared_server_store(server).close()  # which other tests go on with
     store = open_server_store(server)
     with store.database.engine.connect() as connection:
         others = _OTHERS[connection.dialect.name]
