@@ -141,7 +141,7 @@ test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on se
 	  $(SERVER_DIRECTORIES)
 
 .PHONY: test-second
-test-second: $(VENV)/.dev-installed $(TOOLS) ## Run on a second emulator and on models what other stores show too
+test-second: $(VENV)/.dev-installed $(TOOLS) ## Run on models and stand-ins what other stores show too
 	$(BIN)/python -m pytest -m second $(PARALLEL) tests/contract
 
 # Playwright drives a Chromium of this machine, and is nothing that Duetime needs: an environment of its own, beside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,15 +43,18 @@ SERVER_STORES = frozenset(
 
 SERVER_DIRECTORIES = {("integration", "dynamodb"), ("integration", "mongodb")}
 """All that is in them."""
-_SENT_BY_MODELS = ("test_put", "test_record", "test_due", "test_lists", "test_calls_apply", "test_calls_lists")
+_PECULIAR = ("test_put", "test_record", "test_due", "test_lists", "test_calls_apply", "test_calls_lists")
 SECOND = {
     "moto": ("test_put", "test_record", "test_change"),
-    "oracle-model": _SENT_BY_MODELS,
-    "sqlserver-model": _SENT_BY_MODELS,
+    "cassandra-model": _PECULIAR,
+    "oracle-model": _PECULIAR,
+    "sqlserver-model": _PECULIAR,
+    # On a MongoDB of somebody's own everything is run.
+    **({} if "DUETIME_TEST_MONGODB_URL" in os.environ else {"mongodb": _PECULIAR}),
 }
-"""Stores of which CI runs these files of the contract alone; `make test-second` runs the rest. The second emulator of
-DynamoDB is there for single timers that are written without PartiQL; the models are SQLite behind a dialect's
-statements, whose peculiar forms these files send."""
+"""Models and stand-ins of which CI runs these files of the contract alone; `make test-second` runs the rest. These
+files send what is peculiar to a store; the second emulator of DynamoDB is there for single timers that are written
+without PartiQL."""
 
 
 @pytest.hookimpl(tryfirst=True)
