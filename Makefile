@@ -39,12 +39,12 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run-installed: requirements/run.txt pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python $(PIP_INSTALL) --require-hashes -r requirements/run.txt
+	$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements/run.txt
 	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev-installed: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python $(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements/dev.txt
 	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.run-installed
 
@@ -128,7 +128,7 @@ check: lint validate test ## The gate
 
 .PHONY: test
 test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 4 tests at a time (TEST_WORKERS=)
-	$(BIN)/python -m pytest -m "not slow and not server and not console" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not slow and not server and not second and not console" $(PARALLEL)
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack

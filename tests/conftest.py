@@ -43,18 +43,19 @@ SERVER_STORES = frozenset(
 
 SERVER_DIRECTORIES = {("integration", "dynamodb"), ("integration", "mongodb")}
 """All that is in them."""
-_PECULIAR = ("test_put", "test_record", "test_due", "test_lists", "test_calls_apply", "test_calls_lists")
+_PECULIAR = ("test_put", "test_record", "test_calls_apply")
 SECOND = {
-    "moto": ("test_put", "test_record", "test_change"),
+    "moto": ("test_put",),
     "cassandra-model": _PECULIAR,
     "oracle-model": _PECULIAR,
+    "sqlite-memory": _PECULIAR,
     "sqlserver-model": _PECULIAR,
     # On a MongoDB of somebody's own everything is run.
     **({} if "DUETIME_TEST_MONGODB_URL" in os.environ else {"mongodb": _PECULIAR}),
 }
-"""Models and stand-ins of which CI runs these files of the contract alone; `make test-second` runs the rest. These
-files send what is peculiar to a store; the second emulator of DynamoDB is there for single timers that are written
-without PartiQL."""
+"""Stores of which CI runs these files of the contract alone: models, stand-ins, SQLite without its file.
+`make test-second` runs the rest. What is peculiar to a store shows most in how it puts a batch, records outcomes and
+changes calls; the second emulator of DynamoDB is there for single timers that are written without PartiQL."""
 
 
 @pytest.hookimpl(tryfirst=True)
