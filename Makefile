@@ -39,12 +39,12 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run-installed: requirements/run.txt pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements/run.txt
+	$(BIN)/python $(PIP_INSTALL) --require-hashes -r requirements/run.txt
 	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev-installed: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python $(PIP_INSTALL) --require-hashes --no-deps -r requirements/dev.txt
+	$(BIN)/python $(PIP_INSTALL) --require-hashes -r requirements/dev.txt
 	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.run-installed
 
