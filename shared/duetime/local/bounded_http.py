@@ -12,7 +12,8 @@ from typing import Final
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEAD_BYTES: Final = 64 * 1024
-"""Of all that a request has beside its body. What arrives in one piece may be more: what a socket gives at once."""
+"""Of all that a request has beside its body. What arrives in one piece, as a socket gives it, may be more, and is not
+counted for a request that begins within it: where, the parser does not tell."""
 HEAD_SECONDS: Final = 20.0
 """From the connection, or from the first byte of a later request, to the end of its head."""
 
@@ -27,6 +28,8 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._beside_bodies = 0
+        self._piece_bytes = 0
+        self._is_within_piece = False
         self._is_in_head = True
         self._head_timer = self.loop.call_later(self.head_seconds, self._close)
 
@@ -35,6 +38,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._piece_bytes, self._is_within_piece = len(data), False
         super().data_received(data)
         self._beside_bodies += len(data)
         if not self._is_in_head and self.timeout_keep_alive_task is None and self._is_answered():
@@ -49,7 +53,8 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._beside_bodies = 0
+        self._beside_bodies = -self._piece_bytes if self._is_within_piece else 0
+        self._is_within_piece = True
         if not self._is_in_head:
             self._is_in_head = True
             self._head_timer = self.loop.call_later(self.head_seconds, self._close)
@@ -60,6 +65,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        self._is_within_piece = True
         self._beside_bodies -= len(body)
         super().on_body(body)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from duetime.local.bounded_http import MAX_HEAD_BYTES, BoundedHttp
 from duetime.local.http import bind, http_service
@@ -17,11 +20,11 @@ ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Impatient(BoundedHttp):
-    head_seconds = 0.2
+    head_seconds = 1.0
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.timeout_keep_alive = 0.2  # type: ignore[assignment]
+        self.timeout_keep_alive = 1.0  # type: ignore[assignment]
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -119,6 +122,68 @@ def test_large_heads_and_bodies_within_bounds_pass(address: tuple[str, int]) -> 
             while not answer.endswith(f"{length:07}".encode()):
                 answer += connection.recv(4096)
             assert answer.startswith(b"HTTP/1.1 200")
+
+
+class Wire(asyncio.Transport):
+    """A connection whose pieces the test cuts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_closed = False
+
+    def write(self, data: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+def is_closed_by(*pieces: bytes) -> bool:
+    """Whether the server closes a connection that brings these."""
+
+    async def main() -> bool:
+        config = uvicorn.Config(app, loop="asyncio", ws="none", log_config=None)
+        config.load()
+        protocol = BoundedHttp(config=config, server_state=ServerState(), app_state={})
+        wire = Wire()
+        protocol.connection_made(wire)
+        for piece in pieces:
+            protocol.data_received(piece)
+            await asyncio.sleep(0)
+        is_closed = wire.is_closed
+        protocol.connection_lost(None)
+        return is_closed
+
+    return asyncio.run(main())
+
+
+POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+
+
+def test_the_rest_of_a_body_is_no_part_of_the_next_head() -> None:
+    """A client that was refused early sends its body to the end, and the next request behind it."""
+    body = b"b" * (3 * MAX_HEAD_BYTES)
+    assert not is_closed_by(POST % len(body) + body[:9], body[9:] + ASK)
+    assert not is_closed_by(POST % len(body) + body[:9], body[9:] + ASK[:-2], ASK[-2:] + ASK)
+
+
+def test_requests_that_arrive_together_are_bounded_each_by_itself() -> None:
+    assert not is_closed_by(ASK * (2 * MAX_HEAD_BYTES // len(ASK)))
+
+
+def test_what_begins_within_a_piece_has_its_bound_all_the_same() -> None:
+    piece = b"a" * (MAX_HEAD_BYTES + 1)
+    assert is_closed_by(ASK + b"GET / HTTP/1.1\r\nX-Long: ", piece)
+    assert is_closed_by(b"GET / HTTP/1.1\r\nX-Long: " + piece)
 
 
 def test_a_connection_without_a_request_ends(address: tuple[str, int]) -> None:
