@@ -218,15 +218,7 @@ def _refuse_exposure(settings: LocalSettings, listener: socket.socket) -> None:
 
 
 def _tell_start(settings: LocalSettings, listener: socket.socket) -> None:
-    url = url_of(listener)
-    logger.info(
-        "Duetime %s serves %s (console: %s/console, documentation: %s/docs)",
-        __version__,
-        url,
-        url,
-        url,
-        extra={"action": "server.started", "url": url, "store": settings.store},
-    )
+    """``server.started`` comes last: whoever waits for it knows the rest."""
     if settings.auth:
         logger.info(
             "requests need an API key; `duetime keys create` makes one", extra={"action": "server.authenticated"}
@@ -240,6 +232,15 @@ def _tell_start(settings: LocalSettings, listener: socket.socket) -> None:
             "everyone who reaches this address can create timers, and so make this machine send requests",
             extra={"action": "server.exposed", "host": host},
         )
+    url = url_of(listener)
+    logger.info(
+        "Duetime %s serves %s (console: %s/console, documentation: %s/docs)",
+        __version__,
+        url,
+        url,
+        url,
+        extra={"action": "server.started", "url": url, "store": settings.store},
+    )
 
 
 def _tell_egress(settings: EgressSettings) -> None:

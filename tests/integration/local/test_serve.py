@@ -42,6 +42,7 @@ def test_no_page_in_a_browser_makes_timers_or_reads_them(server: DuetimeServer) 
     assert server.client.get("/metrics", headers={"host": "evil.example"}).status_code == 421
     assert server.client.get(path).json()["items"] == []
     assert server.client.post(path, content=timer, headers={"origin": f"http://{own}"}).status_code == 201
+    server.terminate()
     assert {event["reason"] for event in server.of("http.refused")} == {"cross_site_request", "unknown_host"}
 
 
