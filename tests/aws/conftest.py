@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cfnlint.decode import decode
 
+from duetime.runtime.clock import SystemClock
+from duetime.stores.dynamodb.store import DynamoDbStore
 from scripts.aws_local import ROOT, build
+from tests.aws.application import Account, Event, Template
+from tests.support.dynamodb_proxy import running_proxy
 from tests.support.tools import tool_program
-
-Event = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Template:
-    """template.yaml, and the CloudFormation that the SAM transform makes of it."""
-
-    source: dict[str, Any]
-    translated: dict[str, Any]
-
-    def of_type(self, kind: str) -> dict[str, dict[str, Any]]:
-        """Properties of the resources of a type, by logical id, as CloudFormation will see them."""
-        resources = self.translated["Resources"].items()
-        return {name: resource["Properties"] for name, resource in resources if resource["Type"] == kind}
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +43,17 @@ def load_event() -> Callable[[str], Event]:
         return event
 
     return load
+
+
+@pytest.fixture
+def account(template: Template, built: Path, ministack_url: str, timers_table: str) -> Iterator[Account]:
+    with running_proxy(ministack_url) as proxy:
+        yield Account(template, built, timers_table, proxy)
+
+
+@pytest.fixture
+def calls_store(ministack_client: Any, timers_table: str) -> DynamoDbStore:
+    """The tables that the functions work on, and a tenant that has submitted a service call before."""
+    store = DynamoDbStore(ministack_client, timers_table)
+    store.create_namespace("calls@acme", num_shards=4, dedicated=False, now=SystemClock().now(), tenant_id="acme")
+    return store

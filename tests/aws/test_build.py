@@ -12,7 +12,7 @@ import pytest
 
 from scripts.aws_local import ROOT
 from scripts.build_layer import find_python, platform_options
-from tests.aws.conftest import Template
+from tests.aws.application import Template
 
 THIS_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 

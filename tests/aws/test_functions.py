@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
-from uuid import uuid4
 
 import pytest
 
 from duetime.api.key_changes import create_key
-from duetime.domain.call_steps import Transition
-from duetime.domain.event_webhooks import EventWebhook
-from duetime.domain.namespaces import NamespaceSettings
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
-from duetime.domain.service_calls import CallStatus, ServiceCall
+from duetime.domain.service_calls import CallStatus
 from duetime.runtime.clock import SystemClock
-from duetime.stores.calls_port import ApplyStatus, CallRef
-from duetime.stores.dynamodb.calls.stream import read_record
+from duetime.stores.calls_port import CallRef
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.dynamodb.url import default_calls_table_name
-from duetime.stores.port import TimerFilter, TimerRef
 from scripts.aws_local import emulator_client
-from tests.aws.conftest import Event, Template
-from tests.aws.permissions import Permission, permissions_for, permissions_of
+from tests.aws.application import Account, Api, LoadEvent, Template, apply
+from tests.aws.permissions import permissions_of
 from tests.contract import call_steps as steps
 from tests.support import calls as make_calls
 from tests.support.builders import failed
 from tests.support.callbacks import Arrival, CallbackReceiver
-from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Forward, running_proxy
 from tests.support.runtime_api import FunctionError, LambdaFunction
-
-LoadEvent = Callable[[str], Event]
 
 LARGE = "x" * 200_000
 """A payload that the store keeps in an item of its own."""
@@ -48,76 +35,6 @@ LARGE = "x" * 200_000
 
 SHORT_LIVED = {"DUETIME_DEADLINE_MARGIN_SECONDS": "0.5"}
 """So that a poller that lives for seconds has some left for polling."""
-
-
-class Account:
-    """A table on the emulator, and what the functions that use it asked of DynamoDB."""
-
-    def __init__(self, template: Template, built: Path, table_name: str, proxy: DynamoDbProxy) -> None:
-        self.used: set[Permission] = set()
-        self._template = template
-        self._built = built
-        self._table_name = table_name
-        self._proxy = proxy
-        self.before: Callable[[str, Body], None] = lambda operation, body: None
-        """Called before a request is answered."""
-        proxy.intercept = self._note
-
-    def _note(self, operation: str, body: Body, forward: Forward) -> Body:
-        tables = {self._table_name: "Timers", default_calls_table_name(self._table_name): "ServiceCalls"}
-        self.used |= permissions_for(operation, body, tables)
-        self.before(operation, body)
-        return forward(body)
-
-    def environment(self, function: str) -> dict[str, str]:
-        """The function's variables as the template sets them by default, and where DynamoDB and receivers are."""
-        given = self._properties(function)["Environment"]["Variables"]
-        variables = {name: self._resolve(value) for name, value in given.items()}
-        return variables | {
-            "AWS_ENDPOINT_URL_DYNAMODB": self._proxy.url,
-            "DUETIME_EGRESS_ALLOW_CIDRS": "127.0.0.0/8",
-        }
-
-    def _properties(self, function: str) -> dict[str, Any]:
-        return self._template.of_type("AWS::Lambda::Function")[function]
-
-    def _resolve(self, value: Any) -> str:
-        if "Ref" in value:
-            return str(self._template.source["Parameters"][value["Ref"]]["Default"])
-        if "Fn::Sub" in value:
-            calls_table_name = default_calls_table_name(self._table_name)
-            named = str(value["Fn::Sub"]).replace("${Timers}", self._table_name)
-            return named.replace("${ServiceCalls}", calls_table_name)
-        return str(value)
-
-    @contextmanager
-    def running(self, function: str, **variables: str) -> Iterator[LambdaFunction]:
-        environment = self.environment(function) | variables
-        handler = self._properties(function)["Handler"]
-        code, layer = self._built / function, self._built / "SharedLayer"
-        with LambdaFunction(code, layer=layer, environment=environment, handler=handler) as running:
-            yield running
-
-
-@pytest.fixture
-def account(template: Template, built: Path, ministack_url: str, timers_table: str) -> Iterator[Account]:
-    with running_proxy(ministack_url) as proxy:
-        yield Account(template, built, timers_table, proxy)
-
-
-class Api:
-    """Sends requests to a running API by way of events like the real one."""
-
-    def __init__(self, function: LambdaFunction, event: Event) -> None:
-        self._function = function
-        self._event = event
-
-    def call(self, method: str, path: str, body: Any = None, query: str = "") -> tuple[int, str]:
-        event = copy.deepcopy(self._event)
-        event |= {"rawPath": path, "rawQueryString": query, "body": None if body is None else json.dumps(body)}
-        event["requestContext"]["http"] |= {"method": method, "path": path}
-        answer = self._function.invoke(event)
-        return answer["statusCode"], answer["body"]
 
 
 def test_the_timers_api_stores_the_timer_of_a_real_event(account: Account, load_event: LoadEvent) -> None:
@@ -406,161 +323,6 @@ def test_the_poller_uses_just_the_permissions_that_it_has(
         CallStatus.FAILED,  # by the watchdog
     ]
     assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["PollerRole"])
-
-
-class Subscriber:
-    """A queue on the emulator that gets the events of service calls from the default bus."""
-
-    def __init__(self, ministack_url: str) -> None:
-        events, self._sqs = emulator_client(ministack_url, "events"), emulator_client(ministack_url, "sqs")
-        self._queue_url = self._sqs.create_queue(QueueName=f"events-{uuid4().hex}")["QueueUrl"]
-        about = self._sqs.get_queue_attributes(QueueUrl=self._queue_url, AttributeNames=["QueueArn"])
-        events.put_rule(Name="service-calls", EventPattern='{"source": ["duetime.calls"]}')
-        events.put_targets(Rule="service-calls", Targets=[{"Id": "queue", "Arn": about["Attributes"]["QueueArn"]}])
-
-    def received(self, count: int) -> list[dict[str, Any]]:
-        """What arrived, once it is ``count``."""
-        found: list[dict[str, Any]] = []
-        for _ in range(20):
-            answer = self._sqs.receive_message(QueueUrl=self._queue_url, WaitTimeSeconds=1, MaxNumberOfMessages=10)
-            for message in answer.get("Messages", []):
-                found.append(json.loads(message["Body"]))
-                self._sqs.delete_message(QueueUrl=self._queue_url, ReceiptHandle=message["ReceiptHandle"])
-            if len(found) >= count:
-                break
-        return found
-
-
-@pytest.fixture
-def calls_store(ministack_client: Any, timers_table: str) -> DynamoDbStore:
-    """The tables that the functions work on, and a tenant that has submitted a service call before."""
-    store = DynamoDbStore(ministack_client, timers_table)
-    store.create_namespace("calls@acme", num_shards=4, dedicated=False, now=SystemClock().now(), tenant_id="acme")
-    return store
-
-
-def apply(store: DynamoDbStore, transition: Transition) -> ServiceCall:
-    assert store.calls.apply([transition], now=SystemClock().now()) == [ApplyStatus.APPLIED]
-    return transition.after
-
-
-def live(store: DynamoDbStore, **fields: Any) -> ServiceCall:
-    """A call from its submission to its end: seven events in three items."""
-    now = SystemClock().now()
-    running = make_calls.begun(apply(store, make_calls.submitted(now=now, **fields)), now=now)
-    apply(store, running)
-    return apply(store, make_calls.concluded(running.after, running.executions[0], now=now))
-
-
-def records_of(ministack_url: str, store: DynamoDbStore) -> list[dict[str, Any]]:
-    """All that the stream of the table of service calls holds, as Lambda would hand it over."""
-    streams = emulator_client(ministack_url, "dynamodbstreams")
-    (stream,) = streams.list_streams(TableName=default_calls_table_name(store._table.name))["Streams"]
-    records: list[dict[str, Any]] = []
-    for shard in streams.describe_stream(StreamArn=stream["StreamArn"])["StreamDescription"]["Shards"]:
-        iterator = streams.get_shard_iterator(
-            StreamArn=stream["StreamArn"], ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
-        )["ShardIterator"]
-        records += streams.get_records(ShardIterator=iterator, Limit=1000)["Records"]
-    return json.loads(json.dumps(records, default=str))
-
-
-def test_the_outbox_publishes_what_the_stream_tells_of(
-    account: Account, ministack_url: str, calls_store: DynamoDbStore
-) -> None:
-    subscriber = Subscriber(ministack_url)
-    calls = [live(calls_store), live(calls_store)]
-    records = records_of(ministack_url, calls_store)
-    with account.running("Outbox", AWS_ENDPOINT_URL_EVENTBRIDGE=ministack_url) as function:
-        answers = [function.invoke({"Records": list(reversed(records))}) for _ in range(2)]
-
-    assert answers == [{"batchItemFailures": []}] * 2
-    events = subscriber.received(14)
-    for call in calls:
-        of_call = [event["detail"] for event in events if event["detail"]["aggregateId"] == call.call_id]
-        assert [event["sequence"] for event in of_call] == list(range(1, 8))
-        assert of_call[-1]["type"] == "ServiceCallSucceeded"
-    assert {event["source"] for event in events} == {"duetime.calls"}
-    assert calls_store.calls.unpublished_events(limit=10) == []
-    reports = [json.loads(line) for line in function.log if '"outbox.metrics"' in line]
-    assert [report["EventsPublished"] for report in reports] == [14]
-
-
-def test_the_outbox_reports_what_it_could_not_publish_and_the_schedule_makes_up_for_it(
-    account: Account, ministack_url: str, load_event: LoadEvent, calls_store: DynamoDbStore
-) -> None:
-    subscriber = Subscriber(ministack_url)
-    live(calls_store)
-    records = [each for each in records_of(ministack_url, calls_store) if read_record(each)]
-    with account.running("Outbox", AWS_ENDPOINT_URL_EVENTBRIDGE="http://127.0.0.1:9") as function:
-        answer = function.invoke({"Records": records})
-    assert [each["itemIdentifier"] for each in answer["batchItemFailures"]] == [
-        each["dynamodb"]["SequenceNumber"] for each in records
-    ]
-    assert len(calls_store.calls.unpublished_events(limit=10)) == 7
-
-    at_once = {"DUETIME_SWEEP_AFTER_SECONDS": "0.001"}
-    with account.running("Outbox", AWS_ENDPOINT_URL_EVENTBRIDGE=ministack_url, **at_once) as function:
-        summary = function.invoke(load_event("outbox_schedule"))
-    assert (summary["published"], summary["failedCalls"]) == (7, 0)
-    assert [event["detail"]["sequence"] for event in subscriber.received(7)] == list(range(1, 8))
-    assert calls_store.calls.unpublished_events(limit=10) == []
-
-
-def test_the_outbox_puts_the_timers_that_deliver_to_a_webhook(
-    account: Account, ministack_url: str, calls_store: DynamoDbStore
-) -> None:
-    now = SystemClock().now()
-    namespace, _ = calls_store.create_namespace(
-        "events@acme", num_shards=2, dedicated=False, now=now, tenant_id="acme"
-    )
-    webhook = NamespaceSettings(webhook=EventWebhook(url="https://hooks.test/"))
-    assert calls_store.update_namespace(replace(namespace, settings=webhook), if_revision=1, now=now)
-    call = live(calls_store)
-    records = records_of(ministack_url, calls_store)
-    with account.running("Outbox", DUETIME_EVENT_PUBLISHERS="webhook") as function:
-        function.invoke({"Records": records})
-
-    timers = calls_store.list_timers(namespace, TimerFilter(), cursor=None, limit=10, now=now).items
-    assert sorted(timer.timer_id for timer in timers) == [f"{call.call_id}.{number}" for number in range(1, 8)]
-
-
-def test_the_outbox_uses_just_the_permissions_that_it_has(
-    account: Account, template: Template, load_event: LoadEvent, ministack_url: str, calls_store: DynamoDbStore
-) -> None:
-    now = SystemClock().now()
-    namespace, _ = calls_store.create_namespace(
-        "events@acme", num_shards=2, dedicated=False, now=now, tenant_id="acme"
-    )
-    webhook = NamespaceSettings(webhook=EventWebhook(url="https://hooks.test/"))
-    assert calls_store.update_namespace(replace(namespace, settings=webhook), if_revision=1, now=now)
-    call = live(calls_store, tags=("a", "b"), idempotency_key="k")
-    other = live(calls_store)
-
-    def end_predecessor(operation: str, body: Body) -> None:
-        """The first delivery ends just as the second one is stored, which has to be noticed."""
-        if operation == "BatchExecuteStatement" and f"{other.call_id}.2" in json.dumps(body):
-            calls_store.delete_timers(namespace, [TimerRef(f"{other.call_id}.1")], now=now)
-
-    account.before = end_predecessor
-    records = records_of(ministack_url, calls_store)
-    image = next(each for each in records if each["eventName"] == "MODIFY")["dynamodb"]["NewImage"]
-    expired = {
-        "eventName": "REMOVE",
-        "userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"},
-        "dynamodb": {"OldImage": image, "SequenceNumber": "999999999999999999999"},
-    }
-    # What is published in part is marked event by event.
-    first = calls_store.calls.unpublished_of(CallRef("acme", call.call_id), limit=1)
-    with account.running(
-        "Outbox", AWS_ENDPOINT_URL_EVENTBRIDGE=ministack_url, DUETIME_SWEEP_AFTER_SECONDS="0.001"
-    ) as function:
-        calls_store.calls.mark_published(first, now=now)
-        answers = [function.invoke({"Records": [*records, expired]}), function.invoke(load_event("outbox_schedule"))]
-
-    assert answers[0] == {"batchItemFailures": []}
-    assert calls_store.calls.list_executions("acme", call.call_id, cursor=None, limit=10).items == []
-    assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["OutboxRole"])
 
 
 def make_timers(account: Account, load_event: LoadEvent, timers: list[dict[str, Any]]) -> None:

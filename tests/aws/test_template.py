@@ -30,7 +30,7 @@ from duetime.stores.dynamodb.calls.schema import calls_table_definition
 from duetime.stores.dynamodb.calls.stream import read_record
 from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE, Define, table_definition
 from scripts.aws_local import ROOT
-from tests.aws.conftest import Template
+from tests.aws.application import Template
 from tests.support import calls as transitions
 from tests.support.clock import FakeClock
 from tests.support.metrics import make_snapshot
