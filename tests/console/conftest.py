@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from tests.support.no_tls import NO_TLS
 from tests.support.processes import DuetimeServer, command_environment
 from tests.support.receiver import Receiver
 
@@ -149,7 +150,7 @@ def new_console(browser: Browser) -> Iterator[Callable[..., Console]]:
         context.set_default_timeout(WAIT_MS)
         page = context.new_page()
         number = next(_numbers)
-        client = httpx.Client(base_url=server.url, timeout=20)
+        client = httpx.Client(base_url=server.url, timeout=20, verify=NO_TLS)
         console = Console(page, server.url, client, f"tenant-{number}", f"space-{number}")
         opened.append((context, client, _watch(page, console)))
         return console

@@ -156,6 +156,8 @@ def test_a_change_of_what_has_changed_meanwhile_is_refused_and_said(console: Con
     console.api("PATCH", f"/v1/tenants/{console.tenant}/service-calls/{call_id}", json={"name": "changed"})
     page.get_by_role("button", name="Cancel the call").click()
     page.get_by_role("dialog").get_by_text("412 Revision mismatch").wait_for()
+    kept = console.api("GET", f"/v1/tenants/{console.tenant}/service-calls/{call_id}")
+    assert (kept["status"], kept["name"]) == ("Scheduled", "changed")
 
 
 def test_a_failed_call_is_rerun_and_removed(console: Console, receiver: Receiver) -> None:
@@ -274,5 +276,7 @@ def test_a_call_that_is_not_there(console: Console) -> None:
     page = console.page
     console.calls("01900000-0000-7000-8000-000000000000")
     page.get_by_text("404 Service call not found").wait_for()
+    for action in ("Cancel", "Rerun", "Remove", "Edit name and tags"):
+        assert page.get_by_role("button", name=action).count() == 0
     page.get_by_role("link", name="Service calls").first.click()
     page.get_by_text("No service calls yet.").wait_for()

@@ -177,6 +177,7 @@ def test_faults_are_shown_at_their_fields(console: Console) -> None:
     page.get_by_label("Callback URL").fill("http://example.com/")
     page.get_by_role("button", name="Create").click()
     page.locator(".field", has=page.get_by_label("Id", exact=True)).locator(".field-error:not(:empty)").wait_for()
+    assert console.api("GET", f"/v1/namespaces/{console.namespace}/timers")["items"] == []
 
 
 def test_a_namespace_that_is_not_there_and_one_that_is_made(console: Console) -> None:
@@ -193,3 +194,4 @@ def test_a_namespace_that_is_not_there_and_one_that_is_made(console: Console) ->
     page.get_by_role("dialog").get_by_role("button", name="Create").click()
     page.get_by_role("link", name=console.namespace).click()
     page.get_by_text("No timers yet.").wait_for()
+    assert console.api("GET", f"/v1/namespaces/{console.namespace}")["numShards"] == 2

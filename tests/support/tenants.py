@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from duetime.api.app import Handler, build_handler
+from duetime.api.auth import PUBLIC
 from duetime.api.authentication import KeyAuthenticator
 from duetime.api.call_routes import ALL_ROUTES
 from duetime.api.key_changes import create_key
@@ -88,6 +89,7 @@ SAMPLES: dict[str, Sample] = {
     "listDeliveries": Sample(query={"limit": "1"}),
     "listDeliveryAttempts": Sample(),
     "redriveDeliveries": Sample({"ids": ["d.1"]}),
+    "getPrincipal": Sample(),
     "listShards": Sample(),
     "getHealth": Sample(),
     "getOpenApi": Sample(),
@@ -98,6 +100,7 @@ SAMPLES: dict[str, Sample] = {
 }
 
 OPERATIONS = {route.operation_id: route for route in ALL_ROUTES}
+NEEDS_KEY = sorted(route.operation_id for route in ALL_ROUTES if route.needs is not PUBLIC)
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,20 @@ def make_tenant_world(store: Store) -> TenantWorld:
     handler = build_handler(replace(context, calls=call_services(store, context=context)), ALL_ROUTES)
     acme, globex = (_make_tenant(name, store, clock, handler) for name in ("acme", "globex"))
     return TenantWorld(store, clock, handler, acme, globex)
+
+
+def everything_of(world: TenantWorld) -> list[Any]:
+    """What Globex has, as its admin and the store see it."""
+    api = world.globex.api()
+    paths = (
+        None,
+        "/v1/namespaces",
+        "/v1/tenants/globex/api-keys",
+        "/v1/tenants/globex/service-calls",
+        "/v1/tenants/globex/event-webhook/deliveries",
+    )
+    lists = [api.all_pages(path) for path in paths]
+    return [*lists, world.store.get_namespace("globex-orders"), world.store.get_namespace("events@globex")]
 
 
 def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) -> Tenant:

@@ -112,6 +112,14 @@ class CreatedKeyAnswer(ApiKeyAnswer):
     key: str = Field(description="dtk_...; shown by this answer alone")
 
 
+class PrincipalAnswer(Answer):
+    """Who makes the request. All null where no key is asked for, and everything is allowed."""
+
+    tenant_id: str | None
+    role: Role | None
+    key_id: str | None
+
+
 class ShardAnswer(Answer):
     """Who polls a shard. ``live`` is false when the lease has run out or was released."""
 

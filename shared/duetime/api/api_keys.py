@@ -1,11 +1,11 @@
-"""The API keys of a tenant, for its admins: create, list, delete."""
+"""The API keys of a tenant, for its admins: create, list, delete; and for everyone what their own one is."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
 from duetime.api.context import Services
-from duetime.api.encoding import api_key_json, created_key_json, list_json
+from duetime.api.encoding import api_key_json, created_key_json, list_json, principal_json
 from duetime.api.errors import ApiKeyNotFound, FieldError, InvalidFields
 from duetime.api.http import Reply, Request
 from duetime.api.key_changes import create_key
@@ -17,6 +17,11 @@ from duetime.domain.times import round_up
 
 MAX_BODY_BYTES = 4 * 1024
 _NEVER_KEPT = {"cache-control": "no-store"}
+
+
+def get_principal(services: Services, request: Request) -> Reply:  # noqa: ARG001
+    """GET: for whom the key of the request acts, and with which role."""
+    return Reply(status=200, body=principal_json(request.principal), headers=_NEVER_KEPT)
 
 
 def create_api_key(services: Services, request: Request, *, tenant: str) -> Reply:

@@ -12,6 +12,7 @@ from duetime.api.namespace_changes import CreatedSecret
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.attempts import AttemptRecord
 from duetime.domain.namespaces import Namespace, SealedSecret
+from duetime.domain.principals import Principal
 from duetime.domain.shards import ShardStatus
 from duetime.domain.timers import Failure, Timer
 from duetime.domain.times import format_duration, format_instant
@@ -116,6 +117,12 @@ def api_key_json(key: ApiKey) -> str:
 
 def created_key_json(created: CreatedKey) -> str:
     return encode(_api_key(created.key) | {"key": created.text})
+
+
+def principal_json(principal: Principal | None) -> str:
+    if principal is None:
+        return encode({"tenantId": None, "role": None, "keyId": None})
+    return encode({"tenantId": principal.tenant_id, "role": principal.role, "keyId": principal.key_id})
 
 
 def _api_key(key: ApiKey) -> dict[str, Any]:

@@ -210,6 +210,11 @@ OPERATIONS: dict[str, Operation] = {
         problems=(400,),
     ),
     "deleteApiKey": Operation(summary="Delete an API key", tag=_TAG_KEYS, answers={204: None}, problems=(400, 404)),
+    "getPrincipal": Operation(
+        summary="Tell for which tenant and with which role the key acts",
+        tag=_TAG_KEYS,
+        answers={200: answers.PrincipalAnswer},
+    ),
     "listShards": Operation(
         summary="List shards and who polls them",
         tag=_TAG_SERVICE,

@@ -91,6 +91,7 @@ ROUTES = (
         Role.READER,
     ),
     Route("POST", f"{_WEBHOOK}/redrive", "redriveDeliveries", event_webhooks.redrive_deliveries, Role.WRITER),
+    Route("GET", "/v1/principal", "getPrincipal", api_keys.get_principal, Role.READER),
     Route("GET", "/v1/shards", "listShards", catalogue.list_shards, Role.ADMIN),
     Route("GET", "/health", "getHealth", catalogue.get_health, PUBLIC),
     Route("GET", "/v1/openapi.json", "getOpenApi", documents.get_openapi, PUBLIC),

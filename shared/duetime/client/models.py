@@ -235,6 +235,15 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who asks: the tenant, role and id of the API key. All None where the server asks for none."""
+
+    tenant_id: str | None
+    role: Role | None
+    key_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """``status`` is "ok" or "unavailable"; ``store`` can be "not_ready" too."""
 

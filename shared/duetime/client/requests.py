@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 from duetime.client.decoding import decode
 from duetime.client.errors import ApiError, InvalidArgument, UnexpectedAnswer, error_from
-from duetime.client.models import Health
+from duetime.client.models import Health, Principal
 from duetime.client.values import json_bytes, read_json
 
 T = TypeVar("T")
@@ -192,6 +192,16 @@ def health_request() -> Request[Health]:
         path="/health",
         read=lambda answer: answer.as_a(Health),
         is_good=lambda answer: answer.status == 503 and b'"store"' in answer.content,
+        is_repeatable=True,
+    )
+
+
+def principal_request() -> Request[Principal]:
+    return Request(
+        operation="getPrincipal",
+        method="GET",
+        path="/v1/principal",
+        read=lambda answer: answer.as_a(Principal),
         is_repeatable=True,
     )
 

@@ -142,6 +142,7 @@ const segment = encodeURIComponent;
 
 export const paths = {
   health: "health",
+  principal: "v1/principal",
   shards: "v1/shards",
   namespaces: "v1/namespaces",
   namespace: (name) => `v1/namespaces/${segment(name)}`,

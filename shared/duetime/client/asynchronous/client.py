@@ -17,8 +17,8 @@ from duetime.client.asynchronous.service_calls import AsyncServiceCalls
 from duetime.client.asynchronous.timers import AsyncTimers
 from duetime.client.asynchronous.transport import AsyncTransport
 from duetime.client.connecting import DEFAULT_TIMEOUT, Connecting
-from duetime.client.models import Health, Shard
-from duetime.client.requests import health_request, openapi_request, segment
+from duetime.client.models import Health, Principal, Shard
+from duetime.client.requests import health_request, openapi_request, principal_request, segment
 from duetime.client.retrying import DEFAULT_RETRIES, Retries
 
 
@@ -78,6 +78,10 @@ class AsyncDuetime:
     def shards(self, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[Shard]:
         """Shards and who polls them, in order of id."""
         return self._transport.items("listShards", "/v1/shards", Shard, [("limit", str(page_size))])
+
+    async def principal(self) -> Principal:
+        """For which tenant and with which role the API key acts."""
+        return await self._transport.send(principal_request())
 
     async def health(self) -> Health:
         """Whether the server, with its store, is ready. One that says that it is not is no error."""

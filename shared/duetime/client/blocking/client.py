@@ -18,8 +18,8 @@ from duetime.client.blocking.service_calls import ServiceCalls
 from duetime.client.blocking.timers import Timers
 from duetime.client.blocking.transport import Transport
 from duetime.client.connecting import DEFAULT_TIMEOUT, Connecting
-from duetime.client.models import Health, Shard
-from duetime.client.requests import health_request, openapi_request, segment
+from duetime.client.models import Health, Principal, Shard
+from duetime.client.requests import health_request, openapi_request, principal_request, segment
 from duetime.client.retrying import DEFAULT_RETRIES, Retries
 
 
@@ -79,6 +79,10 @@ class Duetime:
     def shards(self, *, page_size: int = bodies.PAGE_ITEMS) -> Iterator[Shard]:
         """Shards and who polls them, in order of id."""
         return self._transport.items("listShards", "/v1/shards", Shard, [("limit", str(page_size))])
+
+    def principal(self) -> Principal:
+        """For which tenant and with which role the API key acts."""
+        return self._transport.send(principal_request())
 
     def health(self) -> Health:
         """Whether the server, with its store, is ready. One that says that it is not is no error."""
