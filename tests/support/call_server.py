@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +18,10 @@ from duetime.local.event_streams import EventStreams, StreamSettings
 from duetime.local.http import bind, http_service, url_of
 from duetime.runtime.ids import new_id
 from tests.support.call_api import CallWorld
+from tests.support.no_tls import NO_TLS
 
 WAIT_SECONDS = 30.0
 DEFAULT = StreamSettings()
-NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Trusts nobody, and is there at once: httpx would load all authorities for each client."""
 
 
 @dataclass(frozen=True)

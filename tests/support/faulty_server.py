@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.call_server import NO_TLS
+from tests.support.no_tls import NO_TLS
 
 WAIT_SECONDS = 20.0
 

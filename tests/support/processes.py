@@ -17,6 +17,8 @@ from typing import Any, Self
 
 import httpx
 
+from tests.support.no_tls import NO_TLS
+
 ROOT = Path(__file__).parent.parent.parent
 START_SECONDS = 60
 """For whatever a process has to say: waits end when it does, and a machine that is busy may need long."""
@@ -146,7 +148,7 @@ class DuetimeServer(DuetimeProcess):
         except BaseException:
             self.kill()
             raise
-        self.client = httpx.Client(base_url=self.url, timeout=60)
+        self.client = httpx.Client(base_url=self.url, timeout=60, verify=NO_TLS)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -17,6 +17,7 @@ from duetime.domain.call_steps import CallRules
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.name_patterns import parse_name_patterns
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
+from duetime.domain.times import MAX_DURATION_SECONDS
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
 
@@ -30,9 +31,7 @@ class EventPublisherName(StrEnum):
 
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-MAX_RETENTION_SECONDS = 100 * 366 * 86_400
-"""A hundred years: what is kept longer has no end that could be reckoned with."""
-Retention = Annotated[float, Field(gt=0, le=MAX_RETENTION_SECONDS, allow_inf_nan=False)]
+Retention = Annotated[float, Field(gt=0, le=MAX_DURATION_SECONDS, allow_inf_nan=False)]
 _AnyCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 
 
@@ -154,7 +153,7 @@ class CallTuning(StoreSettings):
     call_retention_seconds: float = Field(
         30 * 86_400.0,
         ge=0,
-        le=MAX_RETENTION_SECONDS,
+        le=MAX_DURATION_SECONDS,
         allow_inf_nan=False,
         description="How long a service call is kept after its end, unless it is starred. 0: for ever.",
     )
