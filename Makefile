@@ -128,7 +128,7 @@ check: lint validate test ## The gate
 
 .PHONY: test
 test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 4 tests at a time (TEST_WORKERS=)
-	$(BIN)/python -m pytest -m "not slow and not server and not second and not console" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not slow and not server and not repeated and not console" $(PARALLEL)
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack
@@ -137,12 +137,12 @@ test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: c
 # Where no server is to be had the skipped tests say so.
 .PHONY: test-databases
 test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on servers of this machine (POSTGRESQL=18)
-	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "server and not slow and not second" $(PARALLEL) \
+	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "server and not slow and not repeated" $(PARALLEL) \
 	  $(SERVER_DIRECTORIES)
 
-.PHONY: test-second
-test-second: $(VENV)/.dev-installed $(TOOLS) ## Run on models and stand-ins what other stores show too
-	$(BIN)/python -m pytest -m second $(PARALLEL) tests/contract
+.PHONY: test-repeated
+test-repeated: $(VENV)/.dev-installed $(TOOLS) ## Run on models and stand-ins what other stores show too
+	$(BIN)/python -m pytest -m repeated $(PARALLEL) tests/contract
 
 # Playwright drives a Chromium of this machine, and is nothing that Duetime needs: an environment of its own, beside
 # that of the tests.
@@ -153,7 +153,7 @@ test-console: $(VENV)/.dev-installed .venv-console/.installed ## Run the web con
 	PYTHONPATH=$(CONSOLE_PACKAGES) $(BIN)/python -m pytest -m console tests/console
 
 .PHONY: test-all
-test-all: test-slow test-databases test-second test-console test ## Run all tests
+test-all: test-slow test-databases test-repeated test-console test ## Run all tests
 
 .PHONY: validate
 validate: $(VENV)/.dev-installed .venv-sam/.installed ## The SAM template, as it is and as CloudFormation will see it

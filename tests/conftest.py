@@ -43,7 +43,7 @@ SERVER_STORES = frozenset(
 
 SERVER_DIRECTORIES = {("integration", "dynamodb"), ("integration", "mongodb")}
 """All that is in them."""
-SECOND: dict[str, tuple[str, ...]] = {
+REPEATED: dict[str, tuple[str, ...]] = {
     "cassandra-model": (),
     "ministack": ("test_put", "test_record", "test_races", "test_calls_apply", "test_calls_lists"),
     "moto": (),
@@ -54,7 +54,7 @@ SECOND: dict[str, tuple[str, ...]] = {
     **({} if "DUETIME_TEST_MONGODB_URL" in os.environ else {"mongodb": ()}),
 }
 """Stores of which these files of the contract alone are run always: models, stand-ins, SQLite without its file.
-`make test-second` runs the rest, which takes minutes; CI does so on a machine that is fast enough (.ci/run)."""
+`make test-repeated` runs the rest, which takes minutes; CI does so on a machine that is fast enough (.ci/run)."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -68,9 +68,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_on_server = any(isinstance(value, str) and value in SERVER_STORES for value in values)
         if is_on_server or item.path.parts[-3:-1] in SERVER_DIRECTORIES:
             item.add_marker(pytest.mark.server)
-        for store, files in SECOND.items():
+        for store, files in REPEATED.items():
             if store in values and item.path.parent.name == "contract" and item.path.stem not in files:
-                item.add_marker(pytest.mark.second)
+                item.add_marker(pytest.mark.repeated)
 
 
 @pytest.fixture(scope="session")
