@@ -207,8 +207,9 @@ class TestIsolation:
                 assert key.rpartition("_")[2][:20] not in written
 
 
-@ON_EVERY_STORE
 class TestInternalNamespaces:
+    """The name is refused before any store is asked."""
+
     @pytest.mark.parametrize("operation_id", [one for one in ADDRESSED if "<namespace>" in OPERATIONS[one].rule])
     @pytest.mark.parametrize("is_open", [True, False])
     def test_nobody_can_name_one(self, world: TenantWorld, operation_id: str, is_open: bool) -> None:

@@ -60,7 +60,7 @@ CALLS: dict[str, Callable[[MongoDbStore, Namespace], object]] = {
 def nobody() -> Iterator[MongoDbStore]:
     """A store where nobody listens."""
     with reserved_port() as port:
-        store = open_store(f"mongodb://127.0.0.1:{port}/duetime?serverSelectionTimeoutMS=50")
+        store = open_store(f"mongodb://127.0.0.1:{port}/duetime?serverSelectionTimeoutMS=50&timeoutMS=300")
         assert isinstance(store, MongoDbStore)
         yield store
         store.close()
