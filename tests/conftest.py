@@ -54,8 +54,7 @@ REPEATED: dict[str, tuple[str, ...]] = {
     **({} if "DUETIME_TEST_MONGODB_URL" in os.environ else {"mongodb": ()}),
 }
 """Stores of which these files of the contract alone are run always: models, stand-ins, SQLite without its file.
-`make test-repeated` runs the rest, and Cassandra's model under lost requests, which takes minutes; CI does so on a
-machine that is fast enough (.ci/run)."""
+`make test-repeated` runs the rest, which takes minutes; CI does so on a machine that is fast enough (.ci/run)."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,12 +68,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_on_server = any(isinstance(value, str) and value in SERVER_STORES for value in values)
         if is_on_server or item.path.parts[-3:-1] in SERVER_DIRECTORIES:
             item.add_marker(pytest.mark.server)
-        is_contract = item.path.parent.name == "contract"
-        is_left = is_contract and any(
-            store in values and item.path.stem not in files for store, files in REPEATED.items()
-        )
-        if is_left or (is_on_server and item.path.parts[-3:-1] == ("integration", "cassandra")):
-            item.add_marker(pytest.mark.repeated)
+        for store, files in REPEATED.items():
+            if store in values and item.path.parent.name == "contract" and item.path.stem not in files:
+                item.add_marker(pytest.mark.repeated)
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from tests.support.cassandra_calls import INDEXES, FailAt, World, world
 from tests.support.clock import NOW
 from tests.support.cql.faults import Fault
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.repeated]
 
 FAULTS = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.UNFINISHED, Fault.LATE)
 DAY = timedelta(days=1)

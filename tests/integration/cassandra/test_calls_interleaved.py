@@ -31,7 +31,7 @@ from tests.support.cassandra_calls import World, world
 from tests.support.clock import NOW
 from tests.support.interleaving import Interleaving
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.repeated]
 
 SEEDS = range(8)
 Act = Callable[[CassandraCallStore, ServiceCall | None], object]

@@ -14,7 +14,7 @@ from tests.support.cql.model import CassandraModel
 from tests.support.executing import Executing
 from tests.support.virtual_time import VirtualClock
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.repeated]
 
 FAULTS = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.UNAVAILABLE)
 
