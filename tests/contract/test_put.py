@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Timer, TimerState, replaced
+from duetime.domain.outcomes import Outcome
+from duetime.domain.timers import Failure, FailureReason, Timer, TimerChange, TimerState, replaced
 from duetime.stores.port import PutMode, PutResult, PutStatus, Store
 from tests.contract.steps import claim, create, due, record, record_fired
-from tests.support.builders import RETENTION, make_namespace, make_timer, make_timers, retried, seconds
+from tests.support.builders import (
+    RETENTION,
+    failed,
+    fired,
+    make_namespace,
+    make_timer,
+    make_timers,
+    parked,
+    rescheduled,
+    retried,
+    seconds,
+)
 from tests.support.clock import NOW
 
 LATER = NOW + seconds(30)
@@ -121,6 +134,72 @@ def test_a_finished_timer_can_be_replaced(store: Store, single: Namespace) -> No
     assert result.timer.fired_at is None
     assert result.timer.expires_at is None
     assert due(store, single, until=LATER) == [result.timer]
+
+
+BECAME: dict[str, Callable[[Timer], Outcome | None]] = {
+    "waits": lambda timer: None,
+    "waits for a retry": lambda timer: retried(timer, next_attempt_at=LATER),
+    "is parked": lambda timer: parked(timer, until=LATER),
+    "has fired": fired,
+    "was rescheduled by its receiver": lambda timer: rescheduled(timer, execute_at=LATER),
+    "has failed": failed,
+    "came too late": lambda timer: replace(failed(timer), failure=Failure(FailureReason.EXPIRED, "too late", NOW)),
+}
+
+
+@pytest.mark.parametrize("became", BECAME)
+@pytest.mark.parametrize("has_revision", [False, True])
+def test_putting_the_same_content_again_changes_nothing(
+    store: Store, single: Namespace, became: str, has_revision: bool
+) -> None:
+    timer = make_timer(single, payload_json="[1]")
+    assert put(store, timer, PutMode.REPLACE).status is PutStatus.CREATED
+    outcome = BECAME[became](timer)
+    if outcome is not None:
+        record(store, [outcome], claim(store))
+    stored = store.get_timer(single, timer.timer_id, now=NOW)
+    assert stored is not None
+
+    again = make_timer(single, payload_json="[1]", now=LATER)
+    (result,) = store.put_timers(
+        [again], mode=PutMode.REPLACE, now=LATER, if_revision=stored.revision if has_revision else None
+    )
+
+    assert result == PutResult(PutStatus.UNCHANGED, stored)
+    assert store.get_timer(single, timer.timer_id, now=NOW) == stored
+
+
+def test_the_revision_is_judged_before_the_content(store: Store, single: Namespace) -> None:
+    timer = make_timer(single)
+    put(store, timer, PutMode.REPLACE)
+
+    assert put(store, make_timer(single), PutMode.REPLACE, if_revision=2) == PutResult(
+        PutStatus.REVISION_MISMATCH, timer
+    )
+
+
+def test_the_same_content_replaces_what_was_changed_since(store: Store, single: Namespace) -> None:
+    put(store, make_timer(single), PutMode.REPLACE)
+    store.update_timer(single, "t1", TimerChange(tags=("changed",)), firing_id="other", now=NOW)
+
+    result = put(store, make_timer(single), PutMode.REPLACE)
+
+    assert result.status is PutStatus.REPLACED
+    assert result.timer is not None
+    assert (result.timer.content.tags, result.timer.revision) == ((), 3)
+
+
+def test_a_batch_leaves_alone_what_it_repeats(store: Store, orders: Namespace) -> None:
+    batch = [make_timer(orders, timer_id) for timer_id in ("same", "other")]
+    store.put_timers(batch, mode=PutMode.REPLACE, now=NOW)
+    again = [make_timer(orders, "same", now=LATER), make_timer(orders, "other", payload_json="2", now=LATER)]
+
+    results = store.put_timers(again, mode=PutMode.REPLACE, now=LATER)
+
+    assert results == [
+        PutResult(PutStatus.UNCHANGED, batch[0]),
+        PutResult(PutStatus.REPLACED, replaced(batch[1], again[1])),
+    ]
 
 
 def test_replace_with_the_stored_revision(store: Store, orders: Namespace) -> None:

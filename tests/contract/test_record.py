@@ -196,7 +196,7 @@ def test_an_updated_timer_is_left_alone(store: Store, single: Namespace, kind: s
 @pytest.mark.parametrize("kind", OUTCOMES)
 def test_a_replaced_timer_is_left_alone(store: Store, single: Namespace, kind: str) -> None:
     (timer,) = create(store, make_timer(single))
-    (result,) = store.put_timers([make_timer(single)], mode=PutMode.REPLACE, now=NOW)
+    (result,) = store.put_timers([make_timer(single, payload_json="2")], mode=PutMode.REPLACE, now=NOW)
 
     assert record(store, [OUTCOMES[kind](timer)], claim(store)) == [RecordStatus.SUPERSEDED]
 

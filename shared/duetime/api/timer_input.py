@@ -60,7 +60,8 @@ def read_timer(
     """
     _check_payload_size(found)
     body = validate(TimerBody, found)
-    if timer_id is not None and body.id not in (None, timer_id):
+    is_put = timer_id is not None
+    if is_put and body.id not in (None, timer_id):
         raise InvalidInput("id", "is not the one in the path")
     if timer_id is None:
         timer_id = new_id() if body.id is None else body.id
@@ -80,7 +81,8 @@ def read_timer(
         tags=tuple(body.tags or ()),
         expire_after_ms=body.expire_after,
     )
-    digest = content_digest(content, delay_seconds=body.delay)
+    # A create is the same as long as it asks for the same delay; a put asks for the time that the delay leads to.
+    digest = content_digest(content, delay_seconds=None if is_put else body.delay)
     return new_timer(namespace, timer_id, content, digest=digest, firing_id=new_id(), now=now)
 
 

@@ -219,6 +219,16 @@ def new_timer(
     )
 
 
+def repeats(stored: Timer, new: Timer) -> bool:
+    """True when a replacement of ``stored`` by ``new`` asks for what was asked for before, whatever became of it.
+
+    Whoever wants another firing says so: by another time, by fire or by redrive. What cannot be read is no such
+    timer: the same content again repairs it.
+    """
+    is_unreadable = stored.failure is not None and stored.failure.reason is FailureReason.UNREADABLE
+    return stored.digest == new.digest and not is_unreadable
+
+
 def replaced(stored: Timer, new: Timer) -> Timer:
     """``new`` in the place of ``stored``: the next revision, with the age of the stored one."""
     return replace(new, revision=stored.revision + 1, created_at=stored.created_at)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, replaced
+from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, repeats, replaced
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 
 
@@ -27,6 +27,8 @@ def put_result(
     if stored is None:
         return PutResult(PutStatus.CREATED, created(timer, now))
     if mode is PutMode.REPLACE:
+        if repeats(stored, timer):
+            return PutResult(PutStatus.UNCHANGED, stored)
         return PutResult(PutStatus.REPLACED, replace(replaced(stored, timer), updated_at=now))
     is_same = stored.digest == timer.digest
     return PutResult(PutStatus.UNCHANGED if is_same else PutStatus.CONFLICT, stored)

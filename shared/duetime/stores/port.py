@@ -49,14 +49,15 @@ class PutMode(StrEnum):
     CREATE = "create"
     """An existing timer stays as it is."""
     REPLACE = "replace"
-    """An existing timer, finished or not, becomes the new one with the next revision."""
+    """An existing timer, finished or not, becomes the new one with the next revision, unless
+    ``domain.timers.repeats``: then it stays as it is."""
 
 
 class PutStatus(StrEnum):
     CREATED = "created"
     REPLACED = "replaced"
     UNCHANGED = "unchanged"
-    """CREATE found a timer with the same digest."""
+    """The timer that was found has the same digest."""
     CONFLICT = "conflict"
     """CREATE found a timer with another digest."""
     REVISION_MISMATCH = "revision_mismatch"
@@ -247,8 +248,9 @@ class Store(MovableStore, Protocol):
     ) -> list[PutResult]:
         """Store first revisions (``domain.timers.new_timer``) as ``mode`` says.
 
-        ``if_revision`` goes with REPLACE and a single timer. A replaced timer keeps ``created_at`` and counts its
-        ``revision`` on; every other value is the new one's. An expired timer counts as absent.
+        ``if_revision`` goes with REPLACE and a single timer; it is judged first. A replaced timer keeps
+        ``created_at`` and counts its ``revision`` on; every other value is the new one's. An expired timer counts
+        as absent.
         """
         ...
 

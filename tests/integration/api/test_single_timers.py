@@ -47,8 +47,23 @@ class TestPut:
         assert answer.json()["createdAt"] == format_instant(NOW)
         assert [timer.revision for timer in world.stored] == [1, 2]
 
-    def test_the_same_content_again_is_a_replacement_too(self, api: Api) -> None:
-        assert [api.put("t1", GOOD).json()["revision"] for _ in range(2)] == [1, 2]
+    @pytest.mark.parametrize("state", TimerState)
+    def test_a_repeat_changes_nothing_in_any_state(self, world: World, state: TimerState) -> None:
+        world.api.put("t1", DUE_NOW)
+        if state is not TimerState.SCHEDULED:
+            stored_as(world, "t1", state)
+        before = world.api.read("t1")
+        world.clock.advance(60)
+        again = world.api.put("t1", DUE_NOW)
+        assert (again.status, again.json(), again.headers["etag"]) == (200, before.json(), before.headers["etag"])
+        assert len(world.stored) == 1
+
+    def test_a_repeat_with_a_delay_is_another_time(self, world: World) -> None:
+        delayed = {"delay": 60, "callbackUrl": GOOD["callbackUrl"]}
+        world.api.put("t1", delayed)
+        world.clock.advance(1)
+        again = world.api.put("t1", delayed).json()
+        assert (again["revision"], again["executeAt"]) == (2, format_instant(NOW + timedelta(seconds=61)))
 
     @pytest.mark.parametrize("state", [TimerState.FIRED, TimerState.FAILED, TimerState.FIRING])
     def test_it_replaces_in_any_state(self, world: World, state: TimerState) -> None:
@@ -65,12 +80,12 @@ class TestPut:
 
     def test_if_match(self, api: Api) -> None:
         api.put("t1", GOOD)
-        assert api.put("t1", GOOD, headers={"if-match": '"1"'}).headers["etag"] == '"2"'
+        assert api.put("t1", GOOD | {"payload": 1}, headers={"if-match": '"1"'}).headers["etag"] == '"2"'
         for value in ('"1"', '"x"', 'W/"2"', '"1", "3"'):
             answer = api.put("t1", GOOD, headers={"if-match": value})
             assert (answer.status, answer.code) == (412, "revision_mismatch"), value
-        assert api.put("t1", GOOD, headers={"if-match": '"1", "2"'}).headers["etag"] == '"3"'
-        assert api.put("t1", GOOD, headers={"if-match": "*"}).headers["etag"] == '"4"'
+        assert api.put("t1", GOOD | {"payload": 2}, headers={"if-match": '"1", "2"'}).headers["etag"] == '"3"'
+        assert api.put("t1", GOOD | {"payload": 3}, headers={"if-match": "*"}).headers["etag"] == '"4"'
 
     @pytest.mark.parametrize("value", ['"1"', "*", '"1", "2"', '"x"'])
     def test_if_match_needs_a_timer(self, api: Api, value: str) -> None:
@@ -249,7 +264,7 @@ def test_a_busy_timer_is_not_waited_for_for_ever(world: World, monkeypatch: pyte
 
     def read_and_be_overtaken(*args: Any, **more: Any) -> Timer | None:
         timer = read(*args, **more)
-        other = make_timer(world.namespace, "t1")
+        other = make_timer(world.namespace, "t1", payload_json=None if timer is None else str(timer.revision))
         world.store.put_timers([other], mode=PutMode.REPLACE, now=world.clock.now())
         return timer
 

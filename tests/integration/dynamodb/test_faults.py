@@ -221,7 +221,9 @@ def test_a_conditional_replace_whose_answer_was_lost_is_applied(
     create(proxied, make_timer(single))
     proxy.intercept = lose_first_answer("UpdateItem")
 
-    (result,) = proxied.put_timers([make_timer(single)], mode=PutMode.REPLACE, now=NOW, if_revision=1)
+    (result,) = proxied.put_timers(
+        [make_timer(single, payload_json="2")], mode=PutMode.REPLACE, now=NOW, if_revision=1
+    )
 
     assert result.status is PutStatus.REPLACED
     assert result.timer == stored(proxied, single)

@@ -19,7 +19,7 @@ from tests.contract import call_steps as steps
 from tests.contract.steps import claim, create, record
 from tests.integration.mongodb.conftest import Commands
 from tests.support import calls as make
-from tests.support.builders import fired, make_timers, seconds
+from tests.support.builders import fired, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 
 
@@ -35,7 +35,8 @@ def test_a_batch_takes_the_requests_of_one(store: MongoDbStore, commands: Comman
     leases = [claim(store, shard) for shard in namespace.shard_ids()]
 
     assert sent(commands, lambda: create(store, *timers)) == ["bulkWrite"]
-    replaced = sent(commands, lambda: store.put_timers(timers, mode=PutMode.REPLACE, now=NOW))
+    others = make_timers(namespace, 150, payload_json="2")
+    replaced = sent(commands, lambda: store.put_timers(others, mode=PutMode.REPLACE, now=NOW))
     assert replaced == ["bulkWrite", "find", "bulkWrite"]
     due = [timer for shard in range(4) for timer in store.due_timers(shard, until=NOW, limit=100).timers]
     assert len(due) == 150
@@ -93,7 +94,9 @@ def test_an_older_server_gets_a_request_per_write(store: MongoDbStore, commands:
             [timers[0], *make_timers(namespace, 1, prefix="new")], mode=PutMode.CREATE, now=NOW
         )
         assert [again.status, other.status] == [PutStatus.UNCHANGED, PutStatus.CREATED]
-        (replaced,) = store.put_timers(timers[1:2], mode=PutMode.REPLACE, now=NOW)
+        (replaced,) = store.put_timers(
+            [make_timer(namespace, timers[1].timer_id, payload_json="2")], mode=PutMode.REPLACE, now=NOW
+        )
         assert replaced.status is PutStatus.REPLACED
         refs = [TimerRef(timers[2].timer_id), TimerRef("none"), TimerRef(timers[3].timer_id, 9)]
         deleted = store.delete_timers(namespace, refs, now=NOW)

@@ -54,7 +54,8 @@ def record(batch: Batch) -> None:
 
 
 def replace(batch: Batch) -> None:
-    results = batch.store.put_timers(batch.timers, mode=PutMode.REPLACE, now=NOW)
+    others = make_timers(batch.namespace, len(batch.timers), payload_json="2")
+    results = batch.store.put_timers(others, mode=PutMode.REPLACE, now=NOW)
     assert {result.status for result in results} == {PutStatus.REPLACED}
 
 

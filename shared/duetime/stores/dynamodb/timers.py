@@ -12,7 +12,7 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange, replaced
 from duetime.domain.times import format_instant
-from duetime.stores.client_results import rearm_result, update_result
+from duetime.stores.client_results import put_result, rearm_result, update_result
 from duetime.stores.dynamodb.changes import Change, Item, difference, text, whole
 from duetime.stores.dynamodb.items import (
     OPTIONAL_ATTRIBUTES,
@@ -33,6 +33,7 @@ _IS_ABSENT = "attribute_not_exists(sortKey) OR timer_expires_at <= :now"
 _HAS_NO_REVISION = "NOT attribute_type(timer_revision, :number)"
 _IS_NOT_EXPIRED = "(attribute_not_exists(timer_expires_at) OR timer_expires_at > :now)"
 _CAN_COUNT_ON = "(attribute_not_exists(timer_revision) OR attribute_type(timer_revision, :number))"
+_HAS_OTHER_DIGEST = " AND (attribute_not_exists(timer_digest) OR timer_digest <> :timer_digest)"
 _GENERATED = {
     "timer_revision": "if_not_exists(timer_revision, :zero) + :one",
     "timer_created_at": "if_not_exists(timer_created_at, :timer_created_at)",
@@ -150,15 +151,22 @@ class Timers:
     def _replace(self, timer: Timer, now: datetime, if_revision: int | None) -> PutResult:
         payload_key = self._payloads.store(timer)
         item = encode(timer, payload_key=payload_key)
+        condition = _HAS_OTHER_DIGEST
         for _ in range(_RACE_TRIES):
-            written = self._table.update(**_replacement(item, now, if_revision))
+            written = self._table.update(**_replacement(item, now, if_revision, condition))
             if written.is_applied:
                 return self._replaced(timer, written.item, payload_key)
-            if if_revision is not None:
-                if written.is_repeated and _firing_id(written.item) == timer.firing_id:
-                    return PutResult(PutStatus.REPLACED, self._read(written.item, now))
+            stored = self._read(written.item, now)
+            if stored is not None and written.is_repeated and _firing_id(written.item) == timer.firing_id:
+                # The driver repeated a replacement whose answer was lost.
+                return PutResult(PutStatus.CREATED if stored.revision == 1 else PutStatus.REPLACED, stored)
+            result = put_result(stored, timer, mode=PutMode.REPLACE, if_revision=if_revision, now=now)
+            if result.status in (PutStatus.REVISION_MISMATCH, PutStatus.UNCHANGED):
                 self._payloads.remove(timer.shard_id, payload_key)
-                return PutResult(PutStatus.REVISION_MISMATCH, self._read(written.item, now))
+                return result
+            if stored is not None and stored.digest == timer.digest and condition:
+                condition = ""  # an unreadable one: the same content repairs it
+                continue
             # In the way is an expired timer, which counts as absent, or one with no number to count on from.
             written = self._table.put(item, **_overwriting(now), ReturnValues="ALL_OLD")
             if written.is_applied:
@@ -290,13 +298,14 @@ def _rearm_result(item: Item | None, ref: TimerRef, rearm: Rearm, now: datetime)
     return rearm_result(stored, readable, ref, rearm, now=now)
 
 
-def _replacement(item: Item, now: datetime, if_revision: int | None) -> dict[str, Any]:
-    """Parameters of the UpdateItem that puts ``item`` in the place of whatever is stored and not expired."""
+def _replacement(item: Item, now: datetime, if_revision: int | None, condition: str) -> dict[str, Any]:
+    """Parameters of the UpdateItem that puts ``item`` in the place of whatever is stored, is not expired and fits
+    ``condition``."""
     sets = [f"{name} = {_GENERATED.get(name, f':{name}')}" for name in item if name not in ("shard_id", "sortKey")]
     removes = [name for name in OPTIONAL_ATTRIBUTES if name not in item]
     values = {f":{name}": item[name] for name in item if name not in ("shard_id", "sortKey", "timer_revision")}
     values |= {":zero": whole(0), ":one": whole(1), ":now": text(format_instant(now)), ":number": text("N")}
-    condition = f"{_IS_NOT_EXPIRED} AND {_CAN_COUNT_ON}"
+    condition = f"{_IS_NOT_EXPIRED} AND {_CAN_COUNT_ON}{condition}"
     if if_revision is not None:
         condition += " AND timer_revision = :if_revision"
         values[":if_revision"] = whole(if_revision)
