@@ -120,12 +120,18 @@ class Tenant:
         return Api(self.handler, namespace=f"{self.name}-orders", key=self.keys[role])
 
     def request(
-        self, operation_id: str, parameters: Mapping[str, str] | None = None, *, role: Role = Role.ADMIN
+        self,
+        operation_id: str,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        role: Role = Role.ADMIN,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """The sample request to a route, about what ``parameters`` name: by default, the tenant's own."""
         route, sample = OPERATIONS[operation_id], SAMPLES[operation_id]
         path = path_of(route, parameters or self.parameters)
-        return self.api(role).call(route.method, path, _marked(sample.body, self.mark), query=sample.query)
+        body = _marked(sample.body, self.mark)
+        return self.api(role).call(route.method, path, body, query=sample.query, headers=headers)
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
 from duetime.api.auth import PUBLIC, authorise
 from duetime.api.authentication import refuse_key_in_query
+from duetime.api.conditions import refuse_unsupported
 from duetime.api.context import ApiContext, ServedRequest, Services
 from duetime.api.errors import MethodNotAllowed, RouteNotFound
 from duetime.api.http import Reply, Request, read_request
 from duetime.api.paths import routable
 from duetime.api.problems import problem_reply, status_of
-from duetime.api.routes import ROUTES, Route
+from duetime.api.routes import ROUTES, WRITES, Route
 from duetime.domain.errors import StoreNotReady, StoreUnavailable
 
 _log = logging.getLogger(__name__)
@@ -135,6 +136,8 @@ class _Router:
             if authenticate is not None and route.needs is not PUBLIC:
                 request = self._request = replace(request, principal=authenticate(request))
             authorise(route.needs, request.principal, decoded)
+            if route.method in WRITES:
+                refuse_unsupported(request, route.conditions)
             return _response(route.endpoint(self._services, request, **decoded))
 
         return call

@@ -30,7 +30,6 @@ CALL_OPERATIONS: dict[str, Operation] = {
         tag=TAG_CALLS,
         answers={200: call_answers.ServiceCallAnswer, 304: None},
         problems=(400, 404, 409),
-        headers=("If-None-Match",),
     ),
     "patchServiceCall": Operation(
         summary="Change name, tags or star; while it is Scheduled also due time and request",
@@ -39,14 +38,12 @@ CALL_OPERATIONS: dict[str, Operation] = {
         body_type="application/merge-patch+json",
         answers={200: call_answers.ServiceCallAnswer},
         problems=(400, 404, 409, 412, 413, 415),
-        headers=("If-Match",),
     ),
     "deleteServiceCall": Operation(
         summary="Cancel a Scheduled service call, or remove a finished one with its executions",
         tag=TAG_CALLS,
         answers={204: None},
         problems=(400, 404, 409, 412),
-        headers=("If-Match",),
     ),
     "rerunServiceCall": Operation(
         summary="Submit a finished service call anew",
@@ -54,7 +51,7 @@ CALL_OPERATIONS: dict[str, Operation] = {
         body=call_schemas.RerunBody,
         body_is_required=False,
         answers={202: call_answers.ServiceCallAnswer, 200: call_answers.ServiceCallAnswer},
-        problems=(400, 404, 409, 413, 415),
+        problems=(400, 404, 409, 412, 413, 415),
         headers=("Idempotency-Key", "X-Correlation-Id"),
     ),
     "listExecutions": Operation(

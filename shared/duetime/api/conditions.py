@@ -1,12 +1,23 @@
-"""Conditional requests (RFC 9110, section 13): the ETag of a timer is its revision in quotes."""
+"""Conditional requests (RFC 9110, section 13): an ETag is a revision in quotes.
+
+Which preconditions a write honours is a property of its route (``routes.Route``); the router refuses the others
+before the endpoint sees them, so none is passed over in silence.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from duetime.api.http import Request
 from duetime.domain.errors import InvalidInput
+
+IF_MATCH: Final = "If-Match"
+IF_NONE_MATCH: Final = "If-None-Match"
+_PRECONDITIONS: Final = (IF_MATCH, IF_NONE_MATCH, "If-Unmodified-Since")
+"""What keeps a write from being carried out. (If-Modified-Since is for reads, If-Range for parts.)"""
 
 _TAG = re.compile(r'[ \t]*(W/)?"([\x21\x23-\x7e\x80-\xff]*)"[ \t]*')
 _REVISION = re.compile(r"[1-9][0-9]{0,17}")
@@ -42,12 +53,20 @@ def etag(revision: int) -> str:
     return f'"{revision}"'
 
 
+def refuse_unsupported(request: Request, supported: Sequence[str]) -> None:
+    """Raises ``InvalidInput`` when a write has a precondition that is not ``supported``: it must not be ignored."""
+    for name in _PRECONDITIONS:
+        if name not in supported and request.header(name.lower()) is not None:
+            known = f"only {' and '.join(supported)}" if supported else "no precondition"
+            raise InvalidInput(name, f"is not possible here: this operation has {known}")
+
+
 def if_match(request: Request) -> EntityTags | None:
-    return _entity_tags(request, "If-Match")
+    return _entity_tags(request, IF_MATCH)
 
 
 def if_none_match(request: Request) -> EntityTags | None:
-    return _entity_tags(request, "If-None-Match")
+    return _entity_tags(request, IF_NONE_MATCH)
 
 
 def _entity_tags(request: Request, name: str) -> EntityTags | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from duetime.api import namespace_changes, webhook_encoding
+from duetime.api.conditions import EntityTags, etag, if_match, if_none_match
 from duetime.api.context import Services
 from duetime.api.encoding import attempt_json, created_secret_json, list_json, secret_json
 from duetime.api.errors import EventWebhookNotFound
@@ -20,7 +21,7 @@ from duetime.api.timer_input import check_egress
 from duetime.api.webhook_schemas import DeliveryQuery, EventWebhookBody
 from duetime.domain.attempts import read_attempts
 from duetime.domain.call_events import CallEventType
-from duetime.domain.errors import NamespaceConflict, SecretNotFound, TimerNotFound
+from duetime.domain.errors import NamespaceConflict, RevisionMismatch, SecretNotFound, TimerNotFound
 from duetime.domain.event_webhooks import EventWebhook, events_namespace, read_delivery_id
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
@@ -40,33 +41,65 @@ def put_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
     check_egress("url", body.url, context.egress)
     types = None if body.event_types is None else tuple(map(CallEventType, body.event_types))
     webhook = EventWebhook(url=body.url, event_types=types, is_enabled=body.enabled)
-    before = _ensured(services, tenant)
-    namespace_changes.changed_settings(
+    wanted, unwanted = if_match(request), if_none_match(request)
+    if wanted is not None and _found(services, tenant) is None:
+        raise _mismatch()
+    is_new = False
+
+    def check(namespace: Namespace) -> None:
+        nonlocal is_new
+        is_new = namespace.settings.webhook is None
+        _check_revision(namespace, wanted)
+        if unwanted is not None and not is_new and unwanted.match_weakly(namespace.revision):
+            raise _mismatch()
+
+    stored = namespace_changes.changed_settings(
         context.store,
-        before.name,
+        _ensured(services, tenant).name,
         {"webhook": webhook},
         principal=request.principal,
         now=context.clock.now(),
+        check=check,
         is_internal=True,
     )
-    status = 201 if before.settings.webhook is None else 200
-    return Reply(status=status, body=webhook_encoding.webhook_json(webhook))
+    return _webhook_reply(201 if is_new else 200, stored, webhook)
 
 
-def get_webhook(services: Services, request: Request, *, tenant: str) -> Reply:  # noqa: ARG001
+def get_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
+    """GET: 304 when ``If-None-Match`` names the revision."""
     namespace = _found(services, tenant)
     if namespace is None or namespace.settings.webhook is None:
         raise EventWebhookNotFound(tenant)
-    return Reply(status=200, body=webhook_encoding.webhook_json(namespace.settings.webhook))
+    known = if_none_match(request)
+    if known is not None and known.match_weakly(namespace.revision):
+        return Reply(status=304, headers={"etag": etag(namespace.revision)})
+    return _webhook_reply(200, namespace, namespace.settings.webhook)
+
+
+def _webhook_reply(status: int, namespace: Namespace, webhook: EventWebhook) -> Reply:
+    """The revision is that of all that is kept of the webhook: it counts changes of its secrets too."""
+    headers = {"etag": etag(namespace.revision)}
+    return Reply(status=status, body=webhook_encoding.webhook_json(webhook), headers=headers)
+
+
+def _check_revision(namespace: Namespace, wanted: EntityTags | None) -> None:
+    if wanted is not None and (namespace.settings.webhook is None or not wanted.match_strongly(namespace.revision)):
+        raise _mismatch()
+
+
+def _mismatch() -> RevisionMismatch:
+    return RevisionMismatch("the event webhook is not in a state that the precondition allows")
 
 
 def delete_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
     """DELETE: 204. What still waits becomes dead letters; the secrets go as well."""
     context = services.context
+    wanted = if_match(request)
 
     def change(namespace: Namespace) -> Namespace:
         if namespace.settings.webhook is None:
             raise EventWebhookNotFound(tenant)
+        _check_revision(namespace, wanted)
         return replace(namespace, settings=NamespaceSettings(), secrets=())
 
     namespace = _found(services, tenant)

@@ -75,14 +75,12 @@ OPERATIONS: dict[str, Operation] = {
         body_is_required=False,
         answers={200: answers.NamespaceAnswer, 201: answers.NamespaceAnswer},
         problems=(400, 409, 412, 413, 415),
-        headers=("If-Match",),
     ),
     "getNamespace": Operation(
         summary="Read a namespace",
         tag=_TAG_NAMESPACES,
         answers={200: answers.NamespaceAnswer, 304: None},
         problems=(400, 404),
-        headers=("If-None-Match",),
     ),
     "createSecret": Operation(
         summary="Create a signing secret; the one before it stays valid for an overlap",
@@ -142,14 +140,12 @@ OPERATIONS: dict[str, Operation] = {
         body=schemas.TimerBody,
         answers=_TIMER_STORED,
         problems=(400, 404, 412, 413, 415),
-        headers=("If-Match", "If-None-Match"),
     ),
     "getTimer": Operation(
         summary="Read a timer",
         tag=_TAG_TIMERS,
         answers={200: answers.TimerAnswer, 304: None},
         problems=(400, 404),
-        headers=("If-None-Match",),
     ),
     "patchTimer": Operation(
         summary="Change what is given of a timer that has not finished",
@@ -158,28 +154,24 @@ OPERATIONS: dict[str, Operation] = {
         body_type="application/merge-patch+json",
         answers={200: answers.TimerAnswer},
         problems=(400, 404, 409, 412, 413, 415),
-        headers=("If-Match",),
     ),
     "deleteTimer": Operation(
         summary="Cancel a timer",
         tag=_TAG_TIMERS,
         answers={200: answers.CancelAnswer},
         problems=(400, 404, 412),
-        headers=("If-Match",),
     ),
     "redriveTimer": Operation(
         summary="Put a failed timer back to scheduled, due now",
         tag=_TAG_TIMERS,
         answers={200: answers.TimerAnswer},
         problems=(400, 404, 409, 412, 413, 415),
-        headers=("If-Match",),
     ),
     "fireTimer": Operation(
         summary="Fire a waiting timer now",
         tag=_TAG_TIMERS,
         answers={200: answers.TimerAnswer},
         problems=(400, 404, 409, 412, 413, 415),
-        headers=("If-Match",),
     ),
     "redriveTimers": Operation(
         summary="Redrive failed timers by filter, a page at a time, or by ids",
@@ -238,7 +230,6 @@ OPERATIONS: dict[str, Operation] = {
         answers={200: None, 304: None},
         answer_types={200: "text/html"},
         problems=(400,),
-        headers=("If-None-Match",),
     ),
     "getConsoleFile": Operation(
         summary="A file of the web console",
@@ -246,7 +237,6 @@ OPERATIONS: dict[str, Operation] = {
         answers={200: None, 304: None},
         answer_types={200: "*/*"},
         problems=(400, 404),
-        headers=("If-None-Match",),
     ),
     **CALL_OPERATIONS,
     **WEBHOOK_OPERATIONS,
@@ -328,7 +318,9 @@ def problems_of(route: Route) -> tuple[int, ...]:
 def _parameters(route: Route, about: Operation) -> list[Json]:
     names = [_PARAMETER_NAMES[name] for name in _PARAMETER.findall(route.rule)]
     listed = [{"name": name, "in": "path", "required": True} | _PATH_PARAMETERS[name] for name in names]
-    listed += [{"name": name, "in": "header", "schema": {"type": "string"}} for name in about.headers]
+    listed += [
+        {"name": name, "in": "header", "schema": {"type": "string"}} for name in (*route.conditions, *about.headers)
+    ]
     if about.query is not None:
         schema = about.query.model_json_schema(by_alias=True, ref_template=_REFERENCES)
         listed += [_query_parameter(name, _inlined(one, schema)) for name, one in schema["properties"].items()]

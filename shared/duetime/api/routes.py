@@ -19,6 +19,7 @@ from duetime.api import (
     timers,
 )
 from duetime.api.auth import PUBLIC, Need
+from duetime.api.conditions import IF_MATCH, IF_NONE_MATCH
 from duetime.api.http import Reply
 from duetime.domain.principals import Role
 
@@ -30,6 +31,9 @@ _DELIVERIES = f"{_WEBHOOK}/deliveries"
 _TIMERS = f"{_NAMESPACE}/timers"
 _SECRETS = f"{_NAMESPACE}/secrets"
 _TIMER = f"{_TIMERS}/<timer_id>"
+WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_MATCH = (IF_MATCH,)
+_NONE_MATCH = (IF_NONE_MATCH,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,8 @@ class Route:
     """``endpoint(services, request, **path parameters)``; ``rule`` has the parameters in angle brackets.
 
     ``needs`` is the least role that an API key must have, or PUBLIC. It has no default, so that no route is without
-    one. A parameter ``<tenant>`` must be the tenant of the key (``auth.authorise``).
+    one. A parameter ``<tenant>`` must be the tenant of the key (``auth.authorise``). ``conditions``: the headers of
+    conditional requests that the endpoint honours; on a write, others are refused.
     """
 
     method: str
@@ -45,12 +50,13 @@ class Route:
     operation_id: str
     endpoint: Callable[..., Reply]
     needs: Need
+    conditions: tuple[str, ...] = ()
 
 
 # The first rule that fits counts: the words after /timers/ are ids for every method but POST.
 ROUTES = (
-    Route("PUT", _NAMESPACE, "putNamespace", catalogue.put_namespace, Role.ADMIN),
-    Route("GET", _NAMESPACE, "getNamespace", catalogue.get_namespace, Role.READER),
+    Route("PUT", _NAMESPACE, "putNamespace", catalogue.put_namespace, Role.ADMIN, _MATCH),
+    Route("GET", _NAMESPACE, "getNamespace", catalogue.get_namespace, Role.READER, _NONE_MATCH),
     Route("GET", "/v1/namespaces", "listNamespaces", catalogue.list_namespaces, Role.READER),
     Route("POST", _SECRETS, "createSecret", signing_secrets.create_secret, Role.ADMIN),
     Route("GET", _SECRETS, "listSecrets", signing_secrets.list_secrets, Role.ADMIN),
@@ -59,20 +65,20 @@ ROUTES = (
     Route("GET", _TIMERS, "listTimers", timer_lists.list_timers, Role.READER),
     Route("POST", f"{_TIMERS}/batch", "createTimers", batches.create_batch, Role.WRITER),
     Route("POST", f"{_TIMERS}/batch-cancel", "cancelTimers", batches.cancel_batch, Role.WRITER),
-    Route("PUT", _TIMER, "putTimer", timers.put_timer, Role.WRITER),
-    Route("GET", _TIMER, "getTimer", timers.get_timer, Role.READER),
-    Route("PATCH", _TIMER, "patchTimer", timers.patch_timer, Role.WRITER),
-    Route("DELETE", _TIMER, "deleteTimer", timers.delete_timer, Role.WRITER),
-    Route("POST", f"{_TIMER}/redrive", "redriveTimer", redrives.redrive_timer, Role.WRITER),
-    Route("POST", f"{_TIMER}/fire", "fireTimer", redrives.fire_timer, Role.WRITER),
+    Route("PUT", _TIMER, "putTimer", timers.put_timer, Role.WRITER, (IF_MATCH, IF_NONE_MATCH)),
+    Route("GET", _TIMER, "getTimer", timers.get_timer, Role.READER, _NONE_MATCH),
+    Route("PATCH", _TIMER, "patchTimer", timers.patch_timer, Role.WRITER, _MATCH),
+    Route("DELETE", _TIMER, "deleteTimer", timers.delete_timer, Role.WRITER, _MATCH),
+    Route("POST", f"{_TIMER}/redrive", "redriveTimer", redrives.redrive_timer, Role.WRITER, _MATCH),
+    Route("POST", f"{_TIMER}/fire", "fireTimer", redrives.fire_timer, Role.WRITER, _MATCH),
     Route("POST", f"{_NAMESPACE}/redrive", "redriveTimers", redrives.redrive_timers, Role.WRITER),
     Route("GET", f"{_TIMER}/attempts", "listAttempts", attempts.list_attempts, Role.READER),
     Route("POST", _API_KEYS, "createApiKey", api_keys.create_api_key, Role.ADMIN),
     Route("GET", _API_KEYS, "listApiKeys", api_keys.list_api_keys, Role.ADMIN),
     Route("DELETE", f"{_API_KEYS}/<key_id>", "deleteApiKey", api_keys.delete_api_key, Role.ADMIN),
-    Route("PUT", _WEBHOOK, "putEventWebhook", event_webhooks.put_webhook, Role.ADMIN),
-    Route("GET", _WEBHOOK, "getEventWebhook", event_webhooks.get_webhook, Role.ADMIN),
-    Route("DELETE", _WEBHOOK, "deleteEventWebhook", event_webhooks.delete_webhook, Role.ADMIN),
+    Route("PUT", _WEBHOOK, "putEventWebhook", event_webhooks.put_webhook, Role.ADMIN, (IF_MATCH, IF_NONE_MATCH)),
+    Route("GET", _WEBHOOK, "getEventWebhook", event_webhooks.get_webhook, Role.ADMIN, _NONE_MATCH),
+    Route("DELETE", _WEBHOOK, "deleteEventWebhook", event_webhooks.delete_webhook, Role.ADMIN, _MATCH),
     Route("POST", _WEBHOOK_SECRETS, "createEventSecret", event_webhooks.create_secret, Role.ADMIN),
     Route("GET", _WEBHOOK_SECRETS, "listEventSecrets", event_webhooks.list_secrets, Role.ADMIN),
     Route(
@@ -97,6 +103,6 @@ ROUTES = (
     Route("GET", "/v1/openapi.json", "getOpenApi", documents.get_openapi, PUBLIC),
     Route("GET", "/docs", "getDocs", documents.get_docs, PUBLIC),
     Route("GET", "/", "getRoot", console.get_root, PUBLIC),
-    Route("GET", "/console", "getConsole", console.get_console, PUBLIC),
-    Route("GET", "/console/<file_name>", "getConsoleFile", console.get_console_file, PUBLIC),
+    Route("GET", "/console", "getConsole", console.get_console, PUBLIC, _NONE_MATCH),
+    Route("GET", "/console/<file_name>", "getConsoleFile", console.get_console_file, PUBLIC, _NONE_MATCH),
 )

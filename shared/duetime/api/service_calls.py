@@ -103,6 +103,7 @@ def rerun_call(services: Services, request: Request, *, tenant: str, call_id: st
     found = read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True)
     submission_of = read_rerun(request, found, now=now)
     call = calls.found(tenant, call_id, now=now)
+    _check_revision(call, if_match(request))
     if not call.status.is_finished:
         raise CallNotFinished(f"service call {call_id!r} is {call.status}: it can be rerun when it has finished")
     try:

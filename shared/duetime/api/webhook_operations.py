@@ -13,19 +13,19 @@ WEBHOOK_OPERATIONS: dict[str, Operation] = {
         tag=TAG_WEBHOOKS,
         body=webhook_schemas.EventWebhookBody,
         answers={200: webhook_answers.EventWebhookAnswer, 201: webhook_answers.EventWebhookAnswer},
-        problems=(400, 413, 415),
+        problems=(400, 412, 413, 415),
     ),
     "getEventWebhook": Operation(
         summary="Read the event webhook",
         tag=TAG_WEBHOOKS,
-        answers={200: webhook_answers.EventWebhookAnswer},
+        answers={200: webhook_answers.EventWebhookAnswer, 304: None},
         problems=(404,),
     ),
     "deleteEventWebhook": Operation(
         summary="Remove the event webhook and its secrets; what waits becomes dead letters",
         tag=TAG_WEBHOOKS,
         answers={204: None},
-        problems=(404,),
+        problems=(404, 412),
     ),
     "createEventSecret": Operation(
         summary="Create a signing secret; the one before it stays valid for an overlap",

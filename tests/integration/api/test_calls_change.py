@@ -303,6 +303,15 @@ def test_a_condition_that_held_and_holds_no_more_is_a_412(calls: CallWorld) -> N
     assert api.call("DELETE", calls.path(two), headers={"if-match": '"1"'}).status == 412
 
 
+def test_a_rerun_is_of_the_revision_that_was_read(calls: CallWorld) -> None:
+    call_id = calls.submitted()["id"]
+    tag = f'"{calls.finish(call_id).revision}"'
+    patch(calls, call_id, {"starred": True})
+    assert rerun(calls, call_id, headers={"if-match": tag}).code == "revision_mismatch"
+    assert len(calls.everything()) == 1
+    assert rerun(calls, call_id, headers={"if-match": f'"{calls.call(call_id).revision}"'}).status == 202
+
+
 def test_any_revision_is_one_even_when_it_changes_in_between(calls: CallWorld) -> None:
     call_id = calls.submitted()["id"]
     api = contended(calls, lambda: patch(calls, call_id, {"starred": True}), 1)

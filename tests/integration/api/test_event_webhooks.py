@@ -52,6 +52,25 @@ def test_a_webhook_is_set_read_changed_and_removed(api: Api) -> None:
     assert (api.get(PATH).status, api.call("DELETE", PATH).json()["code"]) == (404, "event_webhook_not_found")
 
 
+def test_a_webhook_is_changed_in_the_revision_that_was_read(api: Api) -> None:
+    assert api.call("PUT", PATH, {"url": URL}, headers={"if-match": "*"}).code == "revision_mismatch"
+    made = api.call("PUT", PATH, {"url": URL}, headers={"if-none-match": "*"})
+    tag = made.headers["etag"]
+    assert (made.status, api.get(PATH).headers["etag"]) == (201, tag)
+    assert api.get(PATH, headers={"if-none-match": tag}).status == 304
+    assert api.call("PUT", PATH, {"url": f"{URL}/2"}, headers={"if-none-match": "*"}).status == 412
+
+    changed = api.call("PUT", PATH, {"url": f"{URL}/3"}, headers={"if-match": tag})
+    assert (changed.status, changed.headers["etag"] != tag) == (200, True)
+    for method in ("PUT", "DELETE"):
+        body = {"url": URL} if method == "PUT" else None
+        assert api.call(method, PATH, body, headers={"if-match": tag}).code == "revision_mismatch"
+    assert api.get(PATH).json()["url"] == f"{URL}/3"
+    assert api.call("DELETE", PATH, headers={"if-match": changed.headers["etag"]}).status == 204
+    assert api.call("PUT", PATH, {"url": URL}, headers={"if-match": "*"}).status == 412
+    assert api.get(PATH).status == 404
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
