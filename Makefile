@@ -64,7 +64,7 @@ TOOLS := .venv-sam/.installed .venv-ministack/.installed .venv-lambda-runtime/.i
 mongodb: ## Install the MongoDB server that tests use, where there is one for this machine
 	@$(MAKE) --silent .venv-mongodb/.installed || echo "no SecantusDB for this machine: set DUETIME_TEST_MONGODB_URL"
 
-# PostgreSQL 18, for machines that have none (POSTGRESQL=18 takes it where there is one); without it, the same.
+# PostgreSQL 18, which scripts/server.sh starts; without it, the same.
 .PHONY: postgresql
 postgresql: ## Install the PostgreSQL server that tests use, where there is one for this machine
 	@$(MAKE) --silent .venv-postgresql/.installed || \
@@ -136,7 +136,7 @@ test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: c
 
 # Where no server is to be had the skipped tests say so.
 .PHONY: test-databases
-test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on servers of this machine (POSTGRESQL=18)
+test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on servers, which scripts/server.sh starts
 	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m "server and not slow and not repeated" $(PARALLEL) \
 	  $(SERVER_DIRECTORIES)
 
