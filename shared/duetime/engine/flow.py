@@ -61,9 +61,15 @@ class FlowControl:
     def configure(
         self, namespace: str, *, max_in_flight: int | None, rate_per_second: float | None, monotonic: float
     ) -> None:
-        """Limits of ``namespace`` in this poller; None for those of all namespaces, or for no rate limit."""
+        """Limits of ``namespace`` in this poller; None for those of all namespaces, or for no rate limit.
+
+        A namespace with a ``max_in_flight`` of its own need not earn it: its windows begin with that.
+        """
         line = self._namespace(namespace)
         line.max_in_flight = max_in_flight or self._settings.max_in_flight_per_namespace
+        initial_window = max_in_flight or self._settings.initial_window
+        if initial_window != line.initial_window:
+            self._begin_with(line, initial_window)
         if rate_per_second is None:
             line.bucket = None
         elif line.bucket is None:
@@ -81,6 +87,14 @@ class FlowControl:
     def _max_in_flight_per_lane(self) -> int:
         # Of one host, no namespace gets all: when it hangs for one of them, another still has a way in.
         return max(1, self._settings.max_in_flight_per_host * 3 // 4)
+
+    def _begin_with(self, line: NamespaceLine, initial_window: int) -> None:
+        line.initial_window = initial_window
+        line.window.begin_with(max(initial_window, 4 * self._settings.initial_window))
+        for lane in self._lanes.values():
+            if lane.namespace is line:
+                lane.window.begin_with(min(initial_window, self._max_in_flight_per_lane))
+                self._let_lane_in(lane)
 
     # -- waiting ---------------------------------------------------------------------------------------------
 
@@ -312,8 +326,9 @@ class FlowControl:
             host = self._hosts.get(key[1])
             if host is None:
                 host = self._hosts[key[1]] = Host()
-            window = ConcurrencyWindow(settings.initial_window)
-            lane = self._lanes[key] = Lane(key, self._namespace(key[0]), host, window, breaker)
+            line = self._namespace(key[0])
+            window = ConcurrencyWindow(min(line.initial_window, self._max_in_flight_per_lane))
+            lane = self._lanes[key] = Lane(key, line, host, window, breaker)
         return lane
 
     def _namespace(self, name: str) -> NamespaceLine:
@@ -321,7 +336,9 @@ class FlowControl:
         if line is None:
             settings = self._settings
             window = ConcurrencyWindow(4 * settings.initial_window)
-            line = self._namespaces[name] = NamespaceLine(name, window, settings.max_in_flight_per_namespace)
+            line = self._namespaces[name] = NamespaceLine(
+                name, window, settings.max_in_flight_per_namespace, settings.initial_window
+            )
         return line
 
     def _forget_idle(self, monotonic: float) -> None:

@@ -63,6 +63,7 @@ class NamespaceLine:
     __slots__ = (
         "bucket",
         "in_flight",
+        "initial_window",
         "is_in_round",
         "max_in_flight",
         "name",
@@ -72,10 +73,12 @@ class NamespaceLine:
         "window",
     )
 
-    def __init__(self, name: str, window: ConcurrencyWindow, max_in_flight: int) -> None:
+    def __init__(self, name: str, window: ConcurrencyWindow, max_in_flight: int, initial_window: int) -> None:
         self.name = name
         self.window = window
         self.max_in_flight = max_in_flight
+        self.initial_window = initial_window
+        """With how many each of its lanes begins."""
         self.bucket: TokenBucket | None = None
         self.round: deque[Lane] = deque()
         """Lanes with something waiting that may start, as far as is known."""

@@ -10,10 +10,17 @@ class ConcurrencyWindow:
     last answered (the idea is TCP's slow start and multiplicative decrease: RFC 5681).
     """
 
-    __slots__ = ("size",)
+    __slots__ = ("_initial", "size")
 
     def __init__(self, initial: int) -> None:
+        self._initial = initial
         self.size = initial
+
+    def begin_with(self, initial: int) -> None:
+        """Have another initial size. A window that failures have made smaller than the old one must earn it."""
+        if self.size >= self._initial:
+            self.size = max(self.size, initial)
+        self._initial = initial
 
     def answered(self, limit: int) -> None:
         if self.size < limit:

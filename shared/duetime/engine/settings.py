@@ -18,7 +18,8 @@ class EngineSettings:
     ``max_in_flight``: callbacks under way at once, not counting up to ``max_slow_in_flight`` that have been so for
     longer than ``slow_after_seconds``: those that hang must not keep the others waiting.
     ``max_in_flight_per_namespace``, ``max_in_flight_per_host``: of both kinds together; of a host, a namespace has
-    three quarters at most. Each host of a namespace begins with ``initial_window`` and earns one with every answer.
+    three quarters at most. Each host of a namespace begins with ``initial_window``, or with the namespace's own limit
+    where it has one, and earns one with every answer.
     ``max_buffered``: timers read and waiting for their turn. ``max_wait_seconds``: one that was read longer ago is
     read again before it is fired, for it may have been changed or cancelled.
     ``max_payload_bytes``: payloads, but for small ones, of the timers that wait, are under way or are not recorded;

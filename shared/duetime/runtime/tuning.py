@@ -242,6 +242,13 @@ class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
         le=100_000,
         description="To one host, fast and slow; a namespace has three quarters. By default half of max_in_flight.",
     )
+    initial_window: int = Field(
+        _ENGINE.initial_window,
+        ge=1,
+        le=100_000,
+        description="Callbacks under way at once to a host that has not answered yet; one more with every answer. A"
+        " namespace with a maxInFlight of its own begins with that.",
+    )
     breaker_failures: int = Field(
         _ENGINE.breaker_failures,
         ge=1,

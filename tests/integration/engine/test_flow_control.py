@@ -264,6 +264,26 @@ def test_two_pollers_share_a_namespace_s_limits(
     assert [each.most_under_way for each in senders] == [each_may, each_may]
 
 
+def test_a_slow_but_healthy_receiver_has_the_places_that_its_namespace_asks_for(
+    store: Store, clock: VirtualClock
+) -> None:
+    """100 callbacks of 25 s and 600 quick ones to one host: none of the quick ones waits for a slow one to end."""
+    limit(store, "noisy", NamespaceSettings(max_in_flight=110))
+
+    def script(body: dict[str, object]) -> Script:
+        return Script(delay_seconds=25.0 if str(body["timerId"]).startswith("slow") else 0.02)
+
+    sender = ScriptedSender(script)
+    slow = [make_timer(f"slow{n}", namespace="noisy", execute_at=at(1 + n / 20)) for n in range(100)]
+    quick = [make_timer(f"quick{n}", namespace="noisy", execute_at=at(1 + n / 30)) for n in range(600)]
+    put(store, slow + quick, START)
+
+    run(store, sender, clock, 24.0)
+
+    assert Counter(str(body["timerId"])[:4] for body in sender.received) == {"slow": 100, "quic": 600}
+    assert max(lag(body) for body in sender.received) < 0.1
+
+
 def test_a_timer_that_waits_for_its_turn_can_still_be_cancelled(store: Store, clock: VirtualClock) -> None:
     limit(store, "noisy", NamespaceSettings(max_in_flight=1))
     sender = ScriptedSender(lambda _: Script(delay_seconds=4.0))

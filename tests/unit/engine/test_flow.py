@@ -126,6 +126,33 @@ def test_the_bound_of_a_namespace_is_for_all_its_hosts_together() -> None:
     assert len(subject.take()) == 2
 
 
+def test_a_namespace_with_a_limit_of_its_own_begins_with_it() -> None:
+    subject = Subject(initial_window=2, max_in_flight_per_host=40)
+    subject.flow.configure("a", max_in_flight=20, rate_per_second=None, monotonic=0.0)
+    subject.add(number=100)
+    subject.add("b", number=100)
+    assert Counter(subject.take()) == {key("a"): 20, key("b"): 2}
+
+
+def test_a_limit_that_is_set_while_a_host_is_in_use_widens_its_window() -> None:
+    subject = Subject(initial_window=2)
+    subject.add(number=100)
+    subject.add(host="fails", number=100)
+    assert Counter(subject.take()) == {key(): 2, key(host="fails"): 2}
+    subject.end(key(host="fails"), Ending.FAILED)
+    subject.flow.configure("a", max_in_flight=50, rate_per_second=None, monotonic=0.0)
+    assert Counter(subject.take()) == {key(): 50 - 2 - 1}  # the one that failed has to earn its size
+
+
+def test_a_lane_that_was_slow_once_and_is_quick_again_has_the_whole_buffer() -> None:
+    subject = Subject(initial_window=4, max_buffered=50)
+    subject.add(number=4)
+    for lane in subject.take():
+        subject.flow.slow_down(lane)
+        subject.end(lane, is_slow=True)
+    assert subject.add(number=100) == 50
+
+
 def test_a_rate_limit_spreads_starts_and_says_when_the_next_is_possible() -> None:
     subject = Subject(initial_window=100)
     subject.flow.configure("a", max_in_flight=None, rate_per_second=2.0, monotonic=0.0)
