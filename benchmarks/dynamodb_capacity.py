@@ -30,7 +30,7 @@ from duetime.stores.dynamodb.items import encode
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port import PutMode
 from tests.support.attempts import logged
-from tests.support.builders import failed, fired, make_timers, parked, rescheduled, retried
+from tests.support.builders import failed, fired, leased, make_timers, parked, rescheduled, retried
 from tests.support.capacity import CapacityMeter
 from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack
@@ -83,7 +83,7 @@ def print_write_units(client: Any, now: datetime) -> None:
             store.put_timers(timers, mode=PutMode.CREATE, now=now)
             created = meter.write_units / number
             meter.reset()
-            store.record([outcome(timer) for timer in timers], leases={}, now=now)
+            store.record(leased([outcome(timer) for timer in timers]), now=now)
             print(f"  create {created:.1f} + {step} {meter.write_units / number:.1f}")
         meter.stop()
 
@@ -105,7 +105,7 @@ def print_repeated(client: Any, now: datetime) -> None:
             (timer,) = store.due_timers(0, until=later, limit=1).timers
             meter.reset()
             # A firing id as long as a real one: those of the builders grow with each reschedule.
-            store.record([replace(outcome(timer, later), firing_id=str(uuid4()))], leases={}, now=now)
+            store.record(leased([replace(outcome(timer, later), firing_id=str(uuid4()))]), now=now)
             units.append(round(meter.write_units))
         meter.stop()
         print(f"write units of a {step}, the 1st to the {len(units)}th: {' '.join(map(str, units))}")

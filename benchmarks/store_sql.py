@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from duetime.domain.namespaces import Namespace
-from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerContent, TimerState, content_digest, new_timer
 from duetime.stores.open import open_store
@@ -179,7 +179,8 @@ def fired(timer: Timer) -> Outcome:
 
 def record(store: Store, outcomes: Sequence[Outcome], leases: dict[int, Lease]) -> None:
     for batch in batches(outcomes, RECORD_BATCH):
-        assert set(store.record(batch, leases=leases, now=NOW)) == {RecordStatus.APPLIED}
+        leased = [LeasedOutcome(outcome, leases[outcome.timer.shard_id]) for outcome in batch]
+        assert set(store.record(leased, now=NOW)) == {RecordStatus.APPLIED}
 
 
 # -- raw sqlite3 -------------------------------------------------------------------------------------------------

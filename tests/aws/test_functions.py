@@ -25,7 +25,7 @@ from tests.aws.application import Account, Api, LoadEvent, Template, apply
 from tests.aws.permissions import permissions_of
 from tests.contract import call_steps as steps
 from tests.support import calls as make_calls
-from tests.support.builders import failed
+from tests.support.builders import failed, leased
 from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.runtime_api import FunctionError, LambdaFunction
 
@@ -96,7 +96,7 @@ def fail_timers(store: DynamoDbStore, *timer_ids: str) -> None:
     assert namespace is not None
     timers = [store.get_timer(namespace, timer_id, now=now) for timer_id in timer_ids]
     outcomes = [failed(timer, at=now) for timer in timers if timer is not None]
-    assert store.record(outcomes, leases={}, now=now) == [RecordStatus.APPLIED] * len(timer_ids)
+    assert store.record(leased(outcomes), now=now) == [RecordStatus.APPLIED] * len(timer_ids)
 
 
 def test_the_timers_api_uses_just_the_permissions_that_it_has(

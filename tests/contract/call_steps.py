@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,14 +15,17 @@ from duetime.domain.timers import Timer
 from duetime.stores.calls_port import ApplyStatus, CallRef, CallStore
 from duetime.stores.port import Store
 from tests.support import calls as make
+from tests.support.builders import lease_among
 from tests.support.clock import NOW
 
 
 def apply(
     calls: CallStore, *transitions: Transition, now: datetime = NOW, leases: Sequence[Lease] | None = None
 ) -> list[ApplyStatus]:
-    given = None if leases is None else {lease.shard_id: lease for lease in leases}
-    return calls.apply(transitions, now=now, leases=given)
+    """With ``leases`` as the engine does it: each under the one of its shard, or under nobody's."""
+    if leases is not None:
+        transitions = tuple(replace(each, lease=lease_among(leases, each.after.shard_id)) for each in transitions)
+    return calls.apply(transitions, now=now)
 
 
 def applied(calls: CallStore, *transitions: Transition, now: datetime = NOW) -> ServiceCall:

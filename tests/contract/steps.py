@@ -11,7 +11,7 @@ from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.stores.port import Page, PutMode, PutStatus, Store
-from tests.support.builders import fired
+from tests.support.builders import fired, leased
 from tests.support.clock import NOW
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def claim(store: Store, shard_id: int = 0, owner_id: str = "w1", *, now: datetim
 
 
 def record(store: Store, outcomes: Sequence[Outcome], *leases: Lease, now: datetime = NOW) -> list[RecordStatus]:
-    return store.record(outcomes, leases={lease.shard_id: lease for lease in leases}, now=now)
+    return store.record(leased(outcomes, *leases), now=now)
 
 
 def record_fired(store: Store, namespace: Namespace, *, now: datetime = NOW) -> None:

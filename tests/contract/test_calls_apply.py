@@ -326,6 +326,22 @@ def test_without_its_lease_the_engine_begins_nothing(subject: Subject, calls: Ca
     assert steps.apply(calls, make.begun(call), leases=[]) == [ApplyStatus.LEASE_LOST]
 
 
+def test_calls_of_one_shard_are_judged_by_their_own_leases(subject: Subject, calls: CallStore) -> None:
+    if not subject.checks_leases:
+        pytest.skip("this store has no transactions over shards")
+    store, call = subject.store, steps.submit(calls)
+    neighbour = next(each for each in iter(make.submitted, None) if each.after.shard_id == call.shard_id)
+    steps.applied(calls, neighbour)
+    former = claim(store, call.shard_id)
+    store.release_leases([former], now=NOW)
+    current = claim(store, call.shard_id)
+    begun = [replace(make.begun(call), lease=former), replace(make.begun(neighbour.after), lease=current)]
+
+    assert steps.apply(calls, *begun) == [ApplyStatus.LEASE_LOST, ApplyStatus.APPLIED]
+    assert steps.apply(calls, *reversed(begun)) == [ApplyStatus.SUPERSEDED, ApplyStatus.LEASE_LOST]
+    assert steps.got(calls, call) == call
+
+
 def test_the_end_of_an_execution_is_stored_whoever_owns_the_shard(store: Store, calls: CallStore) -> None:
     running = steps.begin(calls, steps.submit(calls))
     stale = claim(store, running.shard_id)

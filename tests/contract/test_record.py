@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerChange, TimerState
 from duetime.stores.port import PutMode, Store, TimerRef
 from tests.contract.steps import claim, create, due, record, stored
@@ -170,7 +170,7 @@ def test_hundreds_of_outcomes_in_one_call(store: Store, single: Namespace) -> No
 
 
 def test_no_outcomes_no_results(store: Store) -> None:
-    assert store.record([], leases={}, now=NOW) == []
+    assert store.record([], now=NOW) == []
 
 
 def test_an_outcome_is_applied_once(store: Store, single: Namespace) -> None:
@@ -249,6 +249,40 @@ def test_nothing_is_written_without_the_lease(subject: Subject, single: Namespac
     assert record(store, [fired(timer)], replace(current, owner_id="w1")) == [RecordStatus.LEASE_LOST]
     assert stored(store, single) == timer
     assert record(store, [fired(timer)], current) == [RecordStatus.APPLIED]
+
+
+def test_outcomes_of_one_shard_are_judged_by_their_own_leases(subject: Subject, single: Namespace) -> None:
+    """One was started before the shard was given away and came back, the other two since."""
+    if not subject.checks_leases:
+        pytest.skip("this store fences by revision alone")
+    store = subject.store
+    timers = create(store, *make_timers(single, 3))
+    former = claim(store)
+    store.release_leases([former], now=NOW)
+    current = claim(store)
+    outcomes = [fired(timer) for timer in timers]
+
+    for leases in ([current, former, current], [former, former, former]):
+        leased = [LeasedOutcome(outcome, lease) for outcome, lease in zip(outcomes, leases, strict=True)]
+        statuses = store.record(leased, now=NOW)
+        assert statuses[1] is RecordStatus.LEASE_LOST
+        assert stored(store, single, "t0001") == timers[1]
+
+    assert [timer.timer_id for timer in due(store, single)] == ["t0001"]
+    assert store.record([LeasedOutcome(outcomes[1], current)], now=NOW) == [RecordStatus.APPLIED]
+
+
+def test_the_old_lease_of_a_parked_timer_is_nobody_elses(store: Store, single: Namespace) -> None:
+    slow, other = create(store, make_timer(single, "slow"), make_timer(single, "other"))
+    former = claim(store)
+    record(store, [parked(slow, until=LATER)], former)
+    store.release_leases([former], now=NOW)
+    current = claim(store)
+    parked_timer = stored(store, single, "slow")
+
+    outcomes = [LeasedOutcome(fired(other), current), LeasedOutcome(fired(parked_timer), former)]
+
+    assert store.record(outcomes, now=NOW) == [RecordStatus.APPLIED] * 2
 
 
 def test_a_released_lease_records_nothing(subject: Subject, single: Namespace) -> None:

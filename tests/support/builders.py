@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
 from duetime.domain.namespaces import Namespace
-from duetime.domain.outcomes import Outcome
+from duetime.domain.outcomes import LeasedOutcome, Outcome
+from duetime.domain.shards import Lease
 from duetime.domain.timers import (
     Failure,
     FailureReason,
@@ -66,6 +68,16 @@ def make_timers(namespace: Namespace, number: int, *, prefix: str = "t", **field
 
 def make_failure(*, at: datetime = NOW, status: int | None = 503) -> Failure:
     return Failure(FailureReason.HTTP_STATUS, "the receiver answered 503", at, status)
+
+
+def lease_among(leases: Iterable[Lease], shard_id: int) -> Lease:
+    """That of the shard; nobody's when there is none."""
+    return next((lease for lease in leases if lease.shard_id == shard_id), Lease(shard_id, 0, "nobody", NOW))
+
+
+def leased(outcomes: Iterable[Outcome], *leases: Lease) -> list[LeasedOutcome]:
+    """Each outcome with the lease of its shard, or with nobody's."""
+    return [LeasedOutcome(outcome, lease_among(leases, outcome.timer.shard_id)) for outcome in outcomes]
 
 
 def fired(timer: Timer, *, at: datetime = NOW) -> Outcome:

@@ -42,7 +42,7 @@ class World:
         session = self._connect()
         store = CassandraCallStore(
             session,
-            lost_shards=lambda leases: set(),
+            lost_leases=lambda leases: set(),
             now_s=lambda: self.now_s + ahead_s,
             settle_seconds=settle_seconds,
             max_parallel=1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -142,9 +142,10 @@ class Executing:
                 return [self.get(call_id, tenant_id=tenant_id) for call_id in sorted(found)]
 
 
-def turn(executing: Executing, call_id: str = "call-1", attempt_id: str | None = None) -> Turn:
+def turn(executing: Executing, leases: Mapping[int, Lease], call_id: str = "call-1") -> Turn:
     """The turn of a call's timer as it is stored now."""
-    return Turn(timer_of(executing.get(call_id)), attempt_id or make.id_at(executing.clock.now()))
+    timer = timer_of(executing.get(call_id))
+    return Turn(timer, leases[timer.shard_id], make.id_at(executing.clock.now()))
 
 
 def own_all(executing: Executing) -> dict[int, Lease]:

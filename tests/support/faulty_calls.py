@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
 from duetime.domain.call_steps import Transition
-from duetime.domain.shards import Lease
 from duetime.stores.calls_port import ApplyStatus, CallStore
 
 Hook = Callable[[Sequence[Transition]], None]
@@ -32,11 +31,9 @@ class FaultyCalls:
         self.get_calls_hook(refs)
         return self._calls.get_calls(refs, now=now)
 
-    def apply(
-        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
-    ) -> list[ApplyStatus]:
+    def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         self.before(transitions)
-        statuses = self._calls.apply(transitions, now=now, leases=leases)
+        statuses = self._calls.apply(transitions, now=now)
         self.after(transitions)
         return statuses
 

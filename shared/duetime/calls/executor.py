@@ -14,7 +14,7 @@ Running.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -25,7 +25,6 @@ from duetime.domain.call_steps import CallRules, ExecutionResult, NewId, Transit
 from duetime.domain.errors import CallUnreadable, StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
 from duetime.domain.service_calls import CALLS_PREFIX, CallStatus, ServiceCall, tenant_of
-from duetime.domain.shards import Lease
 from duetime.domain.times import round_down
 from duetime.domain.urls import without_query
 from duetime.engine.handling import Answered, Conclusion, Message, Turn, TurnResult, TurnStatus
@@ -101,12 +100,13 @@ class CallExecutor:
 
     # -- begin -----------------------------------------------------------------------------------------------
 
-    def begin(self, turns: Sequence[Turn], *, leases: Mapping[int, Lease], now: datetime) -> list[TurnResult]:
+    def begin(self, turns: Sequence[Turn], *, now: datetime) -> list[TurnResult]:
         now = round_down(now)
         calls = self._read([_ref(turn) for turn in turns], now)
         decided = [self._decide(turn, call, now) for turn, call in zip(turns, calls, strict=True)]
         steps = [each for each in decided if isinstance(each, _Step)]
-        statuses = self._apply([step.transition for step in steps], now=now, leases=leases)
+        leased = [replace(step.transition, lease=step.turn.lease) for step in steps]
+        statuses = self._apply(leased, now=now)
         pairs = zip(steps, statuses, strict=True)
         taken = iter([self._taken(step, status, now) for step, status in pairs])
         return [next(taken) if isinstance(each, _Step) else each for each in decided]
@@ -234,7 +234,7 @@ class CallExecutor:
         chosen: dict[CallRef, _End] = {}  # no two of one call in a batch
         later = [end for end in waiting if chosen.setdefault(_ref_of(end.call), end) is not end]
         transitions = [self._conclusion(end, now) for end in chosen.values()]
-        statuses = self._apply(transitions, now=now, leases=None)
+        statuses = self._apply(transitions, now=now)
         for end, transition, status in zip(chosen.values(), transitions, statuses, strict=True):
             after = transition.after
             if status is ApplyStatus.APPLIED:
@@ -273,19 +273,17 @@ class CallExecutor:
 
     # -- the store -------------------------------------------------------------------------------------------
 
-    def _apply(
-        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None
-    ) -> list[ApplyStatus | None]:
+    def _apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus | None]:
         """None: the store cannot take it, and it is none of the others' fault."""
         if not transitions:
             return []
         try:
-            return list(self._calls.apply(transitions, now=now, leases=leases))
+            return list(self._calls.apply(transitions, now=now))
         except (StoreUnavailable, StoreNotReady):
             raise
         except Exception:
             if len(transitions) > 1:
-                return [each for one in transitions for each in self._apply([one], now=now, leases=leases)]
+                return [each for one in transitions for each in self._apply([one], now=now)]
             _log_failed_step(_ref_of(transitions[0].after))
             return [None]
 

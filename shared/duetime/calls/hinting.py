@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from duetime.domain.call_steps import Transition
-from duetime.domain.shards import Lease
 from duetime.stores.calls_port import ApplyStatus, CallStore
 
 
@@ -46,10 +45,8 @@ class RingingCallStore:
         self.all_events = calls.all_events
         self.load_events = calls.load_events
 
-    def apply(
-        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
-    ) -> list[ApplyStatus]:
-        statuses = self._calls.apply(transitions, now=now, leases=leases)
+    def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
+        statuses = self._calls.apply(transitions, now=now)
         if any(
             status is ApplyStatus.APPLIED and transition.events
             for status, transition in zip(statuses, transitions, strict=True)

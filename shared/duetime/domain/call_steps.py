@@ -24,6 +24,7 @@ from duetime.domain.service_calls import (
     ServiceCall,
     calls_namespace,
 )
+from duetime.domain.shards import Lease
 from duetime.domain.times import format_instant, round_up
 from duetime.domain.urls import without_query
 
@@ -38,12 +39,20 @@ class Transition:
     """A change to be stored in one transaction, if the stored revision is that of ``before`` (None: no such call).
 
     ``executions`` are to be stored as they are, whether new or known. The call's timer becomes ``timer_of(after)``.
+    ``lease``: the one under which the engine makes the change; None: a client makes it, or whoever carries out the
+    open execution.
     """
 
     before: ServiceCall | None
     after: ServiceCall
     executions: tuple[Execution, ...] = ()
     events: tuple[CallEvent, ...] = ()
+    lease: Lease | None = None
+
+    @property
+    def fence(self) -> Lease | None:
+        """The lease that must be the stored one. None: no one's, or the call belongs to its open execution."""
+        return None if self.before is not None and self.before.execution_id is not None else self.lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

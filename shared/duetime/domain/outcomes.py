@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from duetime.domain.shards import Lease
 from duetime.domain.timers import Failure, Timer, TimerState
 
 
@@ -34,6 +35,22 @@ class Outcome:
     expires_at: datetime | None = None
     attempt_log: str | None = None
     """None: as it is on ``timer``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedOutcome:
+    """An outcome and the lease under which its attempt was started.
+
+    Each has its own: a parked attempt may outlive its lease, and its shard may have come back under another version.
+    """
+
+    outcome: Outcome
+    lease: Lease
+
+    @property
+    def fence(self) -> Lease | None:
+        """The lease that must be the stored one. None: a parked timer's row belongs to the attempt that parked it."""
+        return None if self.outcome.timer.state is TimerState.FIRING else self.lease
 
 
 class RecordStatus(StrEnum):

@@ -40,10 +40,13 @@ class Beginning:
     """A timer whose turn it is. ``taken``: when it left its lane, monotonic; ``lane`` None: it was in none."""
 
     shard: OwnedShard
-    lease: Lease
     lane: LaneKey | None
     turn: Turn
     taken: float
+
+    @property
+    def lease(self) -> Lease:
+        return self.turn.lease
 
     @property
     def timer(self) -> Timer:
@@ -174,7 +177,7 @@ class HandledAttempts:
 
     def begin(self, shard: OwnedShard, timer: Timer, *, lane: LaneKey | None, monotonic: float) -> None:
         """It is the turn of ``timer``, which was taken. ``on_begun`` will tell of it."""
-        self._beginnings.add(Beginning(shard, shard.lease, lane, Turn(timer, self._new_id()), monotonic))
+        self._beginnings.add(Beginning(shard, lane, Turn(timer, shard.lease, self._new_id()), monotonic))
 
     def _may_begin(self, beginning: Beginning) -> bool:
         return (
@@ -185,8 +188,7 @@ class HandledAttempts:
 
     def _begin(self, batch: Sequence[Beginning]) -> list[TurnResult]:
         """In a thread."""
-        leases = {beginning.lease.shard_id: beginning.lease for beginning in batch}
-        return self._handler.begin([each.turn for each in batch], leases=leases, now=self._clock.now())
+        return self._handler.begin([each.turn for each in batch], now=self._clock.now())
 
     def _take_turns(self, batch: Sequence[Beginning], results: Sequence[TurnResult]) -> None:
         now = self._clock.now()

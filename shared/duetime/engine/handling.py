@@ -8,7 +8,7 @@ handler's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -22,13 +22,14 @@ from duetime.domain.timers import Timer
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The turn of a due timer. ``attempt_id`` is a new id, a UUIDv7, for whatever begins with it.
+    """The turn of a due timer, taken under ``lease``.
 
-    When ``begin`` is repeated after a store error the id is the same, so the handler can tell that an earlier try was
-    stored after all. Nothing has been sent then.
+    ``attempt_id`` is a new id, a UUIDv7, for whatever begins with it. When ``begin`` is repeated after a store error
+    the id is the same, so the handler can tell that an earlier try was stored after all. Nothing has been sent then.
     """
 
     timer: Timer
+    lease: Lease
     attempt_id: str
 
 
@@ -105,7 +106,7 @@ class TimerHandler(Protocol):
         """Whether the timers of ``namespace`` are this handler's. In the event loop's thread: must be quick."""
         ...
 
-    def begin(self, turns: Sequence[Turn], *, leases: Mapping[int, Lease], now: datetime) -> list[TurnResult]:
+    def begin(self, turns: Sequence[Turn], *, now: datetime) -> list[TurnResult]:
         """One result per turn; a parked timer's is not BEGUN, since it had its turn without regard to limits.
 
         Raises ``StoreError``: then it is called again with the same turns.

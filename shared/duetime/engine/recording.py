@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
 from duetime.domain.events import TimerFailed, failed_event
-from duetime.domain.outcomes import Outcome, RecordStatus
-from duetime.domain.shards import Lease
+from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.timers import TimerState
 from duetime.engine.announcing import Announcer
 from duetime.engine.batching import Batcher
@@ -27,11 +26,9 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Recordable:
-    """An outcome, the lease under which its attempt was started, and whom to tell."""
+class Recordable(LeasedOutcome):
+    """An outcome with its lease, and whom to tell."""
 
-    outcome: Outcome
-    lease: Lease
     done: Callable[[RecordStatus | None], None]
     """Called in the event loop's thread; None when recording was given up at the end of a drain."""
 
@@ -113,8 +110,7 @@ class Recorder:
 
     def _write(self, batch: Sequence[Recordable]) -> list[RecordStatus]:
         """In a thread."""
-        leases = {item.lease.shard_id: item.lease for item in batch}
-        return self._store.record([item.outcome for item in batch], leases=leases, now=self._clock.now())
+        return self._store.record(batch, now=self._clock.now())
 
     def _finish(self, batch: Sequence[Recordable], statuses: Sequence[RecordStatus]) -> None:
         self._stats.record_batches += 1

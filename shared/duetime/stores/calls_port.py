@@ -7,7 +7,7 @@ operation reads another tenant's rows, whatever its arguments say. ``tests/contr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +17,6 @@ from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CallStatus, ServiceCall
-from duetime.domain.shards import Lease
 from duetime.stores.moving_port import MovableCallStore
 from duetime.stores.port import Page
 
@@ -81,16 +80,12 @@ class OutboxEvent:
 class CallStore(MovableCallStore, Protocol):
     # -- changes ---------------------------------------------------------------------------------------------
 
-    def apply(
-        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
-    ) -> list[ApplyStatus]:
+    def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         """Store each transition with its executions, its events and the call's timer in one transaction.
 
-        Each succeeds or fails alone; no two are of one call. ``leases`` (of the engine) has the lease of every shard
-        among them: a store with transactions over shards checks ``shard_version`` and owner, as ``Store.record``
-        does; where ``before`` has an open execution, the call belongs to whoever carries that out, and the revision
-        alone decides. Instants inside the transitions are stored as they are. With ``before`` None a call may be in
-        any state. Two with one idempotency key of a tenant: one is APPLIED, the other EXISTS.
+        Each succeeds or fails alone; no two are of one call. Each is judged by its own ``fence``, as in
+        ``Store.record``. Instants inside the transitions are stored as they are. With ``before`` None a call may be
+        in any state. Two with one idempotency key of a tenant: one is APPLIED, the other EXISTS.
         """
         ...
 

@@ -17,7 +17,7 @@ Rules for all operations:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.namespaces import Namespace
-from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.shards import Lease, ShardMap, ShardStatus
 from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerChange, TimerState
@@ -369,15 +369,12 @@ class Store(MovableStore, Protocol):
         """
         ...
 
-    def record(
-        self, outcomes: Sequence[Outcome], *, leases: Mapping[int, Lease], now: datetime
-    ) -> list[RecordStatus]:
+    def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
         """Write outcomes, each only onto the revision and firing that was fired.
 
-        ``leases`` has the lease of every shard among the outcomes. A store with transactions also checks
-        ``shard_version`` and owner and answers LEASE_LOST; one without (DynamoDB) relies on the revision alone.
-        The outcome of a parked timer (``timer.state`` FIRING) is fenced by its revision alone on every store: its
-        row belongs to the attempt that parked it, and that attempt may outlive the lease.
+        Each is judged by its own ``fence``, whatever leases others of its shard bring: a store with transactions
+        checks ``shard_version`` and owner and answers LEASE_LOST; one without (DynamoDB) goes by the revision alone,
+        as every store does for an outcome without a fence.
         ``updated_at`` becomes ``now``.
         """
         ...

@@ -9,7 +9,7 @@ from duetime.domain.attempts import AttemptOutcome, AttemptRecord, append_attemp
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import FailureReason
 from tests.support.api import World
-from tests.support.builders import failed, fired, retried
+from tests.support.builders import failed, fired, leased, retried
 from tests.support.clock import NOW
 from tests.support.http import Answer
 
@@ -43,7 +43,7 @@ def record(world: World, outcome: Outcome) -> None:
     shard_id = outcome.timer.shard_id
     lease = world.store.claim_shard(shard_id, "worker", lease_seconds=10, now=NOW)
     assert lease is not None
-    world.store.record([outcome], leases={shard_id: lease}, now=NOW)
+    world.store.record(leased([outcome], lease), now=NOW)
     world.store.release_leases([lease], now=NOW)
 
 

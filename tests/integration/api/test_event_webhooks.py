@@ -11,7 +11,7 @@ from duetime.domain.call_events import CallEventType
 from duetime.domain.event_webhooks import delivery_of, events_namespace
 from duetime.domain.namespaces import Namespace
 from tests.support.api import World
-from tests.support.builders import failed, fired
+from tests.support.builders import failed, fired, leased
 from tests.support.http import Api
 from tests.support.outbox import make_event
 
@@ -36,7 +36,7 @@ def deliver(world: World, sequence: int, *, as_: Any = None, type_: CallEventTyp
         lease = world.store.claim_shard(timer.shard_id, "test", lease_seconds=10, now=world.clock.now())
         assert lease is not None
         outcome = as_(timer, at=world.clock.now())
-        world.store.record([outcome], leases={timer.shard_id: lease}, now=world.clock.now())
+        world.store.record(leased([outcome], lease), now=world.clock.now())
         world.store.release_leases([lease], now=world.clock.now())
     return delivery_id
 

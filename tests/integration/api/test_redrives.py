@@ -17,7 +17,7 @@ from duetime.domain.times import format_instant
 from duetime.stores.port import PutMode, Store
 from tests.contract.subject import Subject
 from tests.support.api import World, context_for
-from tests.support.builders import failed, fired, make_timer, make_timers, parked, retried
+from tests.support.builders import failed, fired, leased, make_timer, make_timers, parked, retried
 from tests.support.clock import NOW, FakeClock
 from tests.support.dynamodb import ministack_subject, moto_subject
 from tests.support.http import Answer, Api
@@ -66,7 +66,7 @@ def record(world: World, *outcomes: Outcome) -> None:
         ours = [outcome for outcome in outcomes if outcome.timer.shard_id == shard_id]
         lease = world.store.claim_shard(shard_id, "worker", lease_seconds=10, now=now)
         assert lease is not None
-        statuses = world.store.record(ours, leases={shard_id: lease}, now=now)
+        statuses = world.store.record(leased(ours, lease), now=now)
         assert statuses == [RecordStatus.APPLIED] * len(ours)
         world.store.release_leases([lease], now=now)
 

@@ -12,7 +12,7 @@ from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import format_instant
 from duetime.stores.port import PutMode
 from tests.support.api import World
-from tests.support.builders import failed, fired, make_timer, parked
+from tests.support.builders import failed, fired, leased, make_timer, parked
 from tests.support.clock import NOW
 from tests.support.http import Api
 
@@ -20,10 +20,10 @@ GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "htt
 DUE_NOW = GOOD | {"executeAt": format_instant(NOW)}
 
 
-def lease_of(world: World, timer: Timer) -> dict[int, Lease]:
+def lease_of(world: World, timer: Timer) -> Lease:
     lease = world.store.claim_shard(timer.shard_id, "worker", lease_seconds=10, now=world.clock.now())
     assert lease is not None
-    return {timer.shard_id: lease}
+    return lease
 
 
 def stored_as(world: World, timer_id: str, state: TimerState) -> None:
@@ -34,7 +34,7 @@ def stored_as(world: World, timer_id: str, state: TimerState) -> None:
         TimerState.FAILED: lambda: failed(timer),
         TimerState.FIRING: lambda: parked(timer, until=NOW + timedelta(minutes=5)),
     }
-    world.store.record([outcomes[state]()], leases=lease_of(world, timer), now=world.clock.now())
+    world.store.record(leased([outcomes[state]()], lease_of(world, timer)), now=world.clock.now())
 
 
 class TestPut:

@@ -80,7 +80,7 @@ def test_a_driver_that_repeats_its_own_write_does_not_supersede_itself(executing
             return super().apply(transitions, **more)  # type: ignore[arg-type, return-value]
 
     executor = executing.executor(Repeating(executing.calls))  # type: ignore[arg-type]
-    (result,) = executor.begin([turn(executing)], leases=leases, now=at(0))
+    (result,) = executor.begin([turn(executing, leases)], now=at(0))
     assert result.status is TurnStatus.BEGUN
     assert result.message is not None
     answer = Answered(result.message.token, CallbackResult(1, 200, b"", None, None, "", 0.1))
@@ -118,7 +118,7 @@ def test_who_has_lost_the_shard_begins_nothing(executing: Executing) -> None:
     for lease in stale.values():
         executing.store.release_leases([lease], now=at(0))
         executing.store.claim_shard(lease.shard_id, "other", lease_seconds=60, now=at(0))
-    (result,) = executing.executor().begin([turn(executing)], leases=stale, now=at(0))
+    (result,) = executing.executor().begin([turn(executing, stale)], now=at(0))
     assert result.status is TurnStatus.LEASE_LOST
     assert executing.get().status is CallStatus.SCHEDULED
 
@@ -126,7 +126,7 @@ def test_who_has_lost_the_shard_begins_nothing(executing: Executing) -> None:
 def test_who_has_lost_the_shard_meanwhile_still_tells_the_answer(executing: Executing) -> None:
     executing.submit()
     stale, executor = own_all(executing), executing.executor()
-    (result,) = executor.begin([turn(executing)], leases=stale, now=at(0))
+    (result,) = executor.begin([turn(executing, stale)], now=at(0))
     assert result.message is not None
     for lease in stale.values():
         executing.store.release_leases([lease], now=at(1))
@@ -140,9 +140,9 @@ def test_of_two_executors_one_begins(executing: Executing) -> None:
     executing.submit()
     leases = own_all(executing)
     first, second = executing.executor(), executing.executor()
-    turns = [turn(executing)], [turn(executing)]
-    (one,) = first.begin(turns[0], leases=leases, now=at(0))
-    (two,) = second.begin(turns[1], leases=leases, now=at(0))
+    turns = [turn(executing, leases)], [turn(executing, leases)]
+    (one,) = first.begin(turns[0], now=at(0))
+    (two,) = second.begin(turns[1], now=at(0))
     assert (one.status, two.status) == (TurnStatus.BEGUN, TurnStatus.SUPERSEDED)
     assert len(executing.executions()) == 1
 
@@ -151,9 +151,9 @@ def test_two_answers_of_one_call_in_a_batch(executing: Executing) -> None:
     """The first attempt's answer is late: the watchdog has ended it, and the second has been answered, too."""
     executing.submit(timeout_seconds=1, retry_policy_json='{"maxAttempts":2,"initialInterval":"1s"}')
     leases, executor = own_all(executing), executing.executor()
-    (one,) = executor.begin([turn(executing)], leases=leases, now=at(0))
-    executor.begin([turn(executing)], leases=leases, now=at(6))
-    (two,) = executor.begin([turn(executing)], leases=leases, now=at(20))
+    (one,) = executor.begin([turn(executing, leases)], now=at(0))
+    executor.begin([turn(executing, leases)], now=at(6))
+    (two,) = executor.begin([turn(executing, leases)], now=at(20))
     assert one.message is not None
     assert two.message is not None
     result = CallbackResult(1, 200, b"", None, None, "", 0.1)
@@ -246,7 +246,7 @@ def test_a_timer_without_its_call_ends(executing: Executing, caplog: pytest.LogC
 def test_a_token_tells_the_whole_call(executing: Executing) -> None:
     """What concludes it may be stored by a store that writes the whole of it."""
     executing.submit()
-    (result,) = executing.executor().begin([turn(executing)], leases=own_all(executing), now=at(0))
+    (result,) = executing.executor().begin([turn(executing, own_all(executing))], now=at(0))
     assert result.message is not None
     token = result.message.token
     assert isinstance(token, OpenExecution)

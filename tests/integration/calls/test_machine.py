@@ -162,8 +162,8 @@ class CallMachine(RuleBasedStateMachine):
         ]
 
     def _begin(self, executor: int, timers: list[Timer]) -> object:
-        turns = [Turn(timer, f"execution-{next(self.ids):04}") for timer in timers]
-        results = self.executors[executor].begin(turns, leases=self.leases, now=self.clock.now())
+        turns = [Turn(timer, self.leases[timer.shard_id], f"execution-{next(self.ids):04}") for timer in timers]
+        results = self.executors[executor].begin(turns, now=self.clock.now())
         found = [self._took(executor, turn, result) for turn, result in zip(turns, results, strict=True)]
         return multiple(*(message for message in found if message is not None))
 

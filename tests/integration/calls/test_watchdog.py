@@ -36,7 +36,7 @@ def begin_and_vanish(executing: Executing, **fields: object) -> None:
     shard_id = executing.get().shard_id
     lease = executing.store.claim_shard(shard_id, "gone", lease_seconds=0.001, now=now)
     assert lease is not None
-    (result,) = executing.executor().begin([turn(executing)], leases={shard_id: lease}, now=now)
+    (result,) = executing.executor().begin([turn(executing, {shard_id: lease})], now=now)
     assert result.status is TurnStatus.BEGUN
 
 
@@ -114,9 +114,9 @@ def test_an_answer_that_comes_after_the_watchdog_changes_nothing(
 ) -> None:
     executing.submit(timeout_seconds=1)
     leases, executor = own_all(executing), executing.executor()
-    (result,) = executor.begin([turn(executing)], leases=leases, now=at(0))
+    (result,) = executor.begin([turn(executing, leases)], now=at(0))
     assert result.message is not None
-    (ended,) = executor.begin([turn(executing)], leases=leases, now=at(6))
+    (ended,) = executor.begin([turn(executing, leases)], now=at(6))
     assert (ended.status, ended.is_timed_out, ended.ended_as) == (TurnStatus.WAITS, True, CallStatus.FAILED)
     before = executing.get(), executing.events(), executing.executions()
     answer = Answered(result.message.token, CallbackResult(1, 200, b"late", None, None, "", 0.1))
@@ -130,8 +130,8 @@ def test_an_answer_that_comes_after_the_watchdog_changes_nothing(
 def test_the_deadline_is_inclusive(executing: Executing, seconds: float, is_ended: bool) -> None:
     executing.submit(timeout_seconds=10)
     leases, executor = own_all(executing), executing.executor()
-    executor.begin([turn(executing)], leases=leases, now=at(0))
-    (result,) = executor.begin([turn(executing)], leases=leases, now=at(seconds))
+    executor.begin([turn(executing, leases)], now=at(0))
+    (result,) = executor.begin([turn(executing, leases)], now=at(seconds))
     assert result.is_timed_out == is_ended
     assert result.wake_at == (None if is_ended else at(15))
 

@@ -17,7 +17,7 @@ from duetime.domain.timers import Rearm, Timer, TimerChange
 from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.port import PutMode, TimerRef
 from tests.contract.steps import claim, create, due, stored
-from tests.support.builders import failed, fired, make_timer, retried, seconds
+from tests.support.builders import failed, fired, leased, make_timer, retried, seconds
 from tests.support.cassandra import model_store
 from tests.support.cassandra_calls import FailAt, count_requests
 from tests.support.cassandra_rows import assert_whole
@@ -39,7 +39,7 @@ class World:
         self.single: Namespace = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
         self.lease: Lease = claim(store)
         create(store, *(make_timer(self.single, name, correlation_id=f"c-{name}") for name in ("a", "b", "gone")))
-        store.record([failed(stored(store, self.single, "gone"))], leases={0: self.lease}, now=NOW)
+        store.record(leased([failed(stored(store, self.single, "gone"))], self.lease), now=NOW)
 
     def timers(self) -> list[Timer]:
         return [stored(self.store, self.single, name) for name in ("a", "b")]
@@ -82,7 +82,7 @@ def delete(world: World) -> object:
 def record(world: World) -> object:
     a, b = world.timers()
     outcomes = [fired(a), retried(b, next_attempt_at=LATER)]
-    return world.store.record(outcomes, leases={0: world.lease}, now=NOW)
+    return world.store.record(leased(outcomes, world.lease), now=NOW)
 
 
 CASES = [

@@ -18,7 +18,7 @@ from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
 from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.port import PutMode, TimerRef
 from tests.contract.steps import claim, read_all
-from tests.support.builders import failed, fired, make_timer, parked, retried, seconds
+from tests.support.builders import failed, fired, leased, make_timer, parked, retried, seconds
 from tests.support.cassandra import model_store
 from tests.support.cassandra_rows import assert_whole
 from tests.support.clock import NOW
@@ -112,7 +112,7 @@ class History:
             outcome = outcomes[kind](before)
         else:
             outcome = retried(before, next_attempt_at=at) if kind == "retried" else parked(before, until=at)
-        return lambda: store.record([outcome], leases={0: self.lease}, now=NOW)[0]
+        return lambda: store.record(leased([outcome], self.lease), now=NOW)[0]
 
     def check(self) -> None:
         timers = [timer for name in NAMES if (timer := self.store.get_timer(self.single, name, now=NOW)) is not None]

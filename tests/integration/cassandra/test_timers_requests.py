@@ -11,7 +11,7 @@ from duetime.domain.timers import Rearm, TimerChange
 from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.port import PutMode, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, due, stored
-from tests.support.builders import failed, fired, make_timer, make_timers, retried, seconds
+from tests.support.builders import failed, fired, leased, make_timer, make_timers, retried, seconds
 from tests.support.cassandra import model_store
 from tests.support.cassandra_calls import count_requests
 from tests.support.clock import NOW
@@ -100,7 +100,7 @@ def test_recording_reads_nothing_and_holds_the_lease(asked: Asked, store: Cassan
     lease = claim(store)
     outcomes = [*map(fired, timers[:10]), *(retried(timer, next_attempt_at=LATER) for timer in timers[10:])]
 
-    requests = asked(lambda: store.record(outcomes, leases={0: lease}, now=NOW))
+    requests = asked(lambda: store.record(leased(outcomes, lease), now=NOW))
 
     assert kinds(requests) == ["cas_batch"]
     assert requests[0].cql.count("IF shard_version = ? AND shard_owner_id = ?") == 1
@@ -122,7 +122,7 @@ def test_a_poll_is_two_reads_of_timers_and_one_for_each_fifty_due(
 def test_the_other_operations(asked: Asked, store: CassandraStore, single: Namespace) -> None:
     create(store, *make_timers(single, 3))
     lease = claim(store)
-    store.record([failed(timer) for timer in due(store, single)], leases={0: lease}, now=NOW)
+    store.record(leased([failed(timer) for timer in due(store, single)], lease), now=NOW)
     refs = [TimerRef(timer.timer_id) for timer in make_timers(single, 3)]
     page = TimerFilter()
 
@@ -157,7 +157,7 @@ def test_timers_and_catalogue_have_conditional_writes_alone(
     create(store, *make_timers(single, 3))
     store.put_timers(make_timers(single, 3, execute_at=LATER), mode=PutMode.REPLACE, now=NOW)
     lease = claim(store)
-    store.record([fired(timer) for timer in due(store, single, until=LATER)], leases={0: lease}, now=NOW)
+    store.record(leased([fired(timer) for timer in due(store, single, until=LATER)], lease), now=NOW)
     store.delete_timers(single, [TimerRef("t1")], now=NOW)
 
     writes = [request for request in model.requests if request.is_write and request.tables != ("workers",)]

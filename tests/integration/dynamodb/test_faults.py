@@ -17,7 +17,7 @@ from duetime.stores.dynamodb.client import MAX_TRIES, make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, record, stored
-from tests.support.builders import fired, make_namespace, make_timer, make_timers, retried, seconds
+from tests.support.builders import fired, leased, make_namespace, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward, always, lose_first_answer
 
@@ -39,7 +39,7 @@ CALLS: dict[str, Callable[[DynamoDbStore, Namespace], object]] = {
     "claim": lambda store, ns: store.claim_shard(0, "w", lease_seconds=1, now=NOW),
     "announce": lambda store, ns: store.announce_worker("w", ttl_seconds=1, now=NOW),
     "due": lambda store, ns: store.due_timers(0, until=NOW, limit=1),
-    "record": lambda store, ns: store.record([fired(t) for t in make_timers(ns, 2)], leases={}, now=NOW),
+    "record": lambda store, ns: store.record(leased([fired(t) for t in make_timers(ns, 2)]), now=NOW),
 }
 
 

@@ -23,7 +23,7 @@ from duetime.stores.port import PutMode, TimerFilter, TimerRef
 from tests.contract import call_steps as steps
 from tests.contract.steps import claim, create, due, record, stored
 from tests.support import calls as make
-from tests.support.builders import fired, make_namespace, make_timer, make_timers, seconds
+from tests.support.builders import fired, leased, make_namespace, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 from tests.support.mongodb import StandIn, stand_in, with_database
 from tests.support.ports import reserved_port
@@ -47,7 +47,7 @@ CALLS: dict[str, Callable[[MongoDbStore, Namespace], object]] = {
     "claim": lambda store, ns: store.claim_shard(0, "w", lease_seconds=1, now=NOW),
     "announce": lambda store, ns: store.announce_worker("w", ttl_seconds=1, now=NOW),
     "due": lambda store, ns: store.due_timers(0, until=NOW, limit=1),
-    "record": lambda store, ns: store.record([fired(t) for t in make_timers(ns, 2)], leases={}, now=NOW),
+    "record": lambda store, ns: store.record(leased([fired(t) for t in make_timers(ns, 2)]), now=NOW),
     "apply": lambda store, ns: steps.apply(store.calls, make.submitted()),
     "get calls": lambda store, ns: store.calls.get_calls([CallRef("a", "b")], now=NOW),
     "list calls": lambda store, ns: store.calls.list_calls("a", CallFilter(), cursor=None, limit=1, now=NOW),

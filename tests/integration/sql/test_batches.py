@@ -18,7 +18,7 @@ from duetime.domain.timers import Rearm, Timer
 from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
-from tests.support.builders import fired, make_timer, make_timers, seconds
+from tests.support.builders import fired, leased, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 
 
@@ -50,7 +50,7 @@ class Batch:
 
 def record(batch: Batch) -> None:
     outcomes = [fired(timer) for timer in batch.timers]
-    assert set(batch.store.record(outcomes, leases=batch.leases, now=NOW)) == {RecordStatus.APPLIED}
+    assert set(batch.store.record(leased(outcomes, *batch.leases.values()), now=NOW)) == {RecordStatus.APPLIED}
 
 
 def replace(batch: Batch) -> None:
@@ -140,7 +140,7 @@ def test_one_that_is_gone_among_many_is_told_apart(server_store: SqlStore, singl
     due = server_store.due_timers(0, until=NOW, limit=50).timers
     server_store.delete_timers(single, [TimerRef(due[20].timer_id)], now=NOW)
 
-    statuses = server_store.record([fired(timer) for timer in due], leases={0: lease}, now=NOW)
+    statuses = server_store.record(leased([fired(timer) for timer in due], lease), now=NOW)
 
     assert [index for index, status in enumerate(statuses) if status is RecordStatus.SUPERSEDED] == [20]
     assert statuses.count(RecordStatus.APPLIED) == 49

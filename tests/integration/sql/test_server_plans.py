@@ -13,7 +13,7 @@ from duetime.domain.timers import Rearm, TimerChange
 from duetime.stores.port import PutMode, TimerFilter, TimerRef
 from duetime.stores.sql.store import SqlStore
 from tests.integration.sql.server_plans import analyse, plans
-from tests.support.builders import failed, fired, make_timer, make_timers, seconds
+from tests.support.builders import failed, fired, leased, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 
 Action = Callable[[SqlStore, Namespace], object]
@@ -24,7 +24,7 @@ def record(store: SqlStore, single: Namespace) -> None:
     assert lease is not None
     due = store.due_timers(0, until=NOW, limit=2).timers
     assert len(due) == 2
-    store.record([fired(due[0]), failed(due[1])], leases={0: lease}, now=NOW)
+    store.record(leased([fired(due[0]), failed(due[1])], lease), now=NOW)
     store.renew_leases([lease], lease_seconds=10, now=NOW)
     store.release_leases([lease], now=NOW)
 
@@ -42,7 +42,7 @@ def share(store: SqlStore, _: Namespace) -> None:
     store.renew_leases(list(leases.values()), lease_seconds=10, now=NOW)
     due = [each for shard in leases for each in store.due_timers(shard, until=NOW + seconds(60), limit=1).timers]
     assert len(due) > 1
-    store.record([fired(timer) for timer in due], leases=leases, now=NOW)
+    store.record(leased([fired(timer) for timer in due], *leases.values()), now=NOW)
 
 
 def refs(*numbers: int) -> list[TimerRef]:
@@ -84,7 +84,7 @@ def filled(server_store: SqlStore, single: Namespace) -> SqlStore:
         correlated = make_timers(others, 500, prefix=f"o{start}-", execute_at=later, correlation_id=f"c{start}")
         server_store.put_timers(correlated, mode=PutMode.CREATE, now=NOW)
         if start % 1000:
-            server_store.record([fired(timer) for timer in correlated], leases=leases, now=NOW)
+            server_store.record(leased([fired(timer) for timer in correlated], *leases.values()), now=NOW)
     for start in range(0, 2000, 500):
         more = make_timers(single, 500, prefix=f"later{start}-", execute_at=later, correlation_id=f"c{start}")
         server_store.put_timers(more, mode=PutMode.CREATE, now=NOW)

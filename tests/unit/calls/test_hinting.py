@@ -15,7 +15,7 @@ OPERATIONS = [name for name in PORT if not name.startswith("_") and name != "app
 
 def store_that(*statuses: ApplyStatus) -> SimpleNamespace:
     answers = {name: object() for name in OPERATIONS}
-    return SimpleNamespace(apply=lambda transitions, *, now, leases=None: list(statuses), **answers)
+    return SimpleNamespace(apply=lambda transitions, *, now: list(statuses), **answers)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from duetime.domain.retry import read_retry_policy
 from duetime.domain.timers import Timer, TimerState
 from duetime.stores.calls_port import CallRef, OutboxEvent
 from duetime.stores.port import Store, TimerFilter, TimerRef
-from tests.support.builders import failed, fired
+from tests.support.builders import failed, fired, leased
 from tests.support.clock import NOW, FakeClock
 from tests.support.outbox import make_event
 from tests.support.stores import memory_store
@@ -66,7 +66,7 @@ def end(store: Store, namespace: Namespace, event: CallEvent, *, as_=fired) -> N
     assert timer is not None
     lease = store.claim_shard(timer.shard_id, "test", lease_seconds=10, now=NOW)
     assert lease is not None
-    store.record([as_(timer, at=NOW)], leases={timer.shard_id: lease}, now=NOW)
+    store.record(leased([as_(timer, at=NOW)], lease), now=NOW)
     store.release_leases([lease], now=NOW)
 
 

@@ -21,7 +21,7 @@ from duetime.domain.times import format_instant
 from duetime.runtime.clock import SystemClock
 from duetime.stores.open import open_store
 from duetime.stores.port import PutMode, Store
-from tests.support.builders import failed, make_timer
+from tests.support.builders import failed, leased, make_timer
 
 NOW = SystemClock().now()
 """The commands read the real clock."""
@@ -58,7 +58,7 @@ def put_failed(
     lease = store.claim_shard(0, "w", lease_seconds=60, now=NOW)
     assert lease is not None
     outcomes = [replace(failed(timer, at=NOW), failure=Failure(reason, message, NOW)) for timer in timers]
-    assert set(store.record(outcomes, leases={0: lease}, now=NOW)) == {RecordStatus.APPLIED}
+    assert set(store.record(leased(outcomes, lease), now=NOW)) == {RecordStatus.APPLIED}
     store.release_leases([lease], now=NOW)
 
 

@@ -19,7 +19,7 @@ from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import given_count, timers
 from duetime.stores.time_source import TimeSource
 from tests.contract import call_steps as steps
-from tests.support.builders import fired, make_timer, seconds
+from tests.support.builders import fired, leased, make_timer, seconds
 from tests.support.clock import NOW
 from tests.unit.sql.statements import recorded_statements
 
@@ -157,7 +157,7 @@ def test_a_callers_wrong_clock_removes_nothing() -> None:
     assert lease is not None
     (timer,) = store.due_timers(0, until=NOW, limit=1).timers
     now = lease.expires_at
-    store.record([fired(timer, at=now)], leases={0: lease}, now=now)
+    store.record(leased([fired(timer, at=now)], lease), now=now)
     call = steps.run(store.calls, steps.submit(store.calls, now=now), now=now)
     store.calls.mark_published(store.calls.unpublished_events(limit=100), now=now)
     wrong = datetime(9999, 1, 1, tzinfo=UTC)

@@ -36,7 +36,7 @@ from duetime.stores.sql.rows import COLUMNS, KEY_NAMES, VALUE_NAMES, encode_key,
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import metadata
 from duetime.stores.time_source import TimeSource
-from tests.support.builders import fired, make_timer, make_timers
+from tests.support.builders import fired, leased, make_timer, make_timers
 from tests.support.clock import NOW
 from tests.support.recorded_driver import RecordedDriver, recorded
 from tests.support.recorded_oracle import CHARACTERS, NOW_MS, OracleConnection, error_of
@@ -267,7 +267,7 @@ def test_outcomes_are_recorded_under_the_lock_of_their_shard(store: SqlStore, dr
     driver.answer("^UPDATE timers", rowcount=0, times=1)
     driver.answer("^UPDATE timers", rowcount=1, times=1)
 
-    statuses = store.record([fired(timer) for timer in batch], leases={0: LEASE}, now=NOW)
+    statuses = store.record(leased([fired(timer) for timer in batch], LEASE), now=NOW)
 
     assert statuses == [RecordStatus.SUPERSEDED, RecordStatus.APPLIED]
     fence, update = driver.sent[1:3]

@@ -10,7 +10,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import TimerChange, TimerState
 from duetime.stores.port import PutMode, TimerFilter, TimerRef
 from duetime.stores.sql.store import SqlStore
-from tests.support.builders import RETENTION, failed, fired, make_timer, make_timers, seconds
+from tests.support.builders import RETENTION, failed, fired, leased, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 from tests.unit.sql.statements import query_plan, recorded_statements
 
@@ -30,7 +30,7 @@ def filled(store: SqlStore, single: Namespace) -> SqlStore:
     lease = store.claim_shard(0, "w", lease_seconds=10, now=NOW)
     assert lease is not None
     due = store.due_timers(0, until=NOW, limit=10).timers
-    store.record([fired(timer) for timer in due], leases={0: lease}, now=NOW)
+    store.record(leased([fired(timer) for timer in due], lease), now=NOW)
     with store.database.engine.connect() as connection:
         connection.exec_driver_sql("ANALYZE")
         connection.commit()
@@ -52,8 +52,8 @@ def record_a_due_timer(store: SqlStore, single: Namespace) -> None:
     )[0]
     assert lease is not None
     outcomes = [failed(store.due_timers(0, until=NOW, limit=1).timers[0])]
-    store.record(outcomes, leases={0: lease}, now=NOW)
-    store.record(outcomes, leases={}, now=NOW)
+    store.record(leased(outcomes, lease), now=NOW)
+    store.record(leased(outcomes), now=NOW)
     store.release_leases([lease], now=NOW)
 
 
@@ -195,7 +195,7 @@ def test_owners_of_many_shards_are_found_by_key_while_sqlite_knows_no_statistics
 
     def share(store: SqlStore, _: Namespace) -> None:
         store.shard_statuses(range(64))
-        store.record([fired(timer) for timer in due], leases=leases, now=NOW)
+        store.record(leased([fired(timer) for timer in due], *leases.values()), now=NOW)
 
     for steps in plans(store, namespace, share):
         assert all(step.startswith(f"SEARCH timers USING INDEX {PRIMARY_KEY}") for step in steps), steps

@@ -30,7 +30,7 @@ from duetime.stores.sql.rows import COLUMNS, KEY_NAMES, VALUE_NAMES, encode_key,
 from duetime.stores.sql.sqlserver import QUERY_TIMEOUT_SECONDS, SCHEMA_TURN_SECONDS, SqlServerDialect
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import NIL_UUID, metadata
-from tests.support.builders import failed, fired, make_timer, make_timers
+from tests.support.builders import failed, fired, leased, make_timer, make_timers
 from tests.support.clock import NOW
 from tests.support.recorded_driver import RecordedDriver, recorded
 from tests.unit.sql.statements import pymssql_texts as wire
@@ -209,7 +209,7 @@ def test_outcomes_are_recorded_under_the_lock_of_their_shard(store: SqlStore, dr
     driver.answer("^UPDATE timers", rowcount=[1, 1])
 
     statuses = store.record(
-        [fired(batch[0]), failed(batch[1])], leases={0: Lease(0, 4, "w", NOW + timedelta(seconds=9))}, now=NOW
+        leased([fired(batch[0]), failed(batch[1])], Lease(0, 4, "w", NOW + timedelta(seconds=9))), now=NOW
     )
 
     assert statuses == [RecordStatus.APPLIED] * 2
@@ -229,7 +229,7 @@ def test_outcomes_whose_timer_has_changed_are_told_apart(store: SqlStore, driver
     driver.answer("^UPDATE timers", rowcount=1, times=1)
 
     statuses = store.record(
-        [fired(timer) for timer in batch], leases={0: Lease(0, 4, "w", NOW + timedelta(seconds=9))}, now=NOW
+        leased([fired(timer) for timer in batch], Lease(0, 4, "w", NOW + timedelta(seconds=9))), now=NOW
     )
 
     assert statuses == [RecordStatus.SUPERSEDED, RecordStatus.APPLIED]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.shards import Lease
-from duetime.domain.timers import Timer, TimerState
+from duetime.domain.timers import Timer
 from duetime.stores.cassandra.changes import Change, ttl_seconds
 from duetime.stores.cassandra.leases import read_shards
 from duetime.stores.cassandra.requests import Requests
 from duetime.stores.cassandra.timer_rows import encode, key_of
-from duetime.stores.cassandra.timers import Own, Timers, rounds
+from duetime.stores.cassandra.timers import Holds, Own, Timers, rounds
 
 
 class Recording:
@@ -22,15 +22,11 @@ class Recording:
         self._requests = requests
         self._timers = timers
 
-    def record(
-        self, outcomes: Sequence[Outcome], *, leases: Mapping[int, Lease], now: datetime
-    ) -> list[RecordStatus]:
+    def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
         """Nothing is read where all goes well: an outcome says which row it is for, and the batch has the lease's row
         among its conditions."""
-        changes = {place: _change(outcome, now) for place, outcome in enumerate(outcomes)}
-        # The outcome of a parked timer belongs to its attempt, not to whoever owns the shard.
-        fenced = [place for place, each in enumerate(outcomes) if each.timer.state is not TimerState.FIRING]
-        holds = {place: leases[changes[place].key[0]] for place in fenced}
+        changes = {place: _change(each.outcome, now) for place, each in enumerate(outcomes)}
+        holds = {place: each.fence for place, each in enumerate(outcomes)}
         own = Own()
         statuses: dict[int, RecordStatus] = {}
         waiting = dict(changes)
@@ -45,31 +41,28 @@ class Recording:
                 waiting = {place: each for place, each in waiting.items() if place not in statuses}
         raise StoreUnavailable("other writers changed the timers again and again")
 
-    def _refused(
-        self, waiting: Mapping[int, Change], own: Own, holds: Mapping[int, Lease]
-    ) -> dict[int, RecordStatus]:
+    def _refused(self, waiting: Mapping[int, Change], own: Own, holds: Holds) -> dict[int, RecordStatus]:
         """Why changes were not made: nothing of those that were merely beside one that could not be."""
-        lost = self.lost_shards({holds[place].shard_id: holds[place] for place in waiting if place in holds})
+        lost = self.lost_leases(holds[place] for place in waiting)
         rows = self._timers.find_many([change.key for change in waiting.values()])
         statuses: dict[int, RecordStatus] = {}
         for place, change in waiting.items():
             row = rows.get(change.key)
             if own.has(place, row):
                 statuses[place] = RecordStatus.APPLIED
-            elif place in holds and holds[place].shard_id in lost:
+            elif holds[place] in lost:
                 statuses[place] = RecordStatus.LEASE_LOST
             elif not change.is_still(row):
                 statuses[place] = RecordStatus.SUPERSEDED
         return statuses
 
-    def lost_shards(self, leases: Mapping[int, Lease]) -> set[int]:
-        """The shards whose lease is not the stored one."""
-        rows = read_shards(self._requests, list(leases))
-        return {
-            shard_id
-            for (shard_id, lease), row in zip(leases.items(), rows, strict=True)
-            if (row.get("shard_version"), row.get("shard_owner_id")) != (lease.version, lease.owner_id)
-        }
+    def lost_leases(self, fences: Iterable[Lease | None]) -> set[Lease | None]:
+        """Those leases that are not the stored ones."""
+        leases = {lease for lease in fences if lease is not None}
+        shard_ids = sorted({lease.shard_id for lease in leases})
+        rows = zip(shard_ids, read_shards(self._requests, shard_ids), strict=True)
+        owners = {(shard_id, row.get("shard_version"), row.get("shard_owner_id")) for shard_id, row in rows}
+        return {lease for lease in leases if (lease.shard_id, lease.version, lease.owner_id) not in owners}
 
     def prune_expired(self, *, now: datetime, limit: int) -> int:  # noqa: ARG002
         return 0  # finished timers have a TTL

@@ -77,7 +77,7 @@ class CassandraStore:
         self.record = recording.record
         self.prune_expired = recording.prune_expired
 
-        self._calls = CassandraCallStore(session, lost_shards=recording.lost_shards)
+        self._calls = CassandraCallStore(session, lost_leases=recording.lost_leases)
         self.calls: CallStore = self._calls
 
         due = Due(session, timers)

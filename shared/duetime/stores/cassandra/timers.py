@@ -19,6 +19,9 @@ from duetime.stores.cassandra.requests import Requests, Row, Statement, Unsettle
 from duetime.stores.cassandra.schema import TIMER
 from duetime.stores.cassandra.timer_rows import COLUMNS, Key, is_trace, key_of_row
 
+Holds = Mapping[int, Lease | None]
+"""The lease that must be the stored one for the change of a place."""
+
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -137,7 +140,7 @@ class Timers:
             waiting = [place for place in changes if place not in made]
         raise StoreUnavailable("other writers changed the timer again and again")
 
-    def make(self, changes: Mapping[int, Change], own: Own, *, holds: Mapping[int, Lease] | None = None) -> set[int]:
+    def make(self, changes: Mapping[int, Change], own: Own, *, holds: Holds | None = None) -> set[int]:
         """The places whose changes were made: those of one batch all or not at all.
 
         ``holds``: the lease that must be the stored one for a place's change. Raises ``Unsettled`` where it cannot be
@@ -206,7 +209,7 @@ def rounds() -> Iterator[int]:
         yield turn
 
 
-def _batches(changes: Mapping[int, Change], holds: Mapping[int, Lease]) -> Iterator[tuple[Lease | None, list[int]]]:
+def _batches(changes: Mapping[int, Change], holds: Holds) -> Iterator[tuple[Lease | None, list[int]]]:
     """Places whose changes go together: of one shard, under one lease, and not too much at once."""
     together: dict[tuple[int, Lease | None], list[int]] = defaultdict(list)
     for place, change in changes.items():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from duetime.domain.outcomes import Outcome, RecordStatus
-from duetime.domain.shards import Lease
+from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import format_instant, read_instant
 from duetime.stores.dynamodb.changes import Change, Item, difference, text, whole
@@ -76,16 +75,14 @@ class Due:
                 unreadable.append(_unreadable_row(later[0], str(error)))
         return DuePage(timers, next_attempt_at=next_attempt_at, unreadable=tuple(unreadable))
 
-    def record(
-        self, outcomes: Sequence[Outcome], *, leases: Mapping[int, Lease], now: datetime
-    ) -> list[RecordStatus]:
-        del leases  # no transaction spans shards here: revision and firing are the fence (port.py)
-        changes = [_change(outcome, now) for outcome in outcomes]
-        alone = [at for at, outcome in enumerate(outcomes) if _ends_large(outcome)]
-        together = [at for at, outcome in enumerate(outcomes) if not _ends_large(outcome)]
+    def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
+        # No transaction spans shards here: revision and firing are the fence, not the lease (port.py).
+        changes = [_change(each.outcome, now) for each in outcomes]
+        alone = [at for at, each in enumerate(outcomes) if _ends_large(each.outcome)]
+        together = [at for at, each in enumerate(outcomes) if not _ends_large(each.outcome)]
         written = dict(zip(together, self._table.apply([changes[at] for at in together]), strict=True))
         for at in alone:
-            written[at] = self._record_end_of_large(outcomes[at], changes[at])
+            written[at] = self._record_end_of_large(outcomes[at].outcome, changes[at])
         return [_status(changes[at], written[at]) for at in range(len(outcomes))]
 
     def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreError
 from duetime.domain.service_calls import CallStatus, ServiceCall, timer_of
-from duetime.domain.shards import Lease
 from duetime.stores.calls_port import ApplyStatus, DeleteStatus
 from duetime.stores.mongodb.batches import Batches, Insert, NotWrittenError, Replace, Update, Write
 from duetime.stores.mongodb.call_documents import call_key, encode_call, step_change
@@ -37,13 +36,11 @@ class Calls:
         self._removal = CallRemoval(database)
 
     @translated
-    def apply(
-        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
-    ) -> list[ApplyStatus]:
-        lost = self._lost_shards(transitions, leases)
-        kept = [transition for transition in transitions if not _is_lost(transition, lost)]
+    def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
+        lost = self._fence.lost(each.fence for each in transitions)
+        kept = [transition for transition in transitions if transition.fence not in lost]
         applied = iter(self._apply_kept(kept, now))
-        return [ApplyStatus.LEASE_LOST if _is_lost(transition, lost) else next(applied) for transition in transitions]
+        return [ApplyStatus.LEASE_LOST if each.fence in lost else next(applied) for each in transitions]
 
     def _apply_kept(self, transitions: Sequence[Transition], now: datetime) -> list[ApplyStatus]:
         """The usual case is that all of them can be written. Else a transaction each tells which cannot."""
@@ -77,12 +74,6 @@ class Calls:
                 raise StoreError("a service call's next event is already in the outbox") from None
             return ApplyStatus.SUPERSEDED
         return ApplyStatus.APPLIED
-
-    def _lost_shards(self, transitions: Sequence[Transition], leases: Mapping[int, Lease] | None) -> set[int]:
-        if leases is None:
-            return set()
-        shard_ids = {transition.after.shard_id for transition in transitions if not _is_under_way(transition)}
-        return self._fence.lost_shards(shard_ids, leases)
 
     @translated
     def delete_call(
@@ -127,12 +118,3 @@ def _step(before: ServiceCall, after: ServiceCall) -> Update:
     found_by = {**call_key(before.tenant_id, before.call_id), "call_revision": before.revision}
     change = step_change(before, after)
     return Update(collection=SERVICE_CALLS, found_by=found_by, change=change, hint=CALL_KEY)
-
-
-def _is_under_way(transition: Transition) -> bool:
-    """Fenced by its revision alone: the call belongs to whoever carries out its execution."""
-    return transition.before is not None and transition.before.execution_id is not None
-
-
-def _is_lost(transition: Transition, lost_shards: set[int]) -> bool:
-    return transition.after.shard_id in lost_shards and not _is_under_way(transition)

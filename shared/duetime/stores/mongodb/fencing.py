@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from duetime.domain.shards import Lease
 from duetime.stores.mongodb.database import TIMERS, Database
@@ -19,17 +19,13 @@ class ShardFence:
     def __init__(self, database: Database) -> None:
         self._collection = database[TIMERS]
 
-    def lost_shards(self, shard_ids: Iterable[int], leases: Mapping[int, Lease]) -> set[int]:
-        """Those of ``shard_ids`` whose lease is not the stored one."""
-        wanted = set(shard_ids)
-        if not wanted:
+    def lost(self, fences: Iterable[Lease | None]) -> set[Lease | None]:
+        """Those leases that are not the stored ones."""
+        leases = {lease for lease in fences if lease is not None}
+        if not leases:
             return set()
-        of_shards = {"shard_id": {"$in": sorted(wanted)}, "row_type": RowType.SHARD.value}
-        found = read(self._collection, of_shards, _OWNER, limit=len(wanted))
-        owners = {each["shard_id"]: (each.get("shard_version"), each.get("shard_owner_id")) for each in found}
-        held = {
-            shard_id
-            for shard_id in wanted
-            if (lease := leases.get(shard_id)) is not None and owners.get(shard_id) == (lease.version, lease.owner_id)
-        }
-        return wanted - held
+        shard_ids = sorted({lease.shard_id for lease in leases})
+        of_shards = {"shard_id": {"$in": shard_ids}, "row_type": RowType.SHARD.value}
+        found = read(self._collection, of_shards, _OWNER, limit=len(shard_ids))
+        owners = {(each["shard_id"], each.get("shard_version"), each.get("shard_owner_id")) for each in found}
+        return {lease for lease in leases if (lease.shard_id, lease.version, lease.owner_id) not in owners}

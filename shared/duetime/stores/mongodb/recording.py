@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
-from duetime.domain.outcomes import Outcome, RecordStatus
-from duetime.domain.shards import Lease
-from duetime.domain.timers import TimerState
+from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.stores.mongodb.batches import Batches, Delete, Update
 from duetime.stores.mongodb.database import TIMERS, Database
 from duetime.stores.mongodb.errors import translated
@@ -26,14 +24,11 @@ class Recording:
         self._timers = database[TIMERS]
 
     @translated
-    def record(
-        self, outcomes: Sequence[Outcome], *, leases: Mapping[int, Lease], now: datetime
-    ) -> list[RecordStatus]:
-        shard_ids = {outcome.timer.shard_id for outcome in outcomes if not _is_parked(outcome)}
-        lost = self._fence.lost_shards(shard_ids, leases)
-        kept = [outcome for outcome in outcomes if not _is_lost(outcome, lost)]
+    def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
+        lost = self._fence.lost(each.fence for each in outcomes)
+        kept = [each.outcome for each in outcomes if each.fence not in lost]
         written = iter(self._batches.run([_update(outcome, now) for outcome in kept]))
-        return [_status(outcome, lost, written) for outcome in outcomes]
+        return [RecordStatus.LEASE_LOST if each.fence in lost else _status(next(written)) for each in outcomes]
 
     @translated
     def prune_expired(self, *, now: datetime, limit: int) -> int:
@@ -62,16 +57,5 @@ def _update(outcome: Outcome, now: datetime) -> Update:
     )
 
 
-def _status(outcome: Outcome, lost: set[int], written: Iterator[bool]) -> RecordStatus:
-    if _is_lost(outcome, lost):
-        return RecordStatus.LEASE_LOST
-    return RecordStatus.APPLIED if next(written) else RecordStatus.SUPERSEDED
-
-
-def _is_parked(outcome: Outcome) -> bool:
-    """Fenced by its revision alone: the row belongs to the attempt that parked it."""
-    return outcome.timer.state is TimerState.FIRING
-
-
-def _is_lost(outcome: Outcome, lost_shards: set[int]) -> bool:
-    return outcome.timer.shard_id in lost_shards and not _is_parked(outcome)
+def _status(is_written: bool) -> RecordStatus:
+    return RecordStatus.APPLIED if is_written else RecordStatus.SUPERSEDED

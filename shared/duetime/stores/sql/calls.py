@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,14 +10,12 @@ import sqlalchemy as sa
 
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreError
-from duetime.domain.service_calls import CallStatus, ServiceCall, timer_of
-from duetime.domain.shards import Lease
-from duetime.domain.timers import TimerState
+from duetime.domain.service_calls import CallStatus, ServiceCall
 from duetime.stores.calls_port import ApplyStatus, CallRef, DeleteStatus
 from duetime.stores.sql.call_rows import instant_text
 from duetime.stores.sql.call_tables import outbox, service_calls
 from duetime.stores.sql.call_writes import CallWrites
-from duetime.stores.sql.database import Database, Mutation
+from duetime.stores.sql.database import Database
 from duetime.stores.sql.fencing import ShardFence
 from duetime.stores.sql.tables import constant, given
 
@@ -59,21 +57,19 @@ class Calls:
             "call",
         )
 
-    def apply(
-        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
-    ) -> list[ApplyStatus]:
+    def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         if not transitions:
             return []
         with self._database.write(now) as mutation:
-            lost = self._lost_shards(mutation, transitions, leases)
-            kept = [transition for transition in _in_lock_order(transitions) if not _is_lost(transition, lost)]
+            lost = self._fence.lost(mutation, (each.fence for each in transitions))
+            kept = [transition for transition in _in_lock_order(transitions) if transition.fence not in lost]
             if self._write_all(mutation.connection, kept):
                 return [
-                    ApplyStatus.LEASE_LOST if _is_lost(transition, lost) else ApplyStatus.APPLIED
+                    ApplyStatus.LEASE_LOST if transition.fence in lost else ApplyStatus.APPLIED
                     for transition in transitions
                 ]
             mutation.connection.rollback()
-        return self._apply_each(transitions, now, leases)
+        return self._apply_each(transitions, now)
 
     def _write_all(self, connection: sa.Connection, transitions: Sequence[Transition]) -> bool:
         """The usual case: all of them can be written. False, and to be rolled back, when one cannot."""
@@ -85,17 +81,15 @@ class Calls:
             and self._writes.complete(connection, transitions)
         )
 
-    def _apply_each(
-        self, transitions: Sequence[Transition], now: datetime, leases: Mapping[int, Lease] | None
-    ) -> list[ApplyStatus]:
+    def _apply_each(self, transitions: Sequence[Transition], now: datetime) -> list[ApplyStatus]:
         """A statement per call, when a batch as a whole does not say which of them cannot be written."""
         statuses: dict[CallRef, ApplyStatus] = {}
         applied: list[Transition] = []
         with self._database.write(now) as mutation:
-            lost = self._lost_shards(mutation, transitions, leases)
+            lost = self._fence.lost(mutation, (each.fence for each in transitions))
             for transition in _in_lock_order(transitions):
                 status = ApplyStatus.LEASE_LOST
-                if not _is_lost(transition, lost):
+                if transition.fence not in lost:
                     status = self._apply_one(mutation.connection, transition, now)
                 statuses[_ref(transition)] = status
                 if status is ApplyStatus.APPLIED:
@@ -122,14 +116,6 @@ class Calls:
             self._writes.delete(connection, expired)
         return self._writes.insert(connection, [call]) == 1
 
-    def _lost_shards(
-        self, mutation: Mutation, transitions: Sequence[Transition], leases: Mapping[int, Lease] | None
-    ) -> set[int]:
-        if leases is None:
-            return set()
-        shard_ids = {transition.after.shard_id for transition in transitions if not _is_parked(transition)}
-        return self._fence.lost_shards(mutation, shard_ids, leases)
-
     def delete_call(
         self, tenant_id: str, call_id: str, *, now: datetime, if_revision: int | None = None
     ) -> DeleteStatus:
@@ -155,12 +141,3 @@ def _in_lock_order(transitions: Sequence[Transition]) -> list[Transition]:
 
 def _ref(transition: Transition) -> CallRef:
     return CallRef(transition.after.tenant_id, transition.after.call_id)
-
-
-def _is_parked(transition: Transition) -> bool:
-    """Fenced by its revision alone: the call belongs to the execution that is open."""
-    return transition.before is not None and timer_of(transition.before).state is TimerState.FIRING
-
-
-def _is_lost(transition: Transition, lost_shards: set[int]) -> bool:
-    return transition.after.shard_id in lost_shards and not _is_parked(transition)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import sqlalchemy as sa
 
@@ -18,12 +18,11 @@ class ShardFence:
         # In the order of the shards: two workers that both think they own some must not wait for each other.
         self._owners = database.prepare_list(owners.order_by(row.shard_id).with_for_update(), row.shard_id, "nil")
 
-    def lost_shards(self, mutation: Mutation, shard_ids: Iterable[int], leases: Mapping[int, Lease]) -> set[int]:
-        """Those of ``shard_ids`` whose lease is not the stored one. The ownership rows stay locked until the end."""
-        wanted = sorted(set(shard_ids))
-        held = {
-            shard_id
-            for shard_id, version, owner_id in self._owners.rows(mutation.connection, wanted, NIL_UUID)
-            if (lease := leases.get(shard_id)) is not None and (version, owner_id) == (lease.version, lease.owner_id)
-        }
-        return set(wanted) - held
+    def lost(self, mutation: Mutation, fences: Iterable[Lease | None]) -> set[Lease | None]:
+        """Those leases that are not the stored ones. The ownership rows stay locked until the end."""
+        leases = {lease for lease in fences if lease is not None}
+        if not leases:
+            return set()
+        shard_ids = sorted({lease.shard_id for lease in leases})
+        owners = {tuple(row) for row in self._owners.rows(mutation.connection, shard_ids, NIL_UUID)}
+        return {lease for lease in leases if (lease.shard_id, lease.version, lease.owner_id) not in owners}

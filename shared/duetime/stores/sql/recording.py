@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
 
-from duetime.domain.outcomes import Outcome, RecordStatus
-from duetime.domain.shards import Lease
-from duetime.domain.timers import TimerState
+from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.times import to_milliseconds
-from duetime.stores.sql.database import Database, Mutation
+from duetime.stores.sql.database import Database
 from duetime.stores.sql.fencing import ShardFence
 from duetime.stores.sql.rows import OUTCOME_NAMES, encode_outcome
 from duetime.stores.sql.tables import RowType, constant, given, given_count, timers
@@ -79,38 +77,30 @@ class Recording:
             "uuid",
         )
 
-    def record(
-        self, outcomes: Sequence[Outcome], *, leases: Mapping[int, Lease], now: datetime
-    ) -> list[RecordStatus]:
+    def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
         if not outcomes:
             return []
         with self._database.write(now) as mutation:
-            lost = self._lost_shards(mutation, outcomes, leases)
-            kept = [outcome for outcome in outcomes if not _is_lost(outcome, lost)] if lost else outcomes
-            rows = [encode_outcome(outcome) for outcome in sorted(kept, key=_lock_order)]
+            lost = self._fence.lost(mutation, (each.fence for each in outcomes))
+            kept = [each for each in outcomes if each.fence not in lost] if lost else outcomes
+            rows = [encode_outcome(each.outcome) for each in sorted(kept, key=_lock_order)]
             if self._record.many(mutation.connection, rows) == len(outcomes):
                 return [RecordStatus.APPLIED] * len(outcomes)
             mutation.connection.rollback()
-        return self._record_each(outcomes, leases, now)
+        return self._record_each(outcomes, now)
 
-    def _record_each(
-        self, outcomes: Sequence[Outcome], leases: Mapping[int, Lease], now: datetime
-    ) -> list[RecordStatus]:
+    def _record_each(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:
         """One statement per outcome, when a batch as a whole does not say which of them were superseded."""
         statuses = [RecordStatus.SUPERSEDED] * len(outcomes)
         with self._database.write(now) as mutation:
-            lost = self._lost_shards(mutation, outcomes, leases)
+            lost = self._fence.lost(mutation, (each.fence for each in outcomes))
             for index in sorted(range(len(outcomes)), key=lambda index: _lock_order(outcomes[index])):
-                outcome = outcomes[index]
-                if _is_lost(outcome, lost):
+                each = outcomes[index]
+                if each.fence in lost:
                     statuses[index] = RecordStatus.LEASE_LOST
-                elif self._record.count(mutation.connection, *encode_outcome(outcome)):
+                elif self._record.count(mutation.connection, *encode_outcome(each.outcome)):
                     statuses[index] = RecordStatus.APPLIED
         return statuses
-
-    def _lost_shards(self, mutation: Mutation, outcomes: Sequence[Outcome], leases: Mapping[int, Lease]) -> set[int]:
-        shard_ids = {outcome.timer.shard_id for outcome in outcomes if not _is_parked(outcome)}
-        return self._fence.lost_shards(mutation, shard_ids, leases)
 
     def prune_expired(self, *, now: datetime, limit: int) -> int:
         """``now`` tells whether to look; what goes, and does not come back, the database's time decides."""
@@ -123,16 +113,7 @@ class Recording:
             return self._prune.many(mutation.connection, keys)
 
 
-def _lock_order(outcome: Outcome) -> tuple[int, str, str]:
+def _lock_order(each: LeasedOutcome) -> tuple[int, str, str]:
     """That of the clients' batches: transactions that meet on several rows must not wait for each other."""
-    timer = outcome.timer
+    timer = each.outcome.timer
     return timer.shard_id, timer.namespace, timer.timer_id
-
-
-def _is_parked(outcome: Outcome) -> bool:
-    """Fenced by its revision alone: the row belongs to the attempt that parked it."""
-    return outcome.timer.state is TimerState.FIRING
-
-
-def _is_lost(outcome: Outcome, lost_shards: set[int]) -> bool:
-    return outcome.timer.shard_id in lost_shards and not _is_parked(outcome)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Final
@@ -21,8 +21,8 @@ from duetime.stores.cassandra.requests import Unsettled
 from duetime.stores.side_by_side import Workers
 
 _TRIES: Final = 6
-LostShards = Callable[[Mapping[int, Lease]], set[int]]
-"""The shards whose lease is not the stored one."""
+LostLeases = Callable[[Iterable[Lease | None]], set[Lease | None]]
+"""Those leases that are not the stored ones."""
 
 
 class Applying:
@@ -31,21 +31,15 @@ class Applying:
     _keys: Keys
     _attempts: Attempts
     _workers: Workers
-    _lost_shards: LostShards
+    _lost_leases: LostLeases
 
-    def apply(
-        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
-    ) -> list[ApplyStatus]:
+    def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         # No transaction spans a shard's row and a call's partition: the revision is the fence. Looking at the leases
         # first only saves a worker that has lost a shard from changing what the new owner is about to.
-        lost: set[int] = set()
-        if leases is not None:
-            wanted = {each.after.shard_id for each in transitions if not _is_under_way(each)}
-            held = {shard_id: lease for shard_id, lease in leases.items() if shard_id in wanted}
-            lost = (wanted - held.keys()) | self._lost_shards(held)
+        lost = self._lost_leases(each.fence for each in transitions)
 
         def apply_one(transition: Transition) -> ApplyStatus:
-            if transition.after.shard_id in lost and not _is_under_way(transition):
+            if transition.fence in lost:
                 return ApplyStatus.LEASE_LOST
             return self._apply_one(transition, now)
 
@@ -128,11 +122,6 @@ def _is_decided(transition: Transition, stored: Stored) -> bool:
     """Nothing can make this transition's change any more."""
     before = transition.before
     return stored.revision != (None if before is None else before.revision)
-
-
-def _is_under_way(transition: Transition) -> bool:
-    """The call belongs to whoever carries out its execution."""
-    return transition.before is not None and transition.before.execution_id is not None
 
 
 def _of(ref: CallRef) -> tuple[str, str]:

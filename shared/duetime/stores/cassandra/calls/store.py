@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from duetime.stores.cassandra.calls.applying import Applying, LostShards
+from duetime.stores.cassandra.calls.applying import Applying, LostLeases
 from duetime.stores.cassandra.calls.attempts import Attempts
 from duetime.stores.cassandra.calls.due import DueCalls
 from duetime.stores.cassandra.calls.index import Index
@@ -27,7 +27,7 @@ DEFAULT_MAX_PARALLEL = 8
 class CassandraCallStore(Applying, Pruning, Reading, Listing, Outbox, Loading):
     """Thread-safe. ``max_parallel``: changes of one operation at once, and of all operations together.
 
-    ``lost_shards``: says which leases are not the stored ones. ``now_s``: the clock that attempts are named by.
+    ``lost_leases``: says which leases are not the stored ones. ``now_s``: the clock that attempts are named by.
     ``settle_seconds``: how long an idempotency key is left to a submission that does not come to its end.
     """
 
@@ -35,13 +35,13 @@ class CassandraCallStore(Applying, Pruning, Reading, Listing, Outbox, Loading):
         self,
         requests: Requests,
         *,
-        lost_shards: LostShards,
+        lost_leases: LostLeases,
         max_parallel: int = DEFAULT_MAX_PARALLEL,
         now_s: Callable[[], float] = time.time,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self._requests = requests
-        self._lost_shards = lost_shards
+        self._lost_leases = lost_leases
         self._workers = Workers(max_parallel)
         self._attempts = Attempts(now_s)
         self._partitions = Partitions(requests)

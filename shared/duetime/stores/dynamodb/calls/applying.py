@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import ServiceCall
-from duetime.domain.shards import Lease
 from duetime.stores.calls_port import ApplyStatus
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.event_items import encode_events
@@ -31,12 +30,9 @@ class Applying:
     _calls: Table
     _workers: Workers
 
-    def apply(
-        self, transitions: Sequence[Transition], *, now: datetime, leases: Mapping[int, Lease] | None = None
-    ) -> list[ApplyStatus]:
+    def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         # The revision is the fence, as for `record`: a check of the shard's row would cost every transaction two
         # units, all of them on one item, for which they would contend with each other and with the lease's renewals.
-        del leases
         return self._workers.map(lambda transition: self._apply_one(transition, now), transitions)
 
     def _apply_one(self, transition: Transition, now: datetime) -> ApplyStatus:
