@@ -78,8 +78,8 @@ def get_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
 
 def _webhook_reply(status: int, namespace: Namespace, webhook: EventWebhook) -> Reply:
     """The revision is that of all that is kept of the webhook: it counts changes of its secrets too."""
-    headers = {"etag": etag(namespace.revision)}
-    return Reply(status=status, body=webhook_encoding.webhook_json(webhook), headers=headers)
+    body = webhook_encoding.webhook_json(webhook, revision=namespace.revision)
+    return Reply(status=status, body=body, headers={"etag": etag(namespace.revision)})
 
 
 def _check_revision(namespace: Namespace, wanted: EntityTags | None) -> None:

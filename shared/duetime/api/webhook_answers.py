@@ -15,6 +15,7 @@ class EventWebhookAnswer(Answer):
     url: str
     event_types: list[CallEventType] | None = Field(description="null: all")
     enabled: bool
+    revision: int = Field(description="Counts changes, those of its secrets too; it is the ETag")
 
 
 class DeliveryAnswer(Answer):

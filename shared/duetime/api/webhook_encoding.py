@@ -8,9 +8,9 @@ from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import format_instant
 
 
-def webhook_json(webhook: EventWebhook) -> str:
+def webhook_json(webhook: EventWebhook, *, revision: int) -> str:
     types = None if webhook.event_types is None else [str(event_type) for event_type in webhook.event_types]
-    return encode({"url": webhook.url, "eventTypes": types, "enabled": webhook.is_enabled})
+    return encode({"url": webhook.url, "eventTypes": types, "enabled": webhook.is_enabled, "revision": revision})
 
 
 def delivery_json(timer: Timer) -> str:

@@ -210,11 +210,12 @@ class CallEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventWebhook:
-    """``event_types`` is None for all types."""
+    """``event_types`` is None for all types. ``revision`` counts changes of its secrets too."""
 
     url: str
     event_types: tuple[EventType, ...] | None
     enabled: bool
+    revision: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

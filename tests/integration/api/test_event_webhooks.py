@@ -44,10 +44,11 @@ def deliver(world: World, sequence: int, *, as_: Any = None, type_: CallEventTyp
 def test_a_webhook_is_set_read_changed_and_removed(api: Api) -> None:
     assert api.get(PATH).status == 404
     made = api.call("PUT", PATH, {"url": URL})
-    assert (made.status, made.json()) == (201, {"url": URL, "eventTypes": None, "enabled": True})
+    assert (made.status, made.json()) == (201, {"url": URL, "eventTypes": None, "enabled": True, "revision": 2})
     other = {"url": f"{URL}/2", "eventTypes": ["ServiceCallFailed"], "enabled": False}
-    assert (api.call("PUT", PATH, other).status, api.get(PATH).json()) == (200, other)
-    assert api.call("PUT", PATH, {"url": URL}).json() == made.json()  # what is omitted has its default
+    assert (api.call("PUT", PATH, other).status, api.get(PATH).json()) == (200, other | {"revision": 3})
+    again = api.call("PUT", PATH, {"url": URL}).json()
+    assert again == made.json() | {"revision": 4}  # what is omitted has its default
     assert api.call("DELETE", PATH).status == 204
     assert (api.get(PATH).status, api.call("DELETE", PATH).json()["code"]) == (404, "event_webhook_not_found")
 
@@ -56,7 +57,7 @@ def test_a_webhook_is_changed_in_the_revision_that_was_read(api: Api) -> None:
     assert api.call("PUT", PATH, {"url": URL}, headers={"if-match": "*"}).code == "revision_mismatch"
     made = api.call("PUT", PATH, {"url": URL}, headers={"if-none-match": "*"})
     tag = made.headers["etag"]
-    assert (made.status, api.get(PATH).headers["etag"]) == (201, tag)
+    assert (made.status, api.get(PATH).headers["etag"], f'"{made.json()["revision"]}"') == (201, tag, tag)
     assert api.get(PATH, headers={"if-none-match": tag}).status == 304
     assert api.call("PUT", PATH, {"url": f"{URL}/2"}, headers={"if-none-match": "*"}).status == 412
 

@@ -135,10 +135,13 @@ USES: dict[str, Use] = {
     "listApiKeys": lambda d, has: list(d.api_keys.list(page_size=1)),
     "deleteApiKey": lambda d, has: d.api_keys.delete(has["key_id"]),
     "putEventWebhook": lambda d, has: d.event_webhook.put(
-        url=CALLBACK_URL, event_types=[names.EventType.FAILED], enabled=False
+        url=CALLBACK_URL,
+        event_types=[names.EventType.FAILED],
+        enabled=False,
+        if_revision=d.event_webhook.get().revision,
     ),
     "getEventWebhook": lambda d, has: d.event_webhook.get(),
-    "deleteEventWebhook": lambda d, has: d.event_webhook.delete(),
+    "deleteEventWebhook": lambda d, has: d.event_webhook.delete(if_revision=d.event_webhook.get().revision),
     "createEventSecret": lambda d, has: d.event_webhook.secrets.create(
         secret="whsec_" + "A" * 40, overlap=timedelta()
     ),
@@ -184,7 +187,7 @@ USES: dict[str, Use] = {
     ),
     "rerunServiceCall": lambda d, has: [
         d.service_calls.rerun(has["call_id"], due_at=AT, idempotency_key="r", correlation_id="c"),
-        d.service_calls.rerun(has["call_id"], delay=HOUR),
+        d.service_calls.rerun(has["call_id"], delay=HOUR, if_revision=d.service_calls.get(has["call_id"]).revision),
     ],
     "listExecutions": lambda d, has: list(d.service_calls.executions(has["call_id"], page_size=1)),
     "getExecution": lambda d, has: d.service_calls.execution(has["call_id"], has["execution_id"]),

@@ -26,21 +26,40 @@ class AsyncTenantWebhook:
         )
 
     async def put(
-        self, *, url: str, event_types: Sequence[EventType | str] | None = None, enabled: bool = True
+        self,
+        *,
+        url: str,
+        event_types: Sequence[EventType | str] | None = None,
+        enabled: bool = True,
+        if_revision: int | None = None,
+        if_absent: bool = False,
     ) -> EventWebhook:
-        """Set it. Without ``event_types`` it gets all."""
+        """Set it. Without ``event_types`` it gets all.
+
+        With ``if_revision`` only if it still has this one, with ``if_absent`` only if there is none; else
+        ``PreconditionFailed``.
+        """
         body = bodies.body(bodies.WEBHOOK, url=url, event_types=event_types, enabled=enabled)
         return await self._transport.send(
-            changing("putEventWebhook", "PUT", self._path, EventWebhook, body, is_repeatable=True)
+            changing(
+                "putEventWebhook",
+                "PUT",
+                self._path,
+                EventWebhook,
+                body,
+                if_revision=if_revision,
+                headers={"if-none-match": "*"} if if_absent else None,
+                is_repeatable=True,
+            )
         )
 
     async def get(self) -> EventWebhook:
         """Raises ``NotFound``."""
         return await self._transport.send(reading("getEventWebhook", self._path, EventWebhook))
 
-    async def delete(self) -> None:
+    async def delete(self, *, if_revision: int | None = None) -> None:
         """Remove it and its secrets; what waits becomes dead letters."""
-        await self._transport.send(removing("deleteEventWebhook", self._path))
+        await self._transport.send(removing("deleteEventWebhook", self._path, if_revision=if_revision))
 
     def deliveries(
         self,

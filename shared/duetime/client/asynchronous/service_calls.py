@@ -170,6 +170,7 @@ class AsyncServiceCalls:
         delay: timedelta | None = None,
         idempotency_key: str | None = None,
         correlation_id: str | None = None,
+        if_revision: int | None = None,
     ) -> ServiceCall:
         """Submit a finished call once more, as a new one. The key is as for ``submit``."""
         body = bodies.body(
@@ -181,7 +182,7 @@ class AsyncServiceCalls:
         )
         path = f"{self._of(call_id)}/rerun"
         return await self._transport.send(
-            changing("rerunServiceCall", "POST", path, ServiceCall, body, is_repeatable=True)
+            changing("rerunServiceCall", "POST", path, ServiceCall, body, if_revision=if_revision, is_repeatable=True)
         )
 
     def executions(self, call_id: str, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[Execution]:

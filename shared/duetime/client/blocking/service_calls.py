@@ -171,6 +171,7 @@ class ServiceCalls:
         delay: timedelta | None = None,
         idempotency_key: str | None = None,
         correlation_id: str | None = None,
+        if_revision: int | None = None,
     ) -> ServiceCall:
         """Submit a finished call once more, as a new one. The key is as for ``submit``."""
         body = bodies.body(
@@ -181,7 +182,9 @@ class ServiceCalls:
             correlation_id=correlation_id,
         )
         path = f"{self._of(call_id)}/rerun"
-        return self._transport.send(changing("rerunServiceCall", "POST", path, ServiceCall, body, is_repeatable=True))
+        return self._transport.send(
+            changing("rerunServiceCall", "POST", path, ServiceCall, body, if_revision=if_revision, is_repeatable=True)
+        )
 
     def executions(self, call_id: str, *, page_size: int = bodies.PAGE_ITEMS) -> Iterator[Execution]:
         """The newest first, without bodies."""
