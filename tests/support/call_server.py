@@ -44,12 +44,14 @@ def call_server(
     world: CallWorld, *, with_auth: bool = False, settings: StreamSettings = DEFAULT
 ) -> Iterator[CallServer]:
     context = world.context
-    if with_auth:
-        context = replace(context, authenticate=KeyAuthenticator(world.store, world.clock, cache_seconds=0))
+    authenticator = KeyAuthenticator(world.store, world.clock, cache_seconds=0) if with_auth else None
+    context = replace(context, authenticate=authenticator)
     started, stop, stopped = threading.Event(), threading.Event(), threading.Event()
     offload = ThreadOffload(2, "test-streams")
     api = LambdaAsgiApp(build_handler(context, ALL_ROUTES), clock=world.clock, new_id=new_id)
-    streams = EventStreams(api, world.calls, clock=world.clock, offload=offload, settings=settings)
+    streams = EventStreams(
+        api, world.calls, clock=world.clock, offload=offload, authenticator=authenticator, settings=settings
+    )
     with bind("127.0.0.1", 0) as listener:
         service = http_service(streams, listener, started.set, on_stopping=streams.stop)
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from duetime.local.event_streams import EventStreams, StreamSettings
+from duetime.local.event_streams import Authenticator, EventStreams, StreamSettings
 from duetime.local.gateway import HttpAnswer, HttpRequest, from_result, to_event
 from duetime.stores.calls_port import CallStore
 from tests.support.call_api import CallWorld
@@ -110,9 +110,9 @@ class Client:
         found = []
         for block in self.text.split("\n\n"):
             if block.startswith("id:"):
-                first, second = block.split("\n")
-                event = json.loads(second.removeprefix("data: "))
-                assert first == f"id: {event['sequence']}"
+                first, second, third = block.split("\n")
+                event = json.loads(third.removeprefix("data: "))
+                assert (first, second) == (f"id: {event['sequence']}", f"event: {event['type']}")
                 found.append(event)
         return found
 
@@ -122,9 +122,21 @@ class Client:
 
 
 def make_streams(
-    world: CallWorld, clock: VirtualClock, *, store: CallStore | None = None, settings: StreamSettings = SETTINGS
+    world: CallWorld,
+    clock: VirtualClock,
+    *,
+    store: CallStore | None = None,
+    authenticator: Authenticator | None = None,
+    settings: StreamSettings = SETTINGS,
 ) -> EventStreams:
-    return EventStreams(InPlace(world), store or world.calls, clock=clock, offload=InlineOffload(), settings=settings)
+    return EventStreams(
+        InPlace(world),
+        store or world.calls,
+        clock=clock,
+        offload=InlineOffload(),
+        authenticator=authenticator,
+        settings=settings,
+    )
 
 
 Script = Callable[[EventStreams], Awaitable[None]]

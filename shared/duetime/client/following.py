@@ -72,8 +72,7 @@ class Following:
                 if message.event == "end":
                     self.is_over = True
                     return
-                if message.event == "message":
-                    yield from self._new([_event(message)])
+                yield from self._new([_event(message)])
         except (ValueError, TypeError) as error:
             raise UnexpectedAnswer(f"a stream that is not understood: {error}", status=200) from None
         if self._decoder.retry_seconds is not None:

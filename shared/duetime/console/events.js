@@ -69,7 +69,7 @@ async function stream(path, place, onEvents, onState, signal) {
     const blocks = (rest + value).split("\n\n");
     rest = blocks.pop();
     const messages = blocks.map(readMessage).filter((message) => message.data);
-    const events = messages.filter((message) => message.event === "message").map((message) => JSON.parse(message.data));
+    const events = messages.filter((message) => message.event !== "end").map((message) => JSON.parse(message.data));
     if (events.length) {
       place.after = events.at(-1).sequence;
       onEvents(events);

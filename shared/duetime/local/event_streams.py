@@ -4,8 +4,9 @@
 see the call, what is wrong with the request, and what the first events are. Then the stream goes on from there.
 
 A stream costs no thread while it waits: it is a task that looks for further events every now and then, more rarely
-the longer there are none, through threads that all streams share. A key that ends is noticed at the latest when the
-stream does: no stream is longer than ``lifetime_seconds``, and its client comes back with ``Last-Event-ID``.
+the longer there are none, through threads that all streams share. Each look checks the API key first, as a request of
+its own would: a key that was deleted or has expired ends the stream. No stream is longer than ``lifetime_seconds``;
+its client comes back with ``Last-Event-ID``.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from duetime.api.errors import TooManyStreams
+from duetime.api.errors import TooManyStreams, Unauthenticated
 from duetime.api.problems import problem_reply
-from duetime.domain.call_events import CallEventType
+from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.clock import Clock
-from duetime.domain.errors import StoreError
+from duetime.domain.errors import CallUnreadable, StoreError
+from duetime.domain.principals import Principal
 from duetime.engine.waiting import Offload
 from duetime.local.asgi import Receive, Scope, Send, send_answer, to_answer
 from duetime.local.gateway import HttpAnswer
@@ -69,8 +71,17 @@ class AnsweringApp(Protocol):
     async def answer(self, scope: Scope, receive: Receive) -> HttpAnswer | None: ...
 
 
+class Authenticator(Protocol):
+    """``api.authentication.KeyAuthenticator``."""
+
+    def authenticate(self, header: str | None) -> Principal: ...
+
+
 class EventStreams:
-    """The ASGI application: answers what asks for a stream, and leaves everything else to ``app``."""
+    """The ASGI application: answers what asks for a stream, and leaves everything else to ``app``.
+
+    ``authenticator``: that of ``app``; None in open mode.
+    """
 
     def __init__(
         self,
@@ -79,10 +90,12 @@ class EventStreams:
         *,
         clock: Clock,
         offload: Offload,
+        authenticator: Authenticator | None = None,
         settings: StreamSettings = StreamSettings(),
     ) -> None:
         self._app = app
         self._calls = calls
+        self._authenticator = authenticator
         self._clock = clock
         self._offload = offload
         self._settings = settings
@@ -115,10 +128,18 @@ class EventStreams:
         else:
             self._open[ref.tenant_id] += 1
             try:
-                await self._stream(ref, page, first, receive, send)
+                await self._stream(ref, page, first, self._check_of(scope), receive, send)
             finally:
                 self._open[ref.tenant_id] -= 1
                 self._open += Counter()  # forgets whom it has none of
+
+    def _check_of(self, scope: Scope) -> Callable[[], object]:
+        """What raises ``Unauthenticated`` when the key of the request is good no longer."""
+        authenticator = self._authenticator
+        if authenticator is None:
+            return lambda: None
+        header = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), None)
+        return lambda: authenticator.authenticate(header)
 
     def _refusal(self, tenant_id: str) -> TooManyStreams | None:
         if self._open.total() >= self._settings.max_streams:
@@ -128,7 +149,13 @@ class EventStreams:
         return None
 
     async def _stream(
-        self, ref: CallRef, page: dict[str, Any], first: HttpAnswer, receive: Receive, send: Send
+        self,
+        ref: CallRef,
+        page: dict[str, Any],
+        first: HttpAnswer,
+        check_key: Callable[[], object],
+        receive: Receive,
+        send: Send,
     ) -> None:
         headers = (
             ("content-type", f"{EVENT_STREAM}; charset=utf-8"),
@@ -141,7 +168,8 @@ class EventStreams:
         gone = asyncio.ensure_future(_disconnected(receive))
         stopping = asyncio.ensure_future(self._stop.wait())
         started = self._clock.monotonic()
-        stream = _Stream(ref, self._calls, send, clock=self._clock, offload=self._offload, settings=self._settings)
+        look = _Look(ref, self._calls, check_key, self._clock)
+        stream = _Stream(look, send, offload=self._offload, settings=self._settings)
         following = asyncio.ensure_future(stream.follow(page["items"], page["nextAfter"]))
         try:
             await asyncio.wait({following, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -164,23 +192,39 @@ class EventStreams:
         logger.info("a stream of events ended", extra=facts)
 
 
+class _Look:
+    """What one look at the store comes to. Runs in a thread."""
+
+    def __init__(self, ref: CallRef, calls: CallStore, check_key: Callable[[], object], clock: Clock) -> None:
+        self.ref = ref
+        self._calls = calls
+        self._check_key = check_key
+        self._clock = clock
+
+    def events_after(self, after: int) -> list[CallEvent] | None:
+        """None when the call was removed. Raises ``Unauthenticated`` and ``StoreError``.
+
+        The call is read first, and its events only when it has more: a quiet stream costs one read a look.
+        """
+        self._check_key()
+        try:
+            (call,) = self._calls.get_calls([self.ref], now=self._clock.now())
+        except CallUnreadable:  # its events may be readable
+            pass
+        else:
+            if call is None:
+                return None
+            if call.event_count <= after:
+                return []
+        return self._calls.list_events(self.ref.tenant_id, self.ref.call_id, after=after, limit=_PAGE)
+
+
 class _Stream:
     """One stream. ``sent`` counts its events."""
 
-    def __init__(
-        self,
-        ref: CallRef,
-        calls: CallStore,
-        send: Send,
-        *,
-        clock: Clock,
-        offload: Offload,
-        settings: StreamSettings,
-    ) -> None:
-        self._ref = ref
-        self._calls = calls
+    def __init__(self, look: _Look, send: Send, *, offload: Offload, settings: StreamSettings) -> None:
+        self._look = look
         self._send = send
-        self._clock = clock
         self._offload = offload
         self._settings = settings
         self._written_at = 0.0
@@ -189,7 +233,8 @@ class _Stream:
     async def follow(self, documents: Sequence[dict[str, Any]], after: int) -> str:
         """Send ``documents`` (events as JSON) and all that come after the sequence number ``after``.
 
-        Returns why it ended: ``finished``, ``removed``, ``lifetime`` or ``unread``.
+        Returns why it ended: ``finished``, ``removed``, ``unauthenticated``, ``lifetime`` or ``unread``. Of the first
+        two the client is told, since there is nothing to come back for; after the third it is refused when it does.
         """
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + self._settings.lifetime_seconds
@@ -199,46 +244,34 @@ class _Stream:
                 return await self._end("finished")
             interval = self._settings.first_interval_seconds
             while loop.time() < ends_at:
-                documents = await self._read(after)
-                if documents:
-                    if await self._write_events(documents):
+                events = await self._read(after)
+                if events is None:
+                    return await self._end("removed")
+                if events:
+                    if await self._write_events([event.document() for event in events]):
                         return await self._end("finished")
-                    after = documents[-1]["sequence"]
+                    after = events[-1].sequence
                     interval = self._settings.first_interval_seconds
                     continue
                 if loop.time() - self._written_at >= self._settings.heartbeat_seconds:
-                    if not await self._is_there():
-                        return await self._end("removed")
                     await self._write(_HEARTBEAT)
                 await asyncio.sleep(interval)
                 interval = min(2 * interval, self._settings.last_interval_seconds)
         except TimeoutError:
             return "unread"
+        except Unauthenticated:
+            return "unauthenticated"
         return "lifetime"
 
-    async def _read(self, after: int) -> list[dict[str, Any]]:
-        ref = self._ref
+    async def _read(self, after: int) -> list[CallEvent] | None:
         try:
-            events = await self._offload.run(
-                lambda: self._calls.list_events(ref.tenant_id, ref.call_id, after=after, limit=_PAGE)
-            )
+            return await self._offload.run(lambda: self._look.events_after(after))
         except StoreError as error:
             self._warn(error)
             return []
-        return [event.document() for event in events]
-
-    async def _is_there(self) -> bool:
-        """False when the call was removed. (A call without further events and one that is gone read alike.)"""
-        now = self._clock.now()
-        try:
-            (call,) = await self._offload.run(lambda: self._calls.get_calls([self._ref], now=now))
-        except StoreError as error:
-            self._warn(error)
-            return True
-        return call is not None
 
     def _warn(self, error: StoreError) -> None:
-        facts = {"action": "events.unread", "service_call_id": self._ref.call_id, "error": error.code}
+        facts = {"action": "events.unread", "service_call_id": self._look.ref.call_id, "error": error.code}
         logger.warning("the events of a stream could not be read", extra=facts)
 
     async def _write_events(self, documents: Sequence[dict[str, Any]]) -> bool:
@@ -306,9 +339,9 @@ def _kept(first: HttpAnswer) -> tuple[tuple[str, str], ...]:
 
 
 def _event_bytes(document: dict[str, Any]) -> bytes:
-    """JSON text has no line breaks, so it is one line of data."""
+    """Named by its type, so that a browser can listen to one type. JSON text has no line breaks: one line of data."""
     data = json.dumps(document, separators=(",", ":"))
-    return f"id: {document['sequence']}\ndata: {data}\n\n".encode()
+    return f"id: {document['sequence']}\nevent: {document['type']}\ndata: {data}\n\n".encode()
 
 
 async def _disconnected(receive: Receive) -> None:

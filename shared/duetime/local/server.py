@@ -22,7 +22,7 @@ from duetime.engine.waiting import ThreadOffload
 from duetime.local.asgi import Asgi, LambdaAsgiApp
 from duetime.local.browsers import OwnOriginOnly
 from duetime.local.event_streams import THREADS as STREAM_THREADS
-from duetime.local.event_streams import EventStreams
+from duetime.local.event_streams import Authenticator, EventStreams
 from duetime.local.http import bind, http_service, is_loopback, url_of
 from duetime.local.metrics import PATH as METRICS_PATH
 from duetime.local.metrics import ApiMetrics, MetricsApp, Observed, new_registry, nothing_else
@@ -86,7 +86,7 @@ def serve(settings: LocalSettings) -> int:
         )
         handler = api_wiring.whole_api(context, calls, settings)
         api = LambdaAsgiApp(handler, clock=clock, new_id=new_id)
-        streams = _event_streams(api, calls, clock, stack)
+        streams = _event_streams(api, calls, authenticator, clock, stack)
         app: Asgi = MetricsApp(registry, streams, authenticator=authenticator)
         if not settings.auth:  # a key is nothing that a page has
             app = _own_origin_only(app, settings, settings.host)
@@ -106,10 +106,16 @@ def serve(settings: LocalSettings) -> int:
         return code
 
 
-def _event_streams(api: LambdaAsgiApp, calls: CallStore, clock: SystemClock, stack: ExitStack) -> EventStreams:
+def _event_streams(
+    api: LambdaAsgiApp,
+    calls: CallStore,
+    authenticator: Authenticator | None,
+    clock: SystemClock,
+    stack: ExitStack,
+) -> EventStreams:
     offload = ThreadOffload(STREAM_THREADS, "event-streams")
     stack.callback(offload.close)
-    return EventStreams(api, calls, clock=clock, offload=offload)
+    return EventStreams(api, calls, clock=clock, offload=offload, authenticator=authenticator)
 
 
 def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) -> int:

@@ -285,7 +285,8 @@ def envelope(sequence: int, type_: str = "ExecutionStarted") -> dict[str, Any]:
 
 
 def event(sequence: int) -> bytes:
-    return f"id: {sequence}\ndata: {json.dumps(envelope(sequence))}\n\n".encode()
+    one = envelope(sequence)
+    return f"id: {sequence}\nevent: {one['type']}\ndata: {json.dumps(one)}\n\n".encode()
 
 
 def page(*sequences: int, complete: bool = False) -> Any:

@@ -12,8 +12,12 @@ from typing import Any
 
 import pytest
 
+from duetime.api.authentication import KeyAuthenticator
+from duetime.api.key_changes import create_key
 from duetime.domain.errors import StoreUnavailable
+from duetime.domain.principals import Role
 from duetime.local.event_streams import EventStreams
+from tests.support.builders import seconds
 from tests.support.call_api import CallWorld, call_world
 from tests.support.event_streams import SETTINGS, Client, InPlace, make_streams, play
 from tests.support.virtual_time import InlineOffload, VirtualClock, run_virtually
@@ -160,9 +164,12 @@ def test_a_stream_looks_more_rarely_while_nothing_happens(calls: CallWorld) -> N
         def __getattr__(self, name: str) -> Any:
             return getattr(calls.calls, name)
 
-        def list_events(self, *arguments: Any, **more: Any) -> Any:
+        def get_calls(self, *arguments: Any, **more: Any) -> Any:
             reads.append(clock.elapsed_seconds)
-            return calls.calls.list_events(*arguments, **more)
+            return calls.calls.get_calls(*arguments, **more)
+
+        def list_events(self, *_: Any, **__: Any) -> Any:
+            raise AssertionError("there are no further events")
 
     store: Any = Counting()
     client = Client(calls.path(calls.submitted()["id"], "events"))
@@ -190,7 +197,49 @@ def test_a_call_that_is_removed_ends_its_stream(calls: CallWorld) -> None:
         await stream
 
     play(calls, script)
-    assert client.text.endswith('event: end\ndata: {"reason":"removed"}\n\n')
+    at, text = client.chunks[-1]
+    assert text == 'event: end\ndata: {"reason":"removed"}\n\n'
+    assert at <= 1 + 2
+
+
+@pytest.mark.parametrize("end", ["deleted", "expires"])
+def test_a_key_that_ends_takes_its_streams_with_it(
+    calls: CallWorld, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    """Within the seconds for which a good key is not read again, and what a look takes."""
+    caplog.set_level("INFO")
+    clock = VirtualClock()
+    created = create_key(
+        calls.store,
+        key_id="k1",
+        tenant_id="acme",
+        role=Role.READER,
+        name="",
+        expires_at=clock.now() + seconds(60) if end == "expires" else None,
+        now=clock.now(),
+    )
+    authenticator = KeyAuthenticator(calls.store, clock, cache_seconds=5)
+    call_id = calls.submitted()["id"]
+    client = Client(
+        calls.path(call_id, "events"),
+        headers={"accept": "text/event-stream", "authorization": f"Bearer {created.text}"},
+    )
+
+    async def script() -> None:
+        stream = asyncio.create_task(client.ask(make_streams(calls, clock, authenticator=authenticator)))
+        await asyncio.sleep(60)
+        if end == "deleted":
+            assert calls.store.delete_api_key("acme", "k1")
+        await asyncio.sleep(7.1 if end == "deleted" else 2.1)
+        assert client.ended
+        calls.finish(call_id)
+        await stream
+
+    run_virtually(clock, script())
+    assert client.types == SUBMITTED
+    assert "event: end" not in client.text  # the client comes back, and is told that its key is not good
+    (facts,) = [record for record in caplog.records if getattr(record, "action", "") == "events.streamed"]
+    assert facts.reason == "unauthenticated"  # type: ignore[attr-defined]
 
 
 def test_a_client_that_goes_is_noticed(calls: CallWorld, caplog: pytest.LogCaptureFixture) -> None:
