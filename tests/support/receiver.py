@@ -134,6 +134,7 @@ class Receiver:
     tls: ssl.SSLContext | None = None
     requests: list[Received] = field(default_factory=list)
     connections: int = 0
+    ended: int = 0
     _scripts: dict[str, list[Answer]] = field(default_factory=dict)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -158,6 +159,12 @@ class Receiver:
                 raise AssertionError(f"{len(found())} of {count} requests arrived")
             return found()
 
+    def wait_for_ends(self, count: int) -> None:
+        """Until ``count`` connections have ended on this side."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.ended >= count, WAIT_SECONDS):
+                raise AssertionError(f"{self.ended} of {count} connections ended")
+
     # -- life ------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
@@ -177,7 +184,10 @@ class Receiver:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self.tls, backlog=2048)
+        end = None if self.tls is None else 0.1  # for the other side to say goodbye as well
+        server = await asyncio.start_server(
+            self._accept, "127.0.0.1", 0, ssl=self.tls, ssl_shutdown_timeout=end, backlog=2048
+        )
         self.port = server.sockets[0].getsockname()[1]
         started.set()
         await self._stop.wait()
@@ -209,7 +219,11 @@ class Receiver:
                     await self._next_answer(request.path)(Exchange(request, writer))
             finally:
                 writer.close()
-                await writer.wait_closed()
+                with contextlib.suppress(ConnectionError, ssl.SSLError, TimeoutError):
+                    await writer.wait_closed()
+                with self._changed:
+                    self.ended += 1
+                    self._changed.notify_all()
 
     def _next_answer(self, path: str) -> Answer:
         script = self._scripts.get(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -16,6 +17,13 @@ from duetime.domain.times import parse_instant
 
 RETRIED_4XX = frozenset({408, 425, 429})
 _MAX_SECONDS_DIGITS = 18
+_HTTP_DATE = re.compile(
+    r"[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT"
+    r"|[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT"
+    r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}",
+    re.ASCII,
+)
+"""The three forms of RFC 9110, section 5.6.7, all in UTC. The standard reader of dates takes much more for one."""
 
 
 class Verdict(StrEnum):
@@ -115,16 +123,18 @@ def _retry(result: CallbackResult, reason: FailureReason, message: str, now: dat
 
 
 def retry_after_seconds(text: str | None, *, now: datetime) -> float | None:
-    """Seconds that a ``Retry-After`` (whole seconds or an HTTP date) asks for, 0 to 6 h; None for nonsense."""
+    """Seconds that a ``Retry-After`` (whole seconds or an HTTP date) asks for, 0 to 6 h; None for anything else:
+    the header then counts as absent."""
     if text is None:
         return None
     text = text.strip()
     if text.isascii() and text.isdigit():
         seconds = float(text[:_MAX_SECONDS_DIGITS])
-    else:
+    elif _HTTP_DATE.fullmatch(text):
         try:
-            at = parsedate_to_datetime(text)
-            seconds = (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()
-        except (ValueError, TypeError, IndexError, OverflowError):
+            seconds = (parsedate_to_datetime(text).replace(tzinfo=UTC) - now).total_seconds()
+        except (ValueError, TypeError, IndexError, OverflowError):  # the 99th of December
             return None
+    else:
+        return None
     return min(max(seconds, MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)

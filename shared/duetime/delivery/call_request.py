@@ -17,8 +17,6 @@ ATTEMPT_HEADER: Final = "x-duetime-attempt"
 
 _HAS_CONTENT = frozenset({Method.POST, Method.PUT, Method.PATCH})
 """Methods whose requests say that they have no content when they have none (RFC 9110, section 8.6)."""
-_NOT_IDEMPOTENT = frozenset({Method.POST, Method.PATCH})
-"""Methods that HTTP itself must not repeat (RFC 9110, section 9.2.2)."""
 _NO_CONTENT_TYPE = "Content-Type:"
 """Without it libcurl would call content that it is not told the type of a form."""
 
@@ -44,7 +42,8 @@ class CallRequest:
             body=self.body,
             timeout_seconds=self.timeout_seconds,
             method=self.method,
-            is_sent_once=self.method in _NOT_IDEMPOTENT,
+            # Its one attempt shall not be lost to a connection that its receiver is just closing.
+            has_own_connection=True,
         )
 
 

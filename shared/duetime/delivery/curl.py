@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 import pycurl
 
+from duetime.delivery.connections import Connections
 from duetime.delivery.egress import RefusedUrl
 from duetime.delivery.guard import Guard, Lookup, Target
 from duetime.delivery.lookups import Resolve, system_resolve
@@ -39,8 +40,8 @@ class CurlSender:
     It bounds connections, not callbacks: whoever submits bounds how many are under way. ``close`` must be called:
     the thread is no daemon, so that the interpreter's end never cuts a callback off.
 
-    A callback's deadline covers waiting for a connection. When a kept-alive connection turns out to be closed
-    before any byte of an answer, libcurl sends the callback once more on a fresh one.
+    A callback's deadline covers waiting for a connection. It is one request at most: a kept-alive connection that is
+    found closed before anything was sent is replaced, and one that ends later makes the callback fail.
     """
 
     def __init__(self, settings: SenderSettings | None = None, *, resolve: Resolve = system_resolve) -> None:
@@ -146,6 +147,7 @@ class _Loop:
         self._on_results = on_results
         self._guard = Guard(settings.egress, resolve, inbox.put_lookup, fresh_seconds=settings.dns_cache_seconds)
         self._multi = Multi(settings, inbox.fd)
+        self._connections = Connections(2 * settings.max_connections)
         self._idle: list[Transfer] = []
         self._under_way: set[Transfer] = set()
         self._waiting = WaitingRoom()
@@ -185,6 +187,10 @@ class _Loop:
         if not self._results:  # else something ended before it began: report that first
             self._multi.turn(len(self._under_way), self._waiting.seconds_left(now))
             for transfer, code, message in self._multi.finished():
+                if transfer.is_stale:
+                    transfer.start_afresh()
+                    self._multi.add(transfer)
+                    continue
                 self._results.append(transfer.failed(code, message) if code else transfer.succeeded())
                 self._under_way.discard(transfer)
                 self._release(transfer)
@@ -216,7 +222,7 @@ class _Loop:
             self._results.append(error_result(callback.key, refusal.error, refusal.message, waited_seconds))
             return
         try:
-            transfer = self._idle.pop() if self._idle else Transfer(self._settings, self._guard)
+            transfer = self._idle.pop() if self._idle else Transfer(self._settings, self._guard, self._connections)
             transfer.prepare(callback, target, waited_seconds)
             self._multi.add(transfer)
         except Unsendable as error:

@@ -42,8 +42,8 @@ class Callback:
     timeout_seconds: float
     """The total deadline: resolving, connecting, sending and reading the answer."""
     method: Method = Method.POST
-    is_sent_once: bool = False
-    """Whether it must not be sent again when a kept-alive connection turns out to be closed."""
+    has_own_connection: bool = False
+    """Whether it must not go over a connection that was kept from an earlier one, which may end as it is sent."""
 
 
 @dataclass(frozen=True, slots=True)

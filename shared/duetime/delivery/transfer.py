@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pycurl
 
+from duetime.delivery.connections import Connections
 from duetime.delivery.guard import Guard, Target
 from duetime.delivery.port import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, Callback, CallbackResult, TransportError
 from duetime.delivery.settings import SenderSettings
@@ -22,9 +23,10 @@ _SCHEMES = ("http://", "https://")
 _PIN_SECONDS = 1000
 """Longer than any callback may wait for a connection; with each callback its host's addresses are pinned anew."""
 _RETRY_AFTER = b"retry-after:"
-_RETRY_AFTER_MIN_LINE = len(_RETRY_AFTER) + 19
 _POST = (Method.POST, True, False)
-"""Method, whether there is a body, and whether it is sent once: of almost all callbacks."""
+"""Method, whether there is a body, and whether it has a connection of its own: of almost all callbacks."""
+_PROCEED: Final = int(pycurl.PREREQFUNC_OK)
+_ABORT: Final = int(pycurl.PREREQFUNC_ABORT)
 _NO_EXPECT = "Expect:"
 """Without it libcurl asks before it sends a large body, and waits a second for receivers that never answer that."""
 
@@ -67,15 +69,21 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
     """A handle whose unchanging options are set once; ``prepare`` sets what differs from callback to callback."""
 
     __slots__ = (
-        *("_chunks", "_guard", "_head", "_head_room", "_is_large", "_is_refused", "_kind", "_room", "_target"),
-        *("_timeout_ms", "_truncated", "_waited_seconds", "key"),
+        *("_chunks", "_connections", "_guard", "_head", "_head_room", "_is_cut_off", "_is_large", "_is_refused"),
+        *("_is_sent", "_kind", "_opened", "_room", "_target", "_timeout_ms", "_truncated", "_waited_seconds"),
+        *("is_stale", "key"),
     )
     _target: Target
 
-    def __init__(self, settings: SenderSettings, guard: Guard) -> None:
+    def __init__(self, settings: SenderSettings, guard: Guard, connections: Connections) -> None:
         self.key = 0
+        self.is_stale = False
         self._guard = guard
+        self._connections = connections
+        self._opened: list[int] = []
         self._is_refused = False
+        self._is_sent = False
+        self._is_cut_off = False
         self._waited_seconds = 0.0
         self._chunks: list[bytes] = []
         self._room = MAX_ANSWER_BYTES
@@ -98,7 +106,8 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, ceil(settings.connect_timeout_seconds * 1000)))
         self.setopt(pycurl.DNS_CACHE_TIMEOUT, _PIN_SECONDS)
         self.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
-        self.setopt(pycurl.SOCKOPTFUNCTION, _keep_from_children)
+        self.setopt(pycurl.SOCKOPTFUNCTION, self._note_socket)
+        self.setopt(pycurl.PREREQFUNCTION, self._may_send)
         self.setopt(pycurl.SSL_VERIFYPEER, 1)
         self.setopt(pycurl.SSL_VERIFYHOST, 2)
         if settings.ca_file is not None:
@@ -122,10 +131,10 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
             # addresses, or with others. A list that was set for another host is not applied again by itself.
             self.setopt(pycurl.RESOLVE, target.pins)
         self._target = target
-        self._is_refused = False
+        self._is_refused = self._is_sent = self._is_cut_off = False
         self._waited_seconds = waited_seconds
         body = callback.body
-        kind = callback.method, body is not None, callback.is_sent_once
+        kind = callback.method, body is not None, callback.has_own_connection
         if kind != self._kind:
             self._change_kind(*kind)
         if body is not None:
@@ -135,16 +144,25 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         if timeout_ms != self._timeout_ms:
             self.setopt(pycurl.TIMEOUT_MS, timeout_ms)
             self._timeout_ms = timeout_ms
+        self._opened.clear()
         self.key = callback.key
 
-    def _change_kind(self, method: Method, has_body: bool, is_sent_once: bool) -> None:
-        """The handle had another method, or a body where there is none now, or the other way round."""
-        self._kind = (method, has_body, is_sent_once)
+    def start_afresh(self) -> None:
+        """Prepare what was ``is_stale`` for a new connection, within what is left of its deadline."""
+        self.is_stale = False
+        self._waited_seconds = self._seconds()
+        self._timeout_ms = max(1, self._timeout_ms - int(self.getinfo(pycurl.TOTAL_TIME) * 1000))
+        self.setopt(pycurl.TIMEOUT_MS, self._timeout_ms)
+        method, has_body, _ = self._kind
+        self._change_kind(method, has_body, True)
+
+    def _change_kind(self, method: Method, has_body: bool, has_own_connection: bool) -> None:
+        """Set what is not as it was for the callback before, or must not be as it was for this one."""
+        self._kind = (method, has_body, has_own_connection)
         self.setopt(pycurl.POST if has_body else pycurl.HTTPGET, 1)
         # With its own word for the method, libcurl does not take the body of a POST to be of one.
         self.setopt(pycurl.CUSTOMREQUEST, str(method))
-        # Only over a connection that it has used before does libcurl send a request again by itself.
-        self.setopt(pycurl.FRESH_CONNECT, is_sent_once)
+        self.setopt(pycurl.FRESH_CONNECT, has_own_connection)
 
     def _address(self, callback: Callback) -> None:
         headers = (*callback.headers, _NO_EXPECT)
@@ -166,6 +184,9 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         if self._is_refused:
             message = "the connection would have led to an address that may not be called"
             return error_result(self.key, TransportError.REFUSED_ADDRESS, message, self._seconds())
+        if self._is_cut_off:
+            message = "the connection, kept from an earlier request, was closed before an answer came"
+            return error_result(self.key, TransportError.PROTOCOL, message, self._seconds())
         error = _ERRORS.get(code, TransportError.PROTOCOL)
         if code == pycurl.E_UNSUPPORTED_PROTOCOL and not self.getinfo(pycurl.REQUEST_SIZE):
             error = TransportError.REFUSED_URL  # after a request it means an answer that is not HTTP/1
@@ -184,10 +205,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
 
     def _answer(self, status: int) -> CallbackResult:
         chunks = self._chunks
-        retry_after = None
-        if chunks or not 200 <= status < 300:
-            # libcurl has read the header already: seconds, 0 for none, and never more than 6 hours.
-            retry_after = str(self.getinfo(pycurl.RETRY_AFTER) or _endless_retry_after(self._head)) or None
+        retry_after = _retry_after(self._head) if chunks or not 200 <= status < 300 else None
         return CallbackResult(
             self.key,
             status,
@@ -205,10 +223,37 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
 
     def _open_socket(self, _purpose: int, address: Any) -> socket.socket | int:
         """libcurl's wish to connect: once per connection and address, before anything is sent."""
+        if self._is_sent:  # it wants to send the request again: see _may_send
+            self._is_cut_off = True
+            return int(pycurl.SOCKET_BAD)
         if self._guard.may_connect(self._target, address.family, address.addr[0]):
             return _Handed(address.family, address.socktype, address.protocol)
         self._is_refused = True
         return int(pycurl.SOCKET_BAD)
+
+    def _note_socket(self, descriptor: int, _purpose: int) -> int:
+        """libcurl's callback with a socket that it will connect: a duplicate of the one that was opened for it."""
+        os.set_inheritable(descriptor, False)  # a duplicate has lost that
+        self._opened.append(descriptor)
+        return 0  # CURL_SOCKOPT_OK
+
+    def _may_send(self, *connection: Any) -> int:
+        """libcurl's pre-request callback: a connection is there, and the request would be written next.
+
+        When a reused connection ends before any byte of an answer, libcurl would send the request again, over up to
+        five more connections. The receiver may have read it: so one attempt is one request, and this one has failed.
+        A connection that is found closed here is none of these: nothing was sent, and ``start_afresh`` follows.
+        """
+        if self._is_sent:
+            self._is_cut_off = True
+            return _ABORT
+        if self._opened:
+            self._connections.made(connection, self._opened)
+        elif self._connections.is_ended(connection):
+            self.is_stale = True
+            return _ABORT
+        self._is_sent = True
+        return _PROCEED
 
     def _receive_head(self, line: bytes) -> None:
         """libcurl's header callback: one line. A new head replaces an informational one (1xx)."""
@@ -233,20 +278,12 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         return 0
 
 
-def _keep_from_children(descriptor: int, _purpose: int) -> int:
-    """pycurl's duplicate of the descriptor has lost what Python and libcurl set on theirs."""
-    os.set_inheritable(descriptor, False)
-    return 0  # CURL_SOCKOPT_OK
-
-
-def _endless_retry_after(head: list[bytes]) -> str:
-    """Whole seconds that libcurl takes for no number, since they do not fit into 63 bits; empty when none came."""
+def _retry_after(head: list[bytes]) -> str | None:
+    """The header's value as it came. libcurl reads it too, but takes nonsense for a number."""
     for line in head:
-        if len(line) > _RETRY_AFTER_MIN_LINE and line[: len(_RETRY_AFTER)].lower() == _RETRY_AFTER:
-            value = line[len(_RETRY_AFTER) :].strip()
-            if value.isdigit():
-                return value.decode()
-    return ""
+        if line[: len(_RETRY_AFTER)].lower() == _RETRY_AFTER:
+            return line[len(_RETRY_AFTER) :].strip().decode("latin-1")
+    return None
 
 
 def error_result(key: int, error: TransportError, message: str, duration_seconds: float = 0.0) -> CallbackResult:

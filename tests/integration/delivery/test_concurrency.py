@@ -13,7 +13,7 @@ from duetime.delivery.curl import CurlSender
 from duetime.delivery.guard import Target
 from duetime.delivery.port import Callback, CallbackResult, TransportError
 from tests.integration.delivery.conftest import LOOPBACK_ALLOWED, Sending
-from tests.support.receiver import WAIT_SECONDS, Gate, Receiver, drip, held, raw, reply
+from tests.support.receiver import WAIT_SECONDS, Gate, Receiver, drip, held
 
 Start = Callable[..., Sending]
 
@@ -39,14 +39,6 @@ def test_connections_are_kept_alive_and_reused(sending: Sending, receiver: Recei
     for _ in range(20):
         assert sending.post(receiver.url()).status == 200
     assert {request.connection for request in receiver.requests} == {1}
-
-
-def test_a_connection_that_the_receiver_closed_meanwhile_costs_nothing(sending: Sending, receiver: Receiver) -> None:
-    closing = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", close=True)
-    url = receiver.on("/", closing, reply(201))
-    assert sending.post(url).status == 200
-    assert sending.post(url).status == 201
-    assert receiver.connections == 2
 
 
 @pytest.mark.parametrize(

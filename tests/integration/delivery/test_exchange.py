@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import sys
 from dataclasses import replace
 
 import pytest
@@ -79,32 +80,30 @@ def test_any_method_with_and_without_a_body(
 
 def test_a_reused_handle_takes_any_method_after_any_other(sending: Sending, receiver: Receiver) -> None:
     kinds = [
-        (method, body, is_sent_once)
+        (method, body, is_alone)
         for method in Method
         for body in (None, b"", b"{}", b"x" * 50_000)
-        for is_sent_once in (False, True)
+        for is_alone in (False, True)
     ]
     order = [kind for first in kinds[::3] for second in kinds for kind in (first, second)]
-    for number, (method, body, is_sent_once) in enumerate(order, 1):
+    for number, (method, body, is_alone) in enumerate(order, 1):
         callback = sending.callback(receiver.url("/m"))
-        sending.sender.submit([replace(callback, method=method, body=body, is_sent_once=is_sent_once)])
+        sending.sender.submit([replace(callback, method=method, body=body, has_own_connection=is_alone)])
         assert sending.wait_for(number)[-1].status == 200
     assert [(request.method, request.body) for request in receiver.requests] == [
         (method, body or b"") for method, body, _ in order
     ]
 
 
-@pytest.mark.parametrize("is_sent_once", [False, True])
-def test_what_must_be_sent_once_is_not_sent_again_over_another_connection(
-    sending: Sending, receiver: Receiver, is_sent_once: bool
-) -> None:
-    """The receiver reads the request on the kept-alive connection, and goes away: it may have done its work."""
-    url = receiver.on("/", reply(200), hang_up, reply(200))
-    assert sending.post(url).status == 200
-    sending.sender.submit([replace(sending.callback(url), is_sent_once=is_sent_once)])
-    result = sending.wait_for(2)[1]
-    assert len(receiver.requests) == (2 if is_sent_once else 3)
-    assert (result.status, result.error) == ((None, TransportError.PROTOCOL) if is_sent_once else (200, None))
+def test_an_idle_handle_keeps_no_large_body(sending: Sending, receiver: Receiver) -> None:
+    """There may be a thousand of them, and a body may be a megabyte."""
+    body = b"x" * 300_000
+    callbacks = [sending.callback(receiver.url(), body=body) for _ in range(3)]
+    held_by_us = sys.getrefcount(body)
+    for number, callback in enumerate(callbacks, 1):
+        sending.sender.submit([callback])
+        assert sending.wait_for(number)[-1].status == 200
+        assert sys.getrefcount(body) == held_by_us
 
 
 def test_characters_beyond_ascii(sending: Sending, receiver: Receiver) -> None:
@@ -141,17 +140,14 @@ def test_redirects_are_not_followed(sending: Sending, receiver: Receiver, status
     ("status", "body", "value", "expected"),
     [
         (503, b"", "17", "17"),
-        (429, b"busy", "0", None),
-        (503, b"", "Wed, 21 Oct 2015 07:28:00 GMT", None),
-        (503, b"", "Fri, 31 Dec 9999 23:59:59 GMT", "21600"),
-        (503, b"", "999999", "21600"),
-        (503, b"", "nonsense", None),
-        (503, b"", "-5", None),
+        (429, b"busy", "0", "0"),
+        (503, b"", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:28:00 GMT"),
+        (503, b"", "nonsense", "nonsense"),
         (200, b'{"ok":false}', "30", "30"),
         (200, b"", "30", None),
     ],
 )
-def test_retry_after_is_read_where_it_can_matter(
+def test_retry_after_is_told_as_it_came_where_it_can_matter(
     sending: Sending, receiver: Receiver, status: int, body: bytes, value: str, expected: str | None
 ) -> None:
     url = receiver.on("/", reply(status, body, [("Retry-After", value)]))

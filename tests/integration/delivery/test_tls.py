@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from duetime.delivery.port import TransportError
 from tests.integration.delivery.conftest import Sending
-from tests.support.receiver import Receiver
+from tests.support.receiver import Exchange, Receiver, hang_up, reply
 
 
 def _self_signed(folder: Path, host: str) -> Path:
@@ -67,6 +67,26 @@ def test_a_certificate_of_a_trusted_authority_is_accepted(
     assert sending.post(served.url()).status == 200
     assert sending.post(served.url()).status == 200
     assert served.connections == 1
+
+
+@pytest.mark.parametrize("served", ["localhost"], indirect=True)
+def test_a_kept_connection_that_ended_is_replaced(
+    start: Callable[..., Sending], served: Receiver, certificates: dict[str, Path]
+) -> None:
+    """Session tickets, which a server sends unasked, are no end; closing is."""
+    sending = start(ca_file=str(certificates["localhost"]))
+
+    async def answer_and_close(exchange: Exchange) -> None:
+        await reply(200)(exchange)
+        await hang_up(exchange)
+
+    url = served.on("/", *[reply(200)] * 4, answer_and_close, reply(201), hang_up)
+    assert [sending.post(url).status for _ in range(5)] == [200] * 5
+    assert served.connections == 1
+    served.wait_for_ends(1)
+    assert sending.post(url).status == 201
+    assert sending.post(url).error is TransportError.PROTOCOL
+    assert len(served.requests) == 7
 
 
 @pytest.mark.parametrize(

@@ -115,13 +115,10 @@ def test_a_correlation_id_that_is_no_ascii_is_percent_encoded() -> None:
     assert headers(correlation_id="zamówienie 7")["x-correlation-id"] == "zam%C3%B3wienie%207"
 
 
-@pytest.mark.parametrize(
-    ("method", "is_sent_once"),
-    [(Method.GET, False), (Method.PUT, False), (Method.DELETE, False), (Method.POST, True), (Method.PATCH, True)],
-)
-def test_what_http_must_not_repeat_is_sent_once(method: Method, is_sent_once: bool) -> None:
+@pytest.mark.parametrize("method", Method)
+def test_every_method_goes_over_a_connection_of_its_own(method: Method) -> None:
     callback = request(method=method).callback(9)
-    assert (callback.key, callback.method, callback.is_sent_once) == (9, method, is_sent_once)
+    assert (callback.key, callback.method, callback.has_own_connection) == (9, method, True)
 
 
 def test_an_empty_header_is_sent_empty() -> None:

@@ -1,0 +1,56 @@
+"""Whether a kept connection is still one, asked of its socket right before a request is written to it.
+
+libcurl looks only once a second. What the other side closed since would be found out by sending to it, and then
+nobody knows whether the request was read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+from collections.abc import Iterable
+
+Connection = tuple[str, str, int, int]
+"""As libcurl names one: remote and own address, remote and own port."""
+
+
+class Connections:
+    """Sockets by connection, for one thread. Each new connection must be told (``made``) before it is asked about.
+
+    So one that ended needs no removal: whatever has its name later is told anew.
+    """
+
+    def __init__(self, limit: int) -> None:
+        """``limit``: how many are remembered. It should exceed the connections that are open at a time."""
+        self._limit = limit
+        self._descriptors: dict[Connection, int] = {}
+
+    def made(self, connection: Connection, descriptors: Iterable[int]) -> None:
+        """One of ``descriptors``, the sockets that were opened for it, became ``connection``."""
+        self._descriptors.pop(connection, None)
+        for descriptor in descriptors:
+            if _own_port(descriptor) == connection[3]:
+                self._descriptors[connection] = descriptor
+        if len(self._descriptors) > self._limit:
+            del self._descriptors[next(iter(self._descriptors))]
+
+    def is_ended(self, connection: Connection) -> bool:
+        """Whether the other side closed or reset ``connection``, or sent what nobody asked for. Unknown: False."""
+        descriptor = self._descriptors.get(connection)
+        if descriptor is None:
+            return False
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        return bool(poller.poll(0))
+
+
+def _own_port(descriptor: int) -> int | None:
+    """None for one that was closed meanwhile, or is no such socket any more."""
+    with contextlib.suppress(OSError):
+        opened = socket.socket(fileno=descriptor)
+        try:
+            return int(opened.getsockname()[1])
+        finally:
+            opened.detach()
+    return None

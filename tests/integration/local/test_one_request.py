@@ -1,0 +1,73 @@
+"""One attempt is one request, and is told: ``duetime serve`` and a receiver whose kept connections die."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.processes import DuetimeServer
+from tests.support.receiver import Answer, Receiver, hang_up, reply, reset
+
+CALLS = "/v1/tenants/default/service-calls"
+CUT_OFF = "the connection, kept from an earlier request, was closed before an answer came"
+QUICK = {"maxAttempts": 3, "initialInterval": "100ms", "backoffMultiplier": 1}
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as receiver:
+        yield receiver
+
+
+def wait_for(server: DuetimeServer, path: str, field: str, value: str) -> dict[str, Any]:
+    pause = threading.Event()
+    for _ in range(600):
+        found: dict[str, Any] = server.client.get(path).raise_for_status().json()
+        if found[field] == value:
+            return found
+        pause.wait(0.05)
+    raise AssertionError(f"{found} and not {value}")
+
+
+@pytest.mark.parametrize("ending", [reset, hang_up], ids=["reset", "closed"])
+def test_a_callback_that_was_cut_off_is_an_attempt_in_the_log(
+    server: DuetimeServer, receiver: Receiver, ending: Answer
+) -> None:
+    """The first is sent over a connection that the timer before it has left, the others over new ones."""
+    server.create("before", delay=0, callbackUrl=receiver.url("/before"))
+    wait_for(server, "/v1/namespaces/default/timers/before", "state", "fired")
+    url = receiver.on("/dying", ending, ending, reply(200))
+    server.create("t", delay=0, callbackUrl=url, retryPolicy=QUICK)
+
+    wait_for(server, "/v1/namespaces/default/timers/t", "state", "fired")
+    attempts = server.ok("GET", "/timers/t/attempts")["items"]
+    assert [(each["number"], each["outcome"]) for each in attempts] == [(1, "retry"), (2, "retry"), (3, "fired")]
+    assert (attempts[0]["errorClass"], attempts[0]["message"]) == ("protocol", CUT_OFF)
+    assert len(receiver.wait_for(3, path="/dying")) == 3
+    assert receiver.requests[1].connection == receiver.requests[0].connection
+
+
+@pytest.mark.parametrize(
+    ("method", "ending"), [("GET", reset), ("PUT", hang_up), ("DELETE", reset), ("POST", hang_up)]
+)
+def test_a_service_call_is_sent_once_per_execution(
+    server: DuetimeServer, receiver: Receiver, method: str, ending: Answer
+) -> None:
+    server.create("before", delay=0, callbackUrl=receiver.url("/before"))
+    wait_for(server, "/v1/namespaces/default/timers/before", "state", "fired")
+    body: dict[str, Any] = {"name": "n", "request": {"method": method, "url": receiver.on("/dying", ending)}}
+
+    call = server.client.post(CALLS, json=body).raise_for_status().json()
+    failed = wait_for(server, f"{CALLS}/{call['id']}", "status", "Failed")
+    assert (failed["attempts"], len(receiver.wait_for(1, path="/dying"))) == (1, 1)
+
+    again = (
+        server.client.post(CALLS, json=body | {"retryPolicy": QUICK | {"maxAttempts": 2}}).raise_for_status().json()
+    )
+    assert wait_for(server, f"{CALLS}/{again['id']}", "status", "Failed")["attempts"] == 2
+    executions = server.client.get(f"{CALLS}/{again['id']}/executions").raise_for_status().json()["items"]
+    assert [each["reason"] for each in executions] == ["Network"] * 2
+    assert len(receiver.wait_for(3, path="/dying")) == 3
