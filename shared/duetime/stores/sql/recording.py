@@ -57,9 +57,13 @@ class Recording:
 
     def _prepare_prune(self) -> None:
         prepare = self._database.prepare
+        # A waiting timer does not expire, whatever damage has put into its row.
+        is_expired = sa.and_(
+            _ROW.row_type == constant(RowType.FINISHED), _ROW.timer_expires_at <= given("now")
+        )
         self._expired = prepare(
             sa.select(_ROW.shard_id, _ROW.timer_execute_at, _ROW.timer_uuid)
-            .where(_ROW.timer_expires_at <= given("now"))
+            .where(is_expired)
             .order_by(_ROW.timer_expires_at)
             .limit(given_count("limit")),
             "now",
@@ -71,10 +75,13 @@ class Recording:
                 _ROW.row_type == constant(RowType.FINISHED),
                 _ROW.timer_execute_at == given("at"),
                 _ROW.timer_uuid == given("uuid"),
+                # Again: it may have been replaced meanwhile, and have ended anew at the same instant.
+                _ROW.timer_expires_at <= given("now"),
             ),
             "shard",
             "at",
             "uuid",
+            "now",
         )
 
     def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
@@ -109,7 +116,7 @@ class Recording:
                 return 0
         with self._database.write(now) as mutation:
             now_ms = to_milliseconds(mutation.now)
-            keys = [tuple(row) for row in self._expired.one(mutation.connection, now_ms, limit)]
+            keys = [(*row, now_ms) for row in self._expired.one(mutation.connection, now_ms, limit)]
             return self._prune.many(mutation.connection, keys)
 
 

@@ -1,0 +1,73 @@
+"""What the janitor removes, when rows are changed between its reading and its deleting, or are damaged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Timer
+from duetime.domain.times import to_milliseconds
+from duetime.stores.port import PutMode
+from duetime.stores.sql.store import SqlStore
+from duetime.stores.sql.tables import RowType
+from tests.support.builders import RETENTION, fired, make_timer, seconds
+from tests.support.clock import NOW
+
+EXPIRY = NOW + RETENTION
+
+
+@pytest.fixture
+def ended(store: SqlStore, single: Namespace) -> Timer:
+    """A timer that has fired and that is to be pruned at ``EXPIRY``."""
+    timer = make_timer(single)
+    store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+    lease = store.claim_shard(0, "w", lease_seconds=10, now=NOW)
+    assert lease is not None
+    store.record([fired(timer)], leases={0: lease}, now=NOW)
+    return timer
+
+
+def before_deleting(store: SqlStore, change: str, *values: object) -> None:
+    """Make ``change`` after the janitor has chosen what to delete."""
+
+    def interfere(_: Any, cursor: Any, statement: str, *_rest: object) -> None:
+        if statement.startswith("DELETE FROM timers"):
+            cursor.execute(change, values)
+
+    sa.event.listen(store.database.engine, "before_cursor_execute", interfere)
+
+
+def count(store: SqlStore) -> int:
+    with store.database.read() as connection:
+        return connection.exec_driver_sql("SELECT count(*) FROM timers WHERE row_type <> 1").scalar_one()
+
+
+def test_a_timer_that_has_ended_anew_meanwhile_keeps_its_history(store: SqlStore, ended: Timer) -> None:
+    later = to_milliseconds(EXPIRY + seconds(1))
+    before_deleting(store, "UPDATE timers SET timer_expires_at = ? WHERE timer_id = ?", later, ended.timer_id)
+
+    assert store.prune_expired(now=EXPIRY, limit=5) == 0
+    assert count(store) == 1
+
+
+def test_a_timer_that_waits_again_meanwhile_is_not_pruned(store: SqlStore, ended: Timer) -> None:
+    change = "UPDATE timers SET row_type = ?, timer_state = 'scheduled' WHERE timer_id = ?"
+    before_deleting(store, change, RowType.TIMER.value, ended.timer_id)
+
+    assert store.prune_expired(now=EXPIRY, limit=5) == 0
+    assert count(store) == 1
+
+
+def test_a_waiting_timer_with_an_end_is_never_pruned_and_is_in_no_others_way(store: SqlStore, ended: Timer) -> None:
+    """Damage, since only what has finished has an end: it is the oldest, and the one that a page holds."""
+    waits = make_timer(Namespace("single", 1, 0, False, NOW), "waits")
+    store.put_timers([waits], mode=PutMode.CREATE, now=NOW)
+    with store.database.write() as mutation:
+        mutation.connection.exec_driver_sql("UPDATE timers SET timer_expires_at = 1 WHERE timer_id = 'waits'")
+
+    assert store.prune_expired(now=EXPIRY, limit=1) == 1
+    assert store.prune_expired(now=EXPIRY, limit=1) == 0
+    assert count(store) == 1
