@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import pytest
 
+from duetime.api.encoding import timer_json
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
 from duetime.stores.port import ChangeStatus, PutMode, PutStatus, Store, TimerFilter, TimerRef, UnreadableRow
@@ -196,3 +200,81 @@ def test_quarantining_nothing_and_twice_does_no_harm(store: Store, single: Names
     store.quarantine(rows, now=LATER, expires_at=LATER + RETENTION)
 
     assert stored(store, single, "bad") == before
+
+
+# -- damage that the types of columns do not see ------------------------------------------------------------------
+
+CONTENT_DAMAGE: dict[str, dict[str, Any]] = {
+    "cut payload": {"payload_json": '{"order":'},
+    "payload and more": {"payload_json": '{"order":1}}'},
+    "payload of no JSON": {"payload_json": "NaN"},
+    "headers that are no object": {"headers_json": '["x"]'},
+    "headers of numbers": {"headers_json": '{"x":1}'},
+    "cut headers": {"headers_json": '{"x"'},
+    "policy that is no object": {"retry_policy_json": "[1]"},
+    "policy of other types": {"retry_policy_json": '{"maxAttempts":"many"}'},
+    "no time for the callback": {"callback_timeout_seconds": 0},
+    "late before it is due": {"expire_after_ms": -1},
+}
+TIMER_DAMAGE: dict[str, dict[str, Any]] = {
+    "attempts below none": {"attempts": -1},
+    "firing id that splits a header": {"firing_id": "two words"},
+}
+
+
+@pytest.fixture
+def damaged(store: Store, single: Namespace) -> list[str]:
+    """The ids of timers whose columns hold what fits their types and nothing else."""
+    timers = [
+        *(make_timer(single, name, correlation_id="c", **fields) for name, fields in CONTENT_DAMAGE.items()),
+        *(replace(make_timer(single, name, correlation_id="c"), **fields) for name, fields in TIMER_DAMAGE.items()),
+    ]
+    create(store, *timers)
+    return sorted(timer.timer_id for timer in timers)
+
+
+def test_a_damaged_timer_is_never_handed_out_to_be_fired(store: Store, single: Namespace, damaged: list[str]) -> None:
+    (good,) = create(store, make_timer(single, "good", payload_json='{"n": 1e999, "big": ' + "9" * 5000 + "}"))
+
+    page = store.due_timers(0, until=NOW, limit=100)
+
+    assert page.timers == [good]
+    assert sorted(row.timer_id or "" for row in page.unreadable) == damaged
+    # What is wrong is told, and what is stored is not.
+    assert all("damaged" in row.reason and "many" not in row.reason for row in page.unreadable)
+
+
+@pytest.mark.parametrize("is_quarantined", [False, True])
+def test_damaged_timers_are_shown_as_unreadable_in_json_that_can_be_read(
+    store: Store, single: Namespace, damaged: list[str], is_quarantined: bool
+) -> None:
+    if is_quarantined:
+        store.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
+        assert unreadable(store) == ()
+
+    listed = read_all(lambda cursor: store.list_timers(single, TimerFilter(), cursor=cursor, limit=5, now=NOW))
+    correlated = read_all(lambda cursor: store.find_by_correlation(single, "c", cursor=cursor, limit=5, now=NOW))
+    one_by_one = [stored(store, single, timer_id) for timer_id in damaged]
+
+    for timers in (listed, correlated, one_by_one):
+        shown = [json.loads(timer_json(timer)) for timer in timers]
+        assert sorted(each["id"] for each in shown) == damaged
+        assert {(each["state"], each["failure"]["reason"]) for each in shown} == {("failed", "unreadable")}
+        assert all(each["attempts"] >= 0 for each in shown)
+
+
+def test_what_a_newer_version_says_in_a_policy_is_no_damage(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single, retry_policy_json='{"maxAttempts":3,"fallbackUrl":"http://x"}'))
+
+    assert due(store, single) == [timer]
+
+
+def test_a_payload_is_read_on_a_stack_that_is_fuller_than_the_one_it_was_accepted_on(
+    store: Store, single: Namespace
+) -> None:
+    (timer,) = create(store, make_timer(single, payload_json="[" * 900 + "]" * 900))
+
+    def deeper(levels: int) -> list[Timer]:
+        return due(store, single) if levels == 0 else deeper(levels - 1)
+
+    assert deeper(300) == [timer]

@@ -76,8 +76,10 @@ _DURATIONS = {
 }
 
 
-def parse_retry_policy(value: Mapping[str, Any]) -> RetryPolicy:
+def parse_retry_policy(value: Mapping[str, Any], *, ignores_unknown: bool = False) -> RetryPolicy:
     """The policy that the JSON object ``value`` describes; what it omits has its default.
+
+    ``ignores_unknown``: fields that no policy has are passed over, as a newer version may have stored them.
 
     Raises ``ValueError`` whose first argument is ``(field, message)``.
     """
@@ -94,7 +96,7 @@ def parse_retry_policy(value: Mapping[str, Any]) -> RetryPolicy:
                 if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= 100:
                     raise ValueError("must be a number from 1 to 100")
                 fields["backoff_multiplier"] = float(given)
-            else:
+            elif not ignores_unknown:
                 raise ValueError("is not a field of a retry policy")
         except ValueError as error:
             raise ValueError((name, str(error))) from None
@@ -102,7 +104,16 @@ def parse_retry_policy(value: Mapping[str, Any]) -> RetryPolicy:
 
 
 def read_retry_policy(retry_policy_json: str | None) -> RetryPolicy:
-    """The stored policy; the default for none. Stored text was validated when it was accepted."""
+    """The stored policy; the default for none. It was validated when it was accepted, by whichever version.
+
+    Raises ``ValueError`` for damaged text.
+    """
     if retry_policy_json is None:
         return DEFAULT_RETRY_POLICY
-    return parse_retry_policy(json.loads(retry_policy_json))
+    try:
+        value = json.loads(retry_policy_json)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("is not an object")
+    return parse_retry_policy(value, ignores_unknown=True)

@@ -22,6 +22,7 @@ from duetime.domain.timers import (
 )
 from duetime.domain.times import MIN_INSTANT, from_milliseconds, to_milliseconds
 from duetime.stores.cassandra.requests import Row
+from duetime.stores.timer_check import DamagedTimer, checked, without_damage
 
 T = TypeVar("T")
 
@@ -136,7 +137,9 @@ def _optional_ms(instant: datetime | None) -> int | None:
 def decode(row: Row) -> Timer:
     """The timer of a whole row. Raises ``UnreadableError``."""
     try:
-        return _decode(row)
+        return checked(_decode(row))
+    except DamagedTimer as error:
+        raise UnreadableError(f"the stored timer cannot be read: {error}") from error
     except DECODING_ERRORS as error:
         missing = f": {error}" if isinstance(error, KeyError) else ""
         raise UnreadableError(f"the stored timer cannot be read: {type(error).__name__}{missing}") from error
@@ -189,7 +192,7 @@ def _salvaged(row: Row, reason: str) -> Timer:
     failure = lenient(lambda: _failure(row), None)
     if failure is None or failure.reason is not FailureReason.UNREADABLE:
         failure = Failure(FailureReason.UNREADABLE, reason, updated_at)
-    return Timer(
+    timer = Timer(
         namespace=namespace,
         timer_id=timer_id,
         shard_id=shard_id,
@@ -216,6 +219,7 @@ def _salvaged(row: Row, reason: str) -> Timer:
         expires_at=lenient(lambda: _optional_instant(row, "timer_expires_at"), None),
         attempt_log=row["timer_attempt_log"],
     )
+    return without_damage(timer)
 
 
 def lenient(read: Callable[[], T], default: T) -> T:

@@ -24,6 +24,7 @@ from duetime.domain.timers import (
 )
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant, to_milliseconds
 from duetime.stores.dynamodb.changes import Item, text, whole
+from duetime.stores.timer_check import DamagedTimer, checked, without_damage
 
 TIMER = "TIMER"
 DUE_INDEX = "timer_execute_at-index"
@@ -154,7 +155,10 @@ def decode(item: Item) -> Timer:
         raise Unreadable("the key does not belong to the timer id")
     if UUID(item["timer_uuid"]["S"]) != timer.timer_uuid:
         raise Unreadable("timer_uuid does not belong to the timer id")
-    return timer
+    try:
+        return checked(timer)
+    except DamagedTimer as error:
+        raise Unreadable(str(error)) from error
 
 
 def _decode(item: Item) -> Timer:
@@ -212,7 +216,7 @@ def _unreadable_timer(item: Item, reason: str) -> Timer:
     if failure is None or failure.reason is not FailureReason.UNREADABLE:
         failure = Failure(FailureReason.UNREADABLE, reason, updated_at)
     due_at = lenient(lambda: _instant(item, "timer_due_at") or _instant(item, "timer_execute_at"), None)
-    return Timer(
+    timer = Timer(
         namespace=namespace,
         timer_id=timer_id,
         shard_id=int(item["shard_id"]["N"]),
@@ -241,6 +245,7 @@ def _unreadable_timer(item: Item, reason: str) -> Timer:
         expires_at=lenient(lambda: _instant(item, "timer_expires_at"), None),
         attempt_log=lenient(lambda: _text(item, "timer_attempt_log"), None),
     )
+    return without_damage(timer)
 
 
 def lenient(read: Callable[[], T], default: T) -> T:

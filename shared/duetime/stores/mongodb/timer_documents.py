@@ -35,6 +35,7 @@ from duetime.stores.mongodb.values import (
     whole,
     without_none,
 )
+from duetime.stores.timer_check import DamagedTimer, checked, without_damage
 
 
 class RowType(IntEnum):
@@ -129,7 +130,9 @@ def encode_failure(failure: Failure | None) -> Document | None:
 def decode(document: Document) -> Timer:
     """The timer of a document. Raises ``UnreadableError``."""
     try:
-        return _decode(document)
+        return checked(_decode(document))
+    except DamagedTimer as error:
+        raise UnreadableError(f"the stored timer cannot be read: {error}") from error
     except DECODING_ERRORS as error:
         raise UnreadableError(f"the stored timer cannot be read: {what_is_wrong(error)}") from error
 
@@ -181,7 +184,7 @@ def _salvaged(document: Document, reason: str) -> Timer:
     failure = lenient(_failure, document, "timer_failure", None)
     if failure is None or failure.reason is not FailureReason.UNREADABLE:
         failure = Failure(FailureReason.UNREADABLE, reason, updated_at)
-    return Timer(
+    timer = Timer(
         namespace=lenient(text, document, "timer_namespace", ""),
         timer_id=lenient(text, document, "timer_id", ""),
         shard_id=lenient(whole, document, "shard_id", 0),
@@ -210,6 +213,7 @@ def _salvaged(document: Document, reason: str) -> Timer:
         expires_at=lenient(instant, document, "timer_expires_at", None),
         attempt_log=lenient(text, document, "timer_attempt_log", None),
     )
+    return without_damage(timer)
 
 
 def readable_reason(document: Document) -> FailureReason | None:

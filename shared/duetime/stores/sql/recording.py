@@ -58,9 +58,7 @@ class Recording:
     def _prepare_prune(self) -> None:
         prepare = self._database.prepare
         # A waiting timer does not expire, whatever damage has put into its row.
-        is_expired = sa.and_(
-            _ROW.row_type == constant(RowType.FINISHED), _ROW.timer_expires_at <= given("now")
-        )
+        is_expired = sa.and_(_ROW.row_type == constant(RowType.FINISHED), _ROW.timer_expires_at <= given("now"))
         self._expired = prepare(
             sa.select(_ROW.shard_id, _ROW.timer_execute_at, _ROW.timer_uuid)
             .where(is_expired)

@@ -12,6 +12,7 @@ from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerContent, TimerState
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant, to_milliseconds
 from duetime.stores.sql.tables import RowType, timers
+from duetime.stores.timer_check import DamagedTimer, checked, without_damage
 
 COLUMNS = (
     timers.c.shard_id,
@@ -198,7 +199,7 @@ def decode(row: Row) -> Timer:
         _uuid,
     ) = row
     try:
-        return Timer(
+        timer = Timer(
             namespace=namespace,
             timer_id=timer_id,
             shard_id=shard_id,
@@ -227,6 +228,9 @@ def decode(row: Row) -> Timer:
             rearmed_at=None if rearmed_at is None else _instant(rearmed_at),
             attempt_log=attempt_log,
         )
+        return checked(timer)
+    except DamagedTimer as error:
+        raise UnreadableError(f"{_UNREADABLE_TEXT}: {error}") from error
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise UnreadableError(f"{_UNREADABLE_TEXT}: {type(error).__name__}") from error
 
@@ -242,7 +246,7 @@ def decode_or_salvage(row: Row) -> Timer:
 def _salvaged(values: dict[str, Any], reason: str) -> Timer:
     """A FAILED timer of what can be read; the rest is empty. Texts and counts are always readable."""
     updated_at = _readable_instant(values["timer_updated_at"])
-    return Timer(
+    timer = Timer(
         namespace=values["timer_namespace"],
         timer_id=values["timer_id"],
         shard_id=values["shard_id"],
@@ -269,6 +273,7 @@ def _salvaged(values: dict[str, Any], reason: str) -> Timer:
         expires_at=_readable_end(values["timer_expires_at"]),
         attempt_log=values["timer_attempt_log"],
     )
+    return without_damage(timer)
 
 
 def _readable_instant(milliseconds: int) -> datetime:

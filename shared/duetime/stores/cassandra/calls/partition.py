@@ -29,6 +29,7 @@ from duetime.stores.cassandra.calls.documents import (
 from duetime.stores.cassandra.calls.places import Place, places_of, read_places, write_places
 from duetime.stores.cassandra.calls.tables import EVENT, EXECUTION
 from duetime.stores.cassandra.requests import Requests, Row, Statement, Unsettled
+from duetime.stores.timer_check import checked
 
 _BARRED_SECONDS: Final = 86_400
 _TRIES: Final = 8
@@ -99,7 +100,7 @@ class Stored:
 
     def timer(self) -> Timer:
         """Raises one of ``codec.DECODING_ERRORS``."""
-        return codec.decode(Timer, self.row["timer"] or "")
+        return checked(codec.decode(Timer, self.row["timer"] or ""))
 
 
 class Partitions:
