@@ -18,6 +18,7 @@ GAUGES = (
     "breakers_open",
     "backlogged_shards",
     "unrecorded",
+    "unreadable_namespaces",
 )
 
 Series = tuple[str, frozenset[tuple[str, str]]]

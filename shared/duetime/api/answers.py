@@ -86,6 +86,10 @@ class NamespaceAnswer(Answer):
     max_in_flight: int | None
     rate_limit: float | None
     retry_policy: dict[str, Any] | None
+    unreadable: str | None = Field(
+        description="in a list: why what is stored of it cannot be read; then its settings are null,"
+        " what is not known of its shards is 0, and its timers wait"
+    )
 
 
 class SecretAnswer(Answer):
@@ -102,10 +106,11 @@ class CreatedSecretAnswer(SecretAnswer):
 class ApiKeyAnswer(Answer):
     id: str
     tenant_id: str
-    role: Role
+    role: Role | None = Field(description="null when it cannot be read")
     name: str
     created_at: datetime
     expires_at: datetime | None = Field(description="null when it never does")
+    unreadable: str | None = Field(description="why what is stored of it cannot be read; such a key lets nobody in")
 
 
 class CreatedKeyAnswer(ApiKeyAnswer):

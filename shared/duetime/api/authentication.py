@@ -79,6 +79,8 @@ class KeyAuthenticator:
             raise _refused("unknown", "the API key is not valid", key_id=key_id)
         if not key.has_secret(secret):
             raise _refused("wrong_secret", "the API key is not valid", key_id=key_id)
+        if key.role is None:
+            raise _refused("unreadable", "this API key cannot be read", key_id=key_id)
         with self._lock:
             self._checked[digest] = _Checked(key, started + self._cache_seconds)
             while len(self._checked) > MAX_CACHED_KEYS:

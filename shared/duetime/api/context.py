@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duetime.api.cursors import CursorCodec
 from duetime.api.http import Request
-from duetime.api.namespace_changes import found_namespace, visible
+from duetime.api.namespace_changes import readable, stored_namespace, visible
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
@@ -77,10 +77,14 @@ class NamespaceCache:
         self._found: dict[str, Namespace] = {}
 
     def get(self, name: str, principal: Principal | None) -> Namespace:
-        """The namespace as it was created. Raises ``NamespaceNotFound``, also when it is another tenant's."""
+        """The namespace as it was created. Raises ``NamespaceNotFound``, also when it is another tenant's.
+
+        Timers need its shards alone. ``NamespaceUnreadable`` is raised where those cannot be read.
+        """
         namespace = self._found.get(name)
         if namespace is None:
-            namespace = found_namespace(self._store, name, principal=principal).as_created()
+            stored = stored_namespace(self._store, name, principal=principal)
+            namespace = (stored if stored.num_shards else readable(stored)).as_created()
             if len(self._found) >= _MAX_CACHED_NAMESPACES:
                 self._found.clear()
             self._found[name] = namespace

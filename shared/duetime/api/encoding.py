@@ -89,6 +89,7 @@ def namespace_json(namespace: Namespace) -> str:
         "createdAt": format_instant(namespace.created_at),
         "maxInFlight": settings.max_in_flight,
         "rateLimit": int(rate) if rate is not None and rate.is_integer() else rate,
+        "unreadable": namespace.unreadable,
     }
     return f'{encode(members)[:-1]},"retryPolicy":{settings.retry_policy_json or "null"}}}'
 
@@ -134,6 +135,7 @@ def _api_key(key: ApiKey) -> dict[str, Any]:
         "name": key.name,
         "createdAt": format_instant(key.created_at),
         "expiresAt": instant_json(key.expires_at),
+        "unreadable": key.unreadable,
     }
 
 

@@ -203,7 +203,8 @@ def redrive_deliveries(services: Services, request: Request, *, tenant: str) -> 
 
 def _found(services: Services, tenant: str) -> Namespace | None:
     """As it is now. The path's tenant is the key's (``auth.authorise``), and the name is made of it."""
-    return services.context.store.get_namespace(events_namespace(tenant))
+    found = services.context.store.get_namespace(events_namespace(tenant))
+    return None if found is None else namespace_changes.readable(found)
 
 
 def _ensured(services: Services, tenant: str) -> Namespace:

@@ -14,7 +14,7 @@ from secrets import token_bytes
 from typing import Any
 
 from duetime.delivery.sealing import SecretBox, SecretUnavailable
-from duetime.domain.errors import InvalidInput, NamespaceNotFound, StoreUnavailable
+from duetime.domain.errors import InvalidInput, NamespaceNotFound, NamespaceUnreadable, StoreUnavailable
 from duetime.domain.ids import check_namespace
 from duetime.domain.namespaces import Namespace, SealedSecret
 from duetime.domain.principals import Principal
@@ -125,11 +125,26 @@ def delete_secret(
 
 
 def found_namespace(store: Store, name: str, *, principal: Principal | None, is_internal: bool = False) -> Namespace:
-    """The namespace as it is now. Raises ``NamespaceNotFound``, also for what no client can name: internal ones."""
+    """The namespace as it is now.
+
+    Raises ``NamespaceNotFound``, also for what no client can name: internal ones; and ``NamespaceUnreadable``.
+    """
+    return readable(stored_namespace(store, name, principal=principal, is_internal=is_internal))
+
+
+def stored_namespace(store: Store, name: str, *, principal: Principal | None, is_internal: bool = False) -> Namespace:
+    """As ``found_namespace``, but one that cannot be read is what is left of it."""
     namespace = store.get_namespace(name) if is_internal or _is_name(name) else None
     if namespace is None:
         raise NamespaceNotFound(name)
     return visible(namespace, principal)
+
+
+def readable(namespace: Namespace) -> Namespace:
+    """``namespace``; one that cannot be read raises ``NamespaceUnreadable``."""
+    if namespace.unreadable is not None:
+        raise NamespaceUnreadable(namespace.name)
+    return namespace
 
 
 def visible(namespace: Namespace, principal: Principal | None) -> Namespace:
@@ -158,7 +173,7 @@ def changed_namespace(
 ) -> Namespace:
     """The namespace as ``change`` makes it of what is stored.
 
-    Raises ``NamespaceNotFound``, ``StoreUnavailable``, and what ``change`` raises.
+    Raises ``NamespaceNotFound``, ``NamespaceUnreadable``, ``StoreUnavailable``, and what ``change`` raises.
     """
     for _ in range(_TRIES):
         namespace = found_namespace(store, name, principal=principal, is_internal=is_internal)

@@ -312,7 +312,9 @@ def problems_of(route: Route) -> tuple[int, ...]:
     # 400: a key in the query.
     needed = (400,) if route.needs is PUBLIC else (400, 401, 403)
     of_tenant = (404,) if f"<{TENANT_PARAMETER}>" in route.rule else ()
-    return tuple(sorted({*OPERATIONS[route.operation_id].problems, *needed, *of_tenant}))
+    # What is stored of the namespace may be unreadable.
+    of_namespace = (409,) if "<namespace>" in route.rule or "/event-webhook" in route.rule else ()
+    return tuple(sorted({*OPERATIONS[route.operation_id].problems, *needed, *of_tenant, *of_namespace}))
 
 
 def _parameters(route: Route, about: Operation) -> list[Json]:

@@ -13,7 +13,7 @@ from duetime.domain.timers import TimerState
 
 class EventWebhookAnswer(Answer):
     url: str
-    event_types: list[CallEventType] | None = Field(description="null: all")
+    event_types: list[str] | None = Field(description="null: all; a newer version may have stored more of them")
     enabled: bool
     revision: int = Field(description="Counts changes, those of its secrets too; it is the ETag")
 

@@ -72,12 +72,12 @@ class WebhookGate:
 
     def _admit(self, timer: Timer, target: _Target | None, now: datetime) -> Admission:
         delivery = read_delivery_id(timer.timer_id)
+        if target is not None and target.namespace.unreadable is not None:
+            return _later(timer, now)
         if target is None or target.webhook is None or delivery is None or timer.content.payload_json is None:
             return Admission(failure=Failure(FailureReason.REFUSED_URL, "the webhook was removed", now))
         if not target.is_usable:
-            age_seconds = (now - timer.created_at).total_seconds()
-            wait = min(max(age_seconds / 10, UNUSABLE_SECONDS), MAX_UNUSABLE_SECONDS)
-            return Admission(wait_until=round_up(now + timedelta(seconds=wait)))
+            return _later(timer, now)
         waits_for = predecessor(self._store, target.namespace, delivery, now=now)
         if waits_for is not None:
             return Admission(wait_until=look_again_at(waits_for, now=now))
@@ -132,3 +132,10 @@ class WebhookGate:
                 is_usable = view.is_usable and webhook is not None and webhook.is_enabled
                 targets[name] = _Target(namespace, webhook, view.signer, is_usable)
         return targets
+
+
+def _later(timer: Timer, now: datetime) -> Admission:
+    """It waits for a webhook that cannot be used for now."""
+    age_seconds = (now - timer.created_at).total_seconds()
+    wait = min(max(age_seconds / 10, UNUSABLE_SECONDS), MAX_UNUSABLE_SECONDS)
+    return Admission(wait_until=round_up(now + timedelta(seconds=wait)))

@@ -13,7 +13,7 @@ from datetime import datetime
 from duetime.calls.webhook_order import look_again_at, predecessor, wake_next
 from duetime.domain.call_events import CallEvent
 from duetime.domain.clock import Clock
-from duetime.domain.errors import StoreError
+from duetime.domain.errors import NamespaceUnreadable, StoreError
 from duetime.domain.event_webhooks import (
     EXPIRE_AFTER_MS,
     WEBHOOK_RETRY_POLICY_JSON,
@@ -59,6 +59,8 @@ class WebhookPublisher:
     def _publish(self, tenant_id: str, events: Sequence[CallEvent]) -> None:
         # Asked for every time: what is published after a webhook was set is delivered to it.
         namespace = self._store.get_namespace(events_namespace(tenant_id))
+        if namespace is not None and namespace.unreadable is not None:
+            raise NamespaceUnreadable(namespace.name)  # the events wait: whether anybody wants them cannot be read
         webhook = None if namespace is None else namespace.settings.webhook
         if namespace is None or webhook is None:
             return

@@ -113,7 +113,8 @@ def list_keys(*, tenant: str, **given: str | None) -> None:
             for key in page.items:
                 end = "deleted" if key.expires_at is None else format_instant(key.expires_at)
                 expired = " (expired)" if key.is_expired(now) else ""
-                rows.append((key.key_id, str(key.role), format_instant(key.created_at), end + expired, key.name))
+                role = "(cannot be read)" if key.role is None else key.role.value
+                rows.append((key.key_id, role, format_instant(key.created_at), end + expired, key.name))
             cursor = page.next_cursor
             if cursor is None:
                 break

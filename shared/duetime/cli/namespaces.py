@@ -65,7 +65,7 @@ def list_namespaces(*, tenant: str | None, **given: str | None) -> None:
                         _shown(settings.max_in_flight),
                         _shown(settings.rate_limit_per_second),
                         str(len(valid_secrets(namespace, now))),
-                        _shown(settings.retry_policy_json),
+                        "(cannot be read)" if namespace.unreadable else _shown(settings.retry_policy_json),
                     )
                 )
             cursor = page.next_cursor

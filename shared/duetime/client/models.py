@@ -175,6 +175,8 @@ class Namespace:
     max_in_flight: int | None
     rate_limit: float | None
     retry_policy: RetryPolicy | None
+    unreadable: str | None = None
+    """In a list: why what is stored of it cannot be read. Its timers wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,14 +198,15 @@ class CreatedSecret(SigningSecret):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """``expires_at`` is None when it never does."""
+    """``expires_at`` is None when it never does, ``role`` when the key cannot be read: then it lets nobody in."""
 
     id: str
     tenant_id: str
-    role: Role
+    role: Role | None
     name: str
     created_at: datetime
     expires_at: datetime | None
+    unreadable: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,15 +33,19 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """``name`` is for people. ``expires_at`` None: valid until it is deleted."""
+    """``name`` is for people. ``expires_at`` None: valid until it is deleted.
+
+    ``role`` None: it cannot be read, and ``unreadable`` tells why, quoting nothing; such a key lets nobody in.
+    """
 
     key_id: str
     tenant_id: str
-    role: Role
+    role: Role | None
     name: str = ""
     secret_hash: bytes = field(repr=False)
     created_at: datetime
     expires_at: datetime | None = None
+    unreadable: str | None = None
 
     def is_expired(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at <= now
@@ -51,6 +55,8 @@ class ApiKey:
         return hmac.compare_digest(self.secret_hash, hash_of(secret))
 
     def principal(self) -> Principal:
+        """Of a key that can be read."""
+        assert self.role is not None
         return Principal(self.tenant_id, self.role, self.key_id)
 
 

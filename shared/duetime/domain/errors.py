@@ -172,6 +172,18 @@ class StoreNotReady(StoreError):
     code = "store_not_ready"
 
 
+class NamespaceUnreadable(StoreError):
+    """What is stored of a namespace cannot be read; asking again will not help."""
+
+    code = "namespace_unreadable"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"what is stored of namespace {name!r} cannot be read: it is damaged, or a newer version has written it"
+        )
+        self.name = name
+
+
 class CallUnreadable(StoreError):
     """A stored service call cannot be decoded; asking again will not help."""
 

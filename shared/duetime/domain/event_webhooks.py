@@ -25,11 +25,16 @@ EXPIRE_AFTER_MS = 7 * 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventWebhook:
-    """``event_types`` None: all. While it is not ``is_enabled``, events pass it by."""
+    """``event_types`` None: all. While it is not ``is_enabled``, events pass it by.
+
+    A newer version may have stored types that this one does not know: they are texts like the others.
+    ``unknown_json`` is as in ``NamespaceSettings``.
+    """
 
     url: str = field(repr=False)  # it may carry a key in its query
-    event_types: tuple[CallEventType, ...] | None = None
+    event_types: tuple[str, ...] | None = None
     is_enabled: bool = True
+    unknown_json: str | None = None
 
     def wants(self, event_type: CallEventType) -> bool:
         return self.is_enabled and (self.event_types is None or event_type in self.event_types)

@@ -19,13 +19,15 @@ class NamespaceSettings:
 
     ``retry_policy_json`` (as in ``domain.retry``) is for timers without a policy of their own. ``max_in_flight``
     callbacks may be under way at once and ``rate_limit_per_second`` attempts be started, by all pollers together.
-    ``webhook`` is where a tenant's events go: only its internal namespace for them has one.
+    ``webhook`` is where a tenant's events go: only its internal namespace for them has one. ``unknown_json`` is what
+    a newer version has stored beside them, a JSON object: it is kept as it is.
     """
 
     retry_policy_json: str | None = None
     max_in_flight: int | None = None
     rate_limit_per_second: float | None = None
     webhook: EventWebhook | None = None
+    unknown_json: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,9 @@ class SealedSecret:
 class Namespace:
     """``num_shards``, ``first_shard``, ``dedicated`` and ``tenant_id`` never change after creation.
 
-    ``revision`` counts changes of ``settings`` and ``secrets`` from 1.
+    ``revision`` counts changes of ``settings`` and ``secrets`` from 1. ``unreadable`` tells why what is stored of it
+    cannot be read, and quotes nothing of it: such a namespace has neither settings nor secrets, and no shards where
+    those cannot be read either.
     """
 
     name: str
@@ -60,10 +64,11 @@ class Namespace:
     secrets: tuple[SealedSecret, ...] = ()
     revision: int = 1
     tenant_id: str = DEFAULT_TENANT
+    unreadable: str | None = None
 
     def as_created(self) -> Namespace:
         """What never changes of it, to be kept for as long as one likes."""
-        return replace(self, settings=NamespaceSettings(), secrets=(), revision=1)
+        return replace(self, settings=NamespaceSettings(), secrets=(), revision=1, unreadable=None)
 
     def shard_of(self, timer_id: str) -> int:
         return self.first_shard + shard_index(timer_id, self.num_shards)

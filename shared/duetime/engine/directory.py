@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from duetime.delivery.sealing import SecretBox, SecretUnavailable
 from duetime.delivery.signing import Signer
 from duetime.domain.clock import Clock
-from duetime.domain.errors import StoreError
+from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.namespaces import Namespace, SealedSecret
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, read_retry_policy
 from duetime.stores.port import Store
@@ -26,7 +26,8 @@ _MAX_VIEWS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceView:
-    """A namespace as the engine needs it. ``is_usable`` is False while its callbacks cannot be signed.
+    """A namespace as the engine needs it. ``is_usable`` is False while its callbacks cannot be signed, or what is
+    stored of it cannot be read: its timers wait.
 
     ``max_in_flight`` and ``rate_limit_per_second`` (attempts started) are for all pollers together.
     """
@@ -48,6 +49,7 @@ class _Entry:
     view: NamespaceView
     stale_at: float
     namespace: Namespace | None
+    is_unreadable: bool = False
 
 
 class NamespaceDirectory:
@@ -68,10 +70,18 @@ class NamespaceDirectory:
         entry = self._entries.get(name)
         return None if entry is None else entry.namespace
 
+    @property
+    def unreadable(self) -> int:
+        """How many namespaces whose timers were due of late cannot be read."""
+        lately = self._clock.monotonic() - REFRESH_SECONDS
+        entries = tuple(self._entries.values())
+        return sum(entry.is_unreadable and entry.stale_at > lately for entry in entries)
+
     def load(self, names: Iterable[str]) -> None:
         """Read what is not known or may have changed. Blocks: call it beside the event loop.
 
-        While the store does not answer, what was known stays in force. Raises ``StoreError`` when nothing was.
+        While the store does not answer, what was known stays in force; where nothing was, ``StoreUnavailable`` is
+        raised. A namespace that the store cannot read is not usable, and is in no other's way.
         """
         monotonic = self._clock.monotonic()
         names = set(names)
@@ -81,10 +91,13 @@ class NamespaceDirectory:
                 continue
             try:
                 namespace = self._store.get_namespace(name)
-            except StoreError:
+            except StoreUnavailable:
                 if entry is None:
                     raise
-                self._entries[name] = _Entry(entry.view, monotonic + _RETRY_SECONDS, entry.namespace)
+                self._entries[name] = replace(entry, stale_at=monotonic + _RETRY_SECONDS)
+                continue
+            except StoreError as error:
+                self._entries[name] = _unreadable(name, None, error.code, monotonic)
                 continue
             self._entries.pop(name, None)  # so that what was read longest ago is first
             self._entries[name] = self._read(namespace, entry, monotonic)
@@ -96,6 +109,8 @@ class NamespaceDirectory:
     def _read(self, namespace: Namespace | None, known: _Entry | None, monotonic: float) -> _Entry:
         if namespace is None:  # its timers are orphans: nothing says that they should not be fired
             return _Entry(NamespaceView(), monotonic + REFRESH_SECONDS, None)
+        if namespace.unreadable is not None:
+            return _unreadable(namespace.name, namespace, namespace.unreadable, monotonic)
         valid = self._valid_secrets(namespace)
         if (
             known is not None
@@ -133,15 +148,21 @@ class NamespaceDirectory:
         return Signer(tuple(box.unseal(secret.sealed, context=namespace.name) for secret in secrets))
 
 
+def _unreadable(name: str, namespace: Namespace | None, reason: str, monotonic: float) -> _Entry:
+    log.error(
+        "a namespace cannot be read; its timers wait",
+        extra={"action": "namespace.unreadable", "namespace": name, "reason": reason},
+    )
+    shard_ids = range(0) if namespace is None else namespace.shard_ids()
+    view = NamespaceView(shard_ids=shard_ids, is_usable=False)
+    return _Entry(view, monotonic + REFRESH_SECONDS, namespace, is_unreadable=True)
+
+
 def _view(namespace: Namespace, signer: Signer | None, *, is_usable: bool) -> NamespaceView:
     settings = namespace.settings
-    try:
-        policy = read_retry_policy(settings.retry_policy_json)
-    except ValueError:  # validated when accepted: only a damaged row gets here
-        policy = DEFAULT_RETRY_POLICY
     return NamespaceView(
         shard_ids=namespace.shard_ids(),
-        retry_policy=policy,
+        retry_policy=read_retry_policy(settings.retry_policy_json),
         max_in_flight=settings.max_in_flight,
         rate_limit_per_second=settings.rate_limit_per_second,
         signer=signer,

@@ -113,6 +113,7 @@ class Firing:
             "slow": self._attempts.slow,
             "waiting": len(self._flow),
             "breakers_open": self._flow.open_breakers(self._clock.monotonic()),
+            "unreadable_namespaces": self._directory.unreadable,
         }
 
     def begin(self, ends_at: float | None) -> None:

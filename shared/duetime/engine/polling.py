@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from duetime.domain.clock import Clock
-from duetime.domain.errors import StoreError
+from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.engine.announcing import event_of
 from duetime.engine.directory import NamespaceDirectory, NamespaceView
 from duetime.engine.firing import SHORTEST_WAIT_SECONDS, Firing
@@ -20,20 +20,26 @@ from duetime.engine.recording import Recorder
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Alarm, Offload
-from duetime.stores.port import DuePage, Store
+from duetime.stores.port import DuePage, Store, UnreadableRow
 
 log = logging.getLogger(__name__)
 
 _MIN_PAGE = 50
 """However little room there is: a page may be full of what cannot be started, and be passed over."""
 
+_MAX_STUCK_TOLD = 1000
+"""Rows that cannot be set aside are told once each, as long as they are no more."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A page, or why there is none, and the seconds that it took."""
+    """A page, or why there is none, and the seconds that it took. Of its unreadable rows: those that were set aside,
+    and those that could not be."""
 
     page: DuePage | StoreError
     duration: float
+    quarantined: tuple[UnreadableRow, ...] = ()
+    stuck: tuple[UnreadableRow, ...] = ()
 
 
 class Polling:
@@ -67,6 +73,7 @@ class Polling:
         self._random = random
         self._polls: set[asyncio.Task[None]] = set()
         self._backlogged = 0
+        self._stuck: set[tuple[int, str]] = set()
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
@@ -140,6 +147,7 @@ class Polling:
             if isinstance(result.page, StoreError):
                 self._take_error(shard, result.page)
             else:
+                self._tell_unreadable(result)
                 self._take_page(shard, request, result.page, until=until, duration=result.duration)
         self._firing.start_attempts()
 
@@ -159,6 +167,8 @@ class Polling:
     def _read(self, request: PageRequest, until: datetime, limit: int) -> _Read:
         """In a thread: a page, and whatever the engine must know of its namespaces."""
         started = self._clock.monotonic()
+        quarantined: tuple[UnreadableRow, ...] = ()
+        stuck: tuple[UnreadableRow, ...] = ()
         page: DuePage | StoreError
         try:
             page = self._store.due_timers(
@@ -170,12 +180,27 @@ class Polling:
                 known_next=request.known_next,
             )
             if page.unreadable:
-                retention = timedelta(seconds=self._settings.failed_retention_seconds)
-                self._store.quarantine(page.unreadable, now=until, expires_at=until + retention)
+                quarantined, stuck = self._quarantine(page.unreadable, until)
             self._directory.load({timer.namespace for timer in page.timers})
         except StoreError as error:
             page = error
-        return _Read(page, self._clock.monotonic() - started)
+        return _Read(page, self._clock.monotonic() - started, quarantined, stuck)
+
+    def _quarantine(
+        self, rows: tuple[UnreadableRow, ...], now: datetime
+    ) -> tuple[tuple[UnreadableRow, ...], tuple[UnreadableRow, ...]]:
+        """In a thread: what was set aside, and what could not be: that is read again, and is in nobody's way."""
+        expires_at = now + timedelta(seconds=self._settings.failed_retention_seconds)
+        try:
+            self._store.quarantine(rows, now=now, expires_at=expires_at)
+        except StoreUnavailable:
+            return (), rows
+        except StoreError:
+            if len(rows) == 1:
+                return (), rows
+            each = [self._quarantine((row,), now) for row in rows]
+            return sum((aside for aside, _ in each), ()), sum((stuck for _, stuck in each), ())
+        return rows, ()
 
     def _take_error(self, shard: OwnedShard, error: StoreError) -> None:
         self._stats.polls += 1
@@ -186,24 +211,29 @@ class Polling:
             extra={"action": "poll.retried", "error": error.code, "shard_id": shard.shard_id},
         )
 
+    def _tell_unreadable(self, read: _Read) -> None:
+        self._stats.quarantined += len(read.quarantined)
+        for row in read.quarantined:
+            self._stuck.discard((row.shard_id, row.key))
+            log.error("unreadable timer quarantined", extra={"action": "timer.quarantined", **_facts(row)})
+            self._recorder.announce(event_of(row, at=self._clock.now()))
+        self._stats.quarantine_errors += len(read.stuck)
+        for row in read.stuck:
+            if (row.shard_id, row.key) in self._stuck:
+                continue
+            if len(self._stuck) >= _MAX_STUCK_TOLD:
+                self._stuck.clear()
+            self._stuck.add((row.shard_id, row.key))
+            log.error(
+                "an unreadable timer cannot be set aside; it stays due, and the others go on",
+                extra={"action": "timer.quarantine_failed", **_facts(row)},
+            )
+
     def _take_page(
         self, shard: OwnedShard, request: PageRequest, page: DuePage, *, until: datetime, duration: float
     ) -> None:
         self._stats.polls += 1
         self._stats.timers_read += len(page.timers)
-        self._stats.quarantined += len(page.unreadable)
-        for row in page.unreadable:
-            log.error(
-                "unreadable timer quarantined",
-                extra={
-                    "action": "timer.quarantined",
-                    "shard_id": row.shard_id,
-                    "namespace": row.namespace,
-                    "timer_id": row.timer_id,
-                    "reason": row.reason,
-                },
-            )
-            self._recorder.announce(event_of(row, at=self._clock.now()))
         if self._leases.owned.get(shard.shard_id) is not shard or shard.is_releasing:
             shard.is_polling = False
             return
@@ -228,3 +258,12 @@ class Polling:
 
     def _fail(self, shard: OwnedShard) -> None:
         shard.fail_poll(monotonic=self._clock.monotonic(), random=self._random(), settings=self._settings)
+
+
+def _facts(row: UnreadableRow) -> dict[str, object]:
+    return {
+        "shard_id": row.shard_id,
+        "namespace": row.namespace,
+        "timer_id": row.timer_id,
+        "reason": row.reason,
+    }

@@ -88,6 +88,7 @@ class EngineStats:
     record_batches: int = 0
     record_errors: int = 0
     quarantined: int = 0
+    quarantine_errors: int = 0
     claims: int = 0
     leases_lost: int = 0
     events_published: int = 0

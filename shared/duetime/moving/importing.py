@@ -19,7 +19,7 @@ from duetime.domain.timers import Timer
 from duetime.moving.errors import BadExport, MoveRefused
 from duetime.moving.exporting import Progress, unseen
 from duetime.moving.reading import ExportReader
-from duetime.moving.records import CATALOGUE_KINDS, CatalogueSecret, Kind, Record, StoredEvent, name_of
+from duetime.moving.records import CATALOGUE_KINDS, CatalogueSecret, Kind, Record, StoredEvent, Unreadable, name_of
 from duetime.moving.tally import Tally, differences, full_hour_after
 from duetime.moving.walk import Walk, read_all
 from duetime.stores.calls_port import ApplyStatus, CallRef, OutboxEvent
@@ -76,8 +76,8 @@ class Importer:
         for page in reader.pages():
             records = page
             if catalogue is not None:
-                catalogue += [record for record in page if record.kind in CATALOGUE_KINDS]
-                records = [record for record in page if record.kind not in CATALOGUE_KINDS]
+                catalogue += filter(_is_of_catalogue, page)
+                records = [record for record in page if not _is_of_catalogue(record)]
                 if not records:
                     continue
                 self._settle(catalogue)
@@ -93,6 +93,8 @@ class Importer:
 
     def _settle(self, catalogue: Sequence[Record]) -> None:
         """Check all of the catalogue, then load it. It is held in memory, so a wrong target is known at once."""
+        catalogue, unreadable = _parted(catalogue)
+        self.loaded.num_unreadable += unreadable
         _refuse_other_contents(self._store, catalogue)
         self._check_seals(catalogue)
         for record in catalogue:
@@ -204,6 +206,17 @@ class Importer:
         self.loaded.statuses[status] += 1
         if status is LoadStatus.CONFLICT and len(self.loaded.conflicts) < _MAX_SHOWN:
             self.loaded.conflicts.append(name_of(record.value))
+
+
+def _is_of_catalogue(record: Record) -> bool:
+    value = record.value
+    return (value.of if isinstance(value, Unreadable) else record.kind) in CATALOGUE_KINDS
+
+
+def _parted(catalogue: Sequence[Record]) -> tuple[list[Record], int]:
+    """What can be loaded, and how much the source could not read."""
+    known = [record for record in catalogue if record.kind is not Kind.UNREADABLE]
+    return known, len(catalogue) - len(known)
 
 
 def verify(store: Store, file: Tally, *, now: datetime, progress: Progress = unseen) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 from datetime import datetime
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from duetime.domain.api_keys import ApiKey
@@ -48,8 +49,15 @@ def _bytes(value: Any) -> bytes:
         raise ValueError("must be base64") from None
 
 
+def _object_text(value: str) -> str:
+    if not isinstance(json.loads(value), dict):
+        raise ValueError("must be the text of a JSON object")
+    return value
+
+
 Instant = Annotated[datetime, BeforeValidator(_instant)]
 Bytes = Annotated[bytes, BeforeValidator(_bytes)]
+UnknownJson = Annotated[str, AfterValidator(_object_text)]
 _MAX_WHOLE = 2**63 - 1
 """What stores have room for."""
 Count = Annotated[int, Field(ge=0, le=_MAX_WHOLE)]
@@ -77,8 +85,9 @@ class SecretModel(Model):
 
 class WebhookModel(Model):
     url: str
-    event_types: tuple[CallEventType, ...] | None = None
+    event_types: tuple[str, ...] | None = None
     enabled: bool
+    unknown_json: UnknownJson | None = None
 
 
 class SettingsModel(Model):
@@ -86,6 +95,7 @@ class SettingsModel(Model):
     max_in_flight: Ordinal | None = None
     rate_limit_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     webhook: WebhookModel | None = None
+    unknown_json: UnknownJson | None = None
 
     def to_domain(self) -> NamespaceSettings:
         webhook = self.webhook
@@ -95,7 +105,13 @@ class SettingsModel(Model):
             rate_limit_per_second=self.rate_limit_per_second,
             webhook=None
             if webhook is None
-            else EventWebhook(url=webhook.url, event_types=webhook.event_types, is_enabled=webhook.enabled),
+            else EventWebhook(
+                url=webhook.url,
+                event_types=webhook.event_types,
+                is_enabled=webhook.enabled,
+                unknown_json=webhook.unknown_json,
+            ),
+            unknown_json=self.unknown_json,
         )
 
 

@@ -159,14 +159,22 @@ def _settings(settings: NamespaceSettings) -> dict[str, Any]:
     webhook, rate = settings.webhook, settings.rate_limit_per_second
     shown_webhook = None
     if webhook is not None:
-        types = None if webhook.event_types is None else [each.value for each in webhook.event_types]
-        shown_webhook = _given({"url": webhook.url, "eventTypes": types, "enabled": webhook.is_enabled})
+        types = None if webhook.event_types is None else [str(each) for each in webhook.event_types]
+        shown_webhook = _given(
+            {
+                "url": webhook.url,
+                "eventTypes": types,
+                "enabled": webhook.is_enabled,
+                "unknownJson": webhook.unknown_json,
+            }
+        )
     return _given(
         {
             "retryPolicyJson": settings.retry_policy_json,
             "maxInFlight": settings.max_in_flight,
             "rateLimitPerSecond": None if rate is None else float(rate),
             "webhook": shown_webhook,
+            "unknownJson": settings.unknown_json,
         }
     )
 
@@ -187,7 +195,7 @@ def _api_key(key: ApiKey) -> dict[str, Any]:
         {
             "tenantId": key.tenant_id,
             "id": key.key_id,
-            "role": key.role.value,
+            "role": key.role,
             "name": key.name or None,
             "secretHash": _bytes(key.secret_hash),
             "createdAt": _instant(key.created_at),

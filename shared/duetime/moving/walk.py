@@ -66,9 +66,11 @@ class Walk:
             cursor = None
 
     def _stages(self) -> list[_Stage]:
-        tenants = [tenant for each in self._namespaces if (tenant := tenant_of(each.name)) is not None]
+        # Without its namespace nothing can be loaded: what cannot be read is told, and left with all that it has.
+        readable = [each for each in self._namespaces if each.unreadable is None]
+        tenants = [tenant for each in readable if (tenant := tenant_of(each.name)) is not None]
         # The timers of calls are not moved: a call tells all of its timer.
-        holders = [each for each in self._namespaces if not each.name.startswith(CALLS_PREFIX)]
+        holders = [each for each in readable if not each.name.startswith(CALLS_PREFIX)]
         return [
             _Stage("secrets", "", self._secrets, 1),
             _Stage("namespaces", "", self._namespace_page, _CATALOGUE_PAGE),
@@ -203,7 +205,11 @@ def _page_of(items: list[T], key: Callable[[T], str], cursor: str | None, limit:
 
 def _as_value(item: object) -> Value:
     assert isinstance(item, Namespace | ApiKey)
-    return item
+    if item.unreadable is None:
+        return item
+    if isinstance(item, Namespace):
+        return Unreadable(Kind.NAMESPACE, (item.name,), f"{item.unreadable}; nothing that is in it is moved")
+    return Unreadable(Kind.API_KEY, (item.tenant_id, item.key_id), item.unreadable)
 
 
 def read_all(read: Callable[..., Page[T]], *, limit: int = _CATALOGUE_PAGE) -> Iterator[T]:

@@ -102,6 +102,11 @@ COUNTERS = (
         "breaker_openings", "breakers_opened", "Hosts whose callbacks were stopped for a while.", "BreakerOpenings"
     ),
     _counter("quarantined", "quarantined", "Stored timers that could not be read and were set aside.", "Quarantined"),
+    _counter(
+        "quarantine_errors",
+        "quarantine_errors",
+        "Times that a stored timer that could not be read could not be set aside either.",
+    ),
     _counter("events_published", "events_published", "Events of failed timers that were published."),
     _counter(
         "events_undelivered",
@@ -126,6 +131,7 @@ GAUGES = (
     _gauge("breakers_open", "Hosts that are left alone or probed.", "BreakersOpen"),
     _gauge("backlogged_shards", "Shards with more due than may be started.", "BackloggedShards"),
     _gauge("unrecorded", "Outcomes not yet recorded."),
+    _gauge("unreadable_namespaces", "Namespaces that cannot be read: their timers wait.", "UnreadableNamespaces"),
 )
 # Of the dispatcher that shares a process with the poller; 0 where there is none.
 OUTBOX_COUNTERS = tuple(

@@ -1,25 +1,46 @@
 """What is the same of namespaces in every store: the changeable part as JSON text, of which only what differs from
-the default is stored, and what an attempt to create one again comes to.
+the default is stored, what becomes of a row that cannot be read, and what an attempt to create one again comes to.
 """
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
+from math import inf
 from typing import Any
 
-from duetime.domain.call_events import CallEventType
-from duetime.domain.errors import NamespaceConflict, StoreError
+from duetime.domain.errors import NamespaceConflict, NamespaceUnreadable
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
-from duetime.domain.times import format_instant, read_instant
+from duetime.domain.retry import read_retry_policy
+from duetime.domain.times import MIN_INSTANT, format_instant, read_instant
+from duetime.stores.decoding import DECODING_ERRORS, what_is_wrong
+from duetime.stores.key_reading import read_or_empty
 
 _NAMES = {
     "retryPolicy": "retry_policy_json",  # text within text: it is kept exactly as it was given
     "maxInFlight": "max_in_flight",
     "rateLimit": "rate_limit_per_second",
 }
+_KNOWN = frozenset({*_NAMES, "webhook"})
+_KNOWN_OF_WEBHOOK = frozenset({"url", "eventTypes", "enabled"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredNamespace:
+    """The values of a row, each of the type that it must have; ``settings`` and ``secrets`` are their texts."""
+
+    num_shards: int
+    first_shard: int
+    dedicated: bool
+    created_at: datetime
+    revision: int
+    settings: str | None
+    secrets: str | None
+    tenant_id: str
 
 
 def settings_text(settings: NamespaceSettings) -> str | None:
@@ -28,6 +49,7 @@ def settings_text(settings: NamespaceSettings) -> str | None:
     given = {name: value for name, value in values.items() if value is not None}
     if settings.webhook is not None:
         given["webhook"] = _webhook_row(settings.webhook)
+    given = _unknown(settings.unknown_json) | given
     return json.dumps(given) if given else None
 
 
@@ -45,40 +67,47 @@ def secrets_text(secrets: tuple[SealedSecret, ...]) -> str | None:
     return json.dumps(rows) if rows else None
 
 
-def read_namespace(
-    *,
-    name: str,
-    num_shards: int,
-    first_shard: int,
-    dedicated: bool,
-    created_at: datetime,
-    revision: int,
-    settings: str | None,
-    secrets: str | None,
-    tenant_id: str,
-) -> Namespace:
-    """The namespace with ``settings`` and ``secrets`` from their text. ``StoreError`` for text of another form."""
+def read_namespace(name: str, read: Callable[[], StoredNamespace], *, tenant_id: Callable[[], str]) -> Namespace:
+    """The namespace ``name`` of the row that ``read`` decodes. ``tenant_id`` reads the tenant alone.
+
+    One that cannot be read says so (``Namespace.unreadable``): in a list it must not be in the way of others.
+    """
     try:
-        return Namespace(
-            name=name,
-            num_shards=num_shards,
-            first_shard=first_shard,
-            dedicated=dedicated,
-            created_at=created_at,
-            settings=_settings({} if settings is None else json.loads(settings)),
-            secrets=tuple(_secret(row) for row in ([] if secrets is None else json.loads(secrets))),
-            revision=revision,
-            tenant_id=tenant_id,
-        )
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        # The text is not quoted: it holds secrets, sealed as they are.
-        raise StoreError(f"what is stored of namespace {name!r} cannot be read: {type(error).__name__}") from None
+        stored = read()
+    except DECODING_ERRORS as error:
+        unreadable = Namespace(name, 0, 0, False, MIN_INSTANT, tenant_id=read_or_empty(tenant_id))
+        return replace(unreadable, unreadable=_reason(error))
+    namespace = Namespace(
+        name=name,
+        num_shards=stored.num_shards,
+        first_shard=stored.first_shard,
+        dedicated=stored.dedicated,
+        created_at=stored.created_at,
+        revision=stored.revision,
+        tenant_id=stored.tenant_id,
+    )
+    try:
+        settings = _settings({} if stored.settings is None else json.loads(stored.settings))
+        secrets = tuple(_secret(row) for row in ([] if stored.secrets is None else json.loads(stored.secrets)))
+    except DECODING_ERRORS as error:
+        return replace(namespace, unreadable=_reason(error))
+    return replace(namespace, settings=settings, secrets=secrets)
+
+
+def _reason(error: Exception) -> str:
+    """The text is not quoted: it holds secrets, sealed as they are."""
+    return f"the stored namespace cannot be read: {what_is_wrong(error)}"
 
 
 def agreed(stored: Namespace, *, num_shards: int, dedicated: bool, tenant_id: str) -> Namespace:
-    """``stored``, which was to be created with these values. Raises ``NamespaceConflict``."""
+    """``stored``, which was to be created with these values.
+
+    Raises ``NamespaceConflict`` and ``NamespaceUnreadable``.
+    """
     if stored.tenant_id != tenant_id:
         raise NamespaceConflict(f"the name {stored.name!r} is not available")
+    if stored.unreadable is not None:
+        raise NamespaceUnreadable(stored.name)
     if (stored.num_shards, stored.dedicated) != (num_shards, dedicated):
         kind = "dedicated" if stored.dedicated else "shared"
         raise NamespaceConflict(f"namespace {stored.name!r} exists with {stored.num_shards} {kind} shards")
@@ -86,25 +115,60 @@ def agreed(stored: Namespace, *, num_shards: int, dedicated: bool, tenant_id: st
 
 
 def _settings(row: dict[str, Any]) -> NamespaceSettings:
-    webhook = row.get("webhook")
+    webhook, policy = row.get("webhook"), _text(row, "retryPolicy")
+    if policy is not None:
+        read_retry_policy(policy)
     return NamespaceSettings(
-        **{field: row.get(name) for name, field in _NAMES.items()},
+        retry_policy_json=policy,
+        max_in_flight=_number(row, "maxInFlight", int),
+        rate_limit_per_second=_number(row, "rateLimit", int | float),
         webhook=None if webhook is None else _webhook(webhook),
+        unknown_json=_unknown_text(row, _KNOWN),
     )
 
 
 def _webhook_row(webhook: EventWebhook) -> dict[str, Any]:
     types = None if webhook.event_types is None else [str(event_type) for event_type in webhook.event_types]
-    return {"url": webhook.url, "eventTypes": types, "enabled": webhook.is_enabled}
+    known = {"url": webhook.url, "eventTypes": types, "enabled": webhook.is_enabled}
+    return _unknown(webhook.unknown_json) | known
 
 
 def _webhook(row: dict[str, Any]) -> EventWebhook:
-    types = row["eventTypes"]
+    url, types, is_enabled = row["url"], row["eventTypes"], row["enabled"]
+    are_texts = all(isinstance(each, str) for each in (url, *(types or ())))
+    if not are_texts or not isinstance(is_enabled, bool):
+        raise TypeError
     return EventWebhook(
-        url=row["url"],
-        event_types=None if types is None else tuple(map(CallEventType, types)),
-        is_enabled=row["enabled"],
+        url=url,
+        event_types=None if types is None else tuple(types),
+        is_enabled=is_enabled,
+        unknown_json=_unknown_text(row, _KNOWN_OF_WEBHOOK),
     )
+
+
+def _text(row: dict[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    if value is not None and not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _number(row: dict[str, Any], name: str, kind: Any) -> Any:
+    value = row.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, kind) or not 0 < value < inf):
+        raise TypeError
+    return value
+
+
+def _unknown_text(row: dict[str, Any], known: frozenset[str]) -> str | None:
+    """What a newer version has put beside what is ``known``, as text; None for nothing."""
+    unknown = {name: value for name, value in row.items() if name not in known}
+    return json.dumps(unknown, sort_keys=True) if unknown else None
+
+
+def _unknown(unknown_json: str | None) -> dict[str, Any]:
+    unknown: dict[str, Any] = {} if unknown_json is None else json.loads(unknown_json)
+    return unknown
 
 
 def _secret(row: dict[str, Any]) -> SealedSecret:

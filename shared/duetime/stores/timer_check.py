@@ -39,7 +39,8 @@ def without_damage(timer: Timer) -> Timer:
     damaged = set(_damaged(timer))
     if not damaged:
         return timer
-    content = replace(timer.content, **dict.fromkeys(damaged & _CLEARED_IN_CONTENT))
+    of_content: dict[str, Any] = dict.fromkeys(damaged & _CLEARED_IN_CONTENT)
+    content = replace(timer.content, **of_content)
     cleared: dict[str, Any] = {name: value for name, value in _CLEARED.items() if name in damaged}
     return replace(timer, content=content, **cleared)
 

@@ -19,7 +19,7 @@ from duetime.moving.tally import Tally
 from duetime.moving.walk import Walk
 from duetime.stores.calls_port import CallRef
 from duetime.stores.moving_port import LoadStatus
-from duetime.stores.port import Store
+from duetime.stores.port import Store, TimerFilter
 from duetime.stores.sql.store import SqlStore
 from tests.contract.sql_stores import corrupt, corrupt_call
 from tests.contract.steps import claim, create, stored
@@ -28,6 +28,7 @@ from tests.support.builders import make_timer, seconds
 from tests.support.clock import NOW
 from tests.support.moving import exported, fill, imported
 from tests.support.stores import memory_store
+from tests.support.unreadable import key_of_a_later_role, make_unreadable
 
 
 @pytest.fixture
@@ -204,3 +205,30 @@ def test_a_file_without_the_namespace_of_its_timers_is_refused(source: Store, ta
 
     with pytest.raises(BadExport, match="of namespace 'orders', but not the namespace"):
         load(target, data)
+
+
+def test_what_cannot_be_read_of_the_catalogue_is_told_and_the_rest_is_moved(source: Store, target: Store) -> None:
+    orders = source.get_namespace("orders")
+    assert orders is not None
+    make_unreadable(source, orders)
+    key_of_a_later_role(source, "later", "acme", secret="s")
+    own = source.get_namespace("own")
+    assert own is not None
+    later = replace(own, settings=replace(own.settings, unknown_json='{"pausedAt": 1}'))
+    assert source.update_namespace(later, if_revision=own.revision, now=NOW)
+    data = exported(source)
+
+    loaded = imported(target, data)
+
+    named = [line for line in data.splitlines() if line.startswith(b'{"kind":"unreadable"')]
+    assert [line.partition(b',"reason"')[0] for line in named] == [
+        b'{"kind":"unreadable","of":"namespace","place":["orders"]',
+        b'{"kind":"unreadable","of":"apiKey","place":["acme","later"]',
+    ]
+    assert loaded.num_unreadable == 2
+    assert set(loaded.statuses) == {LoadStatus.LOADED}
+    assert target.get_namespace("orders") is None
+    moved = target.get_namespace("own")
+    assert moved is not None
+    assert moved.settings.unknown_json == '{"pausedAt": 1}'
+    assert target.list_timers(moved, TimerFilter(), cursor=None, limit=5, now=NOW).items

@@ -59,6 +59,7 @@ def test_every_error_of_the_house_has_its_status() -> None:
         errors.TimerNotFailed: 409,
         errors.TimerUnreadable: 409,
         errors.AttemptUnderWay: 409,
+        errors.NamespaceUnreadable: 409,
         errors.CallUnreadable: 409,
         http_errors.DuplicateId: 409,
         errors.RevisionMismatch: 412,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -93,9 +94,9 @@ def timers(draw: st.DrawFn) -> Timer:
         NAMESPACE,
         draw(st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/"), min_size=1)),
         execute_at=draw(_instant),
-        payload_json=draw(st.none() | _text),
-        headers_json=draw(st.none() | _text),
-        retry_policy_json=draw(st.none() | _text),
+        payload_json=draw(st.none() | _text.map(json.dumps)),
+        headers_json=draw(st.none() | st.dictionaries(_text, _text, max_size=3).map(json.dumps)),
+        retry_policy_json=draw(st.none() | st.just('{"maxAttempts": 3}')),
         correlation_id=draw(st.none() | _text.filter(bool)),
         tags=tuple(draw(st.lists(_text, max_size=3))),
     )

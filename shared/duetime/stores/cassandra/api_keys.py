@@ -9,12 +9,12 @@ from uuid import UUID
 
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.errors import StoreUnavailable
-from duetime.domain.principals import Role
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.cassandra.changes import new_write_id
 from duetime.stores.cassandra.entries import NAMED, OF_TENANT, Entries
 from duetime.stores.cassandra.requests import Requests, Row, Unsettled
 from duetime.stores.cassandra.timers import rounds
+from duetime.stores.key_reading import StoredKey, read_api_key, role_text
 from duetime.stores.port import Page
 
 _PART: Final = "api_keys"
@@ -78,7 +78,7 @@ def _body(key: ApiKey) -> str:
     return json.dumps(
         {
             "tenantId": key.tenant_id,
-            "role": key.role.value,
+            "role": role_text(key),
             "name": key.name,
             "secretHash": b64encode(key.secret_hash).decode(),
             "createdAt": to_milliseconds(key.created_at),
@@ -88,12 +88,17 @@ def _body(key: ApiKey) -> str:
 
 
 def _api_key(row: Row) -> ApiKey:
+    return read_api_key(
+        row["entry_name"], lambda: _stored(row), tenant_id=lambda: str(json.loads(row["entry_body"])["tenantId"])
+    )
+
+
+def _stored(row: Row) -> StoredKey:
     values: dict[str, Any] = json.loads(row["entry_body"])
     expires_at = values["expiresAt"]
-    return ApiKey(
-        key_id=row["entry_name"],
+    return StoredKey(
         tenant_id=values["tenantId"],
-        role=Role(values["role"]),
+        role=values["role"],
         name=values["name"],
         secret_hash=b64decode(values["secretHash"]),
         created_at=from_milliseconds(values["createdAt"]),

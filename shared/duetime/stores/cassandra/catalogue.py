@@ -23,7 +23,7 @@ from duetime.stores.cassandra.entries import INTERNAL, NAMED, OF_TENANT, SHARDS,
 from duetime.stores.cassandra.requests import Requests, Row, Unsettled
 from duetime.stores.cassandra.timers import rounds
 from duetime.stores.moving_port import LoadStatus
-from duetime.stores.namespace_text import agreed, read_namespace, secrets_text, settings_text
+from duetime.stores.namespace_text import StoredNamespace, agreed, read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
 
 _PART: Final = "namespaces"
@@ -188,9 +188,14 @@ def _body(namespace: Namespace) -> str:
 
 
 def _namespace(row: Row) -> Namespace:
-    values: dict[str, Any] = json.loads(row["entry_body"])
     return read_namespace(
-        name=row["entry_name"],
+        row["entry_name"], lambda: _stored(row), tenant_id=lambda: str(json.loads(row["entry_body"])["tenantId"])
+    )
+
+
+def _stored(row: Row) -> StoredNamespace:
+    values: dict[str, Any] = json.loads(row["entry_body"])
+    return StoredNamespace(
         num_shards=values["numShards"],
         first_shard=values["firstShard"],
         dedicated=values["dedicated"],

@@ -8,13 +8,13 @@ import time
 
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.errors import StoreUnavailable
-from duetime.domain.principals import Role
 from duetime.domain.times import format_instant, read_instant
 from duetime.stores.dynamodb.catalogue import CATALOGUE_SHARD, read_page, tenant_prefix
 from duetime.stores.dynamodb.changes import Item, text
 from duetime.stores.dynamodb.cursors import write_cursor
 from duetime.stores.dynamodb.items import item_key
 from duetime.stores.dynamodb.table import Table, back_offs
+from duetime.stores.key_reading import StoredKey, read_api_key, role_text
 from duetime.stores.port import Page
 
 _API_KEY = "APIKEY#"
@@ -90,7 +90,7 @@ def _attributes(key: ApiKey) -> Item:
         "row_type": text("APIKEY"),
         "key_id": text(key.key_id),
         "key_tenant_id": text(key.tenant_id),
-        "key_role": text(key.role),
+        "key_role": text(role_text(key)),
         "key_secret_hash": {"B": key.secret_hash},
         "key_created_at": text(format_instant(key.created_at)),
     }
@@ -102,10 +102,15 @@ def _attributes(key: ApiKey) -> Item:
 
 
 def _api_key(item: Item) -> ApiKey:
-    return ApiKey(
-        key_id=item["key_id"]["S"],
+    """From either of its items: both sort keys end with its id, which has no ``#``."""
+    key_id = item["sortKey"]["S"].rpartition("#")[2]
+    return read_api_key(key_id, lambda: _stored(item), tenant_id=lambda: str(item["key_tenant_id"]["S"]))
+
+
+def _stored(item: Item) -> StoredKey:
+    return StoredKey(
         tenant_id=item["key_tenant_id"]["S"],
-        role=Role(item["key_role"]["S"]),
+        role=item["key_role"]["S"],
         name=item["key_name"]["S"] if "key_name" in item else "",
         secret_hash=bytes(item["key_secret_hash"]["B"]),
         created_at=read_instant(item["key_created_at"]["S"]),

@@ -22,7 +22,7 @@ from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
 from duetime.stores.dynamodb.items import item_key, time_to_live
 from duetime.stores.dynamodb.table import QueryPage, Table, back_offs
 from duetime.stores.moving_port import LoadStatus
-from duetime.stores.namespace_text import agreed, read_namespace, secrets_text, settings_text
+from duetime.stores.namespace_text import StoredNamespace, agreed, read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
 
 CATALOGUE_SHARD = -1
@@ -285,8 +285,13 @@ def _pointer(tenant_id: str, name: str) -> Item:
 
 
 def _namespace(item: Item) -> Namespace:
-    return read_namespace(
-        name=item["namespace_name"]["S"],
+    # Its key was checked when it was written.
+    name = item["sortKey"]["S"].removeprefix(_INTERNAL).removeprefix(_NAMESPACE)
+    return read_namespace(name, lambda: _stored(item), tenant_id=lambda: _tenant_of(item))
+
+
+def _stored(item: Item) -> StoredNamespace:
+    return StoredNamespace(
         num_shards=int(item["namespace_num_shards"]["N"]),
         first_shard=int(item["namespace_first_shard"]["N"]),
         dedicated=item["namespace_dedicated"]["BOOL"],
@@ -294,8 +299,12 @@ def _namespace(item: Item) -> Namespace:
         revision=int(item["namespace_revision"]["N"]) if "namespace_revision" in item else _FIRST_REVISION,
         settings=item["namespace_settings"]["S"] if "namespace_settings" in item else None,
         secrets=item["namespace_secrets"]["S"] if "namespace_secrets" in item else None,
-        tenant_id=item["namespace_tenant_id"]["S"] if "namespace_tenant_id" in item else DEFAULT_TENANT,
+        tenant_id=_tenant_of(item),
     )
+
+
+def _tenant_of(item: Item) -> str:
+    return str(item["namespace_tenant_id"]["S"]) if "namespace_tenant_id" in item else DEFAULT_TENANT
 
 
 def _shard_map(counter: Item | None) -> ShardMap:

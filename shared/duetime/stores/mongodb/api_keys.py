@@ -5,12 +5,12 @@ from __future__ import annotations
 from pymongo.errors import DuplicateKeyError
 
 from duetime.domain.api_keys import ApiKey
-from duetime.domain.principals import Role
+from duetime.stores.key_reading import StoredKey, read_api_key, role_text
 from duetime.stores.mongodb.database import API_KEYS, Database
 from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.url import Document
-from duetime.stores.mongodb.values import without_none
+from duetime.stores.mongodb.values import instant, optional, text, without_none
 from duetime.stores.port import Page
 
 
@@ -54,7 +54,7 @@ def _document(key: ApiKey) -> Document:
         {
             "_id": key.key_id,
             "tenant_id": key.tenant_id,
-            "key_role": key.role.value,
+            "key_role": role_text(key),
             "key_name": key.name,
             "key_secret_hash": key.secret_hash,
             "key_created_at": key.created_at,
@@ -64,12 +64,15 @@ def _document(key: ApiKey) -> Document:
 
 
 def _api_key(document: Document) -> ApiKey:
-    return ApiKey(
-        key_id=document["_id"],
-        tenant_id=document["tenant_id"],
-        role=Role(document["key_role"]),
-        name=document["key_name"],
+    return read_api_key(document["_id"], lambda: _stored(document), tenant_id=lambda: text(document, "tenant_id"))
+
+
+def _stored(document: Document) -> StoredKey:
+    return StoredKey(
+        tenant_id=text(document, "tenant_id"),
+        role=text(document, "key_role"),
+        name=text(document, "key_name"),
         secret_hash=bytes(document["key_secret_hash"]),
-        created_at=document["key_created_at"],
-        expires_at=document.get("key_expires_at"),
+        created_at=instant(document, "key_created_at"),
+        expires_at=optional(instant, document, "key_expires_at"),
     )

@@ -17,9 +17,9 @@ from duetime.stores.mongodb.database import COUNTERS, NAMESPACES, SECRETS, Datab
 from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.url import Document
-from duetime.stores.mongodb.values import without_none
+from duetime.stores.mongodb.values import flag, instant, optional, text, whole, without_none
 from duetime.stores.moving_port import LoadStatus
-from duetime.stores.namespace_text import agreed, read_namespace, secrets_text, settings_text
+from duetime.stores.namespace_text import StoredNamespace, agreed, read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
 
 _SHARDS = "shards"
@@ -160,14 +160,17 @@ def _document(namespace: Namespace) -> Document:
 
 
 def _namespace(document: Document) -> Namespace:
-    return read_namespace(
-        name=document["_id"],
-        num_shards=document["num_shards"],
-        first_shard=document["first_shard"],
-        dedicated=document["is_dedicated"],
-        created_at=document["created_at"],
-        revision=int(document["namespace_revision"]),
-        settings=document.get("namespace_settings"),
-        secrets=document.get("namespace_secrets"),
-        tenant_id=document["tenant_id"],
+    return read_namespace(document["_id"], lambda: _stored(document), tenant_id=lambda: text(document, "tenant_id"))
+
+
+def _stored(document: Document) -> StoredNamespace:
+    return StoredNamespace(
+        num_shards=whole(document, "num_shards"),
+        first_shard=whole(document, "first_shard"),
+        dedicated=flag(document, "is_dedicated"),
+        created_at=instant(document, "created_at"),
+        revision=whole(document, "namespace_revision"),
+        settings=optional(text, document, "namespace_settings"),
+        secrets=optional(text, document, "namespace_secrets"),
+        tenant_id=text(document, "tenant_id"),
     )

@@ -7,8 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from duetime.domain.api_keys import ApiKey
-from duetime.domain.principals import Role
 from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.key_reading import StoredKey, read_api_key, role_text
 from duetime.stores.port import Page
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.tables import api_keys, given, given_count
@@ -82,7 +82,7 @@ def _row(key: ApiKey) -> tuple[object, ...]:
     return (
         key.tenant_id,
         key.key_id,
-        key.role.value,
+        role_text(key),
         key.name,
         key.secret_hash,
         to_milliseconds(key.created_at),
@@ -92,12 +92,15 @@ def _row(key: ApiKey) -> tuple[object, ...]:
 
 def _api_key(row: Any) -> ApiKey:
     tenant_id, key_id, role, name, secret_hash, created_at, expires_at = row
-    return ApiKey(
-        key_id=key_id,
-        tenant_id=tenant_id,
-        role=Role(role),
-        name=name,
-        secret_hash=bytes(secret_hash),
-        created_at=from_milliseconds(created_at),
-        expires_at=None if expires_at is None else from_milliseconds(expires_at),
-    )
+
+    def read() -> StoredKey:
+        return StoredKey(
+            tenant_id=tenant_id,
+            role=role,
+            name=name,
+            secret_hash=bytes(secret_hash),
+            created_at=from_milliseconds(created_at),
+            expires_at=None if expires_at is None else from_milliseconds(expires_at),
+        )
+
+    return read_api_key(key_id, read, tenant_id=lambda: str(tenant_id))

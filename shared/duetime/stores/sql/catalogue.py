@@ -14,7 +14,7 @@ from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardM
 from duetime.domain.tenants import DEFAULT_TENANT, is_internal
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.moving_port import LoadStatus
-from duetime.stores.namespace_text import agreed, read_namespace, secrets_text, settings_text
+from duetime.stores.namespace_text import StoredNamespace, agreed, read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
 from duetime.stores.sql.database import Database, Mutation
 from duetime.stores.sql.loading import status_of
@@ -220,14 +220,17 @@ def _loaded_row(namespace: Namespace) -> tuple[object, ...]:
 
 def _namespace(row: Any) -> Namespace:
     name, num_shards, first_shard, is_dedicated, created_at, revision, settings, secrets_, tenant_id = row
-    return read_namespace(
-        name=name,
-        num_shards=num_shards,
-        first_shard=first_shard,
-        dedicated=bool(is_dedicated),
-        created_at=from_milliseconds(created_at),
-        revision=revision,
-        settings=settings,
-        secrets=secrets_,
-        tenant_id=tenant_id,
-    )
+
+    def read() -> StoredNamespace:
+        return StoredNamespace(
+            num_shards=num_shards,
+            first_shard=first_shard,
+            dedicated=bool(is_dedicated),
+            created_at=from_milliseconds(created_at),
+            revision=revision,
+            settings=settings,
+            secrets=secrets_,
+            tenant_id=tenant_id,
+        )
+
+    return read_namespace(name, read, tenant_id=lambda: str(tenant_id))

@@ -1,0 +1,108 @@
+"""What cannot be read harms itself alone: a namespace, and rows that cannot even be set aside."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from duetime.domain.errors import StoreError, StoreUnavailable
+from duetime.domain.namespaces import NamespaceSettings
+from duetime.engine.poller import Poller
+from duetime.stores.port import Store, UnreadableRow
+from tests.support.engine import make_poller, make_timer, put
+from tests.support.scripted_sender import ScriptedSender
+from tests.support.stores import memory_store
+from tests.support.unreadable import unreadable_namespace
+from tests.support.virtual_time import START, VirtualClock, run_virtually
+
+
+async def run_for(poller: Poller, seconds: float) -> None:
+    stop = asyncio.Event()
+    task = asyncio.create_task(poller.run(stop))
+    await asyncio.sleep(seconds)
+    stop.set()
+    await task
+
+
+def fired(sender: ScriptedSender) -> Counter[object]:
+    return Counter(body["namespace"] for body in sender.received)
+
+
+def actions(caplog: pytest.LogCaptureFixture) -> Counter[str]:
+    return Counter(getattr(record, "action", "") for record in caplog.records)
+
+
+def test_an_unreadable_namespace_s_timers_wait_and_all_others_fire(caplog: pytest.LogCaptureFixture) -> None:
+    clock, sender = VirtualClock(), ScriptedSender()
+    with memory_store() as store, caplog.at_level(logging.ERROR):
+        bad = unreadable_namespace(store, "bad")
+        store.create_namespace("good", num_shards=4, dedicated=False, now=START)
+        put(store, [make_timer(f"b{n}", namespace="bad") for n in range(8)], START)
+        put(store, [make_timer(f"g{n}", namespace="good") for n in range(100)], START)
+        poller = make_poller(store, sender, clock)
+
+        async def main() -> None:
+            running = asyncio.create_task(run_for(poller, 90))
+            await asyncio.sleep(2)
+            assert fired(sender) == {"good": 100}
+            assert poller.snapshot().gauges["unreadable_namespaces"] == 1
+            await asyncio.sleep(28)
+            assert fired(sender) == {"good": 100}
+            mended = replace(bad, settings=NamespaceSettings(), unreadable=None)
+            assert store.update_namespace(mended, if_revision=bad.revision, now=START)
+            await running
+
+        run_virtually(clock, main())
+
+    assert fired(sender) == {"good": 100, "bad": 8}
+    assert poller.stats()["poll_errors"] == 0
+    # Once for each time that it is asked for again, which is every ten seconds.
+    assert 1 <= actions(caplog)["namespace.unreadable"] <= 5
+    assert poller.snapshot().gauges["unreadable_namespaces"] == 0
+
+
+class _Stuck:
+    """A store that sets a row aside only if nothing is wrong with it but that it cannot be read."""
+
+    def __init__(self, store: Store, error: StoreError) -> None:
+        self._store = store
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
+        if any(row.timer_id == "stuck" for row in rows):
+            raise self._error
+        self._store.quarantine(rows, now=now, expires_at=expires_at)
+
+
+@pytest.mark.parametrize(("error", "set_aside"), [(StoreError("no"), 3), (StoreUnavailable("away"), 0)])
+def test_a_row_that_cannot_be_set_aside_is_told_once_and_blocks_nobody(
+    caplog: pytest.LogCaptureFixture, error: StoreError, set_aside: int
+) -> None:
+    clock, sender = VirtualClock(), ScriptedSender()
+    with memory_store() as store, caplog.at_level(logging.ERROR):
+        store.create_namespace("n", num_shards=1, dedicated=False, now=START)
+        damaged = [f"bad{n}" for n in range(3)] + ["stuck"]
+        of_one_shard = [replace(make_timer(each, namespace="n", payload_json="{"), shard_id=0) for each in damaged]
+        good = [replace(make_timer(f"g{n}", namespace="n"), shard_id=0) for n in range(20)]
+        put(store, of_one_shard + good, START)
+        stuck: Any = _Stuck(store, error)
+        poller = make_poller(stuck, sender, clock)
+
+        run_virtually(clock, run_for(poller, 20))
+
+    assert fired(sender) == {"n": 20}
+    assert poller.stats()["poll_errors"] == 0
+    assert poller.stats()["quarantined"] == set_aside
+    assert poller.stats()["quarantine_errors"] > 1
+    assert actions(caplog)["timer.quarantined"] == set_aside
+    assert actions(caplog)["timer.quarantine_failed"] == len(damaged) - set_aside
