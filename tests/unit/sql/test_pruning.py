@@ -13,6 +13,7 @@ from duetime.domain.times import to_milliseconds
 from duetime.stores.port import PutMode
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import RowType
+from tests.contract.steps import claim, record
 from tests.support.builders import RETENTION, fired, make_timer, seconds
 from tests.support.clock import NOW
 
@@ -24,9 +25,8 @@ def ended(store: SqlStore, single: Namespace) -> Timer:
     """A timer that has fired and that is to be pruned at ``EXPIRY``."""
     timer = make_timer(single)
     store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
-    lease = store.claim_shard(0, "w", lease_seconds=10, now=NOW)
-    assert lease is not None
-    store.record([fired(timer)], leases={0: lease}, now=NOW)
+    lease = claim(store)
+    record(store, [fired(timer)], lease)
     return timer
 
 
