@@ -132,7 +132,7 @@ test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 4 tests at a time (
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack
-	$(BIN)/python -m pytest -m slow $(PARALLEL_FILES) $(SLOW_DIRECTORIES)
+	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m pytest -m slow $(PARALLEL_FILES) $(SLOW_DIRECTORIES)
 
 # Where no server is to be had the skipped tests say so.
 .PHONY: test-databases
