@@ -152,6 +152,10 @@ CONSOLE_PACKAGES = $$(.venv-console/bin/python -c 'import sysconfig; print(sysco
 test-console: $(VENV)/.dev-installed .venv-console/.installed ## Run the web console in a browser, where there is Chromium
 	PYTHONPATH=$(CONSOLE_PACKAGES) $(BIN)/python -m pytest -m console tests/console
 
+.PHONY: chaos
+chaos: $(VENV)/.dev-installed postgresql ## Kill, freeze, cut off, fill up, put clocks wrong: 10 minutes, one table (CHAOS="--store sqlite")
+	eval "$$(scripts/test_databases.sh)"; $(BIN)/python -m tests.chaos $(CHAOS)
+
 .PHONY: test-all
 test-all: test-slow test-databases test-repeated test-console test ## Run all tests
 
