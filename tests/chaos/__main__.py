@@ -16,7 +16,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chaos.cluster import LEASE_SECONDS, Cluster, Load, has_faketime
-from tests.chaos.faults import SCENARIOS, SQLITE, Scenario, full_disk, jumping, mount_small, unmount, wrong_clocks
+from tests.chaos.faults import (
+    SCENARIOS,
+    SERVERS,
+    SQLITE,
+    Scenario,
+    full_disk,
+    jumping,
+    mount_small,
+    unmount,
+    wrong_clocks,
+)
 from tests.chaos.ledger import Expected, Verdict, judge
 from tests.chaos.storm import Storm
 from tests.support.callbacks import CallbackReceiver
@@ -46,16 +56,18 @@ def store_of(name: str, scenario: Scenario) -> Iterator[tuple[str, Path] | None]
 
 def run(scenario: Scenario, url: str, folder: Path, *, seconds: float, per_second: int) -> Verdict:
     with CallbackReceiver() as receiver, Cluster(url, folder, receiver) as cluster:
-        for _ in range(scenario.workers):
-            cluster.start_worker()
+        for worker in [cluster.start_worker() for _ in range(scenario.workers)]:
+            worker.wait_for("worker.polling")
         load = Load(cluster, per_second=per_second, seed=1)
         storms = [
             Storm(cluster, number=number, until=time.monotonic() + seconds) for number in range(scenario.storms)
         ]
         for thread in (load, *storms):
             thread.start()
-        scenario.fault(cluster, seconds)
-        load.stop()
+        try:
+            scenario.fault(cluster, seconds)
+        finally:
+            load.stop()
         expected: dict[str, Expected] = dict(load.accepted)
         for storm in storms:
             storm.join()
@@ -75,16 +87,17 @@ def await_all(receiver: CallbackReceiver, expected: dict[str, Expected]) -> None
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--store", action="append", help="only this store (may be repeated)")
-    parser.add_argument("--scenario", action="append", help="only this scenario (may be repeated)")
+    stores = [SQLITE, *(name for name in SERVERS if name in server_urls())]
+    parser.add_argument("--store", action="append", choices=stores, help="only this store (may be repeated)")
+    names = [scenario.name for scenario in SCENARIOS]
+    parser.add_argument("--scenario", action="append", choices=names, help="only this scenario (may be repeated)")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long a fault lasts (default: 10)")
     parser.add_argument("--per-second", type=int, default=60, help="timers created a second (default: 60)")
     given = parser.parse_args()
-    stores = given.store or [SQLITE, *sorted({"postgresql", "mariadb"} & server_urls().keys())]
     end = time.monotonic() + _TOTAL_SECONDS
     failures = 0
     print(row(_HEAD), flush=True)
-    for name in stores:
+    for name in given.store or stores:
         for scenario in SCENARIOS:
             if name not in scenario.stores or (given.scenario and scenario.name not in given.scenario):
                 continue

@@ -62,8 +62,9 @@ def frozen(cluster: Cluster, seconds: float) -> None:
 
 def wrong_clocks(cluster: Cluster, seconds: float) -> None:
     """Workers whose clocks are ahead and behind, by less and by more than a lease."""
-    for offset in ("+5", "-5", "+12", "-12", "+300", "-300"):
-        cluster.start_worker(faked_clock(offset))
+    workers = [cluster.start_worker(faked_clock(offset)) for offset in ("+5", "-5", "+12", "-12", "+300", "-300")]
+    for worker in workers:
+        worker.wait_for("worker.polling")
     time.sleep(seconds)
 
 
@@ -71,7 +72,7 @@ def jumping(cluster: Cluster, seconds: float) -> None:
     """A worker whose clock jumps while it runs."""
     file = cluster.folder / "offset"
     file.write_text("+0")
-    cluster.start_worker(jumping_clock(file)).wait_for("worker.started")
+    cluster.start_worker(jumping_clock(file)).wait_for("worker.polling")
     for offset in ("+30", "-20", "+0"):
         time.sleep(seconds / 4)
         file.write_text(offset)
