@@ -22,7 +22,7 @@ from duetime.calls.redaction import LogRules, logged_request, shown_url
 from duetime.calls.results import execution_result
 from duetime.delivery.call_request import CallRequest, call_request
 from duetime.domain.call_steps import CallRules, ExecutionResult, NewId, Transition, begun, concluded, timed_out
-from duetime.domain.errors import CallUnreadable, StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.errors import CallUnreadable
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
 from duetime.domain.service_calls import CALLS_PREFIX, CallStatus, ServiceCall, tenant_of
 from duetime.domain.times import round_down
@@ -41,7 +41,6 @@ _GONE = TurnResult(status=TurnStatus.GONE)
 _UNREADABLE = TurnResult(status=TurnStatus.UNREADABLE)
 _SUPERSEDED = TurnResult(status=TurnStatus.SUPERSEDED)
 _LEASE_LOST = TurnResult(status=TurnStatus.LEASE_LOST)
-_POSTPONED = TurnResult(status=TurnStatus.POSTPONED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +102,13 @@ class CallExecutor:
     def begin(self, turns: Sequence[Turn], *, now: datetime) -> list[TurnResult]:
         now = round_down(now)
         calls = self._read([_ref(turn) for turn in turns], now)
-        decided = [self._decide(turn, call, now) for turn, call in zip(turns, calls, strict=True)]
+        decided = [
+            call if isinstance(call, TurnResult) else self._next_step(turn, call, now)
+            for turn, call in zip(turns, calls, strict=True)
+        ]
         steps = [each for each in decided if isinstance(each, _Step)]
         leased = [replace(step.transition, lease=step.turn.lease) for step in steps]
-        statuses = self._apply(leased, now=now)
+        statuses = self._calls.apply(leased, now=now) if steps else []
         pairs = zip(steps, statuses, strict=True)
         taken = iter([self._taken(step, status, now) for step, status in pairs])
         return [next(taken) if isinstance(each, _Step) else each for each in decided]
@@ -121,17 +123,6 @@ class CallExecutor:
             log.error("a service call cannot be read", extra={"action": "call.unreadable", **_names(refs[0])})
             return [_UNREADABLE]
         return [_GONE if call is None else call for call in calls]
-
-    def _decide(self, turn: Turn, call: ServiceCall | TurnResult, now: datetime) -> _Step | TurnResult:
-        if isinstance(call, TurnResult):
-            return call
-        try:
-            return self._next_step(turn, call, now)
-        except StoreError:
-            raise
-        except Exception:  # one call that is stored in a way nobody foresaw must not stop the others
-            _log_failed_step(_ref(turn))
-            return _POSTPONED
 
     def _next_step(self, turn: Turn, call: ServiceCall, now: datetime) -> _Step | TurnResult:
         if call.execution_id == turn.attempt_id:
@@ -184,7 +175,7 @@ class CallExecutor:
         )
         return TurnResult(status=TurnStatus.BEGUN, message=message, wake_at=call.wake_at)
 
-    def _taken(self, step: _Step, status: ApplyStatus | None, now: datetime) -> TurnResult:
+    def _taken(self, step: _Step, status: ApplyStatus, now: datetime) -> TurnResult:
         """What the turn is, now that ``step`` was, or was not, stored."""
         match status:
             case ApplyStatus.APPLIED:
@@ -192,8 +183,6 @@ class CallExecutor:
                 return step.result
             case ApplyStatus.LEASE_LOST:
                 return _LEASE_LOST
-            case None:
-                return _POSTPONED
         # A driver may have repeated a request whose answer it did not get: then it was we who superseded ourselves.
         call = self._read([_ref(step.turn)], now)[0]
         if isinstance(call, ServiceCall) and call.execution_id == step.turn.attempt_id:
@@ -234,13 +223,13 @@ class CallExecutor:
         chosen: dict[CallRef, _End] = {}  # no two of one call in a batch
         later = [end for end in waiting if chosen.setdefault(_ref_of(end.call), end) is not end]
         transitions = [self._conclusion(end, now) for end in chosen.values()]
-        statuses = self._apply(transitions, now=now)
+        statuses = self._calls.apply(transitions, now=now)
         for end, transition, status in zip(chosen.values(), transitions, statuses, strict=True):
             after = transition.after
             if status is ApplyStatus.APPLIED:
                 _log_ended(after)
                 conclusions[end.position] = Conclusion(wake_at=after.wake_at, ended_as=_ended_as(after))
-            elif status is not None:
+            else:
                 later.append(end)
         return self._still_open(later, conclusions, now)
 
@@ -270,22 +259,6 @@ class CallExecutor:
                     extra={"action": "call.late_answer", **_names(_ref_of(end.call))},
                 )
         return still_open
-
-    # -- the store -------------------------------------------------------------------------------------------
-
-    def _apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus | None]:
-        """None: the store cannot take it, and it is none of the others' fault."""
-        if not transitions:
-            return []
-        try:
-            return list(self._calls.apply(transitions, now=now))
-        except (StoreUnavailable, StoreNotReady):
-            raise
-        except Exception:
-            if len(transitions) > 1:
-                return [each for one in transitions for each in self._apply([one], now=now)]
-            _log_failed_step(_ref_of(transitions[0].after))
-            return [None]
 
 
 def _unlogged_execution(call: ServiceCall, execution_id: str) -> Execution:
@@ -331,14 +304,6 @@ def _is_outcome_of(call: ServiceCall, end: _End) -> bool:
 
 def _names(ref: CallRef) -> dict[str, str]:
     return {"tenant_id": ref.tenant_id, "service_call_id": ref.call_id}
-
-
-def _log_failed_step(ref: CallRef) -> None:
-    """In an exception handler."""
-    log.exception(
-        "the next step of a service call could not be taken; it is tried again later",
-        extra={"action": "call.step_failed", **_names(ref)},
-    )
 
 
 def _log_ended(call: ServiceCall) -> None:

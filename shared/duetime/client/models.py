@@ -37,6 +37,7 @@ class FailureReason(OpenEnum):
     REFUSED_ADDRESS = "refused_address"
     EXPIRED = "expired"
     UNREADABLE = "unreadable"
+    UNRECORDED = "unrecorded"
 
 
 class AttemptOutcome(OpenEnum):

@@ -26,6 +26,7 @@ export const REASONS = [
   ["refused_address", "refused_address"],
   ["expired", "expired: too late"],
   ["unreadable", "unreadable"],
+  ["unrecorded", "unrecorded: outcome not stored"],
 ];
 
 const FILTERS = [

@@ -59,3 +59,5 @@ class RecordStatus(StrEnum):
     """Its owner updated, replaced or deleted the timer meanwhile: nothing was written."""
     LEASE_LOST = "lease_lost"
     """The shard has another owner now: nothing was written."""
+    REFUSED = "refused"
+    """The database takes everything but this outcome, and will not take it later either: nothing was written."""

@@ -51,6 +51,8 @@ class FailureReason(StrEnum):
     EXPIRED = "expired"
     """It was too late to fire it: ``expire_after_ms`` had passed."""
     UNREADABLE = "unreadable"
+    UNRECORDED = "unrecorded"
+    """The store refuses, for good, to store what an attempt led to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from duetime.domain.errors import StoreError
+from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.timers import Timer
 from duetime.engine.settings import EngineSettings
 from duetime.engine.waiting import Alarm, Offload
 
@@ -22,8 +23,10 @@ _IDLE_SECONDS = 3600.0
 class Batcher(Generic[T, R]):
     """Collects items for up to ``linger_seconds`` and hands them to ``write`` in a thread.
 
-    A store error is retried with back-off for as long as ``run`` runs: an item is never dropped while there is a
-    chance. What is queued is bounded by whoever adds. All but ``write`` happens in the event loop's thread.
+    While the store cannot be used (``StoreUnavailable``, ``StoreNotReady``) a batch is repeated with back-off, for as
+    long as ``run`` runs: an item is never dropped while there is a chance. After any other error the batch is halved,
+    and halved again, until what cannot be written stands alone: it harms nobody else.
+    What is queued is bounded by whoever adds. All but ``write`` happens in the event loop's thread.
     """
 
     def __init__(
@@ -35,15 +38,17 @@ class Batcher(Generic[T, R]):
         random: Callable[[], float],
         on_written: Callable[[Sequence[T], Sequence[R]], None],
         on_error: Callable[[StoreError, Sequence[T]], None],
+        on_refused: Callable[[T, Exception], None],
         on_given_up: Callable[[Sequence[T]], None],
         batch_size: int | None = None,
         linger_seconds: float | None = None,
         is_wanted: Callable[[T], bool] | None = None,
     ) -> None:
         """``write`` blocks, answers with one result per item, and may be called again with the same items after it
-        has raised ``StoreError``; ``on_error`` hears of that. ``on_given_up`` gets what cannot be written any more:
-        at the end of ``run``, after an error of another kind, and items that are not ``is_wanted`` (None: all are)
-        just before they would be written. ``batch_size``, ``linger_seconds`` None: as outcomes are recorded.
+        has raised; ``on_error`` hears of a store that cannot be used. ``on_written`` may be called several times for
+        a batch, ``on_refused`` for each item that cannot be written even alone, with the reason. ``on_given_up`` gets
+        what there is no time for at the end of ``run``, and items that are not ``is_wanted`` (None: all are) just
+        before they would be written. ``batch_size``, ``linger_seconds`` None: as outcomes are recorded.
         """
         self._write = write
         self._offload = offload
@@ -51,6 +56,7 @@ class Batcher(Generic[T, R]):
         self._random = random
         self._on_written = on_written
         self._on_error = on_error
+        self._on_refused = on_refused
         self._on_given_up = on_given_up
         self._linger_seconds = settings.record_linger_seconds if linger_seconds is None else linger_seconds
         self._batch_size = settings.record_batch_size if batch_size is None else batch_size
@@ -112,24 +118,42 @@ class Batcher(Generic[T, R]):
             self._alarm.ring()
 
     async def _write_batch(self, batch: list[T]) -> None:
-        """Try until there is a result for every item that is still wanted."""
+        """Go on until there is a result, or a refusal, for every item that is still wanted."""
         errors = 0
+        pieces = [batch]
+        """What is not written yet; the last one is next."""
         try:
-            while batch := self._still_wanted(batch):
+            while pieces:
+                pieces[-1] = piece = self._still_wanted(pieces[-1])
+                if not piece:
+                    pieces.pop()
+                    continue
                 try:
-                    results = await self._offload.run(lambda batch=batch: self._write(batch))  # type: ignore[misc]
-                    break
-                except StoreError as error:
+                    results = await self._offload.run(lambda piece=piece: self._write(piece))  # type: ignore[misc]
+                except (StoreUnavailable, StoreNotReady) as error:
                     errors += 1
-                    self._on_error(error, batch)
+                    self._on_error(error, piece)
                     await asyncio.sleep(self._settings.backoff_after(errors, self._random()))
-            else:
-                return
+                except Exception as error:
+                    pieces[-1:] = self._halves(piece, error)
+                else:
+                    pieces.pop()
+                    errors = 0
+                    self.backlog -= len(piece)
+                    self._on_written(piece, results)
         except BaseException:
-            self._give_up(batch)
+            for piece in pieces:
+                self._give_up(piece)
             raise
-        self.backlog -= len(batch)
-        self._on_written(batch, results)
+
+    def _halves(self, piece: list[T], error: Exception) -> list[list[T]]:
+        """What to try instead of ``piece``, which was refused: nothing when it is one item."""
+        if len(piece) == 1:
+            self.backlog -= 1
+            self._on_refused(piece[0], error)
+            return []
+        middle = len(piece) // 2
+        return [piece[middle:], piece[:middle]]
 
     def _still_wanted(self, batch: list[T]) -> list[T]:
         if self._is_wanted is None:
@@ -145,3 +169,19 @@ class Batcher(Generic[T, R]):
         self.backlog -= len(batch)
         if batch:
             self._on_given_up(batch)
+
+
+def bug_in(error: Exception | None) -> Exception | None:
+    """For ``exc_info`` of a log line: a ``StoreError`` says all there is to say, and what is none is a bug."""
+    return None if isinstance(error, StoreError) else error
+
+
+def refusal(timer: Timer, error: Exception | None) -> dict[str, str | None]:
+    """For a log line about what cannot be written even alone. ``error`` None: the store has said why."""
+    return {
+        "error": error.message if isinstance(error, StoreError) else type(error).__name__ if error else None,
+        "namespace": timer.namespace,
+        "timer_id": timer.timer_id,
+        "firing_id": timer.firing_id,
+        "correlation_id": timer.content.correlation_id,
+    }

@@ -22,6 +22,7 @@ from duetime.engine.handled import Begun, HandledAttempts
 from duetime.engine.keys import LaneKey, firing_key, lane_key
 from duetime.engine.owned import Offered, OwnedShard
 from duetime.engine.payloads import HeldPayloads
+from duetime.engine.postponing import Postponements
 from duetime.engine.recorded import RecordedAttempts
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
@@ -48,6 +49,7 @@ class Firing:
         stats: EngineStats,
         random: Callable[[], float],
         on_room: Callable[[], None],
+        postponed: Postponements,
         handled: HandledAttempts | None = None,
         gated: GatedAttempts | None = None,
     ) -> None:
@@ -71,6 +73,7 @@ class Firing:
         self._settings = settings
         self._stats = stats
         self._on_room = on_room
+        self._postponed = postponed
         self._flow = FlowControl(settings, random=random, on_stale=self._defer)
         self._attempts = AttemptsUnderWay(settings.slow_after_seconds)
         self._next_look: asyncio.TimerHandle | None = None
@@ -292,13 +295,29 @@ class Firing:
             attempt = self._attempts.pop(result.key)
             if attempt is None:
                 continue
-            self._stats.count_answer(result.status, result.duration_seconds)
-            self._end(attempt, ending_of(result))
-            if attempt.token is None or self._handled is None:
-                self._recorded.take_result(attempt, result, now)
-            else:
-                self._handled.conclude(attempt, result)
+            try:
+                self._take_result(attempt, result, now)
+            except Exception:  # it costs this answer only
+                log.exception(
+                    "an answer could not be taken; its timer is fired again later",
+                    extra={
+                        "action": "firing.answer_lost",
+                        "namespace": attempt.timer.namespace,
+                        "timer_id": attempt.timer.timer_id,
+                    },
+                )
+                if attempt.token is not None and self._handled is not None:
+                    self._handled.abandon(attempt)
+                self._postponed.put_back(attempt.shard, attempt.timer)
         self.start_attempts()
+
+    def _take_result(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:
+        self._stats.count_answer(result.status, result.duration_seconds)
+        self._end(attempt, ending_of(result))
+        if attempt.token is None or self._handled is None:
+            self._recorded.take_result(attempt, result, now)
+        else:
+            self._handled.conclude(attempt, result)
 
     def _end(self, attempt: Attempt, ending: Ending) -> None:
         changed = self._flow.end(

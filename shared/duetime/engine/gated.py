@@ -13,11 +13,12 @@ from duetime.domain.errors import StoreError
 from duetime.domain.outcomes import Outcome
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
-from duetime.engine.batching import Batcher
+from duetime.engine.batching import Batcher, bug_in, refusal
 from duetime.engine.gating import Admission, TimerGate
 from duetime.engine.keys import LaneKey, firing_key
 from duetime.engine.outcomes import failed_as, put_off
 from duetime.engine.owned import OwnedShard
+from duetime.engine.postponing import Postponements
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Offload
@@ -56,6 +57,7 @@ class GatedAttempts:
         stats: EngineStats,
         offload: Offload,
         random: Callable[[], float],
+        postponed: Postponements,
     ) -> None:
         self.on_admitted: Callable[[Sequence[Admitted]], None] = lambda admitted: None  # noqa: ARG005
         self.record: Callable[[OwnedShard, Lease, Outcome], None] = lambda shard, lease, outcome: None  # noqa: ARG005
@@ -65,6 +67,7 @@ class GatedAttempts:
         self._clock = clock
         self._settings = settings
         self._stats = stats
+        self._postponed = postponed
         self._is_starting = True
         self._admissions: Batcher[Candidate, Admission] = Batcher(
             lambda batch: self._gate.admit([each.timer for each in batch], now=self._clock.now()),
@@ -75,6 +78,7 @@ class GatedAttempts:
             is_wanted=self._may_start,
             on_written=self._take_admissions,
             on_error=self._note_error,
+            on_refused=self._postpone,
             on_given_up=self._take_back,
         )
         self._recorded: Batcher[Outcome, None] = Batcher(
@@ -85,6 +89,7 @@ class GatedAttempts:
             linger_seconds=0.0,
             on_written=lambda batch, results: None,  # noqa: ARG005
             on_error=self._note_error,
+            on_refused=lambda outcome, error: self._tell_refused(outcome.timer, error),
             on_given_up=lambda batch: None,  # noqa: ARG005 (who waits for them looks by itself after a while)
         )
 
@@ -145,6 +150,12 @@ class GatedAttempts:
             self.record(candidate.shard, candidate.lease, put_off(timer, until=admission.wait_until))
         return None
 
+    def _postpone(self, candidate: Candidate, error: Exception) -> None:
+        """Nothing was sent for it, and it stays due."""
+        self._tell_refused(candidate.timer, error)
+        self._postponed.put_back(candidate.shard, candidate.timer)
+        self.on_admitted([(candidate, None)])
+
     def _take_back(self, batch: Sequence[Candidate]) -> None:
         """They stay due."""
         for candidate in batch:
@@ -157,6 +168,14 @@ class GatedAttempts:
         """In a thread."""
         self._gate.recorded(batch, now=self._clock.now())
         return [None] * len(batch)
+
+    def _tell_refused(self, timer: Timer, error: Exception) -> None:
+        self._stats.record_refused += 1
+        log.error(
+            "the store refuses what a delivery needs; the others go on",
+            exc_info=bug_in(error),
+            extra={"action": "delivery.refused", **refusal(timer, error)},
+        )
 
     def _note_error(self, error: StoreError, batch: Sequence[object]) -> None:
         self._stats.record_errors += 1

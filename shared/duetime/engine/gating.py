@@ -31,7 +31,8 @@ class Admission:
 
 class TimerGate(Protocol):
     """``takes`` and ``read_answer`` are called in the event loop's thread and must be quick; the others in threads,
-    from several at once, with batches. They raise ``StoreError``: then they are called again."""
+    from several at once, with batches. After they have raised they are called again: with the same batch while the
+    store cannot be used, else with parts of it, until what caused the error is alone and is left out."""
 
     def takes(self, namespace: str) -> bool:
         """Whether the timers of ``namespace`` pass this gate."""

@@ -14,12 +14,13 @@ from duetime.domain.errors import StoreError
 from duetime.domain.outcomes import Outcome
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
-from duetime.engine.batching import Batcher
+from duetime.engine.batching import Batcher, bug_in, refusal
 from duetime.engine.handling import Answered, Conclusion, Message, TimerHandler, Turn, TurnResult, TurnStatus
 from duetime.engine.keys import FiringKey, LaneKey, firing_key
 from duetime.engine.outcomes import ended_silently, unreadable
 from duetime.engine.owned import OwnedShard
 from duetime.engine.payloads import HeldPayloads
+from duetime.engine.postponing import Postponements
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.under_way import Attempt
@@ -83,6 +84,7 @@ class HandledAttempts:
         payloads: HeldPayloads,
         record: Callable[[OwnedShard, Lease, Outcome], None],
         on_due: Callable[[], None],
+        postponed: Postponements,
     ) -> None:
         """``record`` records the outcome of a timer whose handler has nothing to do with it any more; ``on_due`` is
         called when a timer has got a due time that may be near."""
@@ -97,6 +99,7 @@ class HandledAttempts:
         self._payloads = payloads
         self._record = record
         self._on_due = on_due
+        self._postponed = postponed
         self._open: set[str] = set()
         """Firings with an attempt that is under way or not concluded: theirs is not to be ended by the watchdog."""
         self._is_starting = True
@@ -112,6 +115,7 @@ class HandledAttempts:
             is_wanted=self._may_begin,
             on_written=self._take_turns,
             on_error=self._note_begin_error,
+            on_refused=self._postpone,
             on_given_up=self._take_back,
         )
         self._endings: Batcher[_Ending, Conclusion] = Batcher(
@@ -122,6 +126,7 @@ class HandledAttempts:
             batch_size=_BATCH_SIZE,
             on_written=self._take_conclusions,
             on_error=self._note_conclude_error,
+            on_refused=self._leave_refused,
             on_given_up=self._leave_to_watchdog,
         )
 
@@ -204,11 +209,8 @@ class HandledAttempts:
         if result.status is TurnStatus.UNREADABLE:
             self._record(shard, beginning.lease, unreadable(timer, now=now, settings=self._settings))
             return None
-        if result.status is TurnStatus.POSTPONED:
-            delay = self._settings.max_backoff_seconds
-            asyncio.get_running_loop().call_later(delay, shard.settle, firing_key(timer))
-            return None
         shard.settle(firing_key(timer))
+        self._postponed.forget(firing_key(timer))
         self._stats.lease_lost += result.status is TurnStatus.LEASE_LOST
         self._stats.superseded += result.status is TurnStatus.SUPERSEDED
         self._stats.executions_timed_out += result.is_timed_out
@@ -226,6 +228,17 @@ class HandledAttempts:
             )
         self._note_wake(shard, now if result.status is TurnStatus.SUPERSEDED else result.wake_at)
         return None
+
+    def _postpone(self, beginning: Beginning, error: Exception) -> None:
+        """Nothing was sent for it, and it stays due."""
+        self._stats.record_refused += 1
+        log.error(
+            "the next step of a service call cannot be taken; it is tried again later",
+            exc_info=bug_in(error),
+            extra={"action": "call.step_failed", **refusal(beginning.timer, error)},
+        )
+        self._postponed.put_back(beginning.shard, beginning.timer)
+        self.on_begun([(beginning, None)])
 
     def _take_back(self, batch: Sequence[Beginning]) -> None:
         """They stay due."""
@@ -256,6 +269,16 @@ class HandledAttempts:
             self._forget(ending.attempt.timer)
             self._stats.count_ended(conclusion.ended_as)
             self._note_wake(ending.attempt.shard, conclusion.wake_at)
+        self.on_room()
+
+    def _leave_refused(self, ending: _Ending, error: Exception) -> None:
+        self._stats.record_refused += 1
+        log.error(
+            "an answer cannot be stored; the watchdog ends its execution",
+            exc_info=bug_in(error),
+            extra={"action": "call.answer_refused", **refusal(ending.attempt.timer, error)},
+        )
+        self._forget(ending.attempt.timer)
         self.on_room()
 
     def _leave_to_watchdog(self, batch: Sequence[_Ending]) -> None:

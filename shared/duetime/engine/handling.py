@@ -42,8 +42,6 @@ class TurnStatus(StrEnum):
     """The timer was changed after it was read: whatever it is now, it has to be read again."""
     LEASE_LOST = "lease_lost"
     """The shard has another owner now: nothing was stored."""
-    POSTPONED = "postponed"
-    """Something is wrong with this one; it is to be tried again, but not at once."""
     GONE = "gone"
     """What the timer stands for no longer exists: the timer ends, silently."""
     UNREADABLE = "unreadable"
@@ -95,7 +93,11 @@ class Conclusion:
 
 
 class TimerHandler(Protocol):
-    """Called in threads, with batches, and from several threads at once. Never raises for a single timer.
+    """Called in threads, with batches, and from several threads at once.
+
+    While the store cannot be used (``StoreUnavailable``, ``StoreNotReady``) ``begin`` and ``conclude`` are called
+    again with the same batch. After any other error they are called with parts of it, until what caused the error is
+    alone: such a turn is tried again later, such an answer is lost and the watchdog ends its execution.
 
     ``begin`` stores that something is about to be sent before it is sent, and moves the timer's due time to when
     somebody has to look after it should no answer come. So the engine parks no timer of a handler, and a process that
@@ -109,11 +111,11 @@ class TimerHandler(Protocol):
     def begin(self, turns: Sequence[Turn], *, now: datetime) -> list[TurnResult]:
         """One result per turn; a parked timer's is not BEGUN, since it had its turn without regard to limits.
 
-        Raises ``StoreError``: then it is called again with the same turns.
+        After it has raised it is called again with some or all of the turns, some of which may have been stored.
         """
         ...
 
     def conclude(self, answers: Sequence[Answered], *, now: datetime) -> list[Conclusion]:
-        """One conclusion per answer. Raises ``StoreError``: then it is called again with the same answers, some of
+        """One conclusion per answer. After it has raised it is called again with some or all of the answers, some of
         which may have been stored."""
         ...

@@ -130,6 +130,14 @@ def failed_as(timer: Timer, failure: Failure, *, now: datetime, settings: Engine
     return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
 
 
+def unrecorded(refused: Outcome, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """What is recorded instead of an outcome that the store refuses: as little as can be, so that the timer ends."""
+    timer = refused.timer
+    message = f"what attempt {refused.attempts} led to ({refused.state}) cannot be stored"
+    failure = Failure(FailureReason.UNRECORDED, message, now)
+    return _failed(timer, failure, attempts=refused.attempts, now=now, settings=settings)
+
+
 def put_off(timer: Timer, *, until: datetime) -> Outcome:
     """``timer`` is due again at ``until``; no attempt was made."""
     return Outcome(

@@ -26,6 +26,7 @@ from duetime.engine.handling import TimerHandler
 from duetime.engine.leases import LeaseKeeper
 from duetime.engine.payloads import HeldPayloads
 from duetime.engine.polling import Polling
+from duetime.engine.postponing import Postponements
 from duetime.engine.recorded import RecordedAttempts
 from duetime.engine.recording import Recorder
 from duetime.engine.settings import EngineSettings
@@ -78,6 +79,7 @@ class Poller:
         self._event_offload = None if events is None else make_offload(1, "duetime-events")
         self._wake = Alarm()
         self._recorder = self._make_recorder(events)
+        self._postponed = Postponements(settings, random)
         self._payloads = payloads = HeldPayloads(settings.max_payload_bytes)
         directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
         self._gate_offload = None if gate is None else make_offload(1, "duetime-gate")
@@ -98,6 +100,7 @@ class Poller:
             stats=self._stats,
             random=random,
             on_room=self._wake_for_room,
+            postponed=self._postponed,
             handled=self._handled,
             gated=self._gated,
         )
@@ -116,6 +119,7 @@ class Poller:
             new_id=new_id,
             random=self._random,
             on_due=self._wake.ring,
+            postponed=self._postponed,
             gated=self._gated,
         )
 
@@ -175,6 +179,7 @@ class Poller:
             payloads=self._payloads,
             record=recorded.record,
             on_due=self._wake.ring,
+            postponed=self._postponed,
         )
 
     def _make_gated(self, gate: TimerGate | None, offload: Offload | None) -> GatedAttempts | None:
@@ -187,6 +192,7 @@ class Poller:
             stats=self._stats,
             offload=offload,
             random=self._random,
+            postponed=self._postponed,
         )
 
     # -- for others ------------------------------------------------------------------------------------------
@@ -279,6 +285,7 @@ class Poller:
             await self._hand_back()
         finally:
             await _cancel([stop_wait, *tasks, *self._polling.tasks])
+            self._postponed.clear()
             self._loop = None
 
     def _seconds_to_drain(self, deadline: float) -> float:

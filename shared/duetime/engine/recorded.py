@@ -12,17 +12,20 @@ from duetime.delivery.port import CallbackResult
 from duetime.domain.clock import Clock
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.shards import Lease
-from duetime.domain.timers import Timer, TimerState
+from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.engine.gated import GatedAttempts
 from duetime.engine.keys import firing_key
-from duetime.engine.outcomes import expired, outcome_of, parked
+from duetime.engine.outcomes import expired, outcome_of, parked, unrecorded
 from duetime.engine.owned import OwnedShard
+from duetime.engine.postponing import Postponements
 from duetime.engine.recording import Recordable, Recorder
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.under_way import Attempt
 
 log = logging.getLogger(__name__)
+
+_UNREAD = Answer(Verdict.RETRY, reason=FailureReason.NOT_OK, message="the answer could not be read")
 
 
 class RecordedAttempts:
@@ -38,6 +41,7 @@ class RecordedAttempts:
         new_id: Callable[[], str],
         random: Callable[[], float],
         on_due: Callable[[], None],
+        postponed: Postponements,
         gated: GatedAttempts | None = None,
     ) -> None:
         """``on_due`` is called when a retry or reschedule was recorded, whose time may be near. ``gated``: the timers
@@ -49,6 +53,7 @@ class RecordedAttempts:
         self._new_id = new_id
         self._random = random
         self._on_due = on_due
+        self._postponed = postponed
         self._gated = gated
         if gated is not None:
             gated.record = self.record
@@ -56,7 +61,9 @@ class RecordedAttempts:
     @property
     def backlog(self) -> int:
         """Outcomes that are not recorded yet."""
-        return self._recorder.backlog
+        # Some that the store refuses may wait beside the others; more of them slow the firing down as a slow store
+        # does, for every buffer has a bound.
+        return self._recorder.backlog + max(0, len(self._postponed) - self._settings.max_buffered // 2)
 
     # -- answers ---------------------------------------------------------------------------------------------
 
@@ -71,16 +78,55 @@ class RecordedAttempts:
         self.record(shard, shard.lease, expired(timer, now=now, settings=self._settings))
 
     def record(self, shard: OwnedShard, lease: Lease, outcome: Outcome) -> None:
+        self._record(shard, lease, outcome, instead_of=None)
+
+    def _record(self, shard: OwnedShard, lease: Lease, outcome: Outcome, *, instead_of: Outcome | None) -> None:
+        """``instead_of``: what the store has refused."""
         if outcome.state is TimerState.FAILED:
             _log_failed(outcome.timer, outcome)
-        self._recorder.add(Recordable(outcome, lease, lambda status: self._recorded(shard, outcome, status)))
+
+        def done(status: RecordStatus | None) -> None:
+            if status is RecordStatus.REFUSED:
+                self._refused(shard, lease, outcome, instead_of)
+            else:
+                self._recorded(shard, outcome, status)
+
+        self._recorder.add(Recordable(outcome, lease, done))
+
+    def _refused(self, shard: OwnedShard, lease: Lease, outcome: Outcome, instead_of: Outcome | None) -> None:
+        """The timer ends, which says less than its outcome does. Where the store refuses that as well, both are tried
+        again, ever later: firing the timer again would only add to the damage."""
+        if instead_of is None:
+            end = unrecorded(outcome, now=self._clock.now(), settings=self._settings)
+            self._record(shard, lease, end, instead_of=outcome)
+            return
+        key = firing_key(outcome.timer)
+        self._postponed.postpone(
+            key,
+            lambda: self._record(shard, lease, instead_of, instead_of=None),
+            give_up=lambda: shard.settle(key),
+        )
 
     def _conclude(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:
         timer = attempt.timer
-        gated = self._gate_of(timer)
-        answer = read_answer(result, now=now) if gated is None else gated.read_answer(result, now=now)
-        outcome = outcome_of(
-            timer,
+        try:
+            gated = self._gate_of(timer)
+            answer = read_answer(result, now=now) if gated is None else gated.read_answer(result, now=now)
+            outcome = self._outcome_of(attempt, answer, result, now)
+        except Exception:  # one answer that nobody foresaw must not cost the others, nor its timer
+            log.exception(
+                "an answer could not be read; its timer is retried",
+                extra={"action": "timer.answer_unread", **_names(timer)},
+            )
+            answer = _UNREAD
+            outcome = self._outcome_of(attempt, answer, replace(result, body=b"", head=()), now)
+        if answer.verdict is Verdict.FIRED and answer.message:
+            _log_unfollowed(timer, answer)
+        self.record(attempt.shard, attempt.lease, outcome)
+
+    def _outcome_of(self, attempt: Attempt, answer: Answer, result: CallbackResult, now: datetime) -> Outcome:
+        return outcome_of(
+            attempt.timer,
             answer,
             result=result,
             fired_at=attempt.fired_at,
@@ -90,12 +136,10 @@ class RecordedAttempts:
             random=self._random(),
             new_firing_id=self._new_id() if answer.verdict is Verdict.RESCHEDULE else "",
         )
-        if answer.verdict is Verdict.FIRED and answer.message:
-            _log_unfollowed(timer, answer)
-        self.record(attempt.shard, attempt.lease, outcome)
 
     def _recorded(self, shard: OwnedShard, outcome: Outcome, status: RecordStatus | None) -> None:
         shard.settle(firing_key(outcome.timer))
+        self._postponed.forget(firing_key(outcome.timer))
         gated = self._gate_of(outcome.timer)
         is_put_off = (
             gated is not None and outcome.state is TimerState.SCHEDULED and outcome.attempts == outcome.timer.attempts
@@ -141,6 +185,11 @@ class RecordedAttempts:
             attempt.shard.park(before, attempt.timer)
             if attempt.result is not None:
                 self._conclude(attempt, attempt.result, self._clock.now())
+        elif status is RecordStatus.REFUSED:
+            # It stays as it is while its callback is under way; a crash would have it fired again sooner than else.
+            attempt.is_parked = True
+            if attempt.result is not None:
+                self._conclude(attempt, attempt.result, self._clock.now())
         else:
             attempt.shard.settle(before)
             attempt.is_superseded = True
@@ -153,12 +202,9 @@ def _log_failed(timer: Timer, outcome: Outcome) -> None:
         "timer failed",
         extra={
             "action": "timer.failed",
-            "namespace": timer.namespace,
-            "timer_id": timer.timer_id,
-            "firing_id": timer.firing_id,
+            **_names(timer),
             "attempts": outcome.attempts,
             "reason": outcome.failure.reason,
-            "correlation_id": timer.content.correlation_id,
         },
     )
 
@@ -167,11 +213,14 @@ def _log_unfollowed(timer: Timer, answer: Answer) -> None:
     """The receiver was satisfied, but asked for something that cannot be done."""
     log.warning(
         answer.message,
-        extra={
-            "action": "timer.answer_unfollowed",
-            "namespace": timer.namespace,
-            "timer_id": timer.timer_id,
-            "firing_id": timer.firing_id,
-            "correlation_id": timer.content.correlation_id,
-        },
+        extra={"action": "timer.answer_unfollowed", **_names(timer)},
     )
+
+
+def _names(timer: Timer) -> dict[str, str | None]:
+    return {
+        "namespace": timer.namespace,
+        "timer_id": timer.timer_id,
+        "firing_id": timer.firing_id,
+        "correlation_id": timer.content.correlation_id,
+    }

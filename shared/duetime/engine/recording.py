@@ -16,7 +16,7 @@ from duetime.domain.events import TimerFailed, failed_event
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.timers import TimerState
 from duetime.engine.announcing import Announcer
-from duetime.engine.batching import Batcher
+from duetime.engine.batching import Batcher, bug_in, refusal
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Offload
@@ -30,14 +30,16 @@ class Recordable(LeasedOutcome):
     """An outcome with its lease, and whom to tell."""
 
     done: Callable[[RecordStatus | None], None]
-    """Called in the event loop's thread; None when recording was given up at the end of a drain."""
+    """Called in the event loop's thread; None when recording was given up at the end of a drain. Of REFUSED has been
+    told: what is done about it is up to whoever is called."""
 
 
 class Recorder:
     """Collects outcomes for up to ``record_linger_seconds`` and writes them with ``Store.record``.
 
-    A store error is retried with back-off for as long as the recorder runs: an outcome is never dropped while
-    there is a chance to write it. What is queued is bounded by the attempts that the poller allows.
+    While the store cannot be used it is asked again, with back-off, for as long as the recorder runs: an outcome is
+    never dropped while there is a chance to write it. One that the store refuses for good harms no other.
+    What is queued is bounded by the attempts that the poller allows.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Recorder:
             random=random,
             on_written=self._finish,
             on_error=self._note_error,
+            on_refused=self._refuse,
             on_given_up=_give_up,
         )
 
@@ -115,14 +118,43 @@ class Recorder:
     def _finish(self, batch: Sequence[Recordable], statuses: Sequence[RecordStatus]) -> None:
         self._stats.record_batches += 1
         for item, status in zip(batch, statuses, strict=True):
-            item.done(status)
+            if status is RecordStatus.REFUSED:
+                self._tell_refused(item, None)
+            _tell(item, status)
         self.on_batch()
+
+    def _refuse(self, item: Recordable, error: Exception) -> None:
+        self._tell_refused(item, error)
+        _tell(item, RecordStatus.REFUSED)
+        self.on_batch()
+
+    def _tell_refused(self, item: Recordable, error: Exception | None) -> None:
+        """``error`` None: the store knows it, and has told."""
+        self._stats.record_refused += 1
+        outcome = item.outcome
+        log.error(
+            "the store refuses an outcome; the others are recorded",
+            exc_info=bug_in(error),
+            extra={"action": "record.refused", "state": outcome.state, **refusal(outcome.timer, error)},
+        )
 
     def _note_error(self, error: StoreError, batch: Sequence[Recordable]) -> None:
         self._stats.record_errors += 1
         log.warning(
             "the store did not record outcomes, trying again",
             extra={"action": "record.retried", "error": error.code, "outcomes": len(batch)},
+        )
+
+
+def _tell(item: Recordable, status: RecordStatus | None) -> None:
+    """What goes wrong for one is nobody else's fault."""
+    try:
+        item.done(status)
+    except Exception:
+        timer = item.outcome.timer
+        log.exception(
+            "what follows from a recorded outcome failed",
+            extra={"action": "record.crashed", "namespace": timer.namespace, "timer_id": timer.timer_id},
         )
 
 
@@ -134,4 +166,4 @@ def _give_up(batch: Sequence[Recordable]) -> None:
             extra={"action": "record.abandoned", "outcomes": len(batch)},
         )
     for item in batch:
-        item.done(None)
+        _tell(item, None)

@@ -87,6 +87,7 @@ class EngineStats:
     lease_lost: int = 0
     record_batches: int = 0
     record_errors: int = 0
+    record_refused: int = 0
     quarantined: int = 0
     quarantine_errors: int = 0
     claims: int = 0

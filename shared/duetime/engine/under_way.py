@@ -20,6 +20,7 @@ class Attempt:
     """A callback under way. ``timer`` is the revision that its outcome applies to. ``started`` is monotonic seconds.
 
     ``result`` is kept while a parking write is under way: the outcome then waits for the parked revision.
+    ``is_parked``: it is not to be parked any more: it is, or the store refuses it.
     ``default_policy`` is its namespace's as the attempt began, for timers without a policy of their own.
     ``token`` is set when a handler has begun it (``engine.handling``); such an attempt is parked from the start.
     """

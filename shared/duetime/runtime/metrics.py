@@ -119,6 +119,9 @@ COUNTERS = (
     _counter("timers_read", "timers_read", "Due timers read."),
     _counter("record_batches", "record_batches", "Batches of outcomes written."),
     _counter("record_errors", "record_errors", "Batches of outcomes that the store did not take.", "RecordErrors"),
+    _counter(
+        "record_refused", "record_refused", "Outcomes and steps that the store refuses for good.", "RecordRefused"
+    ),
     _counter("shard_claims", "claims", "Shards claimed."),
     _counter("leases_lost", "leases_lost", "Shards that another owner claimed while they were held.", "LeasesLost"),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from duetime.domain.errors import StoreUnavailable
+from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.engine.batching import Batcher
 from duetime.engine.settings import EngineSettings
 from tests.support.virtual_time import InlineOffload, VirtualClock, run_virtually
@@ -23,6 +23,7 @@ class Work:
     wanted: Callable[[int], bool] = lambda item: True
     written: list[tuple[float, list[int], list[int]]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    refused: list[tuple[int, str]] = field(default_factory=list)
     given_up: list[int] = field(default_factory=list)
     clock: VirtualClock = field(default_factory=VirtualClock)
 
@@ -37,6 +38,7 @@ class Work:
             is_wanted=self.wanted,
             on_written=lambda items, results: self.written.append((self.clock.monotonic(), [*items], [*results])),
             on_error=lambda error, items: self.errors.append(error.code),
+            on_refused=lambda item, error: self.refused.append((item, str(error))),
             on_given_up=self.given_up.extend,
         )
 
@@ -174,22 +176,70 @@ def test_at_the_end_what_is_left_is_given_up() -> None:
     assert sorted(work.given_up) == [1, 2]
 
 
-def test_a_bug_costs_one_batch_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    work = Work()
+@pytest.mark.parametrize("error", [StoreError("no"), KeyError("bug")])
+def test_what_is_refused_is_found_by_halves_and_the_others_are_written_once(error: Exception) -> None:
+    calls: list[int] = []
 
     def write(items: Sequence[int]) -> Sequence[int]:
-        if 1 in items:
-            raise KeyError("bug")
+        calls.append(len(items))
+        if {13, 77} & set(items):
+            raise error
+        return list(items)
+
+    work = Work(write=write, settings=EngineSettings(record_batch_size=100))
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        for item in range(100):
+            batcher.add(item)
+        await asyncio.sleep(1)
+        assert batcher.backlog == 0
+
+    work.run(script)
+    assert work.results == [item for item in range(100) if item not in (13, 77)]
+    assert work.refused == [(13, str(error)), (77, str(error))]
+    assert (work.given_up, work.errors) == ([], [])
+    assert len(calls) < 30
+
+
+def test_a_store_that_goes_away_while_a_batch_is_halved_is_waited_for() -> None:
+    work = Work(settings=EngineSettings(record_batch_size=4))
+    down = iter([False, True, True])
+
+    def write(items: Sequence[int]) -> Sequence[int]:
+        if next(down, False):
+            raise StoreUnavailable("down")
+        if 3 in items:
+            raise StoreError("no")
         return list(items)
 
     work.write = write
 
     async def script(batcher: Batcher[int, int]) -> None:
-        batcher.add(1)
-        await asyncio.sleep(1)
-        batcher.add(2)
+        for item in range(4):
+            batcher.add(item)
+        await asyncio.sleep(5)
+
+    assert work.run(script).backlog == 0
+    assert (work.results, [item for item, _ in work.refused]) == ([0, 1, 2], [3])
+    assert work.errors == ["store_unavailable", "store_unavailable"]
+
+
+def test_a_stop_while_a_batch_is_halved_gives_up_what_is_left() -> None:
+    work = Work(settings=EngineSettings(record_batch_size=4))
+
+    def write(items: Sequence[int]) -> Sequence[int]:
+        if len(items) == 4:
+            raise StoreError("no")
+        if 2 in items:
+            raise StoreUnavailable("down")
+        return list(items)
+
+    work.write = write
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        for item in range(4):
+            batcher.add(item)
         await asyncio.sleep(1)
 
     assert work.run(script).backlog == 0
-    assert (work.given_up, work.results) == ([1], [2])
-    assert [record.action for record in caplog.records] == ["record.crashed"]
+    assert (work.results, work.given_up, work.refused) == ([0, 1], [2, 3], [])

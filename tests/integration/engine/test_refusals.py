@@ -1,0 +1,211 @@
+"""What the store refuses for good harms itself alone: it is found among the others and set aside. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from duetime.delivery.port import CallbackResult
+from duetime.domain.errors import StoreError
+from duetime.domain.outcomes import Outcome, RecordStatus
+from duetime.domain.timers import FailureReason, TimerState
+from duetime.engine import firing, recorded
+from duetime.engine.poller import Poller
+from duetime.engine.settings import EngineSettings
+from duetime.stores.port import Store
+from tests.integration.engine.test_announcing import Bus
+from tests.support.builders import make_namespace
+from tests.support.engine import make_poller, make_timer, put
+from tests.support.scripted_sender import Script, ScriptedSender
+from tests.support.stores import memory_store
+from tests.support.virtual_time import START, VirtualClock, run_virtually
+
+NAMESPACE = make_namespace("default")
+Refusal = Callable[[Outcome], bool]
+
+
+class Refusing:
+    """Passes everything on to a store, but refuses outcomes as a database does that takes all of a batch or nothing
+    or, with ``tells``, as one that says which of a batch it refuses."""
+
+    def __init__(self, store: Store, refuses: Refusal, *, tells: bool = False) -> None:
+        self._store = store
+        self.refuses = refuses
+        self._tells = tells
+        self.records = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def record(self, outcomes: Any, **named: Any) -> list[RecordStatus]:
+        self.records += 1
+        refused = [self.refuses(each.outcome) for each in outcomes]
+        if not any(refused):
+            return self._store.record(outcomes, **named)
+        if not self._tells:
+            raise StoreError("the database refused a statement: error 1406")
+        taken = [outcome for outcome, is_refused in zip(outcomes, refused, strict=True) if not is_refused]
+        statuses = iter(self._store.record(taken, **named))
+        return [RecordStatus.REFUSED if is_refused else next(statuses) for is_refused in refused]
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with memory_store() as store:
+        store.create_namespace(NAMESPACE.name, num_shards=NAMESPACE.num_shards, dedicated=False, now=START)
+        yield store
+
+
+async def running(poller: Poller, script: Callable[[], Awaitable[None]]) -> None:
+    stop = asyncio.Event()
+    task = asyncio.create_task(poller.run(stop))
+    await script()
+    stop.set()
+    await task
+
+
+def run(poller: Poller, clock: VirtualClock, seconds: float) -> None:
+    run_virtually(clock, running(poller, lambda: asyncio.sleep(seconds)))
+
+
+def fires(sender: ScriptedSender) -> Counter[str]:
+    return Counter(str(body["timerId"]) for body in sender.received)
+
+
+def actions(caplog: pytest.LogCaptureFixture) -> Counter[str]:
+    return Counter(record.action for record in caplog.records if record.levelno >= logging.WARNING)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("tells", [False, True])
+def test_one_refused_outcome_among_5000_is_set_aside_and_nothing_is_sent_twice(
+    store: Store, clock: VirtualClock, caplog: pytest.LogCaptureFixture, tells: bool
+) -> None:
+    ids = [f"t{number}" for number in range(5000)] + ["poison"]
+    put(store, [make_timer(timer_id) for timer_id in ids], START)
+    refusing = Refusing(
+        store, lambda each: each.timer.timer_id == "poison" and each.state is TimerState.FIRED, tells=tells
+    )
+    sender, bus = ScriptedSender(), Bus()
+    poller = make_poller(refusing, sender, clock, events=bus)  # type: ignore[arg-type]
+    run(poller, clock, 120)
+    assert fires(sender) == Counter(ids)
+    stats = poller.snapshot()
+    counted = {name: stats.counters[name] for name in ("fired", "failed", "record_refused", "record_errors")}
+    assert counted == {"fired": 5000, "failed": 1, "record_refused": 1, "record_errors": 0}
+    assert stats.failed_by["unrecorded"] == 1
+    poison = store.get_timer(NAMESPACE, "poison", now=clock.now())
+    assert poison is not None
+    assert (poison.state, poison.attempts) == (TimerState.FAILED, 1)
+    assert poison.failure is not None
+    assert poison.failure.reason is FailureReason.UNRECORDED
+    assert poison.failure.message == "what attempt 1 led to (fired) cannot be stored"
+    assert [(event.timer_id, event.reason) for event in bus.taken] == [("poison", FailureReason.UNRECORDED)]
+    assert actions(caplog) == {"record.refused": 1, "timer.failed": 1}
+
+    successor = make_poller(store, sender.for_another_poller(), clock, worker_id="worker-b")
+    run(successor, clock, 60)
+    assert fires(sender) == Counter(ids)
+
+
+def test_a_timer_of_which_nothing_can_be_stored_is_tried_ever_later_and_never_sent_again(
+    store: Store, clock: VirtualClock
+) -> None:
+    """And when the store takes it after all, it is what came of the attempt that is stored."""
+    ids = [f"t{number}" for number in range(500)] + ["poison"]
+    put(store, [make_timer(timer_id) for timer_id in ids], START)
+    sender, poison_tries = ScriptedSender(), 0
+
+    def refuses(outcome: Outcome) -> bool:
+        nonlocal poison_tries
+        is_poison = outcome.timer.timer_id == "poison" and clock.elapsed_seconds < 3000
+        poison_tries += is_poison
+        return is_poison
+
+    poller = make_poller(Refusing(store, refuses), sender, clock)  # type: ignore[arg-type]
+    run(poller, clock, 3600)
+    assert fires(sender) == Counter(ids)
+    assert poison_tries < 100
+    assert poller.stats()["fired"] == 501
+    poison = store.get_timer(NAMESPACE, "poison", now=clock.now())
+    assert poison is not None
+    assert poison.state is TimerState.FIRED
+
+
+def test_many_of_which_nothing_can_be_stored_do_not_stop_the_others(store: Store, clock: VirtualClock) -> None:
+    bad, good = [f"bad{number}" for number in range(200)], [f"good{number}" for number in range(2000)]
+    put(store, [make_timer(timer_id) for timer_id in [*bad, *good]], START)
+    sender = ScriptedSender()
+    refusing = Refusing(store, lambda outcome: outcome.timer.timer_id.startswith("bad"))
+    poller = make_poller(refusing, sender, clock, settings=EngineSettings(max_buffered=500))  # type: ignore[arg-type]
+    run(poller, clock, 60)
+    assert fires(sender) == Counter([*bad, *good])
+    assert poller.stats()["fired"] == 2000
+
+
+def test_a_refused_parking_leaves_the_attempt_alone(store: Store, clock: VirtualClock) -> None:
+    put(store, [make_timer("slow"), make_timer("slow too")], START)
+    sender = ScriptedSender(lambda body: Script(delay_seconds=10))
+    refusing = Refusing(store, lambda each: each.timer.timer_id == "slow" and each.state is TimerState.FIRING)
+    poller = make_poller(refusing, sender, clock)  # type: ignore[arg-type]
+    run(poller, clock, 60)
+    assert fires(sender) == Counter(["slow", "slow too"])
+    assert {name: poller.stats()[name] for name in ("fired", "parked", "record_refused")} == {
+        "fired": 2,
+        "parked": 1,
+        "record_refused": 1,
+    }
+
+
+def test_an_answer_that_cannot_be_read_costs_that_answer_only(
+    store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(store, [make_timer(f"t{number}") for number in range(100)], START)
+    read_answer = recorded.read_answer
+
+    def read(result: CallbackResult, **named: Any) -> Any:
+        if result.body == b"strange":
+            raise KeyError("nobody foresaw it")
+        return read_answer(result, **named)
+
+    monkeypatch.setattr(recorded, "read_answer", read)
+    strange = iter([b"strange", b"strange"])
+    sender = ScriptedSender(lambda body: Script(body=next(strange, b"") if body["timerId"] == "t50" else b""))
+    poller = make_poller(store, sender, clock)
+    run(poller, clock, 60)
+    assert fires(sender) == Counter([f"t{number}" for number in range(100)] + ["t50"] * 2)
+    assert [poller.stats()[name] for name in ("fired", "retried")] == [100, 2]
+    assert actions(caplog) == {"timer.answer_unread": 2}
+
+
+def test_an_answer_that_cannot_be_taken_leaves_its_timer_due_and_the_others_alone(
+    store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(store, [make_timer(f"t{number}") for number in range(100)], START)
+    ending_of = firing.ending_of
+
+    def take(result: CallbackResult) -> Any:
+        if result.body == b"strange":
+            raise KeyError("nobody foresaw it")
+        return ending_of(result)
+
+    monkeypatch.setattr(firing, "ending_of", take)
+    sender = ScriptedSender(
+        lambda body: Script(body=b"strange" if body["timerId"] == "t50" and clock.elapsed_seconds < 1 else b"")
+    )
+    poller = make_poller(store, sender, clock)
+    run(poller, clock, 3)
+    assert fires(sender) == Counter([f"t{number}" for number in range(100)]), "not again at once"
+    run(poller, clock, 30)
+    assert fires(sender) == Counter([f"t{number}" for number in range(100)] + ["t50"])
+    assert poller.stats()["fired"] == 100
+    assert actions(caplog) == {"firing.answer_lost": 1}
