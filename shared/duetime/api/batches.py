@@ -18,6 +18,8 @@ from duetime.domain.errors import DuetimeError, RevisionMismatch, TimerConflict,
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.redriving import refused
+from duetime.stores.refusals import apart
 
 MAX_BODY_BYTES = 6 * 1024 * 1024
 Item = dict[str, Any]
@@ -40,7 +42,11 @@ def create_batch(services: Services, request: Request, *, namespace: str) -> Rep
         else:
             timers[timer.timer_id] = timer
             items.append(None)
-    results = context.store.put_timers(list(timers.values()), mode=PutMode.CREATE, now=now) if timers else []
+    results = apart(
+        lambda some: context.store.put_timers(some, mode=PutMode.CREATE, now=now),
+        list(timers.values()),
+        lambda _: PutResult(PutStatus.REFUSED, None),
+    )
     created = [result.timer for result in results if result.status is PutStatus.CREATED and result.timer is not None]
     if created:
         context.on_stored(created)
@@ -64,7 +70,11 @@ def cancel_batch(services: Services, request: Request, *, namespace: str) -> Rep
         else:
             refs[wanted.id] = TimerRef(wanted.id, wanted.revision)
             items.append(None)
-    results = services.context.store.delete_timers(space, list(refs.values()), now=now) if refs else []
+    results = apart(
+        lambda some: services.context.store.delete_timers(space, some, now=now),
+        list(refs.values()),
+        lambda _: ChangeResult(ChangeStatus.REFUSED),
+    )
     return _reply(items, [_cancelled(space, *pair, now=now) for pair in zip(refs, results, strict=True)])
 
 
@@ -83,12 +93,16 @@ def refuse_duplicate(timer_id: str, known: dict[str, Any]) -> None:
 
 
 def _created(timer_id: str, result: PutResult) -> Item:
+    if result.status is PutStatus.REFUSED:
+        return failed_item(timer_id, refused(timer_id))
     if result.status is PutStatus.CONFLICT:
         return failed_item(timer_id, TimerConflict(f"timer {timer_id!r} exists and has other content"))
     return {"id": timer_id, "status": 201 if result.status is PutStatus.CREATED else 200}
 
 
 def _cancelled(space: Namespace, timer_id: str, result: ChangeResult, *, now: datetime) -> Item:
+    if result.status is ChangeStatus.REFUSED:
+        return failed_item(timer_id, refused(timer_id))
     if result.status is ChangeStatus.REVISION_MISMATCH:
         return failed_item(timer_id, RevisionMismatch(f"timer {timer_id!r} has another revision"))
     if result.timer is None:

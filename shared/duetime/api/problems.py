@@ -43,6 +43,7 @@ from duetime.domain.errors import (
     SecretNotFound,
     SecretRotationUnderWay,
     StoreNotReady,
+    StoreRefused,
     StoreUnavailable,
     TimerConflict,
     TimerFinished,
@@ -93,6 +94,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (TooManyStreams, 503, "Too many streams"),
     (StoreNotReady, 503, "Store not ready"),
     (StoreUnavailable, 503, "Store unavailable"),
+    (StoreRefused, 507, "Refused by the store"),
 )
 _INTERNAL = (500, "Internal error")
 _NOT_READY_RETRY_SECONDS = 5

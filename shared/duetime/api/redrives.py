@@ -20,7 +20,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Principal
 from duetime.domain.timers import Rearm
 from duetime.stores.port import ChangeResult, TimerFilter, TimerRef
-from duetime.stores.redriving import redrive_page, refusal_to_fire, refusal_to_redrive
+from duetime.stores.redriving import redrive, redrive_page, refusal_to_fire, refusal_to_redrive
 
 MAX_BODY_BYTES = 1024 * 1024
 IDS_AT_ONCE = 50
@@ -141,7 +141,7 @@ def _redrive_each(services: Services, space: Namespace, ids: Sequence[str]) -> l
             results += [(timer_id, unreached) for timer_id in chunk]
             continue
         refs = [TimerRef(timer_id) for timer_id in chunk]
-        changes = context.store.rearm_timers(space, refs, rearm=Rearm.REDRIVE, now=context.clock.now())
+        changes = redrive(context.store, space, refs, now=context.clock.now())
         pairs = list(zip(chunk, changes, strict=True))
         errors = [(timer_id, refusal_to_redrive(space, timer_id, change)) for timer_id, change in pairs]
         results += errors

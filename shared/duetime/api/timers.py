@@ -24,6 +24,7 @@ from duetime.domain.errors import (
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.redriving import refused
 
 MAX_BODY_BYTES = 1024 * 1024
 _IF_MATCH_TRIES = 5
@@ -41,7 +42,7 @@ def create_timer(services: Services, request: Request, *, namespace: str) -> Rep
     (result,) = context.store.put_timers([timer], mode=PutMode.CREATE, now=now)
     if result.status is PutStatus.CONFLICT:
         raise TimerConflict(f"timer {timer.timer_id!r} exists and has other content")
-    return _stored_reply(services, result)
+    return _stored_reply(services, timer.timer_id, result)
 
 
 def put_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -56,9 +57,9 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
     timer = read_timer(found, space, timer_id=timer_id, egress=context.egress, new_id=context.new_id, now=now)
     if unwanted is not None:
         (result,) = context.store.put_timers([timer], mode=PutMode.CREATE, now=now)
-        if result.status is not PutStatus.CREATED:
+        if result.status not in (PutStatus.CREATED, PutStatus.REFUSED):
             raise RevisionMismatch(f"timer {timer_id!r} exists")
-        return _stored_reply(services, result)
+        return _stored_reply(services, timer_id, result)
 
     def replace(revision: int | None) -> PutResult:
         return context.store.put_timers([timer], mode=PutMode.REPLACE, now=now, if_revision=revision)[0]
@@ -67,7 +68,7 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
     result = under_if_match(
         wanted, replace, lambda: context.store.get_timer(space, timer_id, now=now), absent=mismatch
     )
-    return _stored_reply(services, result)
+    return _stored_reply(services, timer_id, result)
 
 
 def get_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -123,6 +124,8 @@ def delete_timer(services: Services, request: Request, *, namespace: str, timer_
     result = under_if_match(
         if_match(request), delete, lambda: context.store.get_timer(space, timer_id, now=now), absent=absent
     )
+    if result.status is ChangeStatus.REFUSED:
+        raise refused(timer_id)
     if result.timer is None or result.status is ChangeStatus.NOT_FOUND:
         raise absent
     under_way = result.timer.attempt_may_be_under_way(now)
@@ -181,9 +184,10 @@ def _look(timer: Timer | None, revision: int | None) -> ChangeResult:
     return ChangeResult(ChangeStatus.FINISHED if timer.state.is_finished else ChangeStatus.APPLIED, timer)
 
 
-def _stored_reply(services: Services, result: PutResult) -> Reply:
+def _stored_reply(services: Services, timer_id: str, result: PutResult) -> Reply:
     timer = result.timer
-    assert timer is not None  # only a mismatch has none
+    if timer is None:  # only a mismatch, which has been told, and a refusal have none
+        raise refused(timer_id)
     if result.status is PutStatus.UNCHANGED:
         return timer_reply(200, timer)
     services.context.on_stored([timer])

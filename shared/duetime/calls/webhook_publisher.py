@@ -13,7 +13,7 @@ from datetime import datetime
 from duetime.calls.webhook_order import look_again_at, predecessor, wake_next
 from duetime.domain.call_events import CallEvent
 from duetime.domain.clock import Clock
-from duetime.domain.errors import NamespaceUnreadable, StoreError
+from duetime.domain.errors import NamespaceUnreadable, StoreError, StoreRefused
 from duetime.domain.event_webhooks import (
     EXPIRE_AFTER_MS,
     WEBHOOK_RETRY_POLICY_JSON,
@@ -25,7 +25,8 @@ from duetime.domain.event_webhooks import (
 )
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer, TimerContent, content_digest, new_timer
-from duetime.stores.port import PutMode, PutStatus, Store
+from duetime.stores.port import PutMode, PutResult, PutStatus, Store
+from duetime.stores.refusals import apart
 
 
 class WebhookPublisher:
@@ -48,7 +49,7 @@ class WebhookPublisher:
         refused: dict[str, str] = {}
         for tenant_id, of_tenant in by_tenant.items():
             try:
-                self._publish(tenant_id, of_tenant)
+                refused |= self._publish(tenant_id, of_tenant)
             except StoreError as error:  # each tenant by itself: one may be all that cannot be read
                 refused |= dict.fromkeys((event.event_id for event in of_tenant), error.code)
         return refused
@@ -56,25 +57,32 @@ class WebhookPublisher:
     def close(self) -> None:
         """The store belongs to the caller."""
 
-    def _publish(self, tenant_id: str, events: Sequence[CallEvent]) -> None:
+    def _publish(self, tenant_id: str, events: Sequence[CallEvent]) -> dict[str, str]:
+        """The events whose timers the database refuses."""
         # Asked for every time: what is published after a webhook was set is delivered to it.
         namespace = self._store.get_namespace(events_namespace(tenant_id))
         if namespace is not None and namespace.unreadable is not None:
             raise NamespaceUnreadable(namespace.name)  # the events wait: whether anybody wants them cannot be read
         webhook = None if namespace is None else namespace.settings.webhook
         if namespace is None or webhook is None:
-            return
+            return {}
         wanted = [event for event in events if webhook.wants(event.type)]
         if not wanted:
-            return
+            return {}
         now = self._clock.now()
         timers = [self._timer(namespace, webhook, event, now) for event in wanted]
-        results = self._store.put_timers(timers, mode=PutMode.CREATE, now=now)
+        results = apart(
+            lambda some: self._store.put_timers(some, mode=PutMode.CREATE, now=now),
+            timers,
+            lambda _: PutResult(PutStatus.REFUSED, None),
+        )
         stored = [result.timer for result in results if result.status is PutStatus.CREATED and result.timer]
         self._on_stored(stored)
         for event, timer in zip(wanted, timers, strict=True):
             if timer.next_attempt_at != now:
                 self._look_again(namespace, delivery_of(event))
+        pairs = zip(wanted, results, strict=True)
+        return {event.event_id: StoreRefused.code for event, result in pairs if result.status is PutStatus.REFUSED}
 
     def _timer(self, namespace: Namespace, webhook: EventWebhook, event: CallEvent, now: datetime) -> Timer:
         """The timer of ``event``: due now if its turn has come, else when it is to look again."""

@@ -13,11 +13,11 @@ from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidSettings, NamespaceNotFound
 from duetime.domain.ids import check_namespace, check_timer_id
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Rearm, Timer, TimerState
+from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import format_instant
 from duetime.runtime.clock import SystemClock
 from duetime.stores.port import ChangeResult, ChangeStatus, Store, TimerFilter, TimerRef
-from duetime.stores.redriving import find_timers, redrive_page, refusal_to_redrive
+from duetime.stores.redriving import find_timers, redrive, redrive_page, refusal_to_redrive
 
 PAGE = 100
 """Timers of one step: a step is what is not undone by an interruption, and what progress counts."""
@@ -100,7 +100,7 @@ def redrive_named(store: Store, name: str, timer_ids: Sequence[str], *, dry_run:
                 results = [_judged(store.get_timer(namespace, timer_id, now=now)) for timer_id in chunk]
             else:
                 refs = [TimerRef(timer_id) for timer_id in chunk]
-                results = store.rearm_timers(namespace, refs, rearm=Rearm.REDRIVE, now=now)
+                results = redrive(store, namespace, refs, now=now)
             refusals = [
                 error
                 for timer_id, result in zip(chunk, results, strict=True)

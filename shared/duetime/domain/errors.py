@@ -184,6 +184,12 @@ class NamespaceUnreadable(StoreError):
         self.name = name
 
 
+class StoreRefused(StoreError):
+    """The database refuses what was to be stored, and would again: it is too large, say, or its partition is full."""
+
+    code = "store_refused"
+
+
 class CallUnreadable(StoreError):
     """A stored service call cannot be decoded; asking again will not help."""
 

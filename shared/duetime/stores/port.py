@@ -9,7 +9,9 @@ Rules for all operations:
   locked), ``StoreNotReady`` (no tables, wrong schema) and ``StoreError`` (anything else). No driver exception
   leaves a store.
 - A batch has no duplicate ids in it, and each of its items succeeds or fails alone; the answer has one
-  result per item, in order.
+  result per item, in order. An item that the database refuses for good (it is too large, say, or where it belongs is
+  full) is REFUSED where the store knows which one it is. Else ``StoreError`` is raised for the batch, and whoever
+  called asks again with parts of it (stores/refusals.py, engine/batching.py): a store recognises what it has stored.
 - Expired timers (``Timer.is_expired``) read as absent everywhere, whether or not they are still stored.
 
 ``tests/contract`` proves each sentence for each store.
@@ -62,11 +64,13 @@ class PutStatus(StrEnum):
     """CREATE found a timer with another digest."""
     REVISION_MISMATCH = "revision_mismatch"
     """REPLACE with ``if_revision`` found another revision, or no timer."""
+    REFUSED = "refused"
+    """The database refuses this timer for good."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """``timer`` as it is stored now; None only when ``if_revision`` found no timer."""
+    """``timer`` as it is stored now; None only when it is REFUSED or ``if_revision`` found none."""
 
     status: PutStatus
     timer: Timer | None
@@ -82,6 +86,8 @@ class ChangeStatus(StrEnum):
     """The timer is in a state from which it cannot be rearmed."""
     UNREADABLE = "unreadable"
     """The stored timer, or its payload, cannot be read, so it cannot be fired either."""
+    REFUSED = "refused"
+    """The database refuses this change for good."""
 
 
 @dataclass(frozen=True, slots=True)

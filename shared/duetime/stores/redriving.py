@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -9,6 +10,7 @@ from duetime.domain.errors import (
     AttemptUnderWay,
     DuetimeError,
     RevisionMismatch,
+    StoreRefused,
     TimerFinished,
     TimerNotFailed,
     TimerNotFound,
@@ -17,14 +19,15 @@ from duetime.domain.errors import (
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerState
 from duetime.stores.port import ChangeResult, ChangeStatus, Page, Store, TimerFilter, TimerRef
+from duetime.stores.refusals import apart
 
 
 @dataclass(frozen=True, slots=True)
 class RedrivePage:
     """What one bounded piece of a redrive did.
 
-    ``skipped`` counts the failed timers that fit the filter and were not redriven: unreadable, or changed
-    meanwhile. ``next_cursor`` is None when there is nothing left to look at.
+    ``skipped`` counts the failed timers that fit the filter and were not redriven: unreadable, refused by the
+    database, or changed meanwhile. ``next_cursor`` is None when there is nothing left to look at.
     """
 
     redriven: tuple[Timer, ...]
@@ -82,11 +85,24 @@ def redrive_page(
         redriven = tuple(timer for timer in page.items if not _is_unreadable(timer))
     else:
         refs = [TimerRef(timer.timer_id, timer.revision) for timer in page.items]
-        results = store.rearm_timers(namespace, refs, rearm=Rearm.REDRIVE, now=now) if refs else []
+        results = redrive(store, namespace, refs, now=now)
         redriven = tuple(
             result.timer for result in results if result.status is ChangeStatus.APPLIED and result.timer is not None
         )
     return RedrivePage(redriven, len(page.items) - len(redriven), page.next_cursor)
+
+
+def redrive(store: Store, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
+    """Redrive each of the timers that can be, whatever the database refuses of the others."""
+    return apart(
+        lambda some: store.rearm_timers(namespace, some, rearm=Rearm.REDRIVE, now=now),
+        refs,
+        lambda _: ChangeResult(ChangeStatus.REFUSED),
+    )
+
+
+def refused(timer_id: str) -> StoreRefused:
+    return StoreRefused(f"the store refuses timer {timer_id!r}: it is too large, or its shard is full")
 
 
 def refusal_to_redrive(namespace: Namespace, timer_id: str, result: ChangeResult) -> DuetimeError | None:
@@ -112,6 +128,8 @@ def _refusal(namespace: Namespace, timer_id: str, result: ChangeResult) -> Dueti
         return None
     if result.status is ChangeStatus.REVISION_MISMATCH:
         return RevisionMismatch(f"timer {timer_id!r} has another revision")
+    if result.status is ChangeStatus.REFUSED:
+        return refused(timer_id)
     if result.status is ChangeStatus.NOT_FOUND or result.timer is None:
         return TimerNotFound(namespace.name, timer_id)
     if result.status is ChangeStatus.UNREADABLE:

@@ -293,8 +293,8 @@ def test_statements_that_stay_throttled_make_the_store_unavailable(
     assert [timer.timer_id for timer in proxied.due_timers(0, until=NOW, limit=9).timers] == ["t0001"]
 
 
-def test_a_refused_statement_is_a_store_error(
-    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
+def test_a_refused_statement_is_told_of_its_timer(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(operation: str, body: Body, forward: Forward) -> Body:
         error = {"Error": {"Code": "ItemCollectionSizeLimitExceeded", "Message": "full"}}
@@ -302,8 +302,11 @@ def test_a_refused_statement_is_a_store_error(
 
     proxy.intercept = refuse
 
-    with pytest.raises(StoreError, match="ItemCollectionSizeLimitExceeded"):
-        proxied.put_timers(make_timers(single, 2), mode=PutMode.CREATE, now=NOW)
+    results = proxied.put_timers(make_timers(single, 2), mode=PutMode.CREATE, now=NOW)
+    assert [result.status for result in results] == [PutStatus.REFUSED] * 2
+    errors = [record.error for record in caplog.records if record.action == "store.refused"]  # type: ignore[attr-defined]
+    assert all("ItemCollectionSizeLimitExceeded" in error for error in errors)
+    assert len(errors) == 2
 
 
 def test_unprocessed_keys_are_asked_for_again(proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
@@ -24,8 +25,9 @@ from duetime.stores.dynamodb.items import (
     time_to_live,
 )
 from duetime.stores.dynamodb.payloads import Payloads, is_large, payload_key_of, within_budget
-from duetime.stores.dynamodb.table import QueryPage, Table, Written
+from duetime.stores.dynamodb.table import QueryPage, Table, Written, failed
 from duetime.stores.port import DuePage, UnreadableRow
+from duetime.stores.refusals import alone
 
 _FIRST_READ = 25
 """Items that a first look at a shard reads, be they due or not."""
@@ -78,11 +80,11 @@ class Due:
     def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
         # No transaction spans shards here: revision and firing are the fence, not the lease (port.py).
         changes = [_change(each.outcome, now) for each in outcomes]
-        alone = [at for at, each in enumerate(outcomes) if _ends_large(each.outcome)]
+        large = [at for at, each in enumerate(outcomes) if _ends_large(each.outcome)]
         together = [at for at, each in enumerate(outcomes) if not _ends_large(each.outcome)]
         written = dict(zip(together, self._table.apply([changes[at] for at in together]), strict=True))
-        for at in alone:
-            written[at] = self._record_end_of_large(outcomes[at].outcome, changes[at])
+        for at in large:
+            written[at] = alone(partial(self._record_end_of_large, outcomes[at].outcome, changes[at]), failed)
         return [_status(changes[at], written[at]) for at in range(len(outcomes))]
 
     def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
@@ -214,6 +216,8 @@ def _ends_large(outcome: Outcome) -> bool:
 
 
 def _status(change: Change, written: Written) -> RecordStatus:
+    if written.failure is not None:
+        return RecordStatus.REFUSED
     if written.is_applied:
         return RecordStatus.APPLIED
     return RecordStatus.APPLIED if written.is_own_work(change) else RecordStatus.SUPERSEDED

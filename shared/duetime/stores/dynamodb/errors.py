@@ -64,6 +64,17 @@ def translate(error: ClientError | BotoCoreError | ResponseParserError) -> Excep
     return StoreError(f"DynamoDB client: {error}")
 
 
+def statement_refused(error: dict[str, Any]) -> StoreError:
+    """What the error of a single statement in a batch stands for, if that is not transient."""
+    if error["Code"] == "ResourceNotFound":
+        raise _no_table()
+    return StoreError(f"DynamoDB refused a statement: {error['Code']}: {error.get('Message', '')}")
+
+
+def _no_table() -> StoreNotReady:
+    return StoreNotReady("the DynamoDB table does not exist; `duetime init` creates it")
+
+
 def _translate_answer(error: ClientError) -> Exception:
     answer: dict[str, Any] = dict(error.response)
     code = answer.get("Error", {}).get("Code", "")
@@ -73,7 +84,7 @@ def _translate_answer(error: ClientError) -> Exception:
     if code == "TransactionCanceledException":
         return _translate_cancellation(answer)
     if code == "ResourceNotFoundException":
-        return StoreNotReady("the DynamoDB table does not exist; `duetime init` creates it")
+        return _no_table()
     status = metadata.get("HTTPStatusCode", 0)
     if code in _TRANSIENT_CODES or status >= 500 or status == 429:
         return StoreUnavailable(f"DynamoDB answered {code}", retry_after_seconds=RETRY_AFTER_SECONDS)

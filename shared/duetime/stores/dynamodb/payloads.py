@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from uuid import uuid4
 
 from duetime.domain.errors import StoreError
@@ -17,6 +18,7 @@ from duetime.domain.timers import Timer
 from duetime.stores.dynamodb.changes import Change, Item, text
 from duetime.stores.dynamodb.items import item_key, key_of, time_to_live
 from duetime.stores.dynamodb.table import Table
+from duetime.stores.refusals import alone
 
 INLINE_PAYLOAD_BYTES = 32 * 1024
 MAX_PAYLOADS_PER_PAGE = 32
@@ -56,16 +58,17 @@ class Payloads:
         self._table.put(item)
         return key
 
-    def store_all(self, timers: Sequence[Timer]) -> list[str | None]:
-        """``store`` for each; when one cannot be stored, those before it are removed again."""
-        keys: list[str | None] = []
+    def store_all(self, timers: Sequence[Timer]) -> list[str | StoreError | None]:
+        """``store`` for each, or why its payload is refused. When the store becomes unavailable, all are removed."""
+        keys: list[str | StoreError | None] = []
         try:
             for timer in timers:
-                keys.append(self.store(timer))  # noqa: PERF401  # the keys so far are needed when it fails
+                # One by one: the keys so far are needed when it fails.
+                keys.append(alone(partial(self.store, timer), lambda error: error))  # noqa: PERF401
         except StoreError:
             with suppress(StoreError):
                 for timer, key in zip(timers, keys, strict=False):
-                    self.remove(timer.shard_id, key)
+                    self.remove(timer.shard_id, key if isinstance(key, str) else None)
             raise
         return keys
 

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from duetime.domain.errors import StoreError, StoreUnavailable
+from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.dynamodb.changes import Change, Item, as_insert_statement, as_update, as_update_statement
 from duetime.stores.dynamodb.errors import (
     RETRY_AFTER_SECONDS,
     TRANSIENT_STATEMENT_CODES,
     ConditionFailed,
+    statement_refused,
     translate,
 )
+from duetime.stores.refusals import alone, log_refusal
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -40,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of a conditional write.
+    """The result of a conditional write: applied, its condition failed, or (``failure``) refused for good.
 
     ``item``: the stored item that a refused write met (None when there is none), or what the write was asked to
     return. ``is_repeated`` as in ``ConditionFailed``.
@@ -49,6 +51,7 @@ class Written:
     is_applied: bool
     item: Item | None = None
     is_repeated: bool = False
+    failure: StoreError | None = None
 
     def is_own_work(self, change: Change) -> bool:
         """Refused by ``change`` itself: the driver sent it twice, since the first answer was lost."""
@@ -144,15 +147,16 @@ class Table:
     def apply(self, changes: Sequence[Change]) -> list[Written]:
         """Each change applies or fails alone; one result per change, in order."""
         if len(changes) == 1 or not self._batch_statements:
-            return [self.apply_one(change) for change in changes]
+            return [self._alone(self.apply_one, change) for change in changes]
         return self._execute(
             changes, lambda change: as_update_statement(self.name, change), self.apply_one, "ConditionalCheckFailed"
         )
 
     def insert(self, items: Sequence[Item]) -> list[Written]:
-        """Store items whose keys are free. ``Written.item`` of a refused one is known only after a single write."""
+        """Store items whose keys are free, each alone. ``Written.item`` of one whose key is taken is known only after
+        a single write."""
         if len(items) == 1 or not self._batch_statements:
-            return [self._insert_one(item) for item in items]
+            return [self._alone(self._insert_one, item) for item in items]
         return self._execute(
             items, lambda item: as_insert_statement(self.name, item), self._insert_one, "DuplicateItem"
         )
@@ -180,11 +184,19 @@ class Table:
         write_one: Callable[[T], Written],
         refusal_code: str,
     ) -> list[Written]:
-        """Statements that were throttled are sent again one by one, where the driver backs off."""
+        """A result per input. Statements that were throttled, and those of a request that was refused as a whole, are
+        sent again one by one: there the driver backs off, and there it is told which of them is at fault."""
         results: dict[int, Written] = {}
         again: list[int] = []
         for chunk in chunks(range(len(inputs)), BATCH_STATEMENTS):
-            answer = self._call("batch_execute_statement", Statements=[statement(inputs[at]) for at in chunk])
+            request = [statement(inputs[at]) for at in chunk]
+            try:
+                answer = self._call("batch_execute_statement", Statements=request)
+            except (StoreUnavailable, StoreNotReady):
+                raise
+            except StoreError:
+                again += chunk
+                continue
             is_repeated = answer.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
             for at, response in zip(chunk, answer["Responses"], strict=True):
                 error = response.get("Error")
@@ -195,12 +207,19 @@ class Table:
                 elif error["Code"] in TRANSIENT_STATEMENT_CODES:
                     again.append(at)
                 else:
-                    raise StoreError(f"DynamoDB refused a statement: {error['Code']}: {error.get('Message', '')}")
+                    log_refusal(refusal := statement_refused(error))
+                    results[at] = failed(refusal)
         if again:
-            _log.warning("statements throttled", extra={"action": "store.statements_throttled", "count": len(again)})
+            _log.warning(
+                "statements are repeated", extra={"action": "store.statements_repeated", "count": len(again)}
+            )
         for at in again:
-            results[at] = write_one(inputs[at])
+            results[at] = self._alone(write_one, inputs[at])
         return [results[at] for at in range(len(inputs))]
+
+    @staticmethod
+    def _alone(write: Callable[[T], Written], change: T) -> Written:
+        return alone(lambda: write(change), failed)
 
     def _write(self, operation: str, **parameters: Any) -> Written:
         if "ConditionExpression" in parameters:
@@ -220,6 +239,10 @@ class Table:
         except (ClientError, BotoCoreError, ResponseParserError) as error:
             raise translate(error) from error
         return answer
+
+
+def failed(error: StoreError) -> Written:
+    return Written(is_applied=False, failure=error)
 
 
 def chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -6,9 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from duetime.domain.errors import StoreUnavailable
+from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange, replaced
 from duetime.domain.times import format_instant
@@ -27,6 +28,7 @@ from duetime.stores.dynamodb.payloads import Payloads, payload_key_of
 from duetime.stores.dynamodb.table import BATCH_KEYS, Table, back_offs, chunks
 from duetime.stores.moving_port import LoadStatus
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.refusals import alone
 
 _RACE_TRIES = 10
 _IS_ABSENT = "attribute_not_exists(sortKey) OR timer_expires_at <= :now"
@@ -53,7 +55,7 @@ class Timers:
         if_revision: int | None = None,
     ) -> list[PutResult]:
         if mode is PutMode.REPLACE:
-            return [self._replace(timer, now, if_revision) for timer in timers]
+            return [alone(partial(self._replace, timer, now, if_revision), _put_refused) for timer in timers]
         return self._create(timers, now)
 
     def get_timer(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
@@ -92,11 +94,13 @@ class Timers:
 
     def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
         # One request each: only DeleteItem says exactly what it removed (PartiQL's DELETE succeeds on nothing).
-        return [self._delete(namespace, ref, now) for ref in refs]
+        return [alone(partial(self._delete, namespace, ref, now), _change_refused) for ref in refs]
 
     def load_timers(self, timers: Sequence[Timer], *, now: datetime) -> list[LoadStatus]:
         statuses = []
         for timer, result in zip(timers, self._create(timers, now), strict=True):
+            if result.status is PutStatus.REFUSED:
+                raise StoreError("DynamoDB refuses a timer")
             is_new, is_same = result.status is PutStatus.CREATED, result.timer == timer
             known = LoadStatus.PRESENT if is_same else LoadStatus.CONFLICT
             statuses.append(LoadStatus.LOADED if is_new else known)
@@ -114,22 +118,32 @@ class Timers:
     # -- creating --------------------------------------------------------------------------------------------
 
     def _create(self, timers: Sequence[Timer], now: datetime) -> list[PutResult]:
-        keys = self._payloads.store_all(timers)
-        items = [encode(timer, payload_key=key) for timer, key in zip(timers, keys, strict=True)]
-        results = [PutResult(PutStatus.CREATED, timer) for timer in timers]
-        written = self._table.insert(items)
-        refused = [at for at, write in enumerate(written) if not write.is_applied]
-        unseen = [at for at in refused if written[at].item is None]
-        stored = {at: written[at].item for at in refused}
+        items: dict[int, Item] = {}
+        results: dict[int, PutResult] = {}
+        for at, (timer, key) in enumerate(zip(timers, self._payloads.store_all(timers), strict=True)):
+            if isinstance(key, StoreError):
+                results[at] = _put_refused(key)
+            else:
+                items[at] = encode(timer, payload_key=key)
+        written = dict(zip(items, self._table.insert(list(items.values())), strict=True))
+        taken = [at for at, write in written.items() if not write.is_applied and write.failure is None]
+        unseen = [at for at in taken if written[at].item is None]
+        stored = {at: written[at].item for at in taken}
         found = self._table.get_many([key_of(items[at]) for at in unseen], consistent=True)
         stored.update(zip(unseen, found, strict=True))
-        for at in refused:
-            if written[at].is_repeated and _firing_id(stored[at]) == timers[at].firing_id:
-                continue  # the item in the way is ours: the driver repeated an insert whose answer was lost
-            results[at] = self._create_beside(timers[at], items[at], stored[at], now)
+        for at, item in items.items():
+            timer, write = timers[at], written[at]
+            # What is in the way may be ours: the driver repeats an insert whose answer was lost.
+            is_own = write.is_repeated and _firing_id(stored.get(at)) == timer.firing_id
+            if write.failure is not None:
+                results[at] = _put_refused(write.failure)
+            elif write.is_applied or is_own:
+                results[at] = PutResult(PutStatus.CREATED, timer)
+            else:
+                results[at] = alone(partial(self._create_beside, timer, item, stored[at], now), _put_refused)
             if results[at].status is not PutStatus.CREATED:
-                self._payloads.remove(timers[at].shard_id, payload_key_of(items[at]))
-        return results
+                self._payloads.remove(timer.shard_id, payload_key_of(item))
+        return [results[at] for at in range(len(timers))]
 
     def _create_beside(self, timer: Timer, item: Item, stored: Item | None, now: datetime) -> PutResult:
         """The result of creating ``timer`` when ``stored`` was met under its key."""
@@ -150,6 +164,16 @@ class Timers:
 
     def _replace(self, timer: Timer, now: datetime, if_revision: int | None) -> PutResult:
         payload_key = self._payloads.store(timer)
+
+        def refused(error: StoreError) -> PutResult:
+            self._payloads.remove(timer.shard_id, payload_key)
+            return _put_refused(error)
+
+        return alone(partial(self._replace_item, timer, payload_key, now, if_revision), refused)
+
+    def _replace_item(
+        self, timer: Timer, payload_key: str | None, now: datetime, if_revision: int | None
+    ) -> PutResult:
         item = encode(timer, payload_key=payload_key)
         condition = _HAS_OTHER_DIGEST
         for _ in range(_RACE_TRIES):
@@ -223,10 +247,12 @@ class Timers:
                 changes[at] = _change_to(item, result.timer, payload_key=None)
             results[at] = result
         for at, written in zip(changes, self._table.apply(list(changes.values())), strict=True):
-            if not written.is_applied and not written.is_own_work(changes[at]):
+            if written.failure is not None:
+                results[at] = _change_refused(written.failure)
+            elif not written.is_applied and not written.is_own_work(changes[at]):
                 del results[at]
         return [
-            results[at] if at in results else self._rearm_one(key, ref, rearm, now)
+            results[at] if at in results else alone(partial(self._rearm_one, key, ref, rearm, now), _change_refused)
             for at, (key, ref) in enumerate(zip(keys, refs, strict=True))
         ]
 
@@ -272,6 +298,16 @@ class Timers:
         if timer.is_expired(now):
             return ChangeResult(ChangeStatus.NOT_FOUND)
         return ChangeResult(ChangeStatus.APPLIED, timer)
+
+
+def _put_refused(error: StoreError) -> PutResult:
+    del error  # logged
+    return PutResult(PutStatus.REFUSED, None)
+
+
+def _change_refused(error: StoreError) -> ChangeResult:
+    del error  # logged
+    return ChangeResult(ChangeStatus.REFUSED)
 
 
 def _change_to(item: Item, new: Timer, *, payload_key: str | None) -> Change:

@@ -69,8 +69,10 @@ class Outbox(Reading):
                 whole_items.append(self._change_to_published(key, now))
             else:
                 self._mark_some(key, range(first, last + 1), sequences, now)
-        # One that is refused was marked before, or is gone.
-        self._calls.apply(whole_items)
+        # One whose condition fails was marked before, or is gone.
+        for written in self._calls.apply(whole_items):
+            if written.failure is not None:
+                raise written.failure
 
     # -- finding ---------------------------------------------------------------------------------------------
 

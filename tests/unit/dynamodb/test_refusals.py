@@ -1,0 +1,203 @@
+"""What DynamoDB refuses for good harms itself alone. The client is a stub: no emulator refuses single statements."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from duetime.domain.errors import StoreNotReady, StoreUnavailable
+from duetime.domain.outcomes import LeasedOutcome, RecordStatus
+from duetime.domain.shards import Lease
+from duetime.domain.timers import Rearm, Timer, TimerState
+from duetime.stores.dynamodb.changes import Change, Item, whole
+from duetime.stores.dynamodb.items import encode, item_key
+from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.dynamodb.table import Table
+from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
+from tests.support.builders import fired, make_failure, make_namespace, make_timer
+from tests.support.clock import NOW
+
+NAMESPACE = make_namespace()
+LEASE = Lease(0, 1, "me", NOW)
+FULL = "ItemCollectionSizeLimitExceeded"
+LARGE = "x" * 40_000
+
+
+def client_error(code: str, operation: str) -> ClientError:
+    return ClientError(
+        {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": 400}}, operation
+    )
+
+
+@dataclass
+class Stub:
+    """A client that carries out nothing: it says yes to all but what ``refuses`` a code for, by the sort key."""
+
+    refuses: Callable[[str], str | None] = lambda key: None
+    refuses_requests: str | None = None
+    items: dict[str, Item] = field(default_factory=dict)
+    requests: list[tuple[str, list[str]]] = field(default_factory=list)
+
+    def batch_execute_statement(self, *, Statements: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
+        keys = [_key_of(statement) for statement in Statements]
+        self.requests.append(("batch_execute_statement", keys))
+        if self.refuses_requests is not None and any(map(self.refuses, keys)):
+            raise client_error(self.refuses_requests, "BatchExecuteStatement")
+        codes = map(self.refuses, keys)
+        return {"Responses": [{} if code is None else {"Error": {"Code": code}} for code in codes]}
+
+    def __getattr__(self, name: str) -> Any:
+        def act(**parameters: Any) -> dict[str, Any]:
+            key = (parameters.get("Key") or parameters["Item"])["sortKey"]["S"]
+            self.requests.append((name, [key]))
+            code = self.refuses(key)
+            if code is not None:
+                raise client_error(f"{code}Exception", name)
+            return {"Attributes": self.items.get(key)}
+
+        return act
+
+    def batch_get_item(self, *, RequestItems: dict[str, Any]) -> dict[str, Any]:  # noqa: N803
+        keys = [key["sortKey"]["S"] for key in RequestItems["timers"]["Keys"]]
+        return {"Responses": {"timers": [self.items[key] for key in keys if key in self.items]}}
+
+
+def _key_of(statement: dict[str, Any]) -> str:
+    values = [value["S"] for value in statement["Parameters"] if "S" in value]
+    return next(value for value in values if re.match(r"TIMER#|SHARD#|k\d", value))
+
+
+def table(stub: Stub, *, batch_statements: bool = True) -> Table:
+    return Table(stub, "timers", batch_statements=batch_statements)  # type: ignore[arg-type]
+
+
+def store(stub: Stub) -> DynamoDbStore:
+    return DynamoDbStore(stub, "timers")  # type: ignore[arg-type]
+
+
+def changes(count: int) -> list[Change]:
+    return [Change(key=item_key(0, f"k{at}"), sets={"a": whole(1)}, unchanged={"b": None}) for at in range(count)]
+
+
+@pytest.mark.parametrize("code", [FULL, "ValidationError", "ItemCollectionSizeLimitExceededException"])
+@pytest.mark.parametrize("batch_statements", [True, False])
+def test_of_100_changes_one_is_refused_and_99_are_applied(code: str, batch_statements: bool) -> None:
+    stub = Stub(lambda key: code if key == "k29" else None)
+    written = table(stub, batch_statements=batch_statements).apply(changes(100))
+    assert [at for at, each in enumerate(written) if not each.is_applied] == [29]
+    refusal = written[29].failure
+    assert refusal is not None
+    assert code in refusal.message
+    assert [each.failure for at, each in enumerate(written) if at != 29] == [None] * 99
+    assert sum(len(keys) for _, keys in stub.requests) == 100, "every change is sent, once"
+
+
+def test_a_request_that_is_refused_as_a_whole_is_sent_one_by_one() -> None:
+    stub = Stub(lambda key: "Validation" if key == "k29" else None, refuses_requests="ValidationException")
+    written = table(stub).apply(changes(100))
+    assert [at for at, each in enumerate(written) if not each.is_applied] == [29]
+    assert [name for name, _ in stub.requests].count("update_item") == 25
+
+
+def test_a_throttled_statement_that_is_then_refused_harms_itself_alone() -> None:
+    tries: list[str] = []
+
+    def refuses(key: str) -> str | None:
+        if key != "k3":
+            return None
+        tries.append(key)
+        return "ThrottlingError" if len(tries) == 1 else FULL
+
+    written = table(Stub(refuses)).apply(changes(10))
+    assert [at for at, each in enumerate(written) if each.failure] == [3]
+
+
+def test_an_unavailable_store_is_no_refusal() -> None:
+    with pytest.raises(StoreUnavailable):
+        table(Stub(lambda key: "ProvisionedThroughputExceeded" if key == "k3" else None)).apply(changes(10))
+    with pytest.raises(StoreNotReady):
+        table(Stub(lambda key: "ResourceNotFound" if key == "k3" else None)).apply(changes(10))
+
+
+def timers(count: int) -> list[Timer]:
+    return [make_timer(NAMESPACE, f"t{number}") for number in range(count)]
+
+
+def is_t29(key: str) -> str | None:
+    return FULL if key.endswith("#t29") else None
+
+
+def test_of_100_outcomes_one_is_refused() -> None:
+    outcomes = [fired(timer) for timer in timers(100)]
+    (refused,) = [at for at, outcome in enumerate(outcomes) if outcome.timer.timer_id == "t29"]
+    statuses = store(Stub(is_t29)).record([LeasedOutcome(outcome, LEASE) for outcome in outcomes], now=NOW)
+    assert [at for at, status in enumerate(statuses) if status is RecordStatus.REFUSED] == [refused]
+    assert statuses.count(RecordStatus.APPLIED) == 99
+
+
+def test_the_end_of_a_timer_with_a_large_payload_is_refused_alone() -> None:
+    given = [make_timer(NAMESPACE, timer_id, payload_json=f'"{LARGE}"') for timer_id in ("t28", "t29", "t30")]
+    statuses = store(Stub(is_t29)).record([LeasedOutcome(fired(timer), LEASE) for timer in given], now=NOW)
+    assert statuses == [RecordStatus.APPLIED, RecordStatus.REFUSED, RecordStatus.APPLIED]
+
+
+@pytest.mark.parametrize("mode", list(PutMode))
+def test_of_100_new_timers_one_is_refused(mode: PutMode) -> None:
+    given = timers(100)
+    results = store(Stub(is_t29)).put_timers(given, mode=mode, now=NOW)
+    assert [timer.timer_id for timer, each in zip(given, results, strict=True) if each.timer is None] == ["t29"]
+    assert [each.status for each in results].count(PutStatus.CREATED) == 99
+    assert PutStatus.REFUSED in {each.status for each in results}
+
+
+@pytest.mark.parametrize("mode", list(PutMode))
+@pytest.mark.parametrize("what", ["payload", "timer"])
+def test_a_timer_whose_large_payload_or_own_item_is_refused_leaves_nothing_behind(mode: PutMode, what: str) -> None:
+    given = [make_timer(NAMESPACE, timer_id, payload_json=f'"{LARGE}"') for timer_id in ("t28", "t29")]
+    payloads: list[str] = []
+
+    def refuses(key: str) -> str | None:
+        if key.startswith("PAYLOAD#") and key not in payloads:
+            payloads.append(key)
+        is_refused = key == payloads[-1] and len(payloads) == 2 if what == "payload" else key.endswith("#t29")
+        return FULL if is_refused else None
+
+    stub = Stub(refuses)
+    results = store(stub).put_timers(given, mode=mode, now=NOW)
+    assert [each.status for each in results] == [PutStatus.CREATED, PutStatus.REFUSED]
+    removed = [keys[0] for name, keys in stub.requests if name == "delete_item"]
+    assert removed == ([] if what == "payload" else [payloads[1]])
+
+
+def test_of_many_redriven_and_deleted_timers_one_is_refused() -> None:
+    given = timers(60)
+    stub = Stub(is_t29)
+    for timer in given:
+        item = encode(replace(timer, state=TimerState.FAILED, next_attempt_at=None, failure=make_failure()))
+        stub.items[item["sortKey"]["S"]] = item
+    refs = [TimerRef(timer.timer_id) for timer in given]
+    redriven = store(stub).rearm_timers(NAMESPACE, refs, rearm=Rearm.REDRIVE, now=NOW)
+    deleted = store(stub).delete_timers(NAMESPACE, refs, now=NOW)
+    for results in (redriven, deleted):
+        refused = [ref.timer_id for ref, each in zip(refs, results, strict=True) if each.timer is None]
+        assert refused == ["t29"]
+        assert [each.status for each in results].count(ChangeStatus.APPLIED) == 59
+        assert [each.status for each in results].count(ChangeStatus.REFUSED) == 1
+
+
+def test_one_lease_that_is_refused_does_not_keep_the_others_from_being_renewed() -> None:
+    leases = [Lease(shard_id, 1, "me", NOW) for shard_id in range(64)]
+    stub = Stub()
+
+    def batch_execute_statement(*, Statements: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803
+        responses = [{"Error": {"Code": FULL}} if {"N": "29"} in each["Parameters"] else {} for each in Statements]
+        return {"Responses": responses}
+
+    stub.batch_execute_statement = batch_execute_statement  # type: ignore[method-assign]
+    renewed = store(stub).renew_leases(leases, lease_seconds=10, now=NOW)
+    assert [lease.shard_id for lease, each in zip(leases, renewed, strict=True) if each is None] == [29]
