@@ -17,6 +17,7 @@ from duetime.engine.gating import TimerGate
 from duetime.engine.handling import TimerHandler
 from duetime.engine.owned import OwnedShard
 from duetime.engine.poller import Poller
+from duetime.engine.reading import ShardReading
 from duetime.engine.settings import EngineSettings
 from duetime.engine.waiting import Offload
 from duetime.stores.port import PutMode, Store
@@ -33,8 +34,7 @@ def make_shard(shard_id: int = 0, *, trusted_until: float = float("inf")) -> Own
     return OwnedShard(
         lease=Lease(shard_id, 1, "me", START + timedelta(seconds=10)),
         trusted_until=trusted_until,
-        poll_at=0.0,
-        interval_seconds=0.1,
+        reading=ShardReading(shard_id=shard_id, interval_seconds=0.1, survey_at=0.0),
     )
 
 

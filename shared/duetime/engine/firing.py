@@ -12,7 +12,6 @@ from duetime.delivery.port import Callback, CallbackResult, Sender
 from duetime.delivery.request import callback_for
 from duetime.domain.clock import Clock
 from duetime.domain.timers import Timer, TimerState
-from duetime.engine.backlog import Reading
 from duetime.engine.breaker import BreakerState
 from duetime.engine.directory import NamespaceDirectory, NamespaceView
 from duetime.engine.endings import Ending, ending_of
@@ -20,9 +19,10 @@ from duetime.engine.flow import FlowControl
 from duetime.engine.gated import Admitted, GatedAttempts
 from duetime.engine.handled import Begun, HandledAttempts
 from duetime.engine.keys import LaneKey, firing_key, lane_key
-from duetime.engine.owned import Offered, OwnedShard
+from duetime.engine.owned import OwnedShard
 from duetime.engine.payloads import HeldPayloads
 from duetime.engine.postponing import Postponements
+from duetime.engine.reading import Offered, Span
 from duetime.engine.recorded import RecordedAttempts
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
@@ -74,7 +74,9 @@ class Firing:
         self._stats = stats
         self._on_room = on_room
         self._postponed = postponed
-        self._flow = FlowControl(settings, random=random, on_stale=self._defer)
+        self._flow = FlowControl(
+            settings, random=random, on_stale=lambda key, shard, timer: shard.give_up(key, timer)
+        )
         self._attempts = AttemptsUnderWay(settings.slow_after_seconds)
         self._next_look: asyncio.TimerHandle | None = None
         self._is_starting = True
@@ -140,34 +142,36 @@ class Firing:
         """Whether it pays to read more timers of a lane."""
         return self._flow.wants(key, monotonic) and self._is_open(key) and self._payloads.wants(key[0])
 
-    def offer(self, shard: OwnedShard, timers: list[Timer], reading: Reading) -> Offered:
-        """Timers that are due: those that are not under way are taken as far as there is room for them."""
+    def offer(self, shard: OwnedShard, timers: list[Timer], page: Span) -> Offered:
+        """The timers of a page: those that are not under way are taken as far as there is room for them."""
         now, monotonic = self._clock.now(), self._clock.monotonic()
         accepted = 0
-        refused: dict[LaneKey, datetime] = {}
-        backlog = shard.backlog
+        refused: set[LaneKey] = set()
         for timer in timers:
             if not shard.is_new(timer):
                 continue
             key = lane_key(timer)
-            if self._handled is not None and self._handled.takes(key[0]) and self._is_looked_after(shard, timer):
+            if (
+                self._handled is not None
+                and self._handled.takes(key[0])
+                and self._is_looked_after(shard, timer, page)
+            ):
                 continue
             if timer.is_too_late(now) and self._has_record_room:
-                shard.take(timer)
+                shard.take(timer, page)
                 self._recorded.expire(shard, timer, now)
             elif (
                 key not in refused
-                and (backlog is None or backlog.may_offer(key, reading))
+                and shard.reading.may_take(key, page)
                 and self._flow.accepts(key, monotonic)
                 and self._is_open(key)
                 and self._payloads.accepts(timer)
             ):
-                shard.take(timer)
+                shard.take(timer, page)
                 self._flow.add(key, shard, timer, monotonic)
                 accepted += 1
-            elif key not in refused:
-                assert timer.next_attempt_at is not None
-                refused[key] = timer.next_attempt_at
+            else:
+                refused.add(key)
         self._stats.deferred += len(refused)
         return Offered(accepted, refused)
 
@@ -224,7 +228,7 @@ class Firing:
             elif is_too_late:
                 self._recorded.expire(shard, timer, now)
             else:
-                self._defer(key, shard, timer)
+                shard.give_up(key, timer)
         self._submit(callbacks)
         if self.room >= self._settings.max_buffered // 2:
             self._on_room()
@@ -281,11 +285,6 @@ class Firing:
         view = self._directory.get(key[0])
         return view is not None and view.is_usable and not self._is_full(key)
 
-    def _defer(self, key: LaneKey, shard: OwnedShard, timer: Timer) -> None:
-        """A timer that waits is given up for now: it must be read again before it is fired."""
-        shard.settle(firing_key(timer))
-        shard.defer(key, timer, monotonic=self._clock.monotonic())
-
     # -- answers ---------------------------------------------------------------------------------------------
 
     def take_results(self, results: list[CallbackResult]) -> None:
@@ -339,11 +338,11 @@ class Firing:
             "the host does not answer: its callbacks are postponed", extra={"action": "breaker.opened", **lane}
         )
         for shard, timer, _ in self._flow.clear(attempt.lane):
-            self._defer(attempt.lane, shard, timer)
+            shard.give_up(attempt.lane, timer)
 
     # -- timers of a handler ---------------------------------------------------------------------------------
 
-    def _is_looked_after(self, shard: OwnedShard, timer: Timer) -> bool:
+    def _is_looked_after(self, shard: OwnedShard, timer: Timer, page: Span) -> bool:
         """Whether a handler's timer needs no turn in a lane: nothing is to be sent for it, or not here."""
         handled = self._handled
         assert handled is not None
@@ -352,11 +351,11 @@ class Firing:
         if timer.state is not TimerState.FIRING:
             if handled.has_time_for(timer):
                 return False
-            shard.take(timer)  # it is not looked at again by this poller
+            shard.take(timer, page)  # it is not looked at again by this poller
             return True
         # Its attempt is overdue. That ends whatever its host and its namespace's limits are.
         if handled.beginning < self._settings.max_in_flight:
-            shard.take(timer)
+            shard.take(timer, page)
             handled.begin(shard, timer, lane=None, monotonic=self._clock.monotonic())
         return True
 

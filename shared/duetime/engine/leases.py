@@ -22,6 +22,7 @@ from duetime.domain.errors import StoreError
 from duetime.domain.shards import Lease
 from duetime.engine.owned import OwnedShard
 from duetime.engine.payloads import HeldPayloads
+from duetime.engine.reading import ShardReading
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Alarm, Offload
@@ -246,8 +247,11 @@ class LeaseKeeper:
             self.owned[lease.shard_id] = OwnedShard(
                 lease=lease,
                 trusted_until=self._trust_after(sent),
-                poll_at=self._clock.monotonic(),
-                interval_seconds=self._settings.min_poll_interval_seconds,
+                reading=ShardReading(
+                    shard_id=lease.shard_id,
+                    interval_seconds=self._settings.min_poll_interval_seconds,
+                    survey_at=self._clock.monotonic(),
+                ),
                 payloads=self._payloads,
             )
         if claimed:

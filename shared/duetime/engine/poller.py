@@ -230,7 +230,7 @@ class Poller:
                 "shards_owned": len(shards),
                 **self._firing.gauges(),
                 "parked": sum(len(shard.parked) for shard in shards),
-                "backlogged_shards": sum(shard.backlog is not None for shard in shards),
+                "backlogged_shards": sum(shard.reading.has_backlog for shard in shards),
                 "unrecorded": self._firing.unstored,
             },
         )

@@ -14,8 +14,9 @@ from duetime.engine.announcing import event_of
 from duetime.engine.directory import NamespaceDirectory, NamespaceView
 from duetime.engine.firing import SHORTEST_WAIT_SECONDS, Firing
 from duetime.engine.leases import LeaseKeeper
-from duetime.engine.owned import OwnedShard, PageRequest, ReadCost
+from duetime.engine.owned import OwnedShard
 from duetime.engine.payloads import payload_bytes
+from duetime.engine.reading import PageRequest
 from duetime.engine.recording import Recorder
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
@@ -23,9 +24,6 @@ from duetime.engine.waiting import Alarm, Offload
 from duetime.stores.port import DuePage, Store, UnreadableRow
 
 log = logging.getLogger(__name__)
-
-_MIN_PAGE = 50
-"""However little room there is: a page may be full of what cannot be started, and be passed over."""
 
 _MAX_STUCK_TOLD = 1000
 """Rows that cannot be set aside are told once each, as long as they are no more."""
@@ -101,28 +99,26 @@ class Polling:
         next_at = monotonic + self._settings.poll_interval_seconds
         self._backlogged = 0
         for shard in self._leases.owned.values():
-            self._backlogged += shard.backlog is not None
+            self._backlogged += shard.reading.has_backlog
             if shard.is_polling or shard.is_releasing or not shard.is_trusted(monotonic):
                 continue
-            reading, at = shard.plan(monotonic, self._firing.wants)
-            if reading is not None:
-                ready.append((shard, shard.page_request(reading, until, monotonic)))
+            request, at = shard.reading.plan(until, monotonic, self._firing.wants)
+            if request is not None:
+                ready.append((shard, request))
             elif at < next_at:
                 next_at = at
         if not ready:
             return max(next_at - monotonic, SHORTEST_WAIT_SECONDS)
-        # The shard that is furthest behind comes first: what is oldest is fired first. Then who has waited longest.
-        ready.sort(key=lambda read: (read[0].read_to(read[1].reading), read[0].poll_at))
-        limit = min(max(self._firing.room // len(ready), _MIN_PAGE), self._settings.page_size)
+        ready.sort(key=lambda read: read[1].order)
         chunks = min(slots, len(ready))
         for start in range(chunks):
-            self._start_poll(ready[start::chunks], until, limit)
+            self._start_poll(ready[start::chunks])
         return self._settings.poll_interval_seconds
 
-    def _start_poll(self, reads: list[tuple[OwnedShard, PageRequest]], until: datetime, limit: int) -> None:
+    def _start_poll(self, reads: list[tuple[OwnedShard, PageRequest]]) -> None:
         for shard, _ in reads:
-            shard.is_polling = True
-        task = asyncio.get_running_loop().create_task(self._poll(reads, until, limit))
+            shard.reading.is_polling = True
+        task = asyncio.get_running_loop().create_task(self._poll(reads))
         self._polls.add(task)
         task.add_done_callback(self._finish_poll)
 
@@ -132,39 +128,40 @@ class Polling:
             log.error("polling failed", exc_info=error, extra={"action": "poll.crashed"})
         self._wake.ring()
 
-    async def _poll(self, reads: list[tuple[OwnedShard, PageRequest]], until: datetime, limit: int) -> None:
+    async def _poll(self, reads: list[tuple[OwnedShard, PageRequest]]) -> None:
         """Read a page of each shard in one trip to a thread. One shard's error leaves the others alone."""
         requests = [request for _, request in reads]
         try:
-            results = await self._offload.run(lambda: self._read_all(requests, until, limit))
+            results = await self._offload.run(lambda: self._read_all(requests))
         except BaseException:
             for shard, _ in reads:
                 self._fail(shard)
             raise
         for shard, _ in reads[len(results) :]:
-            shard.pass_over()
+            shard.end_poll()  # the others had too much: it will be among the first of the next trip
         for (shard, request), result in zip(reads, results, strict=False):
             if isinstance(result.page, StoreError):
                 self._take_error(shard, result.page)
             else:
                 self._tell_unreadable(result)
-                self._take_page(shard, request, result.page, until=until, duration=result.duration)
+                self._take_page(shard, request, result.page, duration=result.duration)
         self._firing.start_attempts()
 
-    def _read_all(self, requests: Sequence[PageRequest], until: datetime, limit: int) -> list[_Read]:
-        """In a thread: the pages of as many as memory allows for large payloads, of one at least."""
+    def _read_all(self, requests: Sequence[PageRequest]) -> list[_Read]:
+        """In a thread: the pages of as many as memory allows, of one at least."""
         results: list[_Read] = []
-        payloads = 0
+        timers = payloads = 0
         for request in requests:
-            result = self._read(request, until, limit)
+            result = self._read(request)
             results.append(result)
             if not isinstance(result.page, StoreError):
+                timers += len(result.page.timers)
                 payloads += sum(map(payload_bytes, result.page.timers))
-            if payloads >= self._settings.max_payload_bytes // 2:
+            if timers >= self._settings.max_buffered or payloads >= self._settings.max_payload_bytes // 2:
                 break
         return results
 
-    def _read(self, request: PageRequest, until: datetime, limit: int) -> _Read:
+    def _read(self, request: PageRequest) -> _Read:
         """In a thread: a page, and whatever the engine must know of its namespaces."""
         started = self._clock.monotonic()
         quarantined: tuple[UnreadableRow, ...] = ()
@@ -173,14 +170,14 @@ class Polling:
         try:
             page = self._store.due_timers(
                 request.shard_id,
-                until=until,
-                limit=limit,
+                until=request.until,
+                limit=self._settings.page_size,
                 cursor=request.cursor,
                 since=request.since,
                 known_next=request.known_next,
             )
             if page.unreadable:
-                quarantined, stuck = self._quarantine(page.unreadable, until)
+                quarantined, stuck = self._quarantine(page.unreadable, request.until)
             self._directory.load({timer.namespace for timer in page.timers})
         except StoreError as error:
             page = error
@@ -229,22 +226,20 @@ class Polling:
                 extra={"action": "timer.quarantine_failed", **_facts(row)},
             )
 
-    def _take_page(
-        self, shard: OwnedShard, request: PageRequest, page: DuePage, *, until: datetime, duration: float
-    ) -> None:
+    def _take_page(self, shard: OwnedShard, request: PageRequest, page: DuePage, *, duration: float) -> None:
         self._stats.polls += 1
         self._stats.timers_read += len(page.timers)
         if self._leases.owned.get(shard.shard_id) is not shard or shard.is_releasing:
-            shard.is_polling = False
+            shard.end_poll()
             return
         self._firing.configure({timer.namespace for timer in page.timers}, self._owned_part)
-        offered = self._firing.offer(shard, page.timers, request.reading)
-        shard.finish_poll(
+        offered = self._firing.offer(shard, page.timers, request.span_of(page))
+        shard.end_poll()
+        shard.reading.finish(
             request,
             page,
-            until=until,
-            offered=offered,
-            cost=ReadCost(duration, max(1, self._backlogged)),
+            offered,
+            busy_seconds=duration * max(1, self._backlogged),
             now=self._clock.now(),
             monotonic=self._clock.monotonic(),
             settings=self._settings,
@@ -257,7 +252,8 @@ class Polling:
         return owned / len(shard_ids) if owned else 1.0
 
     def _fail(self, shard: OwnedShard) -> None:
-        shard.fail_poll(monotonic=self._clock.monotonic(), random=self._random(), settings=self._settings)
+        shard.end_poll()
+        shard.reading.fail(monotonic=self._clock.monotonic(), random=self._random(), settings=self._settings)
 
 
 def _facts(row: UnreadableRow) -> dict[str, object]:

@@ -89,7 +89,7 @@ def test_a_backlog_is_read_to_its_end_and_what_becomes_due_meanwhile_is_not_kept
         make_timer(quiet, f"q{at}", execute_at=now + timedelta(seconds=0.5 + at / 5), now=now) for at in range(10)
     ]
     create(store, *late)
-    sender = ScriptedSender(script=lambda body: Script(delay_seconds=0.1 if body["namespace"] == "noisy" else 0))
+    sender = ScriptedSender(script=lambda body: Script(delay_seconds=0.25 if body["namespace"] == "noisy" else 0))
     settings = EngineSettings(max_buffered=60, page_size=30, max_in_flight=20, initial_window=10)
     poller = make_poller(store, sender, "w", settings)
     backlogged = 0

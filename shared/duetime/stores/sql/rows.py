@@ -73,6 +73,8 @@ Row = Any
 """A tuple in the order of ``COLUMNS``."""
 
 _STATES = {state.value: state for state in TimerState}
+_TIMER = RowType.TIMER.value
+"""Looked up once: an enum's value costs more than the comparison, and a backlog is many rows."""
 _UNREADABLE_TEXT = "the stored timer cannot be read"
 # Many timers share an instant: the due time of a burst, the creation time of a batch.
 _instant = lru_cache(maxsize=4096)(lambda milliseconds: MIN_INSTANT + timedelta(milliseconds=milliseconds))
@@ -219,7 +221,7 @@ def decode(row: Row) -> Timer:
             revision=revision,
             firing_id=firing_id,
             attempts=attempts,
-            next_attempt_at=_instant(execute_at) if row_type == RowType.TIMER.value else None,
+            next_attempt_at=_instant(execute_at) if row_type == _TIMER else None,
             created_at=_instant(created_at),
             updated_at=_instant(updated_at),
             fired_at=None if fired_at is None else _instant(fired_at),

@@ -1,0 +1,80 @@
+"""A store with very many overdue timers of one namespace, kept in memory, and with pages that take their time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from duetime.domain.outcomes import LeasedOutcome, RecordStatus
+from duetime.domain.timers import Timer
+from duetime.stores.port import DuePage, Store
+from tests.support.engine import make_timer
+from tests.support.virtual_time import START, VirtualClock
+
+NOISY = "noisy"
+SHARDS = 4
+OVERDUE_AT = START - timedelta(seconds=60)
+
+
+class OverdueStore:
+    """Passes everything on to ``base``, but for the ``overdue`` timers of ``noisy``: all are due at ``OVERDUE_AT``.
+
+    Each page takes ``page_seconds`` of virtual time. What else is in the store must be due later.
+    """
+
+    def __init__(self, base: Store, clock: VirtualClock, *, overdue: int, page_seconds: float = 0.005) -> None:
+        self._base = base
+        self._clock = clock
+        self._page_seconds = page_seconds
+        self._waiting = [dict.fromkeys(range(shard, overdue, SHARDS)) for shard in range(SHARDS)]
+        self._numbers = [list(waiting) for waiting in self._waiting]
+        self._timer = make_timer("any", namespace=NOISY, execute_at=OVERDUE_AT)
+        self.pages = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._base, name)
+
+    def due_timers(
+        self,
+        shard_id: int,
+        *,
+        until: datetime,
+        limit: int,
+        cursor: str | None = None,
+        since: datetime | None = None,
+        known_next: datetime | None = None,
+    ) -> DuePage:
+        self.pages += 1
+        self._clock.advance(self._page_seconds)
+        timers: list[Timer] = []
+        if cursor is None and (since is None or since <= OVERDUE_AT):
+            cursor = f"{0:09}"
+        if cursor is not None and cursor.isdigit():
+            numbers, waiting = self._numbers[shard_id], self._waiting[shard_id]
+            for at in range(int(cursor), len(numbers)):
+                if numbers[at] in waiting:
+                    timers.append(self._overdue(numbers[at], shard_id))
+                    if len(timers) == limit:
+                        return DuePage(timers, cursor=f"{at + 1:09}")
+            cursor = None
+        page = self._base.due_timers(
+            shard_id, until=until, limit=limit - len(timers), cursor=cursor, since=since, known_next=known_next
+        )
+        return replace(page, timers=timers + page.timers)
+
+    def _overdue(self, number: int, shard_id: int) -> Timer:
+        timer_id = f"n{number}"
+        return replace(self._timer, timer_id=timer_id, firing_id=timer_id, shard_id=shard_id)
+
+    def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
+        others = [each for each in outcomes if each.outcome.timer.namespace != NOISY]
+        results = iter(self._base.record(others, now=now))
+        return [self._record(each.outcome.timer) or next(results) for each in outcomes]
+
+    def _record(self, timer: Timer) -> RecordStatus | None:
+        if timer.namespace != NOISY:
+            return None
+        del self._waiting[timer.shard_id][int(timer.timer_id[1:])]
+        return RecordStatus.APPLIED

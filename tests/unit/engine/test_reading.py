@@ -1,0 +1,379 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duetime.domain.timers import Timer
+from duetime.engine.keys import LaneKey, lane_key
+from duetime.engine.reading import END, START, Offered, PageRequest, Position, Reading, ShardReading, Span
+from duetime.engine.settings import EngineSettings
+from duetime.stores.port import DuePage
+from tests.support.engine import make_timer
+from tests.support.virtual_time import START as NOW
+
+SETTINGS = EngineSettings(poll_interval_seconds=0.8, min_poll_interval_seconds=0.1)
+A, B = ("a", "http://receiver.test"), ("b", "http://receiver.test")
+MS = timedelta(milliseconds=1)
+
+
+def everyone(key: LaneKey, monotonic: float) -> bool:
+    del key, monotonic
+    return True
+
+
+def nobody(key: LaneKey, monotonic: float) -> bool:
+    return not everyone(key, monotonic)
+
+
+def of(namespace: str, *, at: datetime = NOW) -> Timer:
+    return make_timer("t", namespace=namespace, execute_at=at)
+
+
+class Subject:
+    """A shard whose clock is set by hand: ``monotonic`` seconds after ``NOW``."""
+
+    def __init__(self) -> None:
+        self.reading = ShardReading(shard_id=0, interval_seconds=0.1, survey_at=0.0)
+        self.monotonic = 0.0
+
+    @property
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.monotonic)
+
+    def wait(self, *, asks: bool = True) -> float:
+        """Until when nothing is to be read. ``asks``: whether lanes want more."""
+        request, at = self.reading.plan(self.now, self.monotonic, everyone if asks else nobody)
+        assert request is None
+        return at
+
+    def next(self, *, asks: bool = True) -> PageRequest:
+        """The read that is due now."""
+        request, _ = self.reading.plan(self.now, self.monotonic, everyone if asks else nobody)
+        assert request is not None
+        return request
+
+    def read(
+        self,
+        *timers: Timer,
+        cursor: str | None = None,
+        following: datetime | None = None,
+        refused: tuple[LaneKey, ...] = (),
+        accepted: int = 0,
+        busy_seconds: float = 0.0,
+        asks: bool = True,
+    ) -> PageRequest:
+        """Carry out the read that is due now: it finds ``timers``, and after them ``cursor`` or ``following``.
+
+        It takes ``busy_seconds``.
+        """
+        request = self.next(asks=asks)
+        self.monotonic += busy_seconds
+        self.reading.finish(
+            request,
+            DuePage(list(timers), cursor=cursor, next_attempt_at=following),
+            Offered(accepted, set(refused)),
+            busy_seconds=busy_seconds,
+            now=self.now,
+            monotonic=self.monotonic,
+            settings=SETTINGS,
+        )
+        return request
+
+    def at(self, monotonic: float) -> Subject:
+        self.monotonic = monotonic
+        return self
+
+
+# -- while all that is due can be taken -----------------------------------------------------------------------------
+
+
+def test_an_idle_shard_is_read_once_at_each_interval_and_backs_off_to_the_poll_interval() -> None:
+    subject, waits = Subject(), []
+    for _ in range(6):
+        request = subject.read()
+        assert (request.reading, request.since, request.cursor) == (Reading.SURVEY, None, None)
+        waits.append(round(subject.wait() - subject.monotonic, 3))
+        subject.at(subject.wait())
+    assert waits == [0.2, 0.4, 0.8, 0.8, 0.8, 0.8]
+
+
+def test_the_next_read_is_at_the_next_due_time_to_the_millisecond() -> None:
+    subject = Subject().at(5.0)
+    subject.read(following=subject.now + 30 * MS)
+    assert subject.wait() == 5.03
+
+
+def test_at_a_known_time_only_what_has_become_due_since_is_read() -> None:
+    subject = Subject()
+    subject.read(of("a"), following=NOW + 30 * MS)
+    request = subject.at(0.03).read(of("a"))
+    assert (request.reading, request.since, request.cursor) == (Reading.TAIL, NOW, None)
+    assert subject.wait() == SETTINGS.min_poll_interval_seconds
+    assert subject.at(0.1).read().since is None
+
+
+def test_a_hint_that_comes_during_a_read_is_not_forgotten() -> None:
+    subject = Subject()
+    subject.reading.is_polling = True
+    subject.reading.note_due(NOW + 10 * MS, now=NOW, monotonic=0.0)
+    subject.reading.is_polling = False
+    subject.read()
+    assert subject.wait() == 0.01
+
+
+def test_a_hint_about_the_past_is_followed_back() -> None:
+    subject, past = Subject(), NOW - timedelta(seconds=5)
+    subject.read(of("a"))
+    subject.at(0.01).reading.note_due(past, now=subject.now, monotonic=0.01)
+    assert subject.next().since == past
+
+
+def test_what_is_known_of_the_time_to_come_is_told_to_the_store() -> None:
+    subject, later = Subject(), NOW + timedelta(seconds=30)
+    subject.read(following=later)
+    assert subject.at(0.2).next().known_next == later
+    assert subject.at(30.0).next().known_next is None
+
+
+def test_a_failed_read_backs_off_and_goes_on_where_it_was() -> None:
+    subject = Subject()
+    subject.read(of("a"), cursor="next", accepted=1)
+    waits = []
+    for _ in range(8):
+        subject.reading.fail(monotonic=subject.monotonic, random=1.0, settings=SETTINGS)
+        waits.append(round(subject.wait() - subject.monotonic, 3))
+        subject.at(subject.wait())
+    assert waits[:3] == [0.1, 0.2, 0.4]
+    assert waits[-1] == SETTINGS.max_backoff_seconds
+    requests = [subject.read(), subject.read(of("a"))]
+    assert {(request.reading, request.cursor) for request in requests} == {
+        (Reading.TAIL, None),
+        (Reading.SURVEY, "next"),
+    }
+
+
+def test_a_clock_that_was_set_back_is_no_reason_to_read_from_the_future() -> None:
+    subject = Subject().at(60.0)
+    subject.read(following=subject.now + 30 * MS)
+    request, _ = subject.reading.plan(NOW, 60.03, everyone)
+    assert request is not None
+    assert request.since == request.until == NOW
+
+
+# -- a survey of many pages -----------------------------------------------------------------------------------------
+
+
+def test_a_survey_that_begins_with_nothing_left_goes_through_at_once_although_lanes_are_refused() -> None:
+    subject = Subject()
+    subject.read(of("a"), cursor="1", refused=(A,), busy_seconds=0.002)
+    for page in range(1, 20):
+        request = subject.read(of("a"), cursor=str(page + 1), refused=(A,), busy_seconds=0.002, asks=False)
+        assert (request.reading, request.cursor) == (Reading.SURVEY, str(page))
+
+
+def test_during_a_survey_a_lane_that_wants_more_has_a_quarter_of_the_time() -> None:
+    subject, readings = Subject(), []
+    for page in range(1, 41):
+        request = subject.read(of("a"), cursor=f"{page:02}", refused=(A,), accepted=1, busy_seconds=0.002)
+        readings.append(request.reading)
+    assert readings.count(Reading.CATCH_UP) == 10
+
+
+def test_during_a_survey_what_becomes_due_from_its_beginning_on_is_read_at_every_interval() -> None:
+    subject = Subject()
+    subject.read(of("a"), cursor="1", refused=(A,))
+    request = subject.at(0.1).next()
+    assert (request.reading, request.since) == (Reading.TAIL, NOW)
+
+
+def test_a_survey_that_begins_while_a_lane_is_left_has_a_tenth_of_the_time() -> None:
+    subject = Subject()
+    subject.read(of("a"), refused=(A,))
+    subject.reading.tail_at = 1000.0
+    assert subject.wait(asks=False) == 0.05  # then the lanes are asked again
+    subject.at(5.0).read(of("a"), cursor="1", refused=(A,), busy_seconds=0.02, asks=False)
+    assert subject.reading.survey_at == pytest.approx(5.02 + 9 * 0.02)
+
+
+def test_with_a_lane_left_the_tail_looks_back_for_what_became_visible_late() -> None:
+    subject = Subject()
+    subject.read(of("a"), refused=(A,))
+    assert subject.at(0.1).read().since == NOW  # not before the survey
+    assert subject.at(10.0).read(following=subject.now + 50 * MS).since == NOW + timedelta(seconds=0.1 - 0.1)
+    assert subject.at(10.05).read().since == NOW + timedelta(seconds=10)
+    assert subject.at(20.0).read().since == NOW + timedelta(seconds=10.05 - 2)
+
+
+# -- lanes that were left -------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_caught_up_with_while_nobody_wants_more() -> None:
+    subject = Subject()
+    subject.read(of("a"), refused=(A,))
+    assert subject.wait(asks=False) <= SETTINGS.poll_interval_seconds
+    assert subject.next().reading is Reading.CATCH_UP
+
+
+def test_a_lane_is_caught_up_with_from_the_page_at_which_it_was_left_and_gets_nothing_from_later_ones() -> None:
+    subject, later = Subject(), Span(Position(NOW, "2"), END)
+    subject.read(of("b"), cursor="1", accepted=1)
+    subject.read(of("a"), cursor="2", refused=(A,))
+    subject.read(of("a"), refused=(A,), asks=False)
+    assert not subject.reading.may_take(A, later)
+    assert subject.reading.may_take(B, later)
+    request = subject.next()
+    assert (request.reading, request.cursor) == (Reading.CATCH_UP, "1")
+    assert subject.reading.may_take(A, Span(request.position, later.begin))
+
+
+def test_a_lane_stays_on_its_page_until_all_of_its_timers_there_are_taken() -> None:
+    subject = Subject()
+    subject.read(of("a"), cursor="1", refused=(A,))
+    subject.read(of("a"), refused=(A,), asks=False)
+    assert subject.read(of("a"), cursor="1", refused=(A,), accepted=1).cursor is None
+    assert subject.read(of("a"), cursor="1", accepted=1).cursor is None
+    assert subject.read(of("a"), accepted=1).cursor == "1"
+    assert not subject.reading.has_backlog
+
+
+def test_when_no_lane_is_left_all_is_looked_through_at_once() -> None:
+    subject = Subject()
+    subject.read(of("a"), refused=(A,))
+    subject.read(of("a"), accepted=1)
+    request = subject.next()
+    assert (request.reading, request.position) == (Reading.SURVEY, START)
+
+
+def test_a_lane_is_not_looked_for_beyond_the_last_page_on_which_it_was_seen() -> None:
+    subject = Subject()
+    subject.read(of("a"), cursor="1", refused=(A,))
+    for page in range(1, 50):
+        subject.read(of("b"), cursor=f"{page + 1}", accepted=1, asks=False)
+    assert subject.read(of("a"), cursor="1", accepted=1).reading is Reading.CATCH_UP
+    assert not subject.reading.has_backlog
+
+
+def test_lanes_take_turns() -> None:
+    subject, later = Subject(), NOW + timedelta(seconds=1)
+    subject.at(2.0).read(of("a"), cursor="1", refused=(A,))
+    subject.read(of("b", at=later), refused=(B,), asks=False)
+    cursors = []
+    for _ in range(4):
+        position = subject.next().position
+        namespace, at, key = ("a", NOW, A) if position == START else ("b", later, B)
+        end = "1" if position == START else None
+        cursors.append(subject.read(of(namespace, at=at), cursor=end, refused=(key,), accepted=1).cursor)
+    assert cursors == [None, "1", None, "1"]
+
+
+def test_a_page_of_which_nothing_can_be_taken_is_not_read_over_and_over() -> None:
+    subject = Subject()
+    subject.read(of("a"), refused=(A,))
+    subject.read(of("a"), refused=(A,))
+    subject.reading.tail_at = 1000.0
+    assert subject.wait() == 0.1
+
+
+def test_a_timer_that_was_given_up_is_read_again_from_its_own_page_before_the_later_ones() -> None:
+    subject = Subject()
+    subject.read(of("a"), cursor="1", accepted=1)
+    subject.read(of("a"), refused=(A,))
+    subject.reading.leave(A, Span(START, Position(NOW, "1")))
+    assert subject.read(of("a"), cursor="1", accepted=1).position == START
+    assert subject.read(of("a"), accepted=1).cursor == "1"
+    assert not subject.reading.has_backlog
+
+
+def test_a_store_whose_cursors_do_not_sort_is_read_to_its_end() -> None:
+    subject = Subject()
+    subject.read(of("a"), cursor="z", refused=(A,))
+    subject.read(of("a"), refused=(A,), asks=False)
+    assert subject.read(of("a"), cursor="z", accepted=1).position == START
+    assert subject.read(of("a"), cursor="b", accepted=1).cursor == "z"
+    assert subject.read(of("a"), accepted=1).cursor == "b"
+    assert not subject.reading.has_backlog
+
+
+def test_of_several_shards_those_with_something_new_come_first_then_who_is_furthest_behind() -> None:
+    def request(reading: Reading, position: Position) -> PageRequest:
+        return PageRequest(0, reading, position, NOW)
+
+    early, late = Position(NOW, "5"), Position(NOW + MS, "1")
+    ordered = [
+        request(Reading.TAIL, Position(NOW)),
+        request(Reading.SURVEY, START),
+        request(Reading.CATCH_UP, early),
+        request(Reading.CATCH_UP, late),
+        request(Reading.SURVEY, early),
+    ]
+    shuffled = [ordered[at] for at in (3, 1, 4, 0, 2)]
+    assert sorted(shuffled, key=lambda each: each.order) == ordered
+
+
+# -- all together ---------------------------------------------------------------------------------------------------
+
+_LANES = [lane_key(make_timer("t", namespace=name)) for name in "abc"]
+
+
+@given(
+    lanes=st.lists(st.sampled_from(range(3)), min_size=1, max_size=60),
+    page_size=st.integers(1, 7),
+    room=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5)), min_size=1, max_size=8),
+)
+def test_every_timer_is_taken_once_and_those_of_a_lane_in_order(
+    lanes: list[int], page_size: int, room: list[tuple[int, int]]
+) -> None:
+    """A list of timers at one instant. In turns some lane gets room for a few; what is taken leaves the list."""
+    subject = Subject()
+    waiting = dict(enumerate(lanes))
+    free = dict.fromkeys(range(3), 0)
+    taken: list[int] = []
+
+    def wants(key: LaneKey, monotonic: float) -> bool:
+        del monotonic
+        return free[_LANES.index(key)] > 0
+
+    for step in range(4000):
+        if not waiting:
+            break
+        if step % 5 == 0:
+            for lane, more in (room[step // 5 % len(room)], (step // 5 % 3, 1)):
+                free[lane] += more
+        request, at = subject.reading.plan(subject.now, subject.monotonic, wants)
+        if request is None:
+            subject.at(max(at, subject.monotonic + 0.001))
+            continue
+        if request.since is not None and request.since > NOW:
+            found: list[int] = []
+        else:
+            found = [number for number in waiting if number > int(request.cursor or -1)]
+        page, is_last = found[:page_size], len(found) <= page_size
+        timers = [make_timer(f"{number}", namespace="abc"[lanes[number]]) for number in page]
+        answer = DuePage(timers, cursor=None if is_last else f"{page[-1]:03}")
+        refused: set[LaneKey] = set()
+        before = len(taken)
+        for number in page:
+            key = _LANES[lanes[number]]
+            is_next = key not in refused and subject.reading.may_take(key, request.span_of(answer))
+            if is_next and free[lanes[number]]:
+                free[lanes[number]] -= 1
+                taken.append(number)
+                del waiting[number]
+            else:
+                refused.add(key)
+        subject.reading.finish(
+            request,
+            answer,
+            Offered(len(taken) - before, refused),
+            busy_seconds=0.001,
+            now=subject.now,
+            monotonic=subject.monotonic,
+            settings=SETTINGS,
+        )
+    assert not waiting
+    for lane in range(3):
+        of_lane = [number for number in taken if lanes[number] == lane]
+        assert of_lane == sorted(of_lane)
