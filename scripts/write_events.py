@@ -16,7 +16,7 @@ from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.call_steps import CallRules, ExecutionResult, Submission, Transition
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.namespaces import Namespace
-from duetime.domain.service_calls import CallFailure, Method, ServiceCall, calls_namespace, request_spec
+from duetime.domain.service_calls import CallChange, CallFailure, Method, ServiceCall, calls_namespace, request_spec
 from duetime.domain.times import format_instant, to_milliseconds
 from duetime.runtime.eventbridge import CALLS_SOURCE
 
@@ -30,13 +30,18 @@ RULES = CallRules(retention_seconds=30 * 86_400.0)
 ABOUT = {
     CallEventType.SUBMITTED: "It was accepted. `url` is without its query; `rerunOf` is the call that it repeats.",
     CallEventType.SCHEDULED: "Its due time was set, also anew.",
-    CallEventType.DUE_TIME_REACHED: "Once, when its due time was found reached.",
+    CallEventType.UPDATED: "`changed` names what is new: `name`, `tags`, `starred`, `dueAt`, `request.method`,"
+    " `request.url`, `request.headers`, `request.body`. Headers and body are not shown, nor the query of `url`."
+    " It may come at any time, also after the end.",
+    CallEventType.DUE_TIME_REACHED: "Once for each due time, when its due time was found reached.",
     CallEventType.RUNNING: "It has begun: its status is Running.",
     CallEventType.EXECUTION_STARTED: "An attempt begins; `number` counts from 1.",
     CallEventType.EXECUTION_SUCCEEDED: "The attempt ended with a 2xx.",
     CallEventType.EXECUTION_FAILED: "It did not; `nextAttemptAt` is null when there will be no other.",
     CallEventType.SUCCEEDED: "Its status is Succeeded.",
     CallEventType.FAILED: "Its status is Failed; `reason`: HttpStatus, Timeout, Network, RefusedUrl, RefusedAddress.",
+    CallEventType.CANCELLED: "Its status is Cancelled: it was cancelled before it was sent, or between two attempts."
+    " `executionId` and `status` are of the last attempt, null before the first.",
 }
 """In the order in which they come."""
 
@@ -54,7 +59,8 @@ def ids(last: int) -> Callable[[datetime], str]:
 
 
 def life(statuses: tuple[int | None, ...], seed: int) -> Iterator[CallEvent]:
-    """The events of a call whose attempts end with ``statuses``; None: without an answer in time."""
+    """The events of a call whose attempts end with ``statuses``; None: without an answer in time. Of one
+    that is changed and cancelled when there are none."""
     make = ids(seed)
     now = START
 
@@ -75,6 +81,13 @@ def life(statuses: tuple[int | None, ...], seed: int) -> Iterator[CallEvent]:
     )
     step = call_steps.submitted("acme", new_id(), submission, namespace=namespace, new_id=new_id, now=now)
     yield from step.events
+    if not statuses:
+        now += timedelta(minutes=5)
+        change = CallChange(name="invoice 4711, corrected", due_at=START + timedelta(hours=2))
+        step = call_steps.amended(step.after, change, new_id=new_id, now=now, rules=RULES)
+        yield from step.events
+        yield from call_steps.cancelled(step.after, new_id=new_id, now=now, rules=RULES).events
+        return
     now = START + timedelta(hours=1, milliseconds=3)
     for status in statuses:
         step = _begun(step.after, url, new_id, now)
@@ -108,7 +121,7 @@ def _concluded(step: Transition, status: int | None, new_id: Callable[[], str], 
 def examples() -> dict[CallEventType, CallEvent]:
     """One of each type."""
     found: dict[CallEventType, CallEvent] = {}
-    for event in (*life((503, 204), 1), *life((503, 503), 500)):
+    for event in (*life((503, 204), 1), *life((503, 503), 500), *life((), 900)):
         found.setdefault(event.type, event)
     return found
 

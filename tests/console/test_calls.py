@@ -144,6 +144,11 @@ def test_a_waiting_call_is_changed_starred_and_cancelled(console: Console, recei
     page.get_by_role("dialog").get_by_role("button", name="Back").click()
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Cancel the call").click()
+    expect_status(page, "Cancelled")
+    page.get_by_text("Cancelled before it was sent.").wait_for()
+    assert console.api("GET", path)["status"] == "Cancelled"
+    page.get_by_role("button", name="Remove").click()
+    page.get_by_role("button", name="Remove the call").click()
     page.get_by_text("No service calls yet.").wait_for()
     assert console.client.get(path).status_code == 404
 

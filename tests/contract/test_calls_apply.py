@@ -9,7 +9,7 @@ import pytest
 from duetime.domain.call_events import CallEventType
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallStatus, Method, ServiceCall, request_spec
-from duetime.stores.calls_port import ApplyStatus, CallRef, CallStore
+from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef, CallStore
 from duetime.stores.port import Store
 from tests.contract import call_steps as steps
 from tests.contract.steps import claim
@@ -168,6 +168,32 @@ def test_a_step_from_another_revision_changes_nothing(store: Store, calls: CallS
     assert calls.list_executions(call.tenant_id, call.call_id, cursor=None, limit=5).items == [started]
     assert len(events_of(calls, running)) == 5
     steps.assert_waits(store, running)
+
+
+@pytest.mark.parametrize("is_between", [False, True])
+def test_a_cancelled_call_is_kept_and_never_due(store: Store, calls: CallStore, is_between: bool) -> None:
+    call = steps.submit(calls, retry_policy_json=make.RETRIED, tags=("a",), due_at=LATER)
+    if is_between:
+        call = steps.run(calls, call, is_ok=False)
+    cancelled = steps.applied(calls, make.cancelled(call))
+
+    assert cancelled.status is CallStatus.CANCELLED
+    assert steps.got(calls, call) == cancelled
+    assert steps.due_timers(store, call, until=NOW + seconds(100_000)) == []
+    assert steps.apply(calls, make.begun(call)) == [ApplyStatus.SUPERSEDED]
+    for call_filter in (CallFilter(status=CallStatus.CANCELLED), CallFilter(tags=("a",))):
+        found = calls.list_calls(make.TENANT, call_filter, cursor=None, limit=9, now=NOW).items
+        assert [each.call_id for each in found] == [call.call_id]
+    assert steps.got(calls, call, now=NOW + make.RETENTION) is None
+
+
+def test_between_two_attempts_a_due_time_and_a_request_are_changed(store: Store, calls: CallStore) -> None:
+    call = steps.run(calls, steps.submit(calls, retry_policy_json=make.RETRIED), is_ok=False)
+    moved = steps.applied(calls, make.amended(call, due_at=LATER, request=replace(call.request, url="http://b/")))
+
+    assert steps.got(calls, call) == moved
+    steps.assert_waits(store, moved)
+    assert steps.run(calls, moved, now=LATER).status is CallStatus.SUCCEEDED
 
 
 def test_a_step_of_a_call_that_is_gone_changes_nothing(store: Store, calls: CallStore) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from duetime.domain.service_calls import CallStatus, ServiceCall
-from duetime.stores.calls_port import ApplyStatus, CallFilter, CallStore, DeleteStatus
+from duetime.domain.service_calls import CallStatus
+from duetime.stores.calls_port import ApplyStatus, CallFilter, CallStore
 from duetime.stores.port import Store
 from tests.contract import call_steps as steps
 from tests.contract.subject import Subject
 from tests.contract.test_races import at_once
 from tests.support import calls as make
+from tests.support.builders import seconds
 from tests.support.clock import NOW
 
 THREADS = 6
@@ -93,26 +94,31 @@ def test_one_of_many_with_a_key_is_stored(each: list[CallStore]) -> None:
     assert len(stored) == 5
 
 
-def test_a_call_is_cancelled_or_begun_but_not_both(store: Store, each: list[CallStore]) -> None:
+@pytest.mark.parametrize("is_between", [False, True], ids=["for its due time", "for its next attempt"])
+def test_a_call_that_waits_is_cancelled_or_begun_but_not_both(
+    store: Store, each: list[CallStore], is_between: bool
+) -> None:
     for _ in range(6):
-        call = steps.submit(each[0])
-        step = make.begun(call)
+        call = steps.submit(each[0], retry_policy_json=make.RETRIED)
+        if is_between:
+            call = steps.run(each[0], call, is_ok=False)
+        candidates = [make.begun(call), make.cancelled(call)]
 
-        def cancel_or_begin(index: int, call: ServiceCall = call, step: object = step) -> bool:
-            if index:
-                return each[1].delete_call(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
-            return each[0].apply([step], now=NOW) == [ApplyStatus.APPLIED]  # type: ignore[list-item]
+        statuses = at_once(
+            lambda index, candidates=candidates: steps.apply(each[index], candidates[index])[0],  # type: ignore[misc]
+            threads=2,
+        )
 
-        has_begun, is_cancelled = at_once(cancel_or_begin, threads=2)
-
-        assert has_begun != is_cancelled
-        found = steps.got(each[0], call)
-        assert (found is not None) == has_begun
-        if found is not None:
-            steps.assert_waits(store, found)
+        assert sorted(statuses) == [ApplyStatus.APPLIED, ApplyStatus.SUPERSEDED]
+        winner = candidates[statuses.index(ApplyStatus.APPLIED)].after
+        assert steps.got(each[0], call) == winner
+        executions = each[0].list_executions(make.TENANT, call.call_id, cursor=None, limit=9).items
+        assert len(executions) == winner.attempts
+        if winner.status is CallStatus.CANCELLED:
+            assert steps.due_timers(store, call, until=NOW + seconds(3600)) == []
+            assert steps.apply(each[0], make.begun(call)) == [ApplyStatus.SUPERSEDED]
         else:
-            assert steps.due_timers(store, call, until=NOW) == []
-            assert each[0].list_executions(make.TENANT, call.call_id, cursor=None, limit=9).items == []
+            steps.assert_waits(store, winner)
 
 
 def test_events_stay_in_order_whoever_writes_and_publishes(each: list[CallStore]) -> None:
@@ -147,4 +153,4 @@ def test_events_stay_in_order_whoever_writes_and_publishes(each: list[CallStore]
         assert latest is not None
         numbers = [sequence for call_id, sequence in published if call_id == call.call_id]
         assert numbers == list(range(1, latest.event_count + 1))
-        assert latest.event_count == latest.revision + 1
+        assert latest.event_count == 2 * latest.revision

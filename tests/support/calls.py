@@ -122,6 +122,10 @@ def amended(call: ServiceCall, *, now: datetime = NOW, **fields: Any) -> Transit
     return call_steps.amended(call, call_steps.CallChange(**fields), new_id=ids_at(now), now=now, rules=RULES)
 
 
+def cancelled(call: ServiceCall, *, now: datetime = NOW) -> Transition:
+    return call_steps.cancelled(call, new_id=ids_at(now), now=now, rules=RULES)
+
+
 def concluded(
     call: ServiceCall, execution: Execution, *, is_ok: bool = True, now: datetime = NOW, **fields: Any
 ) -> Transition:

@@ -76,6 +76,8 @@ SAMPLES: dict[str, Sample] = {
     "getServiceCall": Sample(),
     "patchServiceCall": Sample({"tags": ["changed"], "starred": True}),
     "deleteServiceCall": Sample(),
+    "cancelServiceCall": Sample(),
+    "fireServiceCall": Sample(),
     "rerunServiceCall": Sample({"idempotencyKey": "rerun"}),
     "listExecutions": Sample(query={"limit": "1"}),
     "getExecution": Sample(),

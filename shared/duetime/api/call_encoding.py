@@ -30,7 +30,6 @@ def call_summary_json(call: ServiceCall) -> str:
 
 def _summary(call: ServiceCall) -> str:
     """Ends with the request, and that with no more than a brace."""
-    is_waiting = not call.status.is_finished and call.execution_id is None
     members: dict[str, Any] = {
         "id": call.call_id,
         "tenantId": call.tenant_id,
@@ -44,7 +43,7 @@ def _summary(call: ServiceCall) -> str:
         "finishedAt": instant_json(call.finished_at),
         "expiresAt": instant_json(call.expires_at),
         "attempts": call.attempts,
-        "nextAttemptAt": instant_json(call.wake_at) if is_waiting else None,
+        "nextAttemptAt": instant_json(call.wake_at) if call.is_waiting else None,
         "executionId": call.execution_id,
         "outcome": None if call.outcome is None else _outcome(call.outcome),
         "tags": call.tags,

@@ -9,6 +9,7 @@ from typing import Any
 
 from duetime.api import call_fields, fields
 from duetime.api.call_schemas import CallRequestPatch, RerunBody, ServiceCallBody, ServiceCallPatch
+from duetime.api.call_services import check_waits
 from duetime.api.errors import FieldError, InvalidFields
 from duetime.api.http import Request, utf8_length
 from duetime.api.raw_json import RawJson, RawObject
@@ -16,12 +17,11 @@ from duetime.api.reading import validate
 from duetime.api.timer_input import after
 from duetime.delivery.egress import EgressPolicy, RefusedUrl
 from duetime.domain.call_steps import Submission
-from duetime.domain.errors import CallNotScheduled, InvalidInput, PayloadTooLarge
+from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.service_calls import (
     DEFAULT_TIMEOUT_SECONDS,
     MAX_BODY_BYTES,
     CallChange,
-    CallStatus,
     RequestSpec,
     ServiceCall,
     call_digest,
@@ -113,7 +113,7 @@ def read_rerun(request: Request, found: RawObject, *, now: datetime) -> Callable
 def read_patch(found: RawObject, *, egress: EgressPolicy, now: datetime) -> Callable[[ServiceCall], CallChange]:
     """What makes a change of the call as it is stored; what would change nothing is left out of it.
 
-    Raises as ``read_submission`` does; the function raises ``CallNotScheduled``.
+    Raises as ``read_submission`` does; the function raises ``CallFinished`` and ``CallRunning``.
     """
     _check_body_size(found)
     patch = validate(ServiceCallPatch, found)
@@ -126,10 +126,8 @@ def read_patch(found: RawObject, *, egress: EgressPolicy, now: datetime) -> Call
     is_rescheduled = bool(given & {"due_at", "delay"})
 
     def change(call: ServiceCall) -> CallChange:
-        if (is_rescheduled or "request" in given) and call.status is not CallStatus.SCHEDULED:
-            raise CallNotScheduled(
-                f"service call {call.call_id!r} is {call.status}: its due time and request cannot be changed any more"
-            )
+        if is_rescheduled or "request" in given:
+            check_waits(call, "its due time and request cannot be changed")
         wanted: dict[str, Any] = {
             "name": patch.name,
             "tags": tuple(patch.tags or ()),

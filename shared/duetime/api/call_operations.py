@@ -32,7 +32,7 @@ CALL_OPERATIONS: dict[str, Operation] = {
         problems=(400, 404, 409),
     ),
     "patchServiceCall": Operation(
-        summary="Change name, tags or star; while it is Scheduled also due time and request",
+        summary="Change name, tags or star; while nothing of it is under way also due time and request",
         tag=TAG_CALLS,
         body=call_schemas.ServiceCallPatch,
         body_type="application/merge-patch+json",
@@ -40,10 +40,24 @@ CALL_OPERATIONS: dict[str, Operation] = {
         problems=(400, 404, 409, 412, 413, 415),
     ),
     "deleteServiceCall": Operation(
-        summary="Cancel a Scheduled service call, or remove a finished one with its executions",
+        summary="Remove a finished service call with its executions",
         tag=TAG_CALLS,
         answers={204: None},
         problems=(400, 404, 409, 412),
+    ),
+    "cancelServiceCall": Operation(
+        summary="Cancel a service call that waits for its due time or its next attempt: it is kept as Cancelled",
+        tag=TAG_CALLS,
+        answers={200: call_answers.ServiceCallAnswer},
+        problems=(400, 404, 409, 412, 413, 415),
+        headers=("If-Match",),
+    ),
+    "fireServiceCall": Operation(
+        summary="Make a service call that waits for its due time or its next attempt due now",
+        tag=TAG_CALLS,
+        answers={200: call_answers.ServiceCallAnswer},
+        problems=(400, 404, 409, 412, 413, 415),
+        headers=("If-Match",),
     ),
     "rerunServiceCall": Operation(
         summary="Submit a finished service call anew",

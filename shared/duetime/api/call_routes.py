@@ -19,6 +19,8 @@ CALL_ROUTES = (
     Route("GET", _CALL, "getServiceCall", service_calls.get_call, Role.READER, _NONE_MATCH),
     Route("PATCH", _CALL, "patchServiceCall", service_calls.patch_call, Role.WRITER, _MATCH),
     Route("DELETE", _CALL, "deleteServiceCall", service_calls.delete_call, Role.WRITER, _MATCH),
+    Route("POST", f"{_CALL}/cancel", "cancelServiceCall", service_calls.cancel_call, Role.WRITER, _MATCH),
+    Route("POST", f"{_CALL}/fire", "fireServiceCall", service_calls.fire_call, Role.WRITER, _MATCH),
     Route("POST", f"{_CALL}/rerun", "rerunServiceCall", service_calls.rerun_call, Role.WRITER, _MATCH),
     Route("GET", _EXECUTIONS, "listExecutions", call_lists.list_executions, Role.READER),
     Route("GET", f"{_EXECUTIONS}/<execution_id>", "getExecution", call_lists.get_execution, Role.READER),

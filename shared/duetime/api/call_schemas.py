@@ -123,7 +123,8 @@ class ServiceCallBody(Body):
 
 
 class ServiceCallPatch(Body):
-    """A merge patch: what is omitted stays. ``dueAt``, ``delay`` and ``request`` only while the call is Scheduled."""
+    """A merge patch: what is omitted stays. ``dueAt``, ``delay`` and ``request`` only while the call
+    waits: while it is Scheduled, or between two attempts."""
 
     model_config = ConfigDict(
         json_schema_extra={

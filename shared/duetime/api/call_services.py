@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from duetime.calls.submit import CallNamespaces, Submitter
 from duetime.domain.call_steps import CallRules
-from duetime.domain.errors import CallNotFound
+from duetime.domain.errors import CallFinished, CallNotFound, CallRunning
 from duetime.domain.ids import is_uuid
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
@@ -50,6 +50,17 @@ class CallServices:
             if call is not None:
                 return call
         raise CallNotFound(tenant_id, call_id)
+
+
+def check_waits(call: ServiceCall, otherwise: str) -> None:
+    """Raises ``CallFinished`` or ``CallRunning`` unless ``call`` waits for its due time or its next attempt."""
+    if call.status.is_finished:
+        raise CallFinished(f"service call {call.call_id!r} is {call.status}: {otherwise} any more")
+    if not call.is_waiting:
+        raise CallRunning(
+            f"an execution of service call {call.call_id!r} is under way and its request may have been sent:"
+            f" {otherwise} now; try again when the execution has ended"
+        )
 
 
 def calls_of(services: Services) -> CallServices:

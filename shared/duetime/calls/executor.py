@@ -288,7 +288,8 @@ def _ref_of(call: ServiceCall) -> CallRef:
 
 
 def _ended_as(call: ServiceCall) -> CallStatus | None:
-    return call.status if call.status.is_finished else None
+    """How its execution ended the call. One that was cancelled since was not ended by it."""
+    return call.status if call.status in (CallStatus.SUCCEEDED, CallStatus.FAILED) else None
 
 
 def _is_outcome_of(call: ServiceCall, end: _End) -> bool:

@@ -53,7 +53,13 @@ class CallDesk:
         """Those that there are and that there will be."""
         return self._client.follow(self._of(call_id, "events"))
 
-    def remove(self, call_id: str) -> None:
+    def cancel(self, call_id: str) -> str:
+        return self._client.call("POST", self._of(call_id, "cancel"))
+
+    def fire(self, call_id: str) -> str:
+        return self._client.call("POST", self._of(call_id, "fire"))
+
+    def delete(self, call_id: str) -> None:
         self._client.call("DELETE", self._of(call_id))
 
     def rerun(self, call_id: str, text: str) -> str:

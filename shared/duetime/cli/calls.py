@@ -174,12 +174,32 @@ def events(*, desk: CallDesk, call_id: str, follow: bool, as_json: bool) -> int:
     return 0
 
 
-@calls.command(short_help="Cancel a service call, or remove a finished one.")
+@calls.command(short_help="Cancel a service call.")
 @click.argument("call_id", metavar="ID")
 @_on_server
 def cancel(*, desk: CallDesk, call_id: str) -> int:
-    """Cancel a Scheduled service call, or remove a finished one with all that it has."""
-    desk.remove(call_id)
+    """Cancel a service call that waits for its due time or its next attempt. It is kept as Cancelled."""
+    desk.cancel(call_id)
+    click.echo(f"cancelled {call_id}", err=True)
+    return 0
+
+
+@calls.command(short_help="Make a service call due now.")
+@click.argument("call_id", metavar="ID")
+@_FOLLOW_OPTION
+@_JSON_OPTION
+@_on_server
+def fire(*, desk: CallDesk, call_id: str, follow: bool, as_json: bool) -> int:
+    """Make a service call due now that waits for its due time or its next attempt. Prints its id."""
+    return _shown(desk, desk.fire(call_id), follow=follow, as_json=as_json)
+
+
+@calls.command(short_help="Remove a finished service call.")
+@click.argument("call_id", metavar="ID")
+@_on_server
+def delete(*, desk: CallDesk, call_id: str) -> int:
+    """Remove a finished service call with all that it has: executions, events, tags. There is no way back."""
+    desk.delete(call_id)
     click.echo(f"removed {call_id}", err=True)
     return 0
 
@@ -236,15 +256,17 @@ def _shown(desk: CallDesk, text: str, *, follow: bool, as_json: bool, in_full: b
 
 
 def _followed(desk: CallDesk, call_id: str, *, as_json: bool) -> int:
-    """The exit code: 1 when the call failed."""
+    """The exit code: 0 when the call succeeded."""
     from duetime.cli import call_views
     from duetime.cli.api_client import ApiProblem
 
     last = call_views.show_events(desk.follow(call_id), as_json=as_json)
-    if last in ("ServiceCallSucceeded", "ServiceCallFailed"):
-        return int(last == "ServiceCallFailed")
-    try:  # it was removed, or its events are not kept any more
-        return int(json.loads(desk.read(call_id))["status"] == CallStatus.FAILED)
+    if last is not None and last.startswith("ServiceCall"):
+        status = last.removeprefix("ServiceCall")
+        if status in (CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.CANCELLED):
+            return int(status != CallStatus.SUCCEEDED)
+    try:  # it was removed, or changed after its end, or its events are not kept any more
+        return int(json.loads(desk.read(call_id))["status"] in (CallStatus.FAILED, CallStatus.CANCELLED))
     except ApiProblem as problem:
         if problem.status != 404:
             raise

@@ -28,10 +28,11 @@ class CallStatus(OpenEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    CANCELLED = "Cancelled"
 
     @property
     def is_finished(self) -> bool:
-        return self in (CallStatus.SUCCEEDED, CallStatus.FAILED)
+        return self in (CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.CANCELLED)
 
 
 class CallFailure(OpenEnum):
@@ -62,6 +63,8 @@ class EventType(OpenEnum):
     RUNNING = "ServiceCallRunning"
     SUCCEEDED = "ServiceCallSucceeded"
     FAILED = "ServiceCallFailed"
+    CANCELLED = "ServiceCallCancelled"
+    UPDATED = "ServiceCallUpdated"
     DUE_TIME_REACHED = "DueTimeReached"
     EXECUTION_STARTED = "ExecutionStarted"
     EXECUTION_SUCCEEDED = "ExecutionSucceeded"
@@ -69,8 +72,8 @@ class EventType(OpenEnum):
 
     @property
     def is_last(self) -> bool:
-        """Nothing happens to a service call after an event of this type."""
-        return self in (EventType.SUCCEEDED, EventType.FAILED)
+        """The service call has ended: nothing of it is sent after an event of this type."""
+        return self in (EventType.SUCCEEDED, EventType.FAILED, EventType.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

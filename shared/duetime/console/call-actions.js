@@ -38,13 +38,15 @@ export function starButton(call, onChange) {
 export function callButtons(page, call, changed) {
   if (!session.may("writer")) return [];
   const path = paths.call(call.tenantId, call.id);
-  const isFinished = call.status === "Succeeded" || call.status === "Failed";
+  const isFinished = ["Succeeded", "Failed", "Cancelled"].includes(call.status);
+  const isWaiting = !isFinished && !call.executionId;
   return [
     isFinished && button("Rerun", () => rerun(page, call, path), { kind: "primary", key: "rerun", glyph: "refresh" }),
-    call.status === "Scheduled" && button("Change due time", () => changeDue(call, path, changed), { key: "due" }),
+    isWaiting && button("Fire now", () => fire(call, path, changed), { kind: "primary", key: "fire" }),
+    isWaiting && button("Change due time", () => changeDue(call, path, changed), { key: "due" }),
     button("Edit name and tags", () => edit(call, path, changed), { key: "edit" }),
-    call.status === "Scheduled" && button("Cancel", () => remove(page, call, path, true), { kind: "danger", key: "remove" }),
-    isFinished && button("Remove", () => remove(page, call, path, false), { kind: "danger", key: "remove" }),
+    isWaiting && button("Cancel", () => cancel(call, path, changed), { kind: "danger", key: "cancel" }),
+    isFinished && button("Remove", () => remove(page, call, path), { kind: "danger", key: "remove" }),
   ];
 }
 
@@ -62,10 +64,20 @@ function rerun(page, call, path) {
   });
 }
 
+async function fire(call, path, changed) {
+  try {
+    await request("POST", `${path}/fire`, { ifMatch: call.revision });
+    toast("The call is due now.");
+  } catch (error) {
+    toast(error.message, "bad");
+  }
+  changed();
+}
+
 function changeDue(call, path, changed) {
   dialog({
     title: "Change the due time",
-    content: dueFields("dueAt", { now: false, value: call.dueAt }),
+    content: dueFields("dueAt", { now: false, value: call.nextAttemptAt }),
     label: "Change",
     onProblem: showErrors,
     act: async (form) => {
@@ -96,13 +108,19 @@ function edit(call, path, changed) {
   });
 }
 
-function remove(page, call, path, isCancel) {
-  const words = isCancel
-    ? ["Cancel this call?", "It will not be sent, and it is removed.", "Cancel the call", "The call is cancelled."]
-    : ["Remove this call?", "Its executions and events go with it.", "Remove the call", "The call is removed."];
-  confirm(words[0], words[1], words[2], async () => {
+function cancel(call, path, changed) {
+  const what = call.attempts ? "There will be no further attempt." : "It will not be sent.";
+  confirm("Cancel this call?", `${what} It is kept as Cancelled.`, "Cancel the call", async () => {
+    await request("POST", `${path}/cancel`, { ifMatch: call.revision });
+    toast("The call is cancelled.");
+    changed();
+  });
+}
+
+function remove(page, call, path) {
+  confirm("Remove this call?", "Its executions and events go with it.", "Remove the call", async () => {
     await request("DELETE", path, { ifMatch: call.revision });
-    toast(words[3]);
+    toast("The call is removed.");
     page.go(place("calls", call.tenantId), { instead: true });
   });
 }

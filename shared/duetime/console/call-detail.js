@@ -60,7 +60,7 @@ class CallView {
         if (state === "complete") this.load();
       },
     });
-    // Stars, tags and the due time change without an event.
+    // After the call's end its events are not followed any more; its star and tags can still change.
     this.page.every(10000, () => this.load());
   }
 
@@ -196,6 +196,10 @@ function verdict(call) {
     if (!start) return h("span", null, "Never sent: ", said, ".");
     const tries = call.attempts > 1 ? ` ${call.attempts} times` : "";
     return h("span", null, `Sent${tries}, first `, start, "; ", said, ".");
+  }
+  if (call.status === "Cancelled") {
+    if (!start) return h("span", null, "Cancelled before it was sent.");
+    return h("span", null, `Cancelled after ${call.attempts === 1 ? "one attempt" : `${call.attempts} attempts`}, first sent `, start, "; ", said, ".");
   }
   if (call.status === "Running" && call.nextAttemptAt) {
     return h("span", null, `Attempt ${call.attempts} failed: `, said, ". The next one is ", nearly(call.nextAttemptAt), ".");

@@ -14,6 +14,7 @@ const STATES = [
   ["Running", "Running"],
   ["Succeeded", "Succeeded"],
   ["Failed", "Failed"],
+  ["Cancelled", "Cancelled"],
 ];
 
 const FILTERS = [

@@ -17,10 +17,17 @@ class CallEventType(StrEnum):
     RUNNING = "ServiceCallRunning"
     SUCCEEDED = "ServiceCallSucceeded"
     FAILED = "ServiceCallFailed"
+    CANCELLED = "ServiceCallCancelled"
+    UPDATED = "ServiceCallUpdated"
     DUE_TIME_REACHED = "DueTimeReached"
     EXECUTION_STARTED = "ExecutionStarted"
     EXECUTION_SUCCEEDED = "ExecutionSucceeded"
     EXECUTION_FAILED = "ExecutionFailed"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Exactly one such event tells of the end of each call."""
+        return self in (CallEventType.SUCCEEDED, CallEventType.FAILED, CallEventType.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

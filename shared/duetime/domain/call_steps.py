@@ -25,6 +25,7 @@ from duetime.domain.service_calls import (
     calls_namespace,
 )
 from duetime.domain.shards import Lease
+from duetime.domain.timers import Unset
 from duetime.domain.times import format_instant, round_up
 from duetime.domain.urls import without_query
 
@@ -177,18 +178,39 @@ def submitted(
 
 
 def amended(call: ServiceCall, change: CallChange, *, new_id: NewId, now: datetime, rules: CallRules) -> Transition:
-    """``call`` with ``change``. The caller has checked that due time and request are changed only while Scheduled.
+    """``call`` with ``change``. The caller has checked that due time and request change only while it ``is_waiting``.
 
-    A new due time sets the timer anew, which is an event; labels and the request alone are not.
+    A new due time sets the timer anew, also between two attempts: then the next one is at that time.
     """
     fields: dict[str, Any] = {**change.given(), "revision": call.revision + 1, "updated_at": now}
     events = _Recorder(call, new_id=new_id, now=now)
+    events.add(CallEventType.UPDATED, **_told(call, change))
     if "due_at" in fields:
         fields |= {"registered_at": now, "reached_at": None, "wake_at": fields["due_at"]}
         events.add(CallEventType.SCHEDULED, dueAt=format_instant(fields["due_at"]))
     is_starred = fields.get("starred", call.starred)
     expires_at = _expires_at(call.finished_at, is_starred=is_starred, rules=rules)
     after = events.onto(call, expires_at=expires_at, **fields)
+    return Transition(before=call, after=after, events=tuple(events.events))
+
+
+def cancelled(call: ServiceCall, *, new_id: NewId, now: datetime, rules: CallRules) -> Transition:
+    """The end of a call that ``is_waiting``: it is kept, and nothing of it is sent any more."""
+    last = call.outcome
+    events = _Recorder(call, new_id=new_id, now=now)
+    events.add(
+        CallEventType.CANCELLED,
+        attempts=call.attempts,
+        executionId=None if last is None else last.execution_id,
+        status=None if last is None else last.http_status,
+    )
+    after = events.onto(
+        call,
+        revision=call.revision + 1,
+        updated_at=now,
+        wake_at=None,
+        **_ended(call, CallStatus.CANCELLED, now=now, rules=rules),
+    )
     return Transition(before=call, after=after, events=tuple(events.events))
 
 
@@ -222,10 +244,12 @@ def begun(
     )
     events = _Recorder(call, new_id=new_id, now=now)
     first: dict[str, Any] = {}
-    if call.status is CallStatus.SCHEDULED:
+    if call.reached_at is None:
         events.add(CallEventType.DUE_TIME_REACHED, dueAt=format_instant(call.due_at), reachedAt=format_instant(now))
+        first = {"reached_at": now}
+    if call.status is CallStatus.SCHEDULED:
         events.add(CallEventType.RUNNING, startedAt=format_instant(now))
-        first = {"status": CallStatus.RUNNING, "reached_at": now, "started_at": now}
+        first |= {"status": CallStatus.RUNNING, "started_at": now}
     events.add(CallEventType.EXECUTION_STARTED, executionId=execution_id, number=number)
     after = events.onto(
         call,
@@ -337,11 +361,40 @@ def _end(
         events.add(CallEventType.SUCCEEDED, **facts)
     else:
         events.add(CallEventType.FAILED, **facts, reason=outcome.reason, message=outcome.message)
+    return _ended(call, CallStatus.SUCCEEDED if is_ok else CallStatus.FAILED, now=now, rules=rules)
+
+
+def _ended(call: ServiceCall, status: CallStatus, *, now: datetime, rules: CallRules) -> dict[str, Any]:
     return {
-        "status": CallStatus.SUCCEEDED if is_ok else CallStatus.FAILED,
+        "status": status,
         "finished_at": now,
         "expires_at": _expires_at(now, is_starred=call.starred, rules=rules),
     }
+
+
+def _told(call: ServiceCall, change: CallChange) -> dict[str, Any]:
+    """What an event tells of ``change``: the names of what is new, and the values that hold no secrets."""
+    told: dict[str, Any] = {}
+    if not isinstance(change.name, Unset):
+        told["name"] = change.name
+    if not isinstance(change.tags, Unset):
+        told["tags"] = list(change.tags)
+    if not isinstance(change.starred, Unset):
+        told["starred"] = change.starred
+    if not isinstance(change.due_at, Unset):
+        told["dueAt"] = format_instant(change.due_at)
+    changed = list(told)
+    if not isinstance(change.request, Unset):
+        request, before = change.request, call.request
+        told |= {"method": request.method, "url": without_query(request.url)}
+        pairs = {
+            "request.method": (request.method, before.method),
+            "request.url": (request.url, before.url),
+            "request.headers": (request.headers_json, before.headers_json),
+            "request.body": (request.body_json, before.body_json),
+        }
+        changed += [name for name, (new, old) in pairs.items() if new != old]
+    return {"changed": changed} | told
 
 
 def _expires_at(finished_at: datetime | None, *, is_starred: bool, rules: CallRules) -> datetime | None:

@@ -126,20 +126,20 @@ class CallConflict(DuetimeError):
     code = "service_call_conflict"
 
 
-class CallNotScheduled(DuetimeError):
-    """Due time and request can be changed only while the service call is Scheduled."""
+class CallFinished(DuetimeError):
+    """The service call has ended: there is nothing to cancel, to fire, or to send differently."""
 
-    code = "service_call_not_scheduled"
+    code = "service_call_finished"
 
 
 class CallRunning(DuetimeError):
-    """A Running service call cannot be removed."""
+    """An execution of the service call is under way: its request may have been sent."""
 
     code = "service_call_running"
 
 
 class CallNotFinished(DuetimeError):
-    """Only a service call that has Succeeded or Failed can be rerun."""
+    """Only a service call that has ended can be rerun or removed."""
 
     code = "service_call_not_finished"
 

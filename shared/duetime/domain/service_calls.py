@@ -1,7 +1,8 @@
 """The service call: a tenant's HTTP request with a due time. docs/service-calls.md tells its life.
 
-State machine: ``Scheduled -> Running -> Succeeded | Failed`` and nothing else; ``domain.call_steps`` makes every
-step. A call has exactly one timer (``timer_of``), whose row is written in the same transaction as the call.
+State machine: ``Scheduled -> Running -> Succeeded | Failed``, and ``Cancelled`` from either while no execution is
+open; ``domain.call_steps`` makes every step. A call has exactly one timer (``timer_of``), whose row is written in
+the same transaction as the call.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ class CallStatus(StrEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    CANCELLED = "Cancelled"
 
     @property
     def is_finished(self) -> bool:
-        return self in (CallStatus.SUCCEEDED, CallStatus.FAILED)
+        return self in (CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.CANCELLED)
 
 
 LEGAL_STEPS: Final = frozenset(
@@ -51,6 +53,8 @@ LEGAL_STEPS: Final = frozenset(
         (CallStatus.SCHEDULED, CallStatus.RUNNING),
         (CallStatus.RUNNING, CallStatus.SUCCEEDED),
         (CallStatus.RUNNING, CallStatus.FAILED),
+        (CallStatus.SCHEDULED, CallStatus.CANCELLED),
+        (CallStatus.RUNNING, CallStatus.CANCELLED),
     }
 )
 
@@ -116,7 +120,7 @@ class ServiceCall:
     - ``revision`` counts changes from 1 and is its timer's revision too.
     - ``digest`` identifies what was submitted, for ``idempotency_key``.
     - ``due_at``, ``registered_at``, ``reached_at``: the timer of the seed. ``registered_at`` is when the due time
-      was last set; ``reached_at`` is set once, when the due time was found reached.
+      was last set; ``reached_at`` is set once for each, when the due time was found reached.
     - ``wake_at``: when its timer is due next: the due time; while an execution is open, the time at which the
       watchdog ends it; between two attempts, the next one. None when finished.
     - ``attempts`` counts executions begun; ``execution_id`` is the one that is open.
@@ -161,6 +165,11 @@ class ServiceCall:
         return calls_namespace(self.tenant_id)
 
     @property
+    def is_waiting(self) -> bool:
+        """For its due time, or between two attempts: nothing of it is under way."""
+        return not self.status.is_finished and self.execution_id is None
+
+    @property
     def retry_policy(self) -> RetryPolicy:
         if self.retry_policy_json is None:
             return ONE_ATTEMPT
@@ -176,7 +185,7 @@ class ServiceCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallChange:
-    """A partial update: what is UNSET stays. ``due_at`` and ``request`` only while the call is Scheduled."""
+    """A partial update: what is UNSET stays. ``due_at`` and ``request`` only while the call ``is_waiting``."""
 
     name: str | Unset = UNSET
     tags: tuple[str, ...] | Unset = UNSET

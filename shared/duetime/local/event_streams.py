@@ -37,8 +37,6 @@ THREADS: Final = 2
 """For the store calls of all streams."""
 
 _PATH = re.compile(r"/v1/tenants/([A-Za-z0-9._-]+)/service-calls/([0-9a-f-]+)/events")
-_FINAL = frozenset({CallEventType.SUCCEEDED, CallEventType.FAILED})
-"""Nothing happens to a call after one of these."""
 _PAGE = 100
 _HEARTBEAT = b": still here\n\n"
 
@@ -275,12 +273,12 @@ class _Stream:
         logger.warning("the events of a stream could not be read", extra=facts)
 
     async def _write_events(self, documents: Sequence[dict[str, Any]]) -> bool:
-        """Whether the last of them is the last of all."""
+        """Whether one of them tells of the call's end."""
         if not documents:
             return False
         await self._write(b"".join(map(_event_bytes, documents)))
         self.sent += len(documents)
-        return documents[-1]["type"] in _FINAL
+        return any(CallEventType(document["type"]).is_terminal for document in documents)
 
     async def _end(self, reason: str) -> str:
         """Tell the client not to come back."""

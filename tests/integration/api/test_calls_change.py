@@ -33,6 +33,10 @@ def delete(calls: CallWorld, call_id: str, **more: Any) -> Answer:
     return calls.api.call("DELETE", calls.path(call_id), **more)
 
 
+def post(calls: CallWorld, call_id: str, what: str, body: dict[str, Any] | None = None, **more: Any) -> Answer:
+    return calls.api.call("POST", calls.path(call_id, what), body, **more)
+
+
 def rerun(calls: CallWorld, call_id: str, body: dict[str, Any] | None = None, **more: Any) -> Answer:
     return calls.api.call("POST", calls.path(call_id, "rerun"), body, **more)
 
@@ -149,7 +153,11 @@ def test_a_new_due_time_sets_the_timer_anew(calls: CallWorld) -> None:
     assert patch(calls, call_id, {"delay": "5s"}).json()["dueAt"] == format_instant(NOW + seconds(15))
     assert [timer.revision for timer in calls.stored] == [1, 2, 3]
     events = calls.api.get(calls.path(call_id, "events")).json()["items"]
-    assert [event["type"] for event in events] == ["ServiceCallSubmitted", *["ServiceCallScheduled"] * 3]
+    assert [event["type"] for event in events] == [
+        "ServiceCallSubmitted",
+        "ServiceCallScheduled",
+        *["ServiceCallUpdated", "ServiceCallScheduled"] * 2,
+    ]
 
 
 def test_a_request_is_merged_member_by_member(calls: CallWorld) -> None:
@@ -209,15 +217,17 @@ def test_a_body_that_grows_too_large_is_refused(calls: CallWorld) -> None:
 
 
 @pytest.mark.parametrize("status", [CallStatus.RUNNING, CallStatus.SUCCEEDED, CallStatus.FAILED])
-def test_labels_can_be_changed_always_due_time_and_request_only_before(calls: CallWorld, status: CallStatus) -> None:
+def test_labels_can_be_changed_always_due_time_and_request_only_while_nothing_is_under_way(
+    calls: CallWorld, status: CallStatus
+) -> None:
     call_id = calls.submitted()["id"]
     calls.begin(call_id)
     if status.is_finished:
         calls.finish(call_id, is_ok=status is CallStatus.SUCCEEDED)
     for body in ({"dueAt": "2027-01-01T00:00:00Z"}, {"delay": 1}, {"request": {}}, {"request": {"body": 1}}):
         answer = patch(calls, call_id, body | {"starred": True})
-        assert (answer.status, answer.code) == (409, "service_call_not_scheduled")
-        assert status in answer.json()["detail"]
+        code = "service_call_finished" if status.is_finished else "service_call_running"
+        assert (answer.status, answer.code) == (409, code)
     assert not calls.call(call_id).starred
     after = patch(calls, call_id, {"starred": True, "tags": ["t"], "name": "n"}).json()
     assert (after["status"], after["starred"], after["tags"], after["name"]) == (status, True, ["t"], "n")
@@ -238,10 +248,15 @@ def test_a_star_keeps_a_finished_call(calls: CallWorld) -> None:
 )
 def test_a_change_and_a_removal_can_be_conditional(calls: CallWorld, condition: str, status: int) -> None:
     headers = {"if-match": condition}
-    one, two = calls.submitted()["id"], calls.submitted()["id"]
+    one, two, three = (calls.submitted(delay="1h")["id"] for _ in range(3))
     assert patch(calls, one, {"name": "new"}, headers=headers).status == status
     assert patch(calls, one, {}, headers={"if-match": '"7"'}).status == 412
-    assert delete(calls, two, headers=headers).status == (204 if status == 200 else status)
+    assert post(calls, two, "fire", headers=headers).status == status
+    assert post(calls, three, "cancel", headers=headers).status == status
+    revision = calls.call(three).revision
+    assert delete(calls, three, headers={"if-match": '"7"'}).status == 412
+    if status == 200:
+        assert delete(calls, three, headers={"if-match": f'"{revision}"'}).status == 204
     assert patch(calls, one, {}, headers={"if-match": "1"}).status == 400
     assert delete(calls, one, headers={"if-match": "1"}).status == 400
 
@@ -292,15 +307,16 @@ def test_a_due_time_that_loses_against_the_start_is_told_so(calls: CallWorld) ->
     call_id = calls.submitted()["id"]
     api = contended(calls, lambda: calls.begin(call_id), 1)
     answer = api.call("PATCH", calls.path(call_id), {"delay": "1h"})
-    assert (answer.status, answer.code) == (409, "service_call_not_scheduled")
+    assert (answer.status, answer.code) == (409, "service_call_running")
 
 
 def test_a_condition_that_held_and_holds_no_more_is_a_412(calls: CallWorld) -> None:
     one, two = calls.submitted()["id"], calls.submitted()["id"]
     api = contended(calls, lambda: calls.begin(one), 1)
     assert api.call("PATCH", calls.path(one), {"starred": True}, headers={"if-match": '"1"'}).status == 412
+    calls.finish(two)
     api = contended(calls, lambda: patch(calls, two, {"starred": True}), 1)
-    assert api.call("DELETE", calls.path(two), headers={"if-match": '"1"'}).status == 412
+    assert api.call("DELETE", calls.path(two), headers={"if-match": '"3"'}).status == 412
 
 
 def test_a_rerun_is_of_the_revision_that_was_read(calls: CallWorld) -> None:
@@ -314,6 +330,7 @@ def test_a_rerun_is_of_the_revision_that_was_read(calls: CallWorld) -> None:
 
 def test_any_revision_is_one_even_when_it_changes_in_between(calls: CallWorld) -> None:
     call_id = calls.submitted()["id"]
+    calls.finish(call_id)
     api = contended(calls, lambda: patch(calls, call_id, {"starred": True}), 1)
     assert api.call("DELETE", calls.path(call_id), headers={"if-match": "*"}).status == 204
 
@@ -350,10 +367,11 @@ def test_racing_changes_are_all_made(calls: CallWorld) -> None:
 # -- remove ------------------------------------------------------------------------------------------------------
 
 
-def test_a_scheduled_call_is_cancelled_and_a_finished_one_removed(calls: CallWorld) -> None:
-    scheduled, finished = calls.submitted()["id"], calls.submitted(idempotencyKey="k", tags=["t"])["id"]
+def test_a_finished_call_is_removed_with_all_that_it_has(calls: CallWorld) -> None:
+    cancelled, finished = calls.submitted()["id"], calls.submitted(idempotencyKey="k", tags=["t"])["id"]
     calls.finish(finished)
-    for call_id in (scheduled, finished):
+    post(calls, cancelled, "cancel")
+    for call_id in (cancelled, finished):
         answer = delete(calls, call_id)
         assert (answer.status, answer.text) == (204, "")
         assert "content-type" not in answer.headers
@@ -362,13 +380,107 @@ def test_a_scheduled_call_is_cancelled_and_a_finished_one_removed(calls: CallWor
         assert delete(calls, call_id).status == 404
 
 
-def test_a_running_call_cannot_be_removed(calls: CallWorld) -> None:
+def test_what_has_not_ended_is_not_removed(calls: CallWorld) -> None:
+    scheduled, running = calls.submitted()["id"], calls.submitted()["id"]
+    calls.begin(running)
+    for call_id, revision in ((scheduled, 1), (running, 2)):
+        answer = delete(calls, call_id)
+        assert (answer.status, answer.code) == (409, "service_call_not_finished")
+        assert delete(calls, call_id, headers={"if-match": f'"{revision}"'}).status == 409
+    assert (calls.call(scheduled).status, calls.call(running).status) == ("Scheduled", "Running")
+
+
+# -- cancel and fire -----------------------------------------------------------------------------------------------
+
+
+def between_attempts(calls: CallWorld) -> str:
+    call_id: str = calls.submitted(retryPolicy={"maxAttempts": 5, "initialInterval": "1h"})["id"]
+    calls.finish(call_id, is_ok=False)
+    assert calls.call(call_id).is_waiting
+    return call_id
+
+
+def event_types(calls: CallWorld, call_id: str) -> list[str]:
+    return [event["type"] for event in calls.api.get(calls.path(call_id, "events")).json()["items"]]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_call_that_waits_is_cancelled_and_kept(calls: CallWorld, is_begun: bool) -> None:
+    call_id = between_attempts(calls) if is_begun else calls.submitted(delay="1h", tags=["t"])["id"]
+    answer = post(calls, call_id, "cancel")
+    call = answer.json()
+    assert (answer.status, call["status"], call["nextAttemptAt"]) == (200, "Cancelled", None)
+    assert (call["finishedAt"], call["expiresAt"]) == (format_instant(NOW), format_instant(NOW + seconds(3600)))
+    assert (call["attempts"], call["outcome"] is not None) == (int(is_begun), is_begun)
+    assert calls.api.get(calls.path(call_id)).json() == call
+    assert event_types(calls, call_id)[-1] == "ServiceCallCancelled"
+    found = calls.api.get(calls.path(), query={"status": "Cancelled"}).json()["items"]
+    assert [each["id"] for each in found] == [call_id]
+    assert calls.api.get(calls.path(call_id, "events")).json()["complete"]
+
+
+def test_a_cancel_that_is_repeated_changes_nothing(calls: CallWorld) -> None:
+    call_id = calls.submitted(delay="1h")["id"]
+    first = post(calls, call_id, "cancel")
+    calls.clock.advance(1)
+    again = post(calls, call_id, "cancel")
+    assert (again.status, again.json(), again.headers["etag"]) == (200, first.json(), first.headers["etag"])
+    assert event_types(calls, call_id).count("ServiceCallCancelled") == 1
+
+
+def test_what_has_ended_is_neither_cancelled_nor_fired(calls: CallWorld) -> None:
+    for is_ok in (True, False):
+        call_id = calls.submitted()["id"]
+        calls.finish(call_id, is_ok=is_ok)
+        before = calls.call(call_id)
+        for what in ("cancel", "fire"):
+            answer = post(calls, call_id, what)
+            assert (answer.status, answer.code) == (409, "service_call_finished")
+        assert calls.call(call_id) == before
+    cancelled = calls.submitted()["id"]
+    post(calls, cancelled, "cancel")
+    assert post(calls, cancelled, "fire").code == "service_call_finished"
+
+
+def test_what_is_under_way_is_neither_cancelled_nor_fired_and_it_is_told_that_it_may_have_been_sent(
+    calls: CallWorld,
+) -> None:
     call_id = calls.submitted()["id"]
     calls.begin(call_id)
-    answer = delete(calls, call_id)
+    for what in ("cancel", "fire"):
+        answer = post(calls, call_id, what)
+        assert (answer.status, answer.code) == (409, "service_call_running")
+        assert "may have been sent" in answer.json()["detail"]
+
+
+def test_a_cancel_that_loses_against_the_start_is_told_so(calls: CallWorld) -> None:
+    call_id = calls.submitted()["id"]
+    api = contended(calls, lambda: calls.begin(call_id), 1)
+    answer = api.call("POST", calls.path(call_id, "cancel"))
     assert (answer.status, answer.code) == (409, "service_call_running")
-    assert delete(calls, call_id, headers={"if-match": '"2"'}).status == 409
     assert calls.call(call_id).status is CallStatus.RUNNING
+
+
+def test_a_call_between_attempts_can_be_changed_and_tried_now(calls: CallWorld) -> None:
+    call_id = between_attempts(calls)
+    changed = patch(calls, call_id, {"request": {"url": "https://example.com/other"}, "delay": "5h"})
+    assert (changed.status, changed.json()["nextAttemptAt"]) == (200, format_instant(NOW + seconds(5 * 3600)))
+    answer = post(calls, call_id, "fire").json()
+    assert (answer["status"], answer["nextAttemptAt"]) == ("Running", format_instant(NOW))
+    assert (answer["request"]["url"], answer["timer"]["state"]) == ("https://example.com/other", "Scheduled")
+    assert post(calls, call_id, "fire").json() == answer
+    assert calls.finish(call_id).status is CallStatus.SUCCEEDED
+    (execution, _) = calls.api.get(calls.path(call_id, "executions")).json()["items"]
+    assert execution["request"]["url"] == "https://example.com/other"
+
+
+def test_a_scheduled_call_is_fired_now(calls: CallWorld) -> None:
+    call_id = calls.submitted(delay="1h")["id"]
+    answer = post(calls, call_id, "fire").json()
+    assert (answer["status"], answer["dueAt"], answer["nextAttemptAt"]) == ("Scheduled", *[format_instant(NOW)] * 2)
+    assert event_types(calls, call_id)[2:] == ["ServiceCallUpdated", "ServiceCallScheduled"]
+    assert post(calls, "0190aaaa-0000-7000-8000-000000000000", "fire").status == 404
+    assert post(calls, call_id, "fire", body={"x": 1}).status == 400
 
 
 # -- rerun -------------------------------------------------------------------------------------------------------

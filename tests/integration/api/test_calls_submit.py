@@ -186,6 +186,7 @@ def test_a_key_belongs_to_its_tenant(calls: CallWorld) -> None:
 
 def test_a_key_of_a_removed_call_can_be_used_again(calls: CallWorld) -> None:
     call = calls.submitted(idempotencyKey="k")
+    calls.finish(call["id"])
     assert calls.api.call("DELETE", calls.path(call["id"])).status == 204
     assert calls.submitted(idempotencyKey="k", name="new")["id"] != call["id"]
 

@@ -64,6 +64,8 @@ ROLES = {
     "getServiceCall": Role.READER,
     "patchServiceCall": Role.WRITER,
     "deleteServiceCall": Role.WRITER,
+    "cancelServiceCall": Role.WRITER,
+    "fireServiceCall": Role.WRITER,
     "rerunServiceCall": Role.WRITER,
     "listExecutions": Role.READER,
     "getExecution": Role.READER,

@@ -16,6 +16,7 @@ from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus, Method, timer_of
 from duetime.domain.timers import TimerState
 from duetime.engine.settings import EngineSettings
+from duetime.stores.calls_port import ApplyStatus
 from duetime.stores.port import Store
 from tests.support import calls as make
 from tests.support.dynamodb import moto_subject
@@ -271,16 +272,60 @@ def test_a_call_that_is_starred_and_tagged_while_it_runs_is_concluded_all_the_sa
     assert len(executing.sender.requests) == 1
 
 
-def test_a_cancelled_call_is_not_executed(executing: Executing) -> None:
-    executing.submit(due_at=at(5))
+def cancel(executing: Executing, call_id: str) -> bool:
+    """As the API does: False when the call is under way, has ended, or was changed since it was read."""
+    call, now = executing.get(call_id), executing.clock.now()
+    return call.is_waiting and executing.calls.apply([make.cancelled(call, now=now)], now=now) == [
+        ApplyStatus.APPLIED
+    ]
+
+
+def test_what_was_cancelled_is_never_sent_after_however_late_the_cancel(executing: Executing) -> None:
+    ids = [executing.submit(f"call-{number:03}", due_at=at(5)).call_id for number in range(60)]
+    cancelled: dict[str, float] = {}
 
     async def script() -> None:
         await asyncio.sleep(4.9)
-        executing.calls.delete_call(make.TENANT, "call-1", now=executing.clock.now())
+        for call_id in ids:
+            await asyncio.sleep(0.004)  # from 96 ms before the due time to 140 ms after it
+            if cancel(executing, call_id):
+                cancelled[call_id] = executing.clock.monotonic()
+        await asyncio.sleep(10)
+
+    executing.run(script)
+    sent = [header(request, "x-duetime-service-call-id") for request in executing.sender.requests]
+    assert sorted([*sent, *cancelled]) == ids
+    assert len(cancelled) >= 20
+    for call_id in ids:
+        finals = [event.type for event in executing.events(call_id) if event.type.is_terminal]
+        assert finals == ["ServiceCallCancelled" if call_id in cancelled else "ServiceCallSucceeded"]
+
+
+def test_a_call_that_is_cancelled_between_attempts_is_not_sent_again(executing: Executing) -> None:
+    executing.sender.answer = lambda request: Script(503)
+    executing.submit(retry_policy_json='{"maxAttempts":5,"initialInterval":"10s"}')
+
+    async def script() -> None:
+        await asyncio.sleep(5)
+        assert cancel(executing, "call-1")
+        await asyncio.sleep(100)
+
+    executing.run(script)
+    assert len(executing.sender.requests) == executing.get().attempts == 1
+
+
+def test_a_call_between_attempts_is_tried_when_it_is_made_due(executing: Executing) -> None:
+    executing.sender.answer = lambda request: Script(200 if len(executing.sender.requests) > 1 else 503)
+    executing.submit(retry_policy_json='{"maxAttempts":5,"initialInterval":"1h"}')
+
+    async def script() -> None:
+        await asyncio.sleep(5)
+        executing.amend(due_at=executing.clock.now(), request=replace(executing.get().request, url="http://b.test/"))
         await asyncio.sleep(5)
 
     executing.run(script)
-    assert executing.sender.requests == []
+    assert [request.url for request in executing.sender.requests][1:] == ["http://b.test/"]
+    assert executing.get().status is CallStatus.SUCCEEDED
 
 
 # -- many ----------------------------------------------------------------------------------------------------------

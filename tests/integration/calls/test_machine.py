@@ -53,12 +53,19 @@ class Model:
     attempts: int = 0
     open_id: str | None = None
     open_since: datetime | None = None
+    reached: int = 0
+    is_reached: bool = False
+    """Whether the due time was found reached, and how often one was."""
     ended: list[str] = field(default_factory=list)
     """What became of each execution that has ended, in order."""
 
     @property
     def may_wake(self) -> bool:
         return self.status in (CallStatus.SCHEDULED, CallStatus.RUNNING)
+
+    @property
+    def waits(self) -> bool:
+        return self.may_wake and self.open_id is None
 
 
 @dataclass(frozen=True)
@@ -118,7 +125,7 @@ class CallMachine(RuleBasedStateMachine):
             self.models[call_id] = Model(due_at=due_at, has_retries=has_retries)
             self.statuses[call_id] = [CallStatus.SCHEDULED]
 
-    @rule(call_id=st.sampled_from(CALLS), change=st.sampled_from(["star", "star", "postpone", "delete"]))
+    @rule(call_id=st.sampled_from(CALLS), change=st.sampled_from(["star", "star", "postpone", "cancel", "delete"]))
     def change(self, call_id: str, change: str) -> None:
         model = self.models.get(call_id)
         if model is None:
@@ -133,7 +140,14 @@ class CallMachine(RuleBasedStateMachine):
             else:
                 assert status is DeleteStatus.DELETED
                 del self.models[call_id]
-        elif model.status is CallStatus.SCHEDULED:
+        elif model.waits and change == "cancel":
+            now = self.clock.now()
+            transition = make.cancelled(self.executing.get(call_id), now=now)
+            assert self.executing.calls.apply([transition], now=now) == [ApplyStatus.APPLIED]
+            model.status = CallStatus.CANCELLED
+            self.statuses[call_id].append(model.status)
+        elif model.waits:
+            model.is_reached = False
             model.due_at = self.clock.now() + timedelta(seconds=3)
             self.executing.amend(call_id, due_at=model.due_at)
 
@@ -175,8 +189,11 @@ class CallMachine(RuleBasedStateMachine):
             assert model.open_id is None
             assert model.may_wake
             assert result.message is not None
-            if model.status is CallStatus.SCHEDULED:
+            if not model.is_reached:
                 assert model.due_at <= now
+                model.is_reached = True
+                model.reached += 1
+            if model.status is CallStatus.SCHEDULED:
                 self.statuses[call_id].append(CallStatus.RUNNING)
             model.status = CallStatus.RUNNING
             model.attempts += 1
@@ -258,11 +275,12 @@ class CallMachine(RuleBasedStateMachine):
             ]
             types = [str(event.type) for event in self.executing.events(call_id)]  # checks their order
             assert types.count("ServiceCallSubmitted") == 1
-            assert types.count("DueTimeReached") == types.count("ServiceCallRunning") == min(model.attempts, 1)
+            assert types.count("DueTimeReached") == model.reached
+            assert types.count("ServiceCallRunning") == min(model.attempts, 1)
             assert types.count("ExecutionStarted") == model.attempts
             ends = types.count("ExecutionSucceeded") + types.count("ExecutionFailed")
             assert ends == len(model.ended) == model.attempts - (model.open_id is not None)
-            finals = types.count("ServiceCallSucceeded") + types.count("ServiceCallFailed")
+            finals = sum(event.type.is_terminal for event in self.executing.events(call_id))
             assert finals == model.status.is_finished
 
     @invariant()

@@ -303,16 +303,26 @@ class TestServiceCalls:
         assert (changed.due_at, changed.request.method, changed.request.body) == (NOW + 2 * HOUR, "PUT", [1])
         assert calls.star(call.id).starred
         assert not calls.unstar(call.id).starred
-        calls.remove(call.id)
+        with pytest.raises(Conflict, match="service_call_not_finished"):
+            calls.delete(call.id)
+        cancelled = calls.cancel(call.id)
+        assert (cancelled.status, cancelled.status.is_finished) == (CallStatus.CANCELLED, True)
+        assert calls.cancel(call.id) == cancelled
+        assert [event.type for event in calls.follow(call.id, after=6)][-1:] == [EventType.CANCELLED]
+        with pytest.raises(Conflict, match="service_call_finished"):
+            calls.fire(call.id)
+        calls.delete(call.id)
         with pytest.raises(NotFound):
-            calls.remove(call.id)
+            calls.delete(call.id)
 
     def test_executions_events_and_reruns(self, world: CallWorld, duetime: Any) -> None:
         calls = duetime.service_calls
         call = calls.submit(name="n", url=URL)
         world.begin(call.id)
         with pytest.raises(Conflict, match="service_call_running"):
-            calls.remove(call.id)
+            calls.cancel(call.id)
+        with pytest.raises(Conflict, match="service_call_not_finished"):
+            calls.delete(call.id)
         world.finish(call.id, is_ok=False)
         call = calls.get(call.id)
         assert call.status is CallStatus.FAILED

@@ -90,7 +90,7 @@ def test_a_submission_and_a_rerun_are_repeated_under_one_key(
         again = calls.rerun(call.id)
         assert {each.id for each in calls.list()} == {call.id, again.id}
         faulty.acts = [lost]
-        calls.remove(call.id)
+        calls.delete(call.id)
         assert [each.id for each in calls.list()] == [again.id]
 
 

@@ -124,8 +124,8 @@ def test_a_call_is_changed_before_it_is_due_and_not_while_it_runs(server: Duetim
     assert (request.path, request.body) == ("/second", b"x")
     running = client.get(path).json()
     assert running["status"] == "Running"
-    assert client.delete(path).json()["code"] == "service_call_running"
-    assert client.patch(path, json={"delay": 1}).json()["code"] == "service_call_not_scheduled"
+    assert client.post(f"{path}/cancel").json()["code"] == "service_call_running"
+    assert client.patch(path, json={"delay": 1}).json()["code"] == "service_call_running"
     assert client.patch(path, json={"starred": True}).json()["starred"] is True
     gate.open()
     assert events_of(server, running["id"], after=5)[-1]["type"] == "ServiceCallSucceeded"
@@ -140,7 +140,7 @@ def test_a_cancelled_call_is_never_sent(server: DuetimeServer, receiver: Receive
         server.client.post(CALLS, json=body | {"request": {"method": "GET", "url": receiver.url(path)}}).json()["id"]
         for path in ("/cancelled", "/kept")
     )
-    assert server.client.delete(f"{CALLS}/{cancelled}").status_code == 204
+    assert server.client.post(f"{CALLS}/{cancelled}/cancel").status_code == 200
     assert events_of(server, kept)[-1]["type"] == "ServiceCallSucceeded"
     assert server.terminate() == 0
     assert [request.path for request in receiver.wait_for(1)] == ["/kept"]

@@ -42,7 +42,7 @@ def test_every_error_of_the_house_has_its_status() -> None:
         errors.CallNotFound: 404,
         errors.ExecutionNotFound: 404,
         errors.CallConflict: 409,
-        errors.CallNotScheduled: 409,
+        errors.CallFinished: 409,
         errors.CallRunning: 409,
         errors.CallNotFinished: 409,
         http_errors.Unauthenticated: 401,

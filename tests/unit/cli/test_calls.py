@@ -250,16 +250,35 @@ def test_a_call_is_starred_tagged_rerun_and_removed(calls: CallWorld, command: C
     assert code == 0
     assert calls.call(out.strip()).rerun_of == call_id
     assert command("rerun", call_id, "--delay", "1h", "--idempotency-key", "k")[1] == out
-    assert command("cancel", call_id)[0] == 0
     assert command("cancel", call_id)[0] == 1
+    assert calls.call(call_id).status is CallStatus.SUCCEEDED
+    assert command("delete", call_id)[0] == 0
+    assert command("delete", call_id)[0] == 1
 
 
-def test_a_running_call_cannot_be_cancelled(calls: CallWorld, command: Command) -> None:
+def test_a_cancelled_call_is_kept_until_it_is_deleted(calls: CallWorld, command: Command) -> None:
+    call_id = submitted(command, "--delay", "1h")
+    code, _, err = command("delete", call_id)
+    assert (code, "cancel it first" in err) == (1, True)
+    assert command("cancel", call_id) == (0, "", f"cancelled {call_id}\n")
+    assert command("cancel", call_id)[0] == 0
+    assert calls.call(call_id).status is CallStatus.CANCELLED
+    assert call_id in command("list", "--status", "Cancelled")[1]
+    assert command("delete", call_id)[0] == 0
+
+
+def test_a_call_whose_request_is_under_way_cannot_be_cancelled(calls: CallWorld, command: Command) -> None:
     call_id = submitted(command)
     calls.begin(call_id)
     code, _, err = command("cancel", call_id)
     assert code == 1
-    assert "is Running" in err
+    assert "may have been sent" in err
+
+
+def test_a_call_is_fired_now(calls: CallWorld, command: Command) -> None:
+    call_id = submitted(command, "--delay", "1h")
+    assert command("fire", call_id)[:2] == (0, f"{call_id}\n")
+    assert calls.call(call_id).wake_at == calls.clock.now()
 
 
 # -- the server ----------------------------------------------------------------------------------------------------

@@ -182,8 +182,14 @@ USES: dict[str, Use] = {
         d.service_calls.star(has["call_id"]),
         d.service_calls.unstar(has["call_id"]),
     ],
-    "deleteServiceCall": lambda d, has: d.service_calls.remove(
+    "deleteServiceCall": lambda d, has: d.service_calls.delete(
         has["call_id"], if_revision=d.service_calls.get(has["call_id"]).revision
+    ),
+    "cancelServiceCall": lambda d, has: d.service_calls.cancel(
+        d.service_calls.submit(delay=HOUR, **CALL).id, if_revision=1
+    ),
+    "fireServiceCall": lambda d, has: d.service_calls.fire(
+        d.service_calls.submit(delay=HOUR, **CALL).id, if_revision=1
     ),
     "rerunServiceCall": lambda d, has: [
         d.service_calls.rerun(has["call_id"], due_at=AT, idempotency_key="r", correlation_id="c"),

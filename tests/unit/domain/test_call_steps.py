@@ -13,7 +13,7 @@ from duetime.domain import call_steps
 from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import CallRules, Transition
 from duetime.domain.executions import ExecutionStatus
-from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall, timer_of
+from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall, request_spec, timer_of
 from duetime.domain.timers import TimerState
 from tests.support import calls as make
 from tests.support.builders import seconds
@@ -75,7 +75,7 @@ def test_what_is_repeated_is_the_cause_of_the_first_event() -> None:
 # -- amended -------------------------------------------------------------------------------------------------------
 
 
-def test_labels_are_no_event() -> None:
+def test_a_change_tells_the_names_of_what_is_new_and_the_values_that_are_no_secrets() -> None:
     call = make.submitted(due_at=LATER).after
     transition = make.amended(call, now=LATER, tags=("x",), starred=True, name="other")
     after = transition.after
@@ -86,8 +86,9 @@ def test_labels_are_no_event() -> None:
         2,
         LATER,
     )
-    assert transition.events == ()
-    assert (after.event_count, after.last_event_id) == (call.event_count, call.last_event_id)
+    assert types(transition) == ["ServiceCallUpdated"]
+    told = {"changed": ["name", "tags", "starred"], "name": "other", "tags": ["x"], "starred": True}
+    assert payload(transition.events[0]) == told
     assert (after.due_at, after.registered_at, after.wake_at) == (call.due_at, call.registered_at, call.wake_at)
 
 
@@ -101,8 +102,57 @@ def test_a_new_due_time_sets_the_timer_anew() -> None:
         LATER,
         None,
     )
-    assert types(transition) == ["ServiceCallScheduled"]
+    assert types(transition) == ["ServiceCallUpdated", "ServiceCallScheduled"]
+    assert payload(transition.events[0]) == {"changed": ["dueAt"], "dueAt": "2026-12-20T15:31:10.000Z"}
     assert (after.submitted_at, after.revision) == (NOW, 2)
+
+
+def test_of_another_request_only_what_changed_is_named_and_no_query_header_or_body_shown() -> None:
+    call = make.submitted(due_at=LATER).after
+    other = request_spec(
+        method=call.request.method, url="https://x.example/y?key=secret", headers_json='{"A":"secret"}', body_json="1"
+    )
+    told = payload(make.amended(call, now=LATER, request=other).events[0])
+    assert told == {
+        "changed": ["request.url", "request.headers", "request.body"],
+        "method": str(call.request.method),
+        "url": "https://x.example/y",
+    }
+
+
+def test_between_two_attempts_a_new_due_time_is_that_of_the_next_one_and_is_reached_anew() -> None:
+    call = retried().after
+    moved = make.amended(call, now=LATER, due_at=LATER + seconds(500)).after
+    assert (moved.status, moved.due_at, moved.wake_at) == (CallStatus.RUNNING, LATER + seconds(500), moved.due_at)
+    assert (moved.reached_at, moved.started_at) == (None, call.started_at)
+    again = make.begun(moved, now=LATER + seconds(501))
+    assert types(again) == ["DueTimeReached", "ExecutionStarted"]
+    assert (again.after.reached_at, again.after.started_at) == (LATER + seconds(501), call.started_at)
+
+
+# -- cancelled -----------------------------------------------------------------------------------------------------
+
+
+def test_a_cancelled_call_is_finished_and_kept_as_others_are() -> None:
+    call = make.submitted(due_at=LATER).after
+    transition = make.cancelled(call, now=LATER)
+    after = transition.after
+    assert (after.status, after.finished_at, after.wake_at) == (CallStatus.CANCELLED, LATER, None)
+    assert (after.expires_at, after.outcome, after.revision) == (LATER + make.RETENTION, None, 2)
+    assert types(transition) == ["ServiceCallCancelled"]
+    assert payload(transition.events[0]) == {"attempts": 0, "executionId": None, "status": None}
+    assert make.amended(after, now=LATER, starred=True).after.expires_at is None
+
+
+def test_a_call_that_is_cancelled_between_attempts_keeps_what_came_of_the_last_one() -> None:
+    call = retried().after
+    transition = make.cancelled(call, now=LATER)
+    assert transition.after.outcome == call.outcome is not None
+    assert payload(transition.events[0]) == {
+        "attempts": 1,
+        "executionId": call.outcome.execution_id,
+        "status": call.outcome.http_status,
+    }
 
 
 def test_a_star_keeps_a_finished_call_and_without_it_the_call_expires() -> None:
@@ -297,11 +347,11 @@ def test_events_are_numbered_without_gaps_and_each_is_caused_by_the_one_before()
     end = make.concluded(begin.after, begin.executions[0], now=LATER)
     transitions = [submitted, moved, labelled, begin, end]
     events = [event for transition in transitions for event in transition.events]
-    assert [event.sequence for event in events] == list(range(1, 9))
+    assert [event.sequence for event in events] == list(range(1, 11))
     assert events[0].causation_id is None
     assert all(event.causation_id == before.event_id for before, event in pairwise(events))
     assert {(event.tenant_id, event.correlation_id) for event in events} == {(make.TENANT, "corr-1")}
-    assert (end.after.event_count, end.after.last_event_id) == (8, events[-1].event_id)
+    assert (end.after.event_count, end.after.last_event_id) == (10, events[-1].event_id)
     assert [transition.after.revision for transition in transitions] == [1, 2, 3, 4, 5]
 
 
@@ -316,6 +366,7 @@ def calls_of_a_life() -> list[tuple[ServiceCall, TimerState]]:
         (between, TimerState.SCHEDULED),
         (again.after, TimerState.FIRING),
         (end, TimerState.FIRED),
+        (make.cancelled(between).after, TimerState.FIRED),
     ]
 
 

@@ -193,6 +193,7 @@ def test_a_call_that_is_removed_ends_its_stream(calls: CallWorld) -> None:
     async def script(streams: EventStreams) -> None:
         stream = asyncio.create_task(client.ask(streams))
         await asyncio.sleep(1)
+        calls.finish(call_id)
         assert calls.api.call("DELETE", calls.path(call_id)).status == 204
         await stream
 

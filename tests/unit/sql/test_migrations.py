@@ -162,3 +162,46 @@ def test_a_newer_schema_is_not_touched(store: SqlStore) -> None:
         store.check()
     with pytest.raises(StoreNotReady, match="version 99"):
         store.initialise()
+
+
+def test_calls_keep_their_tags_and_executions_when_their_table_is_made_anew(tmp_path: Path) -> None:
+    """A check of SQLite cannot be changed, and a table that is dropped takes along what refers to it."""
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(TRACKING_TABLE)
+        for migration in MIGRATIONS[:4]:
+            for statement in migration.statements:
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO schema_migrations VALUES (?, ?, '2026-01-01T00:00:00.000Z')",
+                (migration.version, migration.name),
+            )
+        connection.execute(
+            "INSERT INTO service_calls (tenant_id, service_call_id, name, status, is_starred, submitted_at, due_at,"
+            " registered_at, wake_at, updated_at, shard_id, call_revision, attempts, event_count, timeout_seconds,"
+            " correlation_id, call_digest, request_spec)"
+            " VALUES ('a', 'c', 'n', 'Scheduled', 0, '', '', '', 'w', '', 0, 1, 0, 0, 1, '', '', '')"
+        )
+        connection.execute("INSERT INTO service_call_tags VALUES ('a', 'c', 'tag')")
+        connection.execute(
+            "INSERT INTO http_execution_log (tenant_id, service_call_id, execution_id, execution_number,"
+            " execution_status, started_at, deadline_at, request_method, request_url, request_headers,"
+            " request_body_meta) VALUES ('a', 'c', 'e', 1, 'Running', '', '', 'GET', '', '', '')"
+        )
+        connection.commit()
+    store = SqlStore(open_dialect(f"sqlite:///{path}"))
+    store.initialise()
+    store.close()
+
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        tables = ("service_calls", "service_call_tags", "http_execution_log")
+        counts = [connection.execute(f"SELECT count(*) FROM {table}").fetchone() for table in tables]
+        assert counts == [(1,), (1,), (1,)]
+        connection.execute(
+            "UPDATE service_calls SET status = 'Cancelled', wake_at = NULL, finished_at = 'f' WHERE tenant_id = 'a'"
+        )
+        connection.execute("DELETE FROM service_calls")
+        counts = [connection.execute(f"SELECT count(*) FROM {table}").fetchone() for table in tables]
+        assert counts == [(0,), (0,), (0,)]

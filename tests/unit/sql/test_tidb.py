@@ -20,9 +20,10 @@ from duetime.stores.time_source import TimeSource
 from tests.unit.sql.test_every_statement import statements_of
 
 TABLES = {
-    cast("re.Match[str]", re.search(r"CREATE TABLE IF NOT EXISTS (\w+)", text))[1]: text
+    match[1]: text
     for migration in MIGRATIONS
     for text in migration.statements
+    if (match := re.search(r"CREATE TABLE IF NOT EXISTS (\w+)", text))
 }
 HINT = re.compile(r"^SELECT /\*\+ USE_INDEX\((\w+), (\w+)\) \*/ ")
 

@@ -127,7 +127,8 @@ class AsyncServiceCalls:
         body: Any = UNSET,
         if_revision: int | None = None,
     ) -> ServiceCall:
-        """Change what is given and keep the rest; None clears. All but the first three only while it is Scheduled.
+        """Change what is given and keep the rest; None clears. All but the first three only while
+        nothing of it is under way: for its due time, or between two attempts.
 
         With ``if_revision`` only if it still has this one, else ``PreconditionFailed``.
         """
@@ -158,8 +159,32 @@ class AsyncServiceCalls:
         """It expires its retention after it finished: an old one at once."""
         return await self.update(call_id, starred=False)
 
-    async def remove(self, call_id: str, *, if_revision: int | None = None) -> None:
-        """Cancel a Scheduled call, or remove a finished one with all that it has. A Running one is a ``Conflict``."""
+    async def fire(self, call_id: str, *, if_revision: int | None = None) -> ServiceCall:
+        """Make a call due now that waits for its due time or its next attempt. A finished one, and one whose request
+        is under way, is a ``Conflict``. It is not repeated after a lost answer, since that could fire it twice."""
+        path = f"{self._of(call_id)}/fire"
+        return await self._transport.send(
+            changing("fireServiceCall", "POST", path, ServiceCall, if_revision=if_revision)
+        )
+
+    async def cancel(self, call_id: str, *, if_revision: int | None = None) -> ServiceCall:
+        """End a call that waits for its due time or its next attempt: it is kept as Cancelled, and nothing of it is
+        sent any more. A finished one, and one whose request is under way, is a ``Conflict``; a Cancelled one is
+        left as it is."""
+        path = f"{self._of(call_id)}/cancel"
+        return await self._transport.send(
+            changing(
+                "cancelServiceCall",
+                "POST",
+                path,
+                ServiceCall,
+                if_revision=if_revision,
+                is_repeatable=if_revision is None,
+            )
+        )
+
+    async def delete(self, call_id: str, *, if_revision: int | None = None) -> None:
+        """Remove a finished call with all that it has. One that has not finished is a ``Conflict``."""
         await self._transport.send(removing("deleteServiceCall", self._of(call_id), if_revision=if_revision))
 
     async def rerun(

@@ -58,7 +58,7 @@ service_calls = Table(
     CheckConstraint(_one_of("status", CallStatus), name="service_calls_status"),
     CheckConstraint(
         "(status IN ('Scheduled', 'Running') AND wake_at IS NOT NULL AND finished_at IS NULL)"
-        " OR (status IN ('Succeeded', 'Failed') AND wake_at IS NULL AND finished_at IS NOT NULL)",
+        " OR (status IN ('Succeeded', 'Failed', 'Cancelled') AND wake_at IS NULL AND finished_at IS NOT NULL)",
         name="service_calls_finished",
     ),
     sqlite_strict=True,

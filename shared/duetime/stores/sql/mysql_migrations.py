@@ -188,6 +188,20 @@ _SERVICE_CALLS = (
     """,
 )
 
+_CANCELLED = """
+ALTER TABLE service_calls
+    DROP CONSTRAINT service_calls_status,
+    DROP CONSTRAINT service_calls_finished,
+    ADD CONSTRAINT service_calls_status CHECK (
+        status IN ('Scheduled', 'Running', 'Succeeded', 'Failed', 'Cancelled')
+    ),
+    ADD CONSTRAINT service_calls_finished CHECK (
+        (status IN ('Scheduled', 'Running') AND wake_at IS NOT NULL AND finished_at IS NULL)
+        OR (status IN ('Succeeded', 'Failed', 'Cancelled') AND wake_at IS NULL AND finished_at IS NOT NULL)
+    )
+"""
+"""One statement, which commits by itself: it can be run again."""
+
 MIGRATIONS = (
     Migration(
         1,
@@ -249,4 +263,5 @@ MIGRATIONS = (
         ),
     ),
     Migration(2, "service_calls", _SERVICE_CALLS),
+    Migration(3, "cancelled_calls", (_CANCELLED,)),
 )

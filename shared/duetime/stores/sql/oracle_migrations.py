@@ -14,6 +14,8 @@ from duetime.stores.sql.migrations import Migration
 NUM_PARTITIONS = 32
 _EXISTS = -955
 _NO_SUCH_FEATURE = -439
+_NO_SUCH_CONSTRAINT = -2443
+_CONSTRAINT_EXISTS = -2264
 _ID = "VARCHAR2(255 CHAR)"
 _SHORT = "VARCHAR2(63 CHAR)"
 _TENANT = "VARCHAR2(55 CHAR)"
@@ -32,6 +34,16 @@ def _once(definition: str, *, otherwise: str | None = None) -> str:
     if otherwise is not None:
         run = f"BEGIN {run} {_except(_NO_SUCH_FEATURE, _run(otherwise))} END;"
     return f"BEGIN {run} {_except(_EXISTS, 'NULL;')} END;"
+
+
+def _rechecked(table: str, constraint: str, condition: str) -> tuple[str, str]:
+    """Another condition for a check, by steps that each pass over what is done."""
+    drop = _run(f"ALTER TABLE {table} DROP CONSTRAINT {constraint}")
+    add = _run(f"ALTER TABLE {table} ADD CONSTRAINT {constraint} CHECK ({condition})")
+    return (
+        f"BEGIN {drop} {_except(_NO_SUCH_CONSTRAINT, 'NULL;')} END;",
+        f"BEGIN {add} {_except(_CONSTRAINT_EXISTS, 'NULL;')} END;",
+    )
 
 
 def _run(definition: str) -> str:
@@ -317,7 +329,24 @@ _LOGS = (
     _once("CREATE INDEX idx_outbox_unpublished ON outbox (published_at, tenant_id, aggregate_id, event_sequence)"),
 )
 
+_CANCELLED = (
+    *_rechecked(
+        "service_calls",
+        "service_calls_status",
+        "status IN ('Scheduled', 'Running', 'Succeeded', 'Failed', 'Cancelled')",
+    ),
+    *_rechecked(
+        "service_calls",
+        "service_calls_finished",
+        """
+        (status IN ('Scheduled', 'Running') AND wake_at IS NOT NULL AND finished_at IS NULL)
+        OR (status IN ('Succeeded', 'Failed', 'Cancelled') AND wake_at IS NULL AND finished_at IS NOT NULL)
+        """,
+    ),
+)
+
 MIGRATIONS = (
     Migration(1, "timers", (*_TIMERS, *_CATALOGUE)),
     Migration(2, "service_calls", (*_CALLS, *_LOGS)),
+    Migration(3, "cancelled_calls", _CANCELLED),
 )

@@ -198,6 +198,19 @@ _SERVICE_CALLS = (
     "CREATE INDEX idx_outbox_published ON outbox (published_at) WHERE published_at IS NOT NULL",
 )
 
+_CANCELLED = """
+ALTER TABLE service_calls
+    DROP CONSTRAINT service_calls_status,
+    DROP CONSTRAINT service_calls_finished,
+    ADD CONSTRAINT service_calls_status CHECK (
+        status IN ('Scheduled', 'Running', 'Succeeded', 'Failed', 'Cancelled')
+    ),
+    ADD CONSTRAINT service_calls_finished CHECK (
+        (status IN ('Scheduled', 'Running') AND wake_at IS NOT NULL AND finished_at IS NULL)
+        OR (status IN ('Succeeded', 'Failed', 'Cancelled') AND wake_at IS NULL AND finished_at IS NOT NULL)
+    )
+"""
+
 MIGRATIONS = (
     Migration(
         1,
@@ -266,4 +279,5 @@ MIGRATIONS = (
         ),
     ),
     Migration(2, "service_calls", _SERVICE_CALLS),
+    Migration(3, "cancelled_calls", (_CANCELLED,)),
 )

@@ -161,6 +161,10 @@ _CALLS = (
     CREATE UNIQUE INDEX idx_http_execution_log_number
     ON http_execution_log (tenant_id, service_call_id, execution_number)
     """,
+)
+"""Service calls and what goes with them."""
+
+_OUTBOX = (
     """
     CREATE TABLE outbox (
         id INTEGER NOT NULL,
@@ -184,6 +188,30 @@ _CALLS = (
     WHERE published_at IS NULL
     """,
     "CREATE INDEX idx_outbox_published ON outbox (published_at) WHERE published_at IS NOT NULL",
+)
+
+_WITH_CANCELLED = (
+    ("'Running', 'Succeeded', 'Failed')", "'Running', 'Succeeded', 'Failed', 'Cancelled')"),
+    ("('Succeeded', 'Failed') AND", "('Succeeded', 'Failed', 'Cancelled') AND"),
+)
+
+
+def _with_cancelled(definition: str) -> str:
+    for old, new in _WITH_CANCELLED:
+        definition = definition.replace(old, new)
+    return definition
+
+
+_CALL_TABLES = ("service_calls", "service_call_tags", "http_execution_log")
+_CANCELLED = (
+    # A check cannot be changed: the tables are made anew. Renamed first, so that no foreign key cascades.
+    *(f"ALTER TABLE {name} RENAME TO old_{name}" for name in _CALL_TABLES),
+    *(_with_cancelled(each) for each in _CALLS if each.strip().startswith("CREATE TABLE")),
+    "INSERT INTO service_calls SELECT * FROM old_service_calls",
+    "INSERT INTO service_call_tags SELECT * FROM old_service_call_tags",
+    "INSERT INTO http_execution_log SELECT * FROM old_http_execution_log",
+    *(f"DROP TABLE old_{name}" for name in reversed(_CALL_TABLES)),
+    *(each for each in _CALLS if not each.strip().startswith("CREATE TABLE")),
 )
 
 MIGRATIONS = (
@@ -267,5 +295,6 @@ MIGRATIONS = (
             "CREATE UNIQUE INDEX idx_api_key_id ON api_keys (key_id)",
         ),
     ),
-    Migration(4, "service_calls", _CALLS),
+    Migration(4, "service_calls", (*_CALLS, *_OUTBOX)),
+    Migration(5, "cancelled_calls", _CANCELLED),
 )

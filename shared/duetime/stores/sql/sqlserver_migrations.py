@@ -268,7 +268,24 @@ _SERVICE_CALLS = (
     "CREATE INDEX idx_outbox_published ON outbox (published_at) WHERE published_at IS NOT NULL",
 )
 
+_CANCELLED = (
+    "ALTER TABLE service_calls DROP CONSTRAINT service_calls_status",
+    "ALTER TABLE service_calls DROP CONSTRAINT service_calls_finished",
+    """
+    ALTER TABLE service_calls ADD CONSTRAINT service_calls_status CHECK (
+            status IN (N'Scheduled', N'Running', N'Succeeded', N'Failed', N'Cancelled')
+    )
+    """,
+    """
+    ALTER TABLE service_calls ADD CONSTRAINT service_calls_finished CHECK (
+            (status IN (N'Scheduled', N'Running') AND wake_at IS NOT NULL AND finished_at IS NULL)
+            OR (status IN (N'Succeeded', N'Failed', N'Cancelled') AND wake_at IS NULL AND finished_at IS NOT NULL)
+        )
+    """,
+)
+
 MIGRATIONS = (
     Migration(1, "timers", (*_TIMERS, *_CATALOGUE)),
     Migration(2, "service_calls", _SERVICE_CALLS),
+    Migration(3, "cancelled_calls", _CANCELLED),
 )
