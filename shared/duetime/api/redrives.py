@@ -20,7 +20,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Principal
 from duetime.domain.timers import Rearm
 from duetime.stores.port import ChangeResult, TimerFilter, TimerRef
-from duetime.stores.redriving import redrive, redrive_page, refusal_to_fire, refusal_to_redrive
+from duetime.stores.redriving import in_order, redrive_page, redrive_refs, refusal_to_fire, refusal_to_redrive
 
 MAX_BODY_BYTES = 1024 * 1024
 IDS_AT_ONCE = 50
@@ -120,7 +120,7 @@ def _redrive_by_ids(services: Services, space: Namespace, ids: Sequence[str]) ->
         else:
             places[timer_id] = at
     redriven = 0
-    for timer_id, refused in _redrive_each(services, space, list(places)):
+    for timer_id, refused in _redrive_each(services, space, in_order(list(places))):
         redriven += refused is None
         items[places[timer_id]] = (
             {"id": timer_id, "status": 200} if refused is None else failed_item(timer_id, refused)
@@ -141,13 +141,9 @@ def _redrive_each(services: Services, space: Namespace, ids: Sequence[str]) -> l
             results += [(timer_id, unreached) for timer_id in chunk]
             continue
         refs = [TimerRef(timer_id) for timer_id in chunk]
-        changes = redrive(context.store, space, refs, now=context.clock.now())
-        pairs = list(zip(chunk, changes, strict=True))
-        errors = [(timer_id, refusal_to_redrive(space, timer_id, change)) for timer_id, change in pairs]
-        results += errors
-        redriven = [
-            change.timer for (_, error), change in zip(errors, changes, strict=True) if error is None and change.timer
-        ]
-        if redriven:
-            context.on_stored(redriven)
+        done = redrive_refs(context.store, space, refs, now=context.clock.now())
+        pairs = zip(chunk, done.results, strict=True)
+        results += [(timer_id, refusal_to_redrive(space, timer_id, change)) for timer_id, change in pairs]
+        if done.redriven:
+            context.on_stored(done.redriven)
     return results

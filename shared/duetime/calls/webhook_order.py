@@ -2,7 +2,8 @@
 
 A delivery has ended when its timer has fired, has failed (a dead letter: docs/decisions/0100) or is not there: the
 dispatcher stores deliveries in order of sequence, so what is absent was not wanted, or has been removed. Since each
-one waited for its own predecessor, the nearest one that is there tells of all before it.
+one waited for its own predecessor, the nearest one that has fired or waits tells of all before it. A dead letter does
+not: those before it may have been redriven, which happens in order of sequence too (``stores.redriving``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ WAKE_MARGIN = timedelta(seconds=30)
 """How long a delivery waits before it looks by itself whether its turn has come, which it learns at once unless a
 process died at that moment."""
 _MAX_STEPS_AHEAD = 8
-"""Where types are left out, how many sequence numbers further the next delivery is looked for."""
+"""Where types are left out, or dead letters lie between, how many sequence numbers further the next delivery is
+looked for."""
 _PENDING = (TimerState.SCHEDULED, TimerState.FIRING)
 
 
@@ -27,7 +29,7 @@ def predecessor(store: Store, namespace: Namespace, delivery: DeliveryId, *, now
     """The timer that ``delivery`` has to wait for; None: its turn has come. Strongly consistent."""
     for sequence in range(delivery.sequence - 1, 0, -1):
         timer = store.get_timer(namespace, str(DeliveryId(delivery.call_id, sequence)), now=now)
-        if timer is not None:
+        if timer is not None and timer.state is not TimerState.FAILED:
             return timer if timer.state in _PENDING else None
     return None
 
@@ -46,9 +48,12 @@ def wake_next(store: Store, namespace: Namespace, ended: DeliveryId, *, now: dat
     """Make the delivery after ``ended`` due, if it waits; what was stored by that."""
     webhook = namespace.settings.webhook
     has_gaps = webhook is None or webhook.event_types is not None
-    for step in range(1, (_MAX_STEPS_AHEAD if has_gaps else 1) + 1):
+    for step in range(1, _MAX_STEPS_AHEAD + 1):
         ref = TimerRef(str(DeliveryId(ended.call_id, ended.sequence + step)))
         (result,) = store.rearm_timers(namespace, [ref], rearm=Rearm.FIRE, now=now)
-        if result.status is not ChangeStatus.NOT_FOUND:
-            return [result.timer] if result.status is ChangeStatus.APPLIED and result.timer is not None else []
+        if result.status is ChangeStatus.APPLIED and result.timer is not None:
+            return [result.timer]
+        is_dead_letter = result.timer is not None and result.timer.state is TimerState.FAILED
+        if not (is_dead_letter or (has_gaps and result.status is ChangeStatus.NOT_FOUND)):
+            break
     return []

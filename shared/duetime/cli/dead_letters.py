@@ -17,7 +17,7 @@ from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import format_instant
 from duetime.runtime.clock import SystemClock
 from duetime.stores.port import ChangeResult, ChangeStatus, Store, TimerFilter, TimerRef
-from duetime.stores.redriving import find_timers, redrive, redrive_page, refusal_to_redrive
+from duetime.stores.redriving import find_timers, in_order, redrive_page, redrive_refs, refusal_to_redrive
 
 PAGE = 100
 """Timers of one step: a step is what is not undone by an interruption, and what progress counts."""
@@ -89,7 +89,7 @@ def redrive_named(store: Store, name: str, timer_ids: Sequence[str], *, dry_run:
     """Redrive these timers, and say of each that cannot be why; the exit code."""
     clock = SystemClock()
     namespace = _namespace(store, name)
-    ids = list(dict.fromkeys(timer_ids))
+    ids = in_order(list(dict.fromkeys(timer_ids)))
     for timer_id in ids:
         _check_id(namespace, timer_id)
     with Progress(clock, dry_run=dry_run) as progress:
@@ -100,7 +100,7 @@ def redrive_named(store: Store, name: str, timer_ids: Sequence[str], *, dry_run:
                 results = [_judged(store.get_timer(namespace, timer_id, now=now)) for timer_id in chunk]
             else:
                 refs = [TimerRef(timer_id) for timer_id in chunk]
-                results = redrive(store, namespace, refs, now=now)
+                results = redrive_refs(store, namespace, refs, now=now).results
             refusals = [
                 error
                 for timer_id, result in zip(chunk, results, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -16,6 +16,7 @@ from duetime.domain.errors import (
     TimerNotFound,
     TimerUnreadable,
 )
+from duetime.domain.event_webhooks import EVENTS_PREFIX, DeliveryId, read_delivery_id
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerState
 from duetime.stores.port import ChangeResult, ChangeStatus, Page, Store, TimerFilter, TimerRef
@@ -71,11 +72,13 @@ def redrive_page(
 
     Called again with ``next_cursor`` until that is None, it meets every timer once, also one that fails again
     meanwhile. A timer is redriven only in the revision that was found failed. With ``dry_run`` nothing is changed.
+    Of deliveries to a webhook more than ``limit`` may be redriven: those that go before them.
     """
+    failed = replace(timer_filter, state=TimerState.FAILED)
     page = find_timers(
         store,
         namespace,
-        replace(timer_filter, state=TimerState.FAILED),
+        failed,
         correlation_id=correlation_id,
         cursor=cursor,
         limit=limit,
@@ -85,14 +88,55 @@ def redrive_page(
         redriven = tuple(timer for timer in page.items if not _is_unreadable(timer))
     else:
         refs = [TimerRef(timer.timer_id, timer.revision) for timer in page.items]
-        results = redrive(store, namespace, refs, now=now)
-        redriven = tuple(
-            result.timer for result in results if result.status is ChangeStatus.APPLIED and result.timer is not None
-        )
+
+        def fits(timer: Timer) -> bool:
+            return failed.fits(timer) and correlation_id in (None, timer.content.correlation_id)
+
+        done = redrive_refs(store, namespace, refs, now=now, fits=fits)
+        redriven = done.redriven
+        skipped = sum(result.status is not ChangeStatus.APPLIED for result in done.results)
+        return RedrivePage(redriven, skipped, page.next_cursor)
     return RedrivePage(redriven, len(page.items) - len(redriven), page.next_cursor)
 
 
-def redrive(store: Store, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
+@dataclass(frozen=True, slots=True)
+class RedrivenRefs:
+    """``results``: one for each ref, in their order. ``redriven``: all that is scheduled by it, also what was not
+    named and goes before."""
+
+    results: list[ChangeResult]
+    redriven: tuple[Timer, ...]
+
+
+def redrive_refs(
+    store: Store,
+    namespace: Namespace,
+    refs: Sequence[TimerRef],
+    *,
+    now: datetime,
+    fits: Callable[[Timer], bool] = lambda _: True,
+) -> RedrivenRefs:
+    """Redrive the timers of ``refs``, no two of which are of one timer.
+
+    Deliveries to a webhook keep the order of each call (``calls.webhook_order``): before a delivery those dead
+    letters of its call are redriven that come before it and that ``fits``, the first one first. None becomes due
+    before all that it has to wait for are scheduled again.
+    """
+    waves = _in_sequence(store, namespace, refs, fits, now) if namespace.name.startswith(EVENTS_PREFIX) else [refs]
+    found: dict[str, ChangeResult] = {}
+    for wave in waves:
+        if wave:
+            results = _rearm_each(store, namespace, wave, now)
+            found |= {ref.timer_id: result for ref, result in zip(wave, results, strict=True)}
+    redriven = tuple(
+        result.timer
+        for result in found.values()
+        if result.status is ChangeStatus.APPLIED and result.timer is not None
+    )
+    return RedrivenRefs([found[ref.timer_id] for ref in refs], redriven)
+
+
+def _rearm_each(store: Store, namespace: Namespace, refs: Sequence[TimerRef], now: datetime) -> list[ChangeResult]:
     """Redrive each of the timers that can be, whatever the database refuses of the others."""
     return apart(
         lambda some: store.rearm_timers(namespace, some, rearm=Rearm.REDRIVE, now=now),
@@ -103,6 +147,49 @@ def redrive(store: Store, namespace: Namespace, refs: Sequence[TimerRef], *, now
 
 def refused(timer_id: str) -> StoreRefused:
     return StoreRefused(f"the store refuses timer {timer_id!r}: it is too large, or its shard is full")
+
+
+def in_order(timer_ids: Sequence[str]) -> list[str]:
+    """``timer_ids`` with the deliveries of one call in their sequence: redriven a part at a time, none is met that
+    was redriven because it goes before another. Other ids stay as they are, and come first."""
+
+    def place(timer_id: str) -> tuple[str, int]:
+        delivery = read_delivery_id(timer_id)
+        return ("", 0) if delivery is None else (delivery.call_id, delivery.sequence)
+
+    return sorted(timer_ids, key=place)
+
+
+def _in_sequence(
+    store: Store, namespace: Namespace, refs: Sequence[TimerRef], fits: Callable[[Timer], bool], now: datetime
+) -> list[list[TimerRef]]:
+    """``refs`` and what goes before them, so that of each call every one is in a later wave than those before it."""
+    others: list[TimerRef] = []
+    by_call: dict[str, dict[int, TimerRef]] = {}
+    for ref in refs:
+        delivery = read_delivery_id(ref.timer_id)
+        if delivery is None:
+            others.append(ref)
+        else:
+            by_call.setdefault(delivery.call_id, {})[delivery.sequence] = ref
+    waves = [others]
+    for call_id, of_call in by_call.items():
+        for sequence in range(1, max(of_call)):
+            if sequence not in of_call:
+                timer_id = str(DeliveryId(call_id, sequence))
+                timer = store.get_timer(namespace, timer_id, now=now)
+                if (
+                    timer is not None
+                    and timer.state is TimerState.FAILED
+                    and not _is_unreadable(timer)
+                    and fits(timer)
+                ):
+                    of_call[sequence] = TimerRef(timer_id, timer.revision)
+        for at, sequence in enumerate(sorted(of_call)):
+            if at == len(waves):
+                waves.append([])
+            waves[at].append(of_call[sequence])
+    return waves
 
 
 def refusal_to_redrive(namespace: Namespace, timer_id: str, result: ChangeResult) -> DuetimeError | None:
