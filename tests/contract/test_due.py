@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer, TimerChange
-from duetime.stores.port import DuePage, PutMode, Store
+from duetime.stores.page_budget import PAGE_BYTES
+from duetime.stores.port import DuePage, Page, PutMode, Store, TimerFilter
 from tests.contract.steps import claim, create, record, record_fired, stored
 from tests.support.builders import fired, make_timer, make_timers, parked, retried, seconds
 from tests.support.clock import NOW
@@ -87,22 +89,45 @@ def test_more_timers_at_one_instant_than_a_page_are_all_read_once(store: Store, 
     assert {timer.timer_id: timer for timer in found} == {timer.timer_id: timer for timer in timers}
 
 
+def payload_bytes(timers: Sequence[Timer]) -> int:
+    return sum(len(timer.content.payload_json or "") for timer in timers)
+
+
+def pages_of(read_page: Callable[[str | None], Page[Timer]]) -> list[list[Timer]]:
+    pages: list[list[Timer]] = []
+    cursor: str | None = None
+    for _ in range(100):
+        page = read_page(cursor)
+        pages.append(page.items)
+        cursor = page.next_cursor
+        if cursor is None:
+            return pages
+    raise AssertionError("the list has no end")
+
+
 def test_a_page_holds_little_when_payloads_are_large(store: Store, single: Namespace) -> None:
-    payload = f'"{"x" * 262_000}"'
-    instants = [NOW, NOW - seconds(1)]
+    large, small = f'"{"x" * 262_000}"', '{"a":1}'
     timers = [
-        make_timer(single, f"{at.second}-{n:02}", execute_at=at, payload_json=payload)
-        for at in instants
-        for n in range(24)
+        make_timer(
+            single, f"{n:03}", execute_at=at, payload_json=small if n % 4 else large, tags=("t",), correlation_id="c"
+        )
+        for at, first in ((NOW, 0), (NOW - seconds(1), 100))
+        for n in range(first, first + 80)
     ]
     for timer in timers:
         create(store, timer)
 
     pages = read_pages(store, limit=500)
+    lists = [
+        pages_of(lambda cursor: store.list_timers(single, TimerFilter(), cursor=cursor, limit=500, now=NOW)),
+        pages_of(lambda cursor: store.list_timers(single, TimerFilter(tag="t"), cursor=cursor, limit=500, now=NOW)),
+        pages_of(lambda cursor: store.find_by_correlation(single, "c", cursor=cursor, limit=500, now=NOW)),
+    ]
 
-    assert max(len(page.timers) for page in pages) * len(payload) < 13 * 1024 * 1024
-    found = [timer.timer_id for page in pages for timer in page.timers]
-    assert sorted(found) == sorted(timer.timer_id for timer in timers)
+    for found in ([page.timers for page in pages], *lists):
+        assert max(map(payload_bytes, found)) <= PAGE_BYTES
+        assert {timer.timer_id: timer for page in found for timer in page} == {each.timer_id: each for each in timers}
+        assert sum(map(len, found)) == len(timers)
     assert [page.cursor is None for page in pages] == [False] * (len(pages) - 1) + [True]
 
 

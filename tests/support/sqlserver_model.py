@@ -93,6 +93,8 @@ class ModelConnection:
         self.database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS)
         self.database.execute("PRAGMA journal_mode = WAL")
         self.database.execute("PRAGMA foreign_keys = ON")
+        # Two bytes for each character, as NVARCHAR has them.
+        self.database.create_function("DATALENGTH", 1, lambda text: None if text is None else 2 * len(text))
         self.database.create_function("SESSION_CONTEXT", 1, lambda _: self.now_ms)
         self.database.create_function("MODEL_ISO_TEXT", 0, lambda: format_instant(from_milliseconds(self.now_ms)))
 

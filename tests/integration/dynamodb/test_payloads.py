@@ -12,8 +12,9 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import MAX_PAYLOAD_BYTES, FailureReason, Rearm, TimerChange
 from duetime.stores.dynamodb.changes import Item
 from duetime.stores.dynamodb.items import timer_key
-from duetime.stores.dynamodb.payloads import INLINE_PAYLOAD_BYTES, MAX_PAYLOADS_PER_PAGE
+from duetime.stores.dynamodb.payloads import INLINE_PAYLOAD_BYTES
 from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from tests.contract.steps import create, read_all, record, stored
 from tests.support.builders import RETENTION, failed, fired, make_timer, make_timers, retried, seconds
@@ -21,6 +22,7 @@ from tests.support.clock import NOW
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward
 
 LARGE = '"' + "x" * (MAX_PAYLOAD_BYTES - 2) + '"'
+MOST_PER_PAGE = PAGE_BYTES // MAX_PAYLOAD_BYTES
 OTHER = '"' + "y" * INLINE_PAYLOAD_BYTES + '"'
 
 
@@ -191,12 +193,12 @@ def test_a_retry_does_not_touch_the_payload(proxy: DynamoDbProxy, proxied: Dynam
 
 
 def test_pages_bound_the_payloads_that_they_fetch(store: DynamoDbStore, single: Namespace) -> None:
-    number = MAX_PAYLOADS_PER_PAGE + 8
+    number = MOST_PER_PAGE + 8
     timers = create(store, *make_timers(single, number, payload_json=OTHER, correlation_id="c"))
 
     first = store.due_timers(0, until=NOW, limit=100)
     second = store.due_timers(0, until=NOW, limit=100, cursor=first.cursor)
-    assert (len(first.timers), len(second.timers), second.cursor) == (MAX_PAYLOADS_PER_PAGE, 8, None)
+    assert (len(first.timers), len(second.timers), second.cursor) == (MOST_PER_PAGE, 8, None)
     assert [*first.timers, *second.timers] == timers
 
     listed = read_all(lambda cursor: store.list_timers(single, TimerFilter(), cursor=cursor, limit=100, now=NOW))

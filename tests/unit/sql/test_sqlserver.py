@@ -241,7 +241,7 @@ def test_due_timers_are_a_range_with_a_top(store: SqlStore, driver: RecordedDriv
     timer = make_timer(SINGLE, "blank ")
     driver.answer(r"^SELECT TOP \(1\)", (NOW_MS,), times=1)
     driver.answer(r"^SELECT TOP \(1\)")
-    driver.answer(r"^SELECT TOP \(%", row_of(timer))
+    driver.answer(r"^SELECT TOP \(%", (*row_of(timer), None))
 
     page = store.due_timers(0, until=NOW, limit=5)
 

@@ -27,9 +27,9 @@ from duetime.stores.cassandra.timer_rows import (
     key_of_row,
 )
 from duetime.stores.cassandra.timers import Own, Timers
+from duetime.stores.page_budget import fitting
 from duetime.stores.port import DuePage, UnreadableRow
 
-PAGE_BYTES: Final = 8 * 1024 * 1024
 _READ = (
     "SELECT shard_id, sort_at, timer_namespace, timer_id, timer_size FROM timers "
     f"WHERE shard_id = ? AND row_kind = {DUE}"
@@ -136,13 +136,8 @@ def _unreadable_row(row: Row, reason: str) -> UnreadableRow:
 
 
 def _within_budget(pointers: Sequence[Row]) -> Sequence[Row]:
-    """The first of them, at least one, that together are no larger than a page may be."""
-    total = 0
-    for count, pointer in enumerate(pointers):
-        total += pointer["timer_size"] or 0
-        if total > PAGE_BYTES and count > 0:
-            return pointers[:count]
-    return pointers
+    """The first of them that together are no larger than a page may be."""
+    return pointers[: fitting(pointer["timer_size"] or 0 for pointer in pointers)]
 
 
 def _earlier(found: datetime | None, known: datetime | None) -> datetime | None:

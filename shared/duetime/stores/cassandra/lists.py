@@ -14,6 +14,7 @@ from duetime.stores.cassandra.requests import Requests, Row, Statement
 from duetime.stores.cassandra.schema import CORRELATION
 from duetime.stores.cassandra.timer_rows import decode_or_salvage, is_trace, key_of_row, reason_of, tags_of
 from duetime.stores.cassandra.timers import OF_NAMESPACE, Timers
+from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port import Page, TimerFilter
 
 SCANNED_PER_PAGE: Final = 1000
@@ -21,6 +22,8 @@ SCANNED_PER_PAGE: Final = 1000
 SHARDS_PER_PAGE: Final = 256
 """How many partitions one page of a list looks into."""
 _SIDE_BY_SIDE = 8
+_READ_TOGETHER = 32
+"""Of those that fit, how many are read at once: 8 MiB where each has the largest payload."""
 _SCANNED_AT_ONCE = 250
 
 Position = tuple[int, str]
@@ -58,8 +61,8 @@ class Lists:
         wants_all = timer_filter == TimerFilter()
         at_once = min(limit, _SCANNED_AT_ONCE) if wants_all else _SCANNED_AT_ONCE
         found, last = self._walk(namespace, scan, cursor, limit=limit, at_once=at_once, fits=_test_of(timer_filter))
-        rows = self._timers.find_many([key_of_row(row) for row in found])
-        return Page(_present([rows[key] for row in found if (key := key_of_row(row)) in rows], now), last)
+        rows, cut = self._whole(found)
+        return Page(_present(rows, now), cut or last)
 
     def find_by_correlation(
         self,
@@ -75,9 +78,26 @@ class Lists:
 
         at_once = min(limit, _SCANNED_AT_ONCE)
         found, last = self._walk(namespace, scan, cursor, limit=limit, at_once=at_once, fits=_is_any)
-        rows = self._timers.find_many([key_of_row(row) for row in found])
-        there = [rows[key] for row in found if (key := key_of_row(row)) in rows]
-        return Page(_present([row for row in there if row["timer_correlation_id"] == correlation_id], now), last)
+        there, cut = self._whole(found)
+        rows = [row for row in there if row["timer_correlation_id"] == correlation_id]
+        return Page(_present(rows, now), cut or last)
+
+    def _whole(self, found: Sequence[Row]) -> tuple[list[Row], str | None]:
+        """The timers that these rows name, and the cursor to go on from where not all of them fit into a page."""
+        rows: list[Row] = []
+        size = 0
+        for start in range(0, len(found), _READ_TOGETHER):
+            keys = [key_of_row(row) for row in found[start : start + _READ_TOGETHER]]
+            stored = self._timers.find_many(keys)
+            for at, key in enumerate(keys, start):
+                if (row := stored.get(key)) is None:
+                    continue
+                size += len(row["timer_payload"] or "")
+                if size > PAGE_BYTES and rows:
+                    shard_id, _, timer_id = key_of_row(found[at - 1])
+                    return rows, _write_cursor((shard_id, timer_id))
+                rows.append(row)
+        return rows, None
 
     def _walk(
         self,

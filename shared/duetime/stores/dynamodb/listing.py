@@ -19,8 +19,9 @@ from duetime.stores.dynamodb.items import (
     item_key,
     key_of,
 )
-from duetime.stores.dynamodb.payloads import Payloads, within_budget
+from duetime.stores.dynamodb.payloads import Payloads, payload_size, within_budget
 from duetime.stores.dynamodb.table import BATCH_KEYS, Table
+from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port import Page, TimerFilter
 
 MAX_REQUESTS = 32
@@ -46,12 +47,14 @@ class Listing:
         least_read = 0 if timer_filter == TimerFilter() else _FILTERED_READ
         found: list[Item] = []
         position: tuple[int, str] | None = _list_position(namespace, cursor)
+        size = 0
         for _ in range(MAX_REQUESTS):
-            if position is None or len(found) >= limit:
+            if position is None or len(found) >= limit or size > PAGE_BYTES:
                 break
             to_read = max(limit - len(found), least_read)
             items, position = self._query_shard(namespace, position, to_read, condition, values)
             found += items
+            size += sum(map(payload_size, items))
         taken = list(within_budget(found[:limit]))
         if len(taken) < len(found):
             position = (int(taken[-1]["shard_id"]["N"]), taken[-1]["sortKey"]["S"])

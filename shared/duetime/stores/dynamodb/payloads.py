@@ -14,15 +14,14 @@ from functools import partial
 from uuid import uuid4
 
 from duetime.domain.errors import StoreError
-from duetime.domain.timers import Timer
+from duetime.domain.timers import MAX_PAYLOAD_BYTES, Timer
 from duetime.stores.dynamodb.changes import Change, Item, text
 from duetime.stores.dynamodb.items import item_key, key_of, time_to_live
 from duetime.stores.dynamodb.table import Table
+from duetime.stores.page_budget import fitting
 from duetime.stores.refusals import alone
 
 INLINE_PAYLOAD_BYTES = 32 * 1024
-MAX_PAYLOADS_PER_PAGE = 32
-"""Bounds the memory and the time of a page: at most this many payload items (8 MiB) are fetched for one."""
 
 _READ_TRIES = 3
 
@@ -131,10 +130,13 @@ def payload_key_of(item: Item | None) -> str | None:
 
 
 def within_budget(items: Sequence[Item]) -> Sequence[Item]:
-    """The longest beginning of ``items`` with at most MAX_PAYLOADS_PER_PAGE payload items."""
-    payloads = 0
-    for at, item in enumerate(items):
-        payloads += payload_key_of(item) is not None
-        if payloads > MAX_PAYLOADS_PER_PAGE:
-            return items[:at]
-    return items
+    """The first of ``items`` whose payloads make a page."""
+    return items[: fitting(map(payload_size, items))]
+
+
+def payload_size(item: Item) -> int:
+    """The most that a payload takes which is in an item of its own, so that it need not be looked at."""
+    if payload_key_of(item) is not None:
+        return MAX_PAYLOAD_BYTES
+    payload = item.get("timer_payload", {}).get("S")
+    return len(payload) if isinstance(payload, str) else 0

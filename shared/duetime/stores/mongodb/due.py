@@ -15,11 +15,12 @@ from duetime.domain.times import MAX_INSTANT, MIN_INSTANT, from_milliseconds, to
 from duetime.stores.mongodb.batches import Batches, Update
 from duetime.stores.mongodb.database import TIMERS, Database
 from duetime.stores.mongodb.errors import translated
-from duetime.stores.mongodb.reading import read
+from duetime.stores.mongodb.reading import BoundedPage, read_bounded
 from duetime.stores.mongodb.schema import BY_ID, DUE, IN_DUE_ORDER
 from duetime.stores.mongodb.timer_documents import RowType, UnreadableError, decode, encode_failure
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import lenient, set_or_unset, text, whole
+from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port import DuePage, UnreadableRow
 
 _AT, _UUID = "timer_execute_at", "timer_uuid"
@@ -50,19 +51,23 @@ class Due:
             first = self._first(shard_id, {"$gte": begin})
             if first is None or first > until:
                 return DuePage([], next_attempt_at=_earlier(first, known_next))
-            documents = self._read(shard_id, {_AT: {"$gte": begin, "$lte": until}}, limit)
+            page = self._read(shard_id, {_AT: {"$gte": begin, "$lte": until}}, limit)
+            documents = page.documents
         else:
             at, uuid = _read_cursor(cursor)
-            documents = self._read(shard_id, {_AT: at, _UUID: {"$gt": uuid}}, limit)
-            if len(documents) < limit:
-                documents += self._read(shard_id, {_AT: {"$gt": at, "$lte": until}}, limit - len(documents))
-        if len(documents) == limit:
+            page = self._read(shard_id, {_AT: at, _UUID: {"$gt": uuid}}, limit)
+            documents = page.documents
+            if not page.is_cut:
+                rest, later = limit - len(documents), {_AT: {"$gt": at, "$lte": until}}
+                page = self._read(shard_id, later, rest, budget=PAGE_BYTES - page.size)
+                documents = documents + page.documents
+        if page.is_cut:
             return _page(documents, cursor=_write_cursor(documents[-1]))
         return _page(documents, next_attempt_at=_earlier(self._first(shard_id, {"$gt": until}), known_next))
 
-    def _read(self, shard_id: int, condition: Document, limit: int) -> list[Document]:
+    def _read(self, shard_id: int, condition: Document, limit: int, *, budget: int = PAGE_BYTES) -> BoundedPage:
         wanted = {**_waiting(shard_id), **condition}
-        return read(self._collection, wanted, order=IN_DUE_ORDER, limit=limit, hint=DUE)
+        return read_bounded(self._collection, wanted, order=IN_DUE_ORDER, limit=limit, hint=DUE, budget=budget)
 
     def _first(self, shard_id: int, position: Document) -> datetime | None:
         """The earliest key of the shard there: an instant, whatever else damage may have put into the index."""

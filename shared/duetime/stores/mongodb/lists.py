@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from duetime.domain.errors import InvalidCursor
@@ -9,16 +10,19 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.stores.mongodb.database import TIMERS, Database
 from duetime.stores.mongodb.errors import translated
-from duetime.stores.mongodb.reading import read
+from duetime.stores.mongodb.reading import BoundedPage, payload_size, read, read_bounded
 from duetime.stores.mongodb.schema import CORRELATION, IN_LOOKUP_ORDER, LOOKUP
 from duetime.stores.mongodb.timer_documents import RowType, decode_or_salvage, readable_reason
 from duetime.stores.mongodb.timers import Timers
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import instant, lenient, texts
+from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port import Page, TimerFilter
 
 SCANNED_PER_PAGE = 1000
 """How many timers one page of a filtered list looks at."""
+_READ_TOGETHER = 32
+"""Of those that fit, how many are read at once: 8 MiB where each has the largest payload."""
 
 Position = tuple[int, str]
 """Shard id and timer id."""
@@ -59,37 +63,53 @@ class Lists:
     ) -> Page[Timer]:
         after = None if cursor is None else _read_cursor(cursor)
         if timer_filter == TimerFilter():
-            documents = self._walk(namespace, after, limit + 1, None)
-            items = _present(documents[:limit], now)
-            return Page(items, _write_cursor(_position(documents[limit - 1])) if len(documents) > limit else None)
-        scanned = self._walk(namespace, after, SCANNED_PER_PAGE, _SCANNED)
+            page = self._walk(namespace, after, limit)
+            last = _position(page.documents[-1]) if page.is_cut else None
+            return Page(_present(page.documents, now), None if last is None else _write_cursor(last))
+        scanned = self._scanned(namespace, after)
         positions, last = _selected(scanned, timer_filter, limit)
-        keys = [(shard_id, namespace.name, timer_id) for shard_id, timer_id in positions]
-        stored = self._timers.find_many(keys) if keys else {}
-        items = _present([stored[key] for key in keys if key in stored], now)
-        return Page(items, None if last is None else _write_cursor(last))
+        documents, cut = self._found(namespace, positions)
+        last = cut or last
+        return Page(_present(documents, now), None if last is None else _write_cursor(last))
 
-    def _walk(
-        self, namespace: Namespace, after: Position | None, limit: int, fields: dict[str, int] | None
-    ) -> list[Document]:
-        shards = namespace.shard_ids()
+    def _found(self, namespace: Namespace, positions: list[Position]) -> tuple[list[Document], Position | None]:
+        """The timers at these positions, and the one to go on from where not all of them fit."""
         documents: list[Document] = []
-        first = shards.start
-        if after is not None:
-            shard_id, timer_id = after
-            first = shard_id + 1
-            documents += self._read(namespace, {"shard_id": shard_id, "timer_id": {"$gt": timer_id}}, limit, fields)
-        if len(documents) < limit and first < shards.stop:
-            following = {"shard_id": {"$gte": first, "$lt": shards.stop}}
-            documents += self._read(namespace, following, limit - len(documents), fields)
-        return documents
+        size = 0
+        for start in range(0, len(positions), _READ_TOGETHER):
+            together = positions[start : start + _READ_TOGETHER]
+            keys = [(shard_id, namespace.name, timer_id) for shard_id, timer_id in together]
+            stored = self._timers.find_many(keys)
+            for at, key in enumerate(keys, start):
+                if (document := stored.get(key)) is None:
+                    continue
+                size += payload_size(document)
+                if size > PAGE_BYTES and documents:
+                    return documents, positions[at - 1]
+                documents.append(document)
+        return documents, None
 
-    def _read(
-        self, namespace: Namespace, condition: Document, limit: int, fields: dict[str, int] | None
-    ) -> list[Document]:
-        of_namespace = {"row_type": RowType.TIMER.value, "timer_namespace": namespace.name}
-        wanted = {**of_namespace, **condition}
-        return read(self._collection, wanted, fields, order=IN_LOOKUP_ORDER, limit=limit, hint=LOOKUP)
+    def _walk(self, namespace: Namespace, after: Position | None, limit: int) -> BoundedPage:
+        page = BoundedPage()
+        for condition in _parts(namespace, after):
+            wanted = {**_of(namespace), **condition}
+            rest, budget = limit - len(page.documents), PAGE_BYTES - page.size
+            more = read_bounded(
+                self._collection, wanted, order=IN_LOOKUP_ORDER, limit=rest, hint=LOOKUP, budget=budget
+            )
+            page = BoundedPage(page.documents + more.documents, page.size + more.size, more.is_cut)
+            if page.is_cut:
+                break
+        return page
+
+    def _scanned(self, namespace: Namespace, after: Position | None) -> list[Document]:
+        """What one page of a filtered list looks at."""
+        documents: list[Document] = []
+        for condition in _parts(namespace, after):
+            wanted = {**_of(namespace), **condition}
+            rest = SCANNED_PER_PAGE - len(documents)
+            documents += read(self._collection, wanted, _SCANNED, order=IN_LOOKUP_ORDER, limit=rest, hint=LOOKUP)
+        return documents
 
     @translated
     def find_by_correlation(
@@ -106,10 +126,24 @@ class Lists:
             "timer_correlation_id": correlation_id,
             "timer_id": {"$gt": cursor or ""},
         }
-        documents = read(self._collection, wanted, order=[("timer_id", 1)], limit=limit + 1, hint=CORRELATION)
-        return Page(
-            _present(documents[:limit], now), documents[limit - 1]["timer_id"] if len(documents) > limit else None
-        )
+        page = read_bounded(self._collection, wanted, order=[("timer_id", 1)], limit=limit, hint=CORRELATION)
+        return Page(_present(page.documents, now), page.documents[-1]["timer_id"] if page.is_cut else None)
+
+
+def _of(namespace: Namespace) -> Document:
+    return {"row_type": RowType.TIMER.value, "timer_namespace": namespace.name}
+
+
+def _parts(namespace: Namespace, after: Position | None) -> Iterator[Document]:
+    """The rest of the position's shard, then the shards behind it."""
+    shards = namespace.shard_ids()
+    first = shards.start
+    if after is not None:
+        shard_id, timer_id = after
+        first = shard_id + 1
+        yield {"shard_id": shard_id, "timer_id": {"$gt": timer_id}}
+    if first < shards.stop:
+        yield {"shard_id": {"$gte": first, "$lt": shards.stop}}
 
 
 def _present(documents: list[Document], now: datetime) -> list[Timer]:

@@ -36,6 +36,7 @@ class Database:
         self._uses_caller_time = time_source is TimeSource.CALLER
         self.engine = dialect.engine
         self.locking_reads_miss_moved_rows = dialect.locking_reads_miss_moved_rows
+        self.streams_rows = dialect.streams_rows
         self.db_now = db_now_strategy(dialect.name, time_source)
 
     def prepare(self, statement: sa.Executable, *names: str) -> Prepared:
@@ -51,6 +52,11 @@ class Database:
             are_keys = column.in_([sa.bindparam(key, type_=column.type) for key in keys])
             statements.append((length, self.prepare(select.where(are_keys), *names, *keys)))
         return PreparedList(statements)
+
+    def size_of(self, column: sa.Column[Any]) -> sa.ColumnElement[int]:
+        """The size of a long text, in bytes or characters, told without sending it."""
+        size: sa.ColumnElement[int] = getattr(sa.func, self._dialect.size_function)(column, type_=sa.BigInteger)
+        return size
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
         return self._dialect.insert_if_absent(table)

@@ -37,6 +37,10 @@ class SqlDialect(Protocol):
     engine: sa.Engine
     locking_reads_miss_moved_rows: bool
     """Whether a locking read that had to wait finds nothing when the row has been given another primary key."""
+    streams_rows: bool
+    """Whether the driver reads the rows of an answer as they are asked for, and not all of them at once."""
+    size_function: str
+    """What tells the size of a long text, in bytes or characters, without sending it."""
 
     def create_database(self) -> None:
         """Make what must exist before the first connection. Idempotent, safe in several processes at once."""

@@ -12,28 +12,28 @@ import sqlalchemy as sa
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port import DuePage, UnreadableRow
+from duetime.stores.sql.bounded_rows import BoundedPage, BoundedRows
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.rows import COLUMNS, UnreadableError, decode, encode_failure
 from duetime.stores.sql.tables import RowType, constant, given, given_count, timers
+from duetime.stores.sql.timer_rows import TimerRows
 
 _ROW = timers.c
 _TIMER = constant(RowType.TIMER)
 _BEFORE_ALL = -1
-_PAGE_PAYLOADS = 8 * 1024 * 1024
-"""Characters of payloads after which a page ends; ``_CHUNK`` rows are looked at together."""
-_CHUNK = 16
 _NAMES = [column.name for column in COLUMNS]
 _SHARD, _AT, _UUID, _REVISION = map(_NAMES.index, ("shard_id", "timer_execute_at", "timer_uuid", "timer_revision"))
-_PAYLOAD = _NAMES.index("timer_payload")
 _NAMESPACE, _TIMER_ID = map(_NAMES.index, ("timer_namespace", "timer_id"))
 
 
 class Due:
     """Due timers are a range of the primary key: (shard, TIMER, ``timer_execute_at``, uuid)."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, rows: TimerRows) -> None:
         self._database = database
+        self._bounded = BoundedRows(database, rows)
         prepare = database.prepare
         waiting = sa.and_(_ROW.shard_id == given("shard"), _ROW.row_type == _TIMER)
         by_time = (_ROW.timer_execute_at, _ROW.timer_uuid)
@@ -46,7 +46,7 @@ class Due:
             "at",
         )
         self._after_instant = prepare(
-            sa.select(*COLUMNS)
+            sa.select(*self._bounded.columns)
             .where(waiting, _ROW.timer_execute_at > given("at"), _ROW.timer_execute_at <= given("until"))
             .order_by(*by_time)
             .limit(given_count("limit")),
@@ -56,7 +56,7 @@ class Due:
             "limit",
         )
         self._at_instant = prepare(
-            sa.select(*COLUMNS)
+            sa.select(*self._bounded.columns)
             .where(waiting, _ROW.timer_execute_at == given("at"), _ROW.timer_uuid > given("uuid"))
             .order_by(*by_time)
             .limit(given_count("limit")),
@@ -107,9 +107,9 @@ class Due:
             rows: list[Any] = []
             if cursor is not None or (next_ms is not None and next_ms <= until_ms):
                 position = (before_ms, None) if cursor is None else _read_cursor(cursor)
-                rows, is_cut = self._due_rows(connection, shard_id, until_ms, limit, position)
-                if is_cut:
-                    return _page(rows, cursor=_write_cursor(rows[-1]))
+                rows, last = self._due_rows(connection, shard_id, until_ms, limit, position)
+                if last is not None:
+                    return _page(rows, cursor=_write_cursor(last))
                 next_ms = self._next_after(connection, shard_id, until_ms)
         next_attempt_at = None if next_ms is None else from_milliseconds(next_ms)
         if known_next is not None and (next_attempt_at is None or known_next < next_attempt_at):
@@ -127,20 +127,23 @@ class Due:
         until_ms: int,
         limit: int,
         position: tuple[int, bytes | None],
-    ) -> tuple[list[Any], bool]:
+    ) -> tuple[list[Any], Any]:
         """What follows ``position``: the rest of its instant, if it is within one, then the later instants.
 
-        Also whether there may be more.
+        Also the row behind which there may be more; None at the end.
         """
         at_ms, uuid = position
-        rows: list[Any] = []
-        is_cut = False
+        page = BoundedPage()
         if uuid is not None:
-            is_cut = _fetch(rows, self._at_instant.one(connection, shard_id, at_ms, uuid, limit))
-        if not is_cut and len(rows) < limit:
-            rest = limit - len(rows)
-            is_cut = _fetch(rows, self._after_instant.one(connection, shard_id, at_ms, until_ms, rest))
-        return rows, is_cut or len(rows) == limit
+            rest = self._at_instant.one(connection, shard_id, at_ms, uuid, limit)
+            page = self._bounded.read(connection, rest, limit, leaves_out_moved=True)
+        rows, last = page.rows, page.last
+        if not page.is_cut and page.taken < limit:
+            limit -= page.taken
+            later = self._after_instant.one(connection, shard_id, at_ms, until_ms, limit)
+            page = self._bounded.read(connection, later, limit, budget=PAGE_BYTES - page.size, leaves_out_moved=True)
+            rows, last = rows + page.rows, page.last or last
+        return rows, last if page.is_cut or page.taken == limit else None
 
     def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
         if not rows:
@@ -153,18 +156,6 @@ class Due:
                 end_ms = to_milliseconds(expires_at)
                 values.append((row.shard_id, at_ms, bytes.fromhex(uuid), revision, failure, end_ms))
             self._quarantine.many(mutation.connection, values)
-
-
-def _fetch(rows: list[Any], found: sa.CursorResult[Any]) -> bool:
-    """Add to ``rows`` what was found, and say whether it was cut short since payloads are large."""
-    payloads = 0
-    while chunk := found.fetchmany(_CHUNK):
-        rows += chunk
-        payloads += sum(len(row[_PAYLOAD] or "") for row in chunk)
-        if payloads >= _PAGE_PAYLOADS:
-            found.close()
-            return True
-    return False
 
 
 def _page(rows: list[Any], *, cursor: str | None = None, next_attempt_at: datetime | None = None) -> DuePage:

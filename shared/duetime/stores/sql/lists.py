@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -12,14 +12,17 @@ from duetime.domain.errors import InvalidCursor
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
+from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port import Page, TimerFilter
+from duetime.stores.sql.bounded_rows import PAYLOAD, BoundedPage, BoundedRows
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.prepared import Prepared
-from duetime.stores.sql.rows import COLUMNS, decode_or_salvage, optional_milliseconds, readable_reason, readable_tags
+from duetime.stores.sql.rows import decode_or_salvage, optional_milliseconds, readable_reason, readable_tags
 from duetime.stores.sql.tables import given, given_count, timers
-from duetime.stores.sql.timer_rows import TimerRows
+from duetime.stores.sql.timer_rows import SHARD_ID, TIMER_ID, TimerRows
 
-T = TypeVar("T")
+Position = tuple[int, str]
+"""Shard id and timer id."""
 
 SCANNED_PER_PAGE = 1000
 """How many rows one page of a filtered list looks at."""
@@ -46,10 +49,11 @@ class Lists:
     def __init__(self, database: Database, rows: TimerRows) -> None:
         self._database = database
         self._rows = rows
-        self._whole = self._prepare_walk(*COLUMNS)
+        self._bounded = BoundedRows(database, rows)
+        self._whole = self._prepare_walk(*self._bounded.columns)
         self._scan = self._prepare_walk(*_SCANNED)
         self._correlated = database.prepare(
-            sa.select(*COLUMNS)
+            sa.select(*self._bounded.columns)
             .where(
                 _ROW.timer_namespace == given("namespace"),
                 _ROW.timer_correlation_id == given("correlation"),
@@ -80,17 +84,29 @@ class Lists:
             prepare(following, "namespace", "shard", "limit"),
         )
 
-    @staticmethod
     def _walk(
-        statements: tuple[Prepared, Prepared],
-        connection: sa.Connection,
-        namespace: str,
-        after: tuple[int, str],
-        limit: int,
-    ) -> list[Any]:
-        """Up to ``limit`` rows after a position of (shard id, timer id)."""
-        rest, following = statements
+        self, connection: sa.Connection, namespace: str, after: Position, limit: int
+    ) -> tuple[list[Any], Position | None]:
+        """Up to ``limit`` whole rows after a position, and the position to go on from (None: at the end)."""
+        rest, following = self._whole
         shard_id, timer_id = after
+        page, rows, last = BoundedPage(), [], None
+        if shard_id >= 0:
+            found = rest.one(connection, namespace, shard_id, timer_id, limit + 1)
+            page = self._bounded.read(connection, found, limit)
+            rows, last = page.rows, page.last
+        if not page.is_cut:
+            limit -= page.taken
+            found = following.one(connection, namespace, shard_id, limit + 1)
+            page = self._bounded.read(connection, found, limit, budget=PAGE_BYTES - page.size)
+            rows, last = rows + page.rows, page.last or last
+        return rows, (last[SHARD_ID], last[TIMER_ID]) if page.is_cut and last is not None else None
+
+    def _scanned(self, connection: sa.Connection, namespace: str, after: Position) -> list[Any]:
+        """Rows of ``_SCANNED`` after a position, as many as one page looks at."""
+        rest, following = self._scan
+        shard_id, timer_id = after
+        limit = SCANNED_PER_PAGE
         rows = list(rest.one(connection, namespace, shard_id, timer_id, limit).fetchall()) if shard_id >= 0 else []
         if len(rows) < limit:
             rows += following.one(connection, namespace, shard_id, limit - len(rows)).fetchall()
@@ -109,17 +125,28 @@ class Lists:
         matches = None if timer_filter == TimerFilter() else _matcher(timer_filter)
         with self._database.read() as connection:
             if matches is None:
-                rows = self._walk(self._whole, connection, namespace.name, after, limit + 1)
-                decoded = [decode_or_salvage(row) for row in rows[:limit]]
-                items = [timer for timer in decoded if not timer.is_expired(now)]
-                last = (decoded[-1].shard_id, decoded[-1].timer_id) if len(rows) > limit else None
-                return Page(items, _write_cursor(last))
-            rows = self._walk(self._scan, connection, namespace.name, after, SCANNED_PER_PAGE)
-            found, last = _selected(rows, matches, limit)
-            read = [
-                self._rows.find(connection, shard, namespace.name, timer_id, now=now) for shard, timer_id in found
-            ]
-        return Page([timer for timer in read if timer is not None], _write_cursor(last))
+                rows, last = self._walk(connection, namespace.name, after, limit)
+            else:
+                found, last = _selected(self._scanned(connection, namespace.name, after), matches, limit)
+                rows, cut = self._found(connection, namespace.name, found)
+                last = cut or last
+        return Page(_present(rows, now), _write_cursor(last))
+
+    def _found(
+        self, connection: sa.Connection, namespace: str, found: list[Position]
+    ) -> tuple[list[Any], Position | None]:
+        """The whole rows at these positions, and the one to go on from where not all of them fit."""
+        rows: list[Any] = []
+        size = 0
+        for at, (shard_id, timer_id) in enumerate(found):
+            row = self._rows.find_row(connection, shard_id, namespace, timer_id)
+            if row is None:
+                continue
+            size += len(row[PAYLOAD] or "")
+            if size > PAGE_BYTES and rows:
+                return rows, found[at - 1]
+            rows.append(row)
+        return rows, None
 
     def find_by_correlation(
         self,
@@ -131,11 +158,17 @@ class Lists:
         now: datetime,
     ) -> Page[Timer]:
         with self._database.read() as connection:
-            rows = self._correlated.one(
+            found = self._correlated.one(
                 connection, namespace.name, correlation_id, cursor or "", to_milliseconds(now), limit + 1
-            ).fetchall()
-        items = [decode_or_salvage(row) for row in rows[:limit]]
-        return Page(items, items[-1].timer_id if len(rows) > limit else None)
+            )
+            page = self._bounded.read(connection, found, limit)
+        last = page.last
+        return Page(_present(page.rows, now), last[TIMER_ID] if page.is_cut and last is not None else None)
+
+
+def _present(rows: list[Any], now: datetime) -> list[Timer]:
+    decoded = [decode_or_salvage(row) for row in rows]
+    return [timer for timer in decoded if not timer.is_expired(now)]
 
 
 def _matcher(timer_filter: TimerFilter) -> Callable[[Any], bool]:
@@ -160,11 +193,9 @@ def _matcher(timer_filter: TimerFilter) -> Callable[[Any], bool]:
     return matches
 
 
-def _selected(
-    rows: list[Any], matches: Callable[[Any], bool], limit: int
-) -> tuple[list[tuple[int, str]], tuple[int, str] | None]:
+def _selected(rows: list[Any], matches: Callable[[Any], bool], limit: int) -> tuple[list[Position], Position | None]:
     """The positions of up to ``limit`` matching rows, and the position after which to look on (None: at the end)."""
-    found: list[tuple[int, str]] = []
+    found: list[Position] = []
     for row in rows:
         if matches(row):
             found.append((row[0], row[1]))
@@ -173,11 +204,11 @@ def _selected(
     return found, (rows[-1][0], rows[-1][1]) if len(rows) == SCANNED_PER_PAGE else None
 
 
-def _write_cursor(position: tuple[int, str] | None) -> str | None:
+def _write_cursor(position: Position | None) -> str | None:
     return None if position is None else f"{position[0]}:{position[1]}"
 
 
-def _read_cursor(cursor: str) -> tuple[int, str]:
+def _read_cursor(cursor: str) -> Position:
     shard_id, separator, timer_id = cursor.partition(":")
     if not separator or not shard_id.isdecimal():
         raise InvalidCursor("cursor", "the cursor does not belong to this list")

@@ -102,6 +102,8 @@ class MysqlDialect:
     tracking_table = TRACKING_TABLE
     # Seen on MariaDB 10.11, with eight writers of one timer: the index has the old and the new place of its row.
     locking_reads_miss_moved_rows = True
+    streams_rows = False
+    size_function = "octet_length"
 
     def __init__(self, url: sa.URL, *, is_encrypted: bool) -> None:
         self._where = f"{url.host or 'localhost'}:{url.port or 3306}/{url.database}"

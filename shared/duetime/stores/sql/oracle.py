@@ -92,6 +92,8 @@ class OracleDialect:
     tracking_table = TRACKING_TABLE
     # Oracle begins a statement again whose row has changed; a second look costs little and relies on nothing.
     locking_reads_miss_moved_rows = True
+    streams_rows = False
+    size_function = "length"
 
     def __init__(self, url: sa.URL, *, is_encrypted: bool) -> None:
         port = url.port or DEFAULT_PORT

@@ -67,6 +67,8 @@ class PostgresqlDialect:
     migrations = MIGRATIONS
     tracking_table = TRACKING_TABLE
     locking_reads_miss_moved_rows = False
+    streams_rows = False
+    size_function = "octet_length"
 
     def __init__(self, url: sa.URL) -> None:
         host = url.host or url.query.get("host") or "localhost"

@@ -57,6 +57,8 @@ class SqliteDialect:
     migrations = MIGRATIONS
     tracking_table = TRACKING_TABLE
     locking_reads_miss_moved_rows = False
+    streams_rows = True
+    size_function = "length"
 
     def __init__(self, path: Path | None) -> None:
         self._path = path

@@ -103,6 +103,8 @@ class SqlServerDialect:
     tracking_table = TRACKING_TABLE
     # As for InnoDB: the row is found by one index and locked by another, and may have moved between.
     locking_reads_miss_moved_rows = True
+    streams_rows = False
+    size_function = "datalength"
 
     def __init__(self, url: sa.URL, *, is_encrypted: bool) -> None:
         self._where = f"{url.host}:{url.port or 1433}/{url.database}"

@@ -54,7 +54,7 @@ class SqlStore:
         self.rearm_timers = restarted(clients.rearm_timers)
         self.delete_timers = restarted(clients.delete_timers)
 
-        self.load_timers = restarted(TimerLoading(self.database).load_timers)
+        self.load_timers = restarted(TimerLoading(self.database, rows).load_timers)
 
         lists = Lists(self.database, rows)
         self.list_timers = lists.list_timers
@@ -68,7 +68,7 @@ class SqlStore:
         self.announce_worker = restarted(leases.announce_worker)
         self.withdraw_worker = restarted(leases.withdraw_worker)
 
-        due = Due(self.database)
+        due = Due(self.database, rows)
         self.due_timers = due.due_timers
         self.quarantine = restarted(due.quarantine)
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
 from duetime.stores.moving_port import LoadStatus
+from duetime.stores.sql.bounded_rows import BoundedRows
 from duetime.stores.sql.database import Database, Mutation
 from duetime.stores.sql.loading import load_rows, status_of
 from duetime.stores.sql.rows import (
@@ -30,6 +31,7 @@ from duetime.stores.sql.rows import (
     uuid_bytes,
 )
 from duetime.stores.sql.tables import RowType, given, given_count, timers
+from duetime.stores.sql.timer_rows import TimerRows
 
 _ROW = timers.c
 _TIMER_ID = [column.name for column in COLUMNS].index("timer_id")
@@ -48,15 +50,16 @@ Key = tuple[int, str, str]
 
 
 class TimerLoading:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, rows: TimerRows) -> None:
         self._database = database
+        self._bounded = BoundedRows(database, rows)
         values = {name: given(name) for name in _NAMES}
         self._insert = database.prepare(database.insert_if_absent(timers).values(values), *_NAMES)
         key = sa.and_(*(_ROW[name] == given(f"key_{name}") for name in KEY_NAMES))
         key_names = [f"key_{name}" for name in KEY_NAMES]
         self._select = database.prepare(sa.select(*COLUMNS).where(key), *key_names)
         self._range = database.prepare(
-            sa.select(*COLUMNS)
+            sa.select(*self._bounded.columns)
             .where(
                 _ROW.timer_namespace == given("namespace"),
                 _ROW.shard_id == given("shard"),
@@ -93,7 +96,9 @@ class TimerLoading:
         found: dict[Key, Row] = {}
         for (shard_id, namespace), group in groupby(sorted(map(encode_key, timers)), key=itemgetter(0, 1)):
             ids = [timer_id for _, _, timer_id in group]
-            for row in self._range.one(connection, shard_id, namespace, ids[0], ids[-1], 2 * len(ids)):
+            most = 2 * len(ids)
+            between = self._range.one(connection, shard_id, namespace, ids[0], ids[-1], most)
+            for row in self._bounded.read(connection, between, most).rows:
                 found[shard_id, namespace, row[_TIMER_ID]] = row
         return found
 

@@ -28,7 +28,9 @@ from duetime.stores.sql.tables import RowType, constant, given, timers
 Key = tuple[int, str, str]
 """Shard id, namespace, timer id."""
 _TIMER = constant(RowType.TIMER)
-_TIMER_ID = [column.name for column in COLUMNS].index("timer_id")
+SHARD_ID, _NAMESPACE, TIMER_ID = map(
+    [column.name for column in COLUMNS].index, ("shard_id", "timer_namespace", "timer_id")
+)
 _MAX_MOVES = 10
 """How often others may move a row, one after the other, while it is to be locked."""
 
@@ -73,7 +75,11 @@ class TimerRows:
         self, connection: sa.Connection, shard_id: int, namespace: str, timer_id: str, *, now: datetime
     ) -> Timer | None:
         """The timer; None when there is none or it has expired."""
-        return present(self._select.one(connection, shard_id, namespace, timer_id).first(), now)
+        return present(self.find_row(connection, shard_id, namespace, timer_id), now)
+
+    def find_row(self, connection: sa.Connection, shard_id: int, namespace: str, timer_id: str) -> Row | None:
+        """The row, readable or not, expired or not."""
+        return self._select.one(connection, shard_id, namespace, timer_id).first()
 
     def lock(self, mutation: Mutation, keys: Iterable[Key], *, now: datetime) -> dict[Key, Timer | None]:
         """``find`` for each of ``keys``, and nobody else changes the rows before the transaction ends."""
@@ -95,15 +101,24 @@ class TimerRows:
         missing = timer_ids
         for _ in range(_MAX_MOVES):
             rows = self._select_locked.rows(mutation.connection, missing, shard_id, namespace)
-            found |= {row[_TIMER_ID]: row for row in rows}
+            found |= {row[TIMER_ID]: row for row in rows}
             missing = [timer_id for timer_id in timer_ids if timer_id not in found]
             if not missing or not self._locking_reads_miss_moved_rows:
                 return found
             seen = self._select_some.rows(mutation.connection, missing, shard_id, namespace)
             if not seen:
                 return found
-            missing = [row[_TIMER_ID] for row in seen]
+            missing = [row[TIMER_ID] for row in seen]
         raise TransactionAborted("the timer is changed all the time")
+
+    def some(self, connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, Row]:
+        """The rows of those of ``keys`` that there are, expired or not."""
+        found: dict[Key, Row] = {}
+        for (shard_id, namespace), group in groupby(sorted(keys), key=itemgetter(0, 1)):
+            timer_ids = [timer_id for _, _, timer_id in group]
+            for row in self._select_some.rows(connection, timer_ids, shard_id, namespace):
+                found[shard_id, namespace, row[TIMER_ID]] = row
+        return found
 
     def insert(self, mutation: Mutation, timers: list[Timer]) -> int:
         """Insert first revisions whose ids are not taken; how many were inserted. Created and updated now."""
@@ -124,6 +139,10 @@ class TimerRows:
 
     def delete(self, mutation: Mutation, keys: list[Key]) -> None:
         self._delete.many(mutation.connection, list(keys))
+
+
+def key_of_row(row: Row) -> Key:
+    return row[SHARD_ID], row[_NAMESPACE], row[TIMER_ID]
 
 
 def present(row: Row | None, now: datetime) -> Timer | None:
