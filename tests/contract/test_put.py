@@ -383,15 +383,16 @@ def test_ids_that_only_meet_across_the_separator_stay_apart(store: Store) -> Non
     ],
 )
 def test_json_text_is_kept_to_the_character(store: Store, orders: Namespace, text: str) -> None:
-    timer = make_timer(orders, payload_json=text, headers_json=text, retry_policy_json=text)
+    headers, policy = '{ "A" :\t"\\u00e9 é",\n"A":"2" }', '{"maxAttempts" : 3 ,"backoffMultiplier":1.10}'
+    timer = make_timer(orders, payload_json=text, headers_json=headers, retry_policy_json=policy)
 
     put(store, timer, PutMode.CREATE)
 
     stored = store.get_timer(orders, timer.timer_id, now=NOW)
     assert stored is not None
     assert stored.content.payload_json == text
-    assert stored.content.headers_json == text
-    assert stored.content.retry_policy_json == text
+    assert stored.content.headers_json == headers
+    assert stored.content.retry_policy_json == policy
 
 
 def test_the_largest_payload_is_kept(store: Store, orders: Namespace) -> None:

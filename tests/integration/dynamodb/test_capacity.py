@@ -89,7 +89,7 @@ def test_an_idle_poll_is_one_request_that_reads_nothing(
     batched: DynamoDbStore, single: Namespace, meter: CapacityMeter, has_next: bool
 ) -> None:
     if has_next:
-        create(batched, make_timer(single, execute_at=LATER, payload_json="x" * 30_000))
+        create(batched, make_timer(single, execute_at=LATER, payload_json='"' + "x" * 30_000 + '"'))
     meter.reset()
 
     page = batched.due_timers(0, until=NOW, limit=500, known_next=LATER)
@@ -184,7 +184,7 @@ def test_a_large_payload_is_written_once_and_closed_once(
     singly: DynamoDbStore, single: Namespace, meter: CapacityMeter
 ) -> None:
     kilobytes = 100
-    (timer,) = create(singly, make_timer(single, payload_json="x" * (kilobytes * 1024 - 200)))
+    (timer,) = create(singly, make_timer(single, payload_json='"' + "x" * (kilobytes * 1024 - 202) + '"'))
     assert meter.write_units == kilobytes + 2
 
     record(singly, [retried(timer, next_attempt_at=LATER)])
