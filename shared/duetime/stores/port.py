@@ -13,6 +13,8 @@ Rules for all operations:
   full) is REFUSED where the store knows which one it is. Else ``StoreError`` is raised for the batch, and whoever
   called asks again with parts of it (stores/refusals.py, engine/batching.py): a store recognises what it has stored.
 - Expired timers (``Timer.is_expired``) read as absent everywhere, whether or not they are still stored.
+- One row that cannot be read harms itself alone. A timer is shown as FAILED with the reason UNREADABLE
+  (``timer_check``), a namespace and an API key say so (``unreadable``); a list never ends in an error for them.
 
 ``tests/contract`` proves each sentence for each store.
 """
@@ -305,7 +307,8 @@ class Store(MovableStore, Protocol):
     ) -> Page[Timer]:
         """In the order of shard, then id. A timer that is not changed meanwhile appears exactly once.
 
-        The work of one call is bounded, whatever the filter leaves out.
+        The work of one call is bounded, whatever the filter leaves out, and so is what it holds of payloads
+        (``page_budget.PAGE_BYTES``).
         """
         ...
 
@@ -366,7 +369,7 @@ class Store(MovableStore, Protocol):
         """Timers with ``next_attempt_at <= until``, in order, at most ``limit``; strongly consistent.
 
         More timers at one instant than a page holds are all returned over the pages, once each. Where payloads are
-        large, a page holds no more than some 8 MiB of them.
+        large, a page holds no more than ``page_budget.PAGE_BYTES`` of them, in memory too.
         ``since`` (not after ``until``) leaves out what has ``next_attempt_at < since``; a ``cursor`` goes
         before it.
         ``known_next``: the caller knows of none before it, so the store may skip looking beyond it; then
