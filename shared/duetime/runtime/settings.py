@@ -52,6 +52,13 @@ class AuthorizerSettings(LambdaSettings):
 class PollerSettings(LambdaSettings, EngineTuning):
     """The poller on Lambda."""
 
+    max_in_flight: int = Field(
+        400,
+        ge=1,
+        le=100_000,
+        description="Callbacks under way at once, slow ones not counted. With those, and what else needs one, they"
+        " fit into the 1,024 open files that Lambda allows.",
+    )
     shards_per_poller: int = Field(
         64, ge=1, le=MAX_SHARDS_PER_POLLER, description="Shards of one invocation; for the others it invokes itself."
     )

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duetime.domain.clock import Clock
+from duetime.runtime import process_limits
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id, new_worker_id
 from duetime.runtime.logs import configure_logging
-from duetime.runtime.open_files import allow_connections
 from duetime.runtime.settings import LocalSettings, PollerSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EngineTuning, KeySettings, LocalKeySettings, Settings
 from duetime.stores.port import Store
@@ -124,6 +124,7 @@ def make_poller(
     more = {} if settings.store.startswith(SQLITE) else _SERVER_ENGINE
     engine_settings = settings.engine_settings(**more)
     connections = engine_settings.max_connections
+    process_limits.allow(connections)
     sender = CurlSender(
         SenderSettings(
             max_connections=connections,
@@ -175,7 +176,6 @@ def opened_poller(
 
     ``calls`` as for ``make_poller``.
     """
-    allow_connections(settings.engine_settings().max_connections)
     hook = make_hook(settings.failed_hook_url) if settings.failed_hook_url else None
     poller, sender = make_poller(store, settings, clock, events=hook, secret_box=secret_box, calls=calls)
     try:

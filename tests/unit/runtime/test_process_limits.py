@@ -4,22 +4,22 @@ import resource
 
 import pytest
 
-from duetime.runtime.open_files import allow_connections
+from duetime.runtime import process_limits
 
 
 class Limits:
-    """Stands for the process's limits."""
+    """Stands for one of the process's limits; the others are none."""
 
-    def __init__(self, soft: int, hard: int, *, is_fixed: bool = False) -> None:
+    def __init__(self, soft: int, hard: int, *, is_fixed: bool = False, which: int = resource.RLIMIT_NOFILE) -> None:
         self.now = (soft, hard)
         self.is_fixed = is_fixed
+        self.which = which
 
     def get(self, which: int) -> tuple[int, int]:
-        assert which == resource.RLIMIT_NOFILE
-        return self.now
+        return self.now if which == self.which else (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
     def set(self, which: int, limits: tuple[int, int]) -> None:
-        assert which == resource.RLIMIT_NOFILE
+        assert which == self.which
         if self.is_fixed:
             raise OSError("not allowed")
         self.now = limits
@@ -46,7 +46,31 @@ def test_the_limit_is_raised_as_far_as_needed_and_possible(
     monkeypatch.setattr(resource, "getrlimit", limits.get)
     monkeypatch.setattr(resource, "setrlimit", limits.set)
 
-    allow_connections(900)
+    process_limits.allow(900)
 
     assert limits.now == expected
     assert ("DUETIME_MAX_IN_FLIGHT" in caplog.text) is is_warned
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected", "is_warned"),
+    [
+        (Limits(1024, 1024, which=resource.RLIMIT_NPROC), (1024, 1024), False),
+        (Limits(64, 1024, which=resource.RLIMIT_NPROC), (150, 1024), False),
+        (Limits(64, 100, which=resource.RLIMIT_NPROC), (100, 100), True),
+    ],
+)
+def test_threads_are_looked_after_as_open_files_are(
+    limits: Limits,
+    expected: tuple[int, int],
+    is_warned: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", limits.get)
+    monkeypatch.setattr(resource, "setrlimit", limits.set)
+
+    process_limits.allow(900)
+
+    assert limits.now == expected
+    assert [record.action for record in caplog.records] == ["process.few_threads"] * is_warned  # type: ignore[attr-defined]
