@@ -172,6 +172,10 @@ class StoreNotReady(StoreError):
     code = "store_not_ready"
 
 
+class StoreEmpty(StoreNotReady):
+    """The store has no tables at all, of nobody: whoever may can make them."""
+
+
 class NamespaceUnreadable(StoreError):
     """What is stored of a namespace cannot be read; asking again will not help."""
 

@@ -7,6 +7,7 @@ the SQL store, since what is imported is cold start.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duetime.domain.clock import Clock
+from duetime.domain.errors import StoreEmpty
 from duetime.runtime import process_limits
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id, new_worker_id
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from duetime.stores.calls_port import CallStore
 
 Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
+
+logger = logging.getLogger(__name__)
 
 SQLITE = "sqlite:"
 _INVOKE_CONFIG: dict[str, Any] = {"connect_timeout": 3, "read_timeout": 10, "retries": {"total_max_attempts": 2}}
@@ -63,14 +67,19 @@ def opened_store(url: str) -> Iterator[Store]:
 
 
 def make_ready(store: Store, url: str) -> None:
-    """An SQLite file is this process's own to create and migrate. Any other store must have been initialised.
+    """An SQLite file is this process's own to create and migrate. Any other store is initialised when it is empty;
+    else it must be of this program's version already, since others may be using it.
 
     Raises ``StoreError``.
     """
     if url.startswith(SQLITE):
         store.initialise()
-    else:
+        return
+    try:
         store.check()
+    except StoreEmpty:
+        logger.info("the store is empty: its tables are made", extra={"action": "store.initialised"})
+        store.initialise()
 
 
 # -- keys --------------------------------------------------------------------------------------------------------

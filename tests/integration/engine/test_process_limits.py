@@ -1,6 +1,6 @@
-"""Under Lambda's limits, 1,024 open files and threads, a poller with Lambda's defaults has room to spare at full load.
+"""Under Lambda's limits, 1,024 open files and threads, a poller with Lambda's defaults has room to spare.
 
-A real process, real connections, and a receiver that keeps all of them.
+At full load: a real process, real connections, and a receiver that keeps all of them.
 """
 
 from __future__ import annotations

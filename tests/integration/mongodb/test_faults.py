@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pymongo import MongoClient
 
-from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.errors import StoreEmpty, StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
@@ -85,7 +85,7 @@ def test_a_server_that_says_nothing_is_unavailable_in_time() -> None:
 def test_an_empty_database_is_not_ready(mongodb_url: str) -> None:
     store = open_store(with_database(mongodb_url, "duetime_test_empty"))
 
-    with pytest.raises(StoreNotReady, match="`duetime init` creates them"):
+    with pytest.raises(StoreEmpty, match="`duetime init` creates them"):
         store.check()
     store.close()
 

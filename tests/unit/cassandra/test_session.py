@@ -13,7 +13,7 @@ from cassandra import ConsistencyLevel
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, NoHostAvailable
 from cassandra.policies import RetryPolicy
 
-from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.errors import StoreEmpty, StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.cassandra import schema, session
 from duetime.stores.cassandra.requests import Statement, Unsettled
 from duetime.stores.cassandra.session import CarefulRetries, CassandraSession
@@ -225,7 +225,7 @@ def test_pages_that_the_server_cuts_short_are_read_on(
 def test_a_keyspace_without_tables_is_told_as_such(model: CassandraModel) -> None:
     with driver_over(model, "duetime.stores.cassandra.session"):
         store = open_store("cassandra://model/ks")
-        with pytest.raises(StoreNotReady, match="`duetime init` creates them"):
+        with pytest.raises(StoreEmpty, match="`duetime init` creates them"):
             store.check()
         store.close()
 

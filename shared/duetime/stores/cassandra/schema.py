@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from duetime.domain.errors import StoreNotReady
+from duetime.domain.errors import StoreEmpty, StoreNotReady
 from duetime.stores.cassandra.calls.tables import CALL_TABLES
 from duetime.stores.cassandra.errors import NoTables
 from duetime.stores.cassandra.requests import Statement
@@ -87,12 +87,17 @@ def initialise(session: CassandraSession) -> None:
 def check(session: CassandraSession) -> None:
     """One read. Raises ``StoreNotReady`` unless the tables are there and this program's."""
     stored = _stored_version(session)
+    if stored is None and session.is_empty():
+        raise StoreEmpty("the Cassandra keyspace has no tables; `duetime init` creates them")
     if stored is None:
         raise NoTables
     if stored > SCHEMA_VERSION:
         raise _newer(stored)
     if stored < SCHEMA_VERSION:
-        raise StoreNotReady(f"the keyspace has schema version {stored}; this program needs {SCHEMA_VERSION}")
+        raise StoreNotReady(
+            f"the keyspace has schema version {stored}; this program needs {SCHEMA_VERSION}, to which `duetime init`"
+            " migrates it"
+        )
 
 
 def _stored_version(session: CassandraSession) -> int | None:

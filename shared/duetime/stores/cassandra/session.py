@@ -40,6 +40,7 @@ CONNECT_TIMEOUT_SECONDS: Final = 5.0
 _SERIAL_PROFILE: Final = "serial"
 _TABLE: Final = re.compile(r"\b(FROM|INTO|UPDATE|EXISTS) (?=\w)")
 """What stands before the table that a statement is about, where it first occurs."""
+_FIND_TABLES: Final = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s"
 _FIND_KEYSPACE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
 _MOST_UNDER_WAY = 32
 _FETCH_SIZE = 500
@@ -109,6 +110,11 @@ class CassandraSession:
             return False
         self._answer(lambda: session.execute(cql))
         return True
+
+    def is_empty(self) -> bool:
+        """Whether the keyspace is missing, or has no tables of anybody."""
+        session = self._answer(self._connected)
+        return not self._answer(lambda: list(session.execute(_FIND_TABLES, (self.url.keyspace,))))
 
     def _connected(self) -> Any:
         with self._lock:

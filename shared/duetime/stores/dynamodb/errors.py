@@ -8,7 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 
-from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.errors import StoreEmpty, StoreError, StoreNotReady, StoreUnavailable
 
 RETRY_AFTER_SECONDS = 1.0
 
@@ -72,7 +72,7 @@ def statement_refused(error: dict[str, Any]) -> StoreError:
 
 
 def _no_table() -> StoreNotReady:
-    return StoreNotReady("the DynamoDB table does not exist; `duetime init` creates it")
+    return StoreEmpty("the DynamoDB table does not exist; `duetime init` creates it")
 
 
 def _translate_answer(error: ClientError) -> Exception:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError
 
-from duetime.domain.errors import InvalidSettings
+from duetime.domain.errors import InvalidSettings, StoreEmpty, StoreNotReady
 from duetime.stores.dynamodb.api_keys import ApiKeys
 from duetime.stores.dynamodb.calls import keys as call_keys
 from duetime.stores.dynamodb.catalogue import CATALOGUE_SHARD, Catalogue
@@ -84,7 +84,14 @@ class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
         self.point_to_namespaces()
 
     def check(self) -> None:
-        self._table.get(item_key(CATALOGUE_SHARD, "COUNTER#SHARDS"), consistent=False)
+        try:
+            self._table.get(item_key(CATALOGUE_SHARD, "COUNTER#SHARDS"), consistent=False)
+        except StoreEmpty as error:
+            try:
+                self.calls.check()
+            except StoreNotReady:
+                raise error from None
+            raise StoreNotReady("there is a DynamoDB table of service calls and none of timers") from None
         self.calls.check()
 
     def close(self) -> None:

@@ -64,6 +64,9 @@ class Database:
     def __getitem__(self, collection: str) -> Collection[Document]:
         return self._database[collection]
 
+    def collection_names(self) -> list[str]:
+        return self._database.list_collection_names()
+
     def command(self, *arguments: Any, **named: Any) -> Document:
         answer: Document = self._database.command(*arguments, **named)
         return answer

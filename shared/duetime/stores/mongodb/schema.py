@@ -7,7 +7,7 @@ from typing import Any, Final
 from pymongo import ASCENDING, DESCENDING, IndexModel
 from pymongo.errors import OperationFailure
 
-from duetime.domain.errors import StoreNotReady
+from duetime.domain.errors import StoreEmpty, StoreNotReady
 from duetime.domain.service_calls import CallStatus
 from duetime.stores.mongodb import database as names
 from duetime.stores.mongodb.database import Database
@@ -146,12 +146,17 @@ def check(database: Database) -> None:
     """Raises ``StoreNotReady`` unless the collections are there and this program's."""
     database.require_transactions()
     stored = _stored_version(database)
+    if stored is None and not database.collection_names():
+        raise StoreEmpty("the MongoDB database has no collections; `duetime init` creates them")
     if stored is None:
         raise StoreNotReady("the MongoDB database has no collections of Duetime; `duetime init` creates them")
     if stored > SCHEMA_VERSION:
         raise _newer(stored)
     if stored < SCHEMA_VERSION:
-        raise StoreNotReady(f"the database has schema version {stored}; this program needs {SCHEMA_VERSION}")
+        raise StoreNotReady(
+            f"the database has schema version {stored}; this program needs {SCHEMA_VERSION}, to which `duetime init`"
+            " migrates it"
+        )
 
 
 def _stored_version(database: Database) -> int | None:

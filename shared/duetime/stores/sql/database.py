@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from duetime.domain.errors import StoreNotReady
+from duetime.domain.errors import StoreEmpty, StoreNotReady
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.sql.db_now import db_now_strategy
 from duetime.stores.sql.dialects import SqlDialect
@@ -88,15 +88,26 @@ class Database:
             migrate(mutation.connection, self._dialect.migrations, self.db_now, self._dialect.tracking_table)
 
     def check(self) -> None:
-        """Raises ``StoreUnavailable`` or ``StoreNotReady``."""
+        """Raises ``StoreUnavailable``, ``StoreNotReady`` or ``StoreEmpty``."""
         migrations = self._dialect.migrations
-        with self.read() as connection:
-            current = current_version(connection)
+        try:
+            with self.read() as connection:
+                current = current_version(connection)
+        except StoreNotReady:
+            self._refuse_empty()
+            raise
         check_not_newer(current, migrations)
         if current < migrations[-1].version:
             raise StoreNotReady(
-                f"the database has schema version {current}; this program needs {migrations[-1].version}"
+                f"the database has schema version {current}; this program needs {migrations[-1].version}, to which"
+                " `duetime init` migrates it"
             )
+
+    def _refuse_empty(self) -> None:
+        with self.read() as connection:
+            tables = sa.inspect(connection).get_table_names()
+        if not tables:
+            raise StoreEmpty("the database has no tables; `duetime init` makes them")
 
     def close(self) -> None:
         self.engine.dispose()

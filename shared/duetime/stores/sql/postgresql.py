@@ -56,7 +56,7 @@ _TRY_AGAIN = (
     errors.IdleInTransactionSessionTimeout,
     errors.ReadOnlySqlTransaction,
 )
-_NO_SCHEMA = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName)
+_NO_SCHEMA = (errors.UndefinedTable, errors.UndefinedColumn)
 _REFUSED = (errors.InvalidPassword, errors.InvalidAuthorizationSpecification, errors.InvalidCatalogName)
 
 
@@ -110,6 +110,12 @@ class PostgresqlDialect:
             return StoreUnavailable(f"PostgreSQL asks to try again: {type(error).__name__}")
         if isinstance(error, _NO_SCHEMA):
             return StoreNotReady("the database has no Duetime schema of this version; `duetime init` makes it")
+        if isinstance(error, errors.InvalidSchemaName):
+            return StoreNotReady(
+                f"PostgreSQL at {self._where} has no schema to make tables in: no schema that the user's search_path"
+                " names is there, or the user may not use it. Make one (CREATE SCHEMA), or name one that there is"
+                " (ALTER ROLE ... SET search_path)"
+            )
         if isinstance(error, errors.InsufficientPrivilege):
             said = error.diag.message_primary or type(error).__name__
             return StoreUnavailable(f"PostgreSQL at {self._where} does not let the user do this: {said}")
