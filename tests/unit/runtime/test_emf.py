@@ -14,7 +14,9 @@ from tests.support.clock import NOW, FakeClock
 from tests.support.metrics import make_snapshot
 
 UNITS = {"Count", "Seconds"}
-GAUGES = dict.fromkeys(("ShardsOwned", "InFlight", "Waiting", "BreakersOpen", "BackloggedShards"), 0)
+GAUGES = dict.fromkeys(
+    ("ShardsOwned", "InFlight", "Waiting", "BreakersOpen", "BackloggedShards", "UnreadableNamespaces"), 0
+)
 
 
 def report(*snapshots: EngineSnapshot) -> list[dict[str, Any]]:

@@ -107,7 +107,7 @@ class Database:
         with self.read() as connection:
             tables = sa.inspect(connection).get_table_names()
         if not tables:
-            raise StoreEmpty("the database has no tables; `duetime init` makes them")
+            raise StoreEmpty("the database has no tables, so no schema of Duetime; `duetime init` makes it")
 
     def close(self) -> None:
         self.engine.dispose()
