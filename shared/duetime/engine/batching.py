@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
@@ -65,6 +66,7 @@ class Batcher(Generic[T, R]):
         self._alarm = Alarm()
         self._active: set[asyncio.Task[None]] = set()
         self._is_draining = False
+        self._is_back = asyncio.Event()
         self.backlog = 0
         """Items that are not written yet."""
 
@@ -78,6 +80,11 @@ class Batcher(Generic[T, R]):
         """From now on write without waiting for company."""
         self._is_draining = True
         self._alarm.ring()
+
+    def retry(self) -> None:
+        """The store answers again: what waits since it did not is tried at once."""
+        self._is_back.set()
+        self._is_back = asyncio.Event()
 
     async def run(self) -> None:
         """Write until cancelled. What is left is given up."""
@@ -133,7 +140,7 @@ class Batcher(Generic[T, R]):
                 except (StoreUnavailable, StoreNotReady) as error:
                     errors += 1
                     self._on_error(error, piece)
-                    await asyncio.sleep(self._settings.backoff_after(errors, self._random()))
+                    await self._pause(self._settings.backoff_after(errors, self._random()))
                 except Exception as error:
                     pieces[-1:] = self._halves(piece, error)
                 else:
@@ -145,6 +152,10 @@ class Batcher(Generic[T, R]):
             for piece in pieces:
                 self._give_up(piece)
             raise
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._is_back.wait(), seconds)
 
     def _halves(self, piece: list[T], error: Exception) -> list[list[T]]:
         """What to try instead of ``piece``, which was refused: nothing when it is one item."""

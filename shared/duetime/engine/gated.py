@@ -101,6 +101,11 @@ class GatedAttempts:
     def stop_starting(self) -> None:
         self._is_starting = False
 
+    def retry(self) -> None:
+        """The store answers again."""
+        self._admissions.retry()
+        self._recorded.retry()
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:

@@ -142,6 +142,11 @@ class HandledAttempts:
         self._is_starting = False
         self._endings.drain()
 
+    def retry(self) -> None:
+        """The store answers again."""
+        self._beginnings.retry()
+        self._endings.retry()
+
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:

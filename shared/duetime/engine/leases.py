@@ -30,6 +30,9 @@ from duetime.stores.port import Store
 
 log = logging.getLogger(__name__)
 
+_ERRORS_PER_LINE = 10
+"""Of those in a row, for the log."""
+
 _MAX_ANNOUNCE_INTERVAL_SECONDS = 3.0
 
 
@@ -62,10 +65,12 @@ class LeaseKeeper:
         offload: Offload,
         worker_id: str,
         on_change: Callable[[], None],
+        on_recovery: Callable[[], None],
         drop: Callable[[OwnedShard], None],
         payloads: HeldPayloads,
     ) -> None:
-        """``on_change`` is called after claims; ``drop`` when a shard must not be fired from any more."""
+        """``on_change`` is called after claims, ``on_recovery`` when the store answers again after an outage;
+        ``drop`` when a shard must not be fired from any more."""
         self._store = store
         self._clock = clock
         self._settings = settings
@@ -73,6 +78,7 @@ class LeaseKeeper:
         self._offload = offload
         self._worker_id = worker_id
         self._on_change = on_change
+        self._on_recovery = on_recovery
         self._drop = drop
         self._payloads = payloads
         self._alarm = Alarm()
@@ -101,21 +107,27 @@ class LeaseKeeper:
         self._alarm.ring()
 
     async def run(self) -> None:
-        """Look after ownership until cancelled."""
+        """Look after ownership until cancelled.
+
+        While the store does not answer it is asked as often as ever, and by this loop alone: all else backs off, and
+        is told when the store is back. So an outage costs the store little and nobody much time after its end.
+        """
         errors = 0
         while True:
             try:
                 await self._keep()
-                errors = 0
-                pause = self._settings.keep_interval_seconds
             except StoreError as error:
+                if errors % _ERRORS_PER_LINE == 0:
+                    log.warning(
+                        "the store did not answer about leases, trying again",
+                        extra={"action": "lease.retried", "error": error.code, "errors": errors + 1},
+                    )
                 errors += 1
-                pause = max(self._settings.keep_interval_seconds, self._settings.backoff_after(errors, 1.0))
-                log.warning(
-                    "the store did not answer about leases, trying again",
-                    extra={"action": "lease.retried", "error": error.code},
-                )
-            await self._alarm.wait(pause)
+            else:
+                if errors:
+                    errors = 0
+                    self._on_recovery()
+            await self._alarm.wait(self._settings.keep_interval_seconds)
 
     async def release(self, shards: Sequence[OwnedShard]) -> None:
         """Give shards back so that others can claim them at once."""

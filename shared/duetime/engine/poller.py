@@ -132,6 +132,7 @@ class Poller:
             offload=self._lease_offload,
             worker_id=worker_id,
             on_change=self._wake.ring,
+            on_recovery=self._retry,
             drop=self._firing.drop,
             payloads=payloads,
         )
@@ -340,6 +341,15 @@ class Poller:
             shard = self._leases.owned.get(shard_id)
             if shard is not None:
                 shard.note_due(at, now=now, monotonic=monotonic)
+        self._wake.ring()
+
+    def _retry(self) -> None:
+        """The store answers again after an outage."""
+        for shard in self._leases.owned.values():
+            shard.reading.retry(self._clock.monotonic())
+        for writer in (self._recorder, self._handled, self._gated):
+            if writer is not None:
+                writer.retry()
         self._wake.ring()
 
     def _wake_for_room(self) -> None:

@@ -293,3 +293,10 @@ class ShardReading:
         at = monotonic + settings.backoff_after(self.errors, random)
         self.tail_at, self.catch_up_at = max(self.tail_at, at), max(self.catch_up_at, at)
         self.survey_at = max(self.survey_at, at)
+
+    def retry(self, monotonic: float) -> None:
+        """The store answers again: what waits since a read failed waits no longer."""
+        if self.errors:
+            self.catch_up_at, self.survey_at = min(self.catch_up_at, monotonic), min(self.survey_at, monotonic)
+            if self.tail_at < inf:
+                self.tail_at = min(self.tail_at, monotonic)

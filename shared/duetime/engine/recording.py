@@ -96,6 +96,10 @@ class Recorder:
         """From now on write without waiting for company."""
         self._batcher.drain()
 
+    def retry(self) -> None:
+        """The store answers again."""
+        self._batcher.retry()
+
     async def run(self) -> None:
         """Write until cancelled."""
         announcing = None

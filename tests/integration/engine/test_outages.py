@@ -1,0 +1,101 @@
+"""After an outage of the store, however long, work goes on within a second of its return. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from duetime.domain.errors import StoreUnavailable
+from duetime.engine.poller import Poller
+from duetime.stores.port import Store
+from tests.support.builders import make_namespace
+from tests.support.clock import NOW
+from tests.support.engine import make_poller, make_timer, put
+from tests.support.scripted_sender import Script, ScriptedSender
+from tests.support.stores import memory_store
+from tests.support.virtual_time import START, VirtualClock, run_virtually
+
+NAMESPACE = make_namespace("default")
+
+
+class Interrupted:
+    """Passes everything on to a store but while it is down. ``asked`` and ``answered``: when, by operation."""
+
+    def __init__(self, store: Store, clock: VirtualClock) -> None:
+        self._store = store
+        self._clock = clock
+        self.is_down = False
+        self.asked: dict[str, list[float]] = {}
+        self.answered: dict[str, list[float]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._store, name)
+        if not callable(operation):
+            return operation
+
+        def act(*arguments: Any, **named: Any) -> Any:
+            self.asked.setdefault(name, []).append(self._clock.elapsed_seconds)
+            if self.is_down:
+                raise StoreUnavailable("down")
+            self.answered.setdefault(name, []).append(self._clock.elapsed_seconds)
+            return operation(*arguments, **named)
+
+        return act
+
+    def first_after(self, name: str, seconds: float) -> float:
+        return min(at for at in self.answered[name] if at >= seconds) - seconds
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with memory_store() as store:
+        store.create_namespace(NAMESPACE.name, num_shards=NAMESPACE.num_shards, dedicated=False, now=START)
+        yield store
+
+
+async def running(poller: Poller, script: Callable[[], Awaitable[None]]) -> None:
+    stop = asyncio.Event()
+    task = asyncio.create_task(poller.run(stop))
+    await script()
+    stop.set()
+    await task
+
+
+@pytest.mark.parametrize("outage_seconds", [3.0, 17.3, 300.1])
+def test_reading_firing_and_recording_go_on_within_a_second(
+    store: Store, clock: VirtualClock, outage_seconds: float
+) -> None:
+    interrupted = Interrupted(store, clock)
+    # Some are answered while the store is down: what came of them waits to be recorded.
+    sender = ScriptedSender(lambda body: Script(delay_seconds=1.5))
+    put(store, [make_timer(f"t{number}") for number in range(10)], START)
+    back = 0.0
+
+    async def script() -> None:
+        nonlocal back
+        await asyncio.sleep(1)
+        interrupted.is_down = True
+        put(store, [make_timer(f"late{number}") for number in range(10)], NOW)
+        await asyncio.sleep(outage_seconds)
+        interrupted.is_down = False
+        back = clock.elapsed_seconds
+        await asyncio.sleep(10)
+
+    poller = make_poller(interrupted, sender, clock)  # type: ignore[arg-type]
+    run_virtually(clock, running(poller, script))
+    assert interrupted.first_after("due_timers", back) < 1
+    assert interrupted.first_after("record", back) < 1
+    assert sorted(str(body["timerId"]) for body in sender.received) == sorted(
+        [f"t{number}" for number in range(10)] + [f"late{number}" for number in range(10)]
+    )
+    assert poller.stats()["fired"] == 20
+    asked = sum(1 <= at < back for times in interrupted.asked.values() for at in times)
+    assert asked < 30 + 5 * outage_seconds, "and the store was not stormed meanwhile"
