@@ -32,6 +32,16 @@ class FailureAnswer(Answer):
     at: datetime
 
 
+class RetryPolicyAnswer(Answer):
+    """A retry policy, whole. Durations are in whole units, e.g. 1h30m."""
+
+    max_attempts: int = Field(ge=1, description="the first one included")
+    max_attempts_duration: str | None = Field(description="from the first attempt, or a later redrive")
+    initial_interval: str
+    backoff_multiplier: float
+    max_interval: str
+
+
 class TimerAnswer(Answer):
     id: str
     namespace: str
@@ -50,7 +60,7 @@ class TimerAnswer(Answer):
     correlation_id: str | None
     tags: list[str]
     headers: dict[str, str] | None
-    retry_policy: dict[str, Any] | None
+    retry_policy: RetryPolicyAnswer = Field(description="the one in force: its own, or else its namespace's")
     payload: Any = Field(description="the exact text that was given")
 
 
@@ -85,7 +95,7 @@ class NamespaceAnswer(Answer):
     created_at: datetime
     max_in_flight: int | None
     rate_limit: float | None
-    retry_policy: dict[str, Any] | None
+    retry_policy: dict[str, Any] | None = Field(description="of timers without one of their own, as it was given")
     unreadable: str | None = Field(
         description="in a list: why what is stored of it cannot be read; then its settings are null,"
         " what is not known of its shards is 0, and its timers wait"

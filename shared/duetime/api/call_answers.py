@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from duetime.api.answers import Answer, PageAnswer
+from duetime.api.answers import Answer, PageAnswer, RetryPolicyAnswer
 from duetime.domain.call_events import CallEventType
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus, Method
@@ -69,7 +69,7 @@ class ServiceCallSummary(Answer):
     rerun_of: str | None = Field(description="the call that this one repeats")
     timer: CallTimerAnswer
     timeout_seconds: int
-    retry_policy: dict[str, Any] | None = Field(description="null: one attempt")
+    retry_policy: RetryPolicyAnswer = Field(description="the one in force")
     request: CallRequestSummary
 
 

@@ -14,6 +14,7 @@ from duetime.api.encoding import encode, encode_ascii, instant_json
 from duetime.delivery.answer_headers import is_sensitive
 from duetime.domain.call_events import CallEvent
 from duetime.domain.executions import REDACTED, Execution, LoggedMessage
+from duetime.domain.retry import retry_policy_json
 from duetime.domain.service_calls import CallOutcome, RequestSpec, ServiceCall
 from duetime.domain.times import format_instant
 
@@ -59,7 +60,7 @@ def _summary(call: ServiceCall) -> str:
         },
         "timeoutSeconds": call.timeout_seconds,
     }
-    policy, request = call.retry_policy_json or "null", encode(_request(call.request))
+    policy, request = retry_policy_json(call.retry_policy), encode(_request(call.request))
     return f'{encode(members)[:-1]},"retryPolicy":{policy},"request":{request}}}'
 
 

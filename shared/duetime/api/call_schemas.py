@@ -11,13 +11,13 @@ from duetime.api.raw_json import RawJson, Shape
 from duetime.api.schemas import (
     Body,
     CallbackUrl,
+    CallRetryPolicy,
     CorrelationId,
     Duration,
     Instant,
     Limit,
     PageQuery,
     RawSchema,
-    RetryPolicy,
 )
 from duetime.domain.service_calls import (
     DEFAULT_TIMEOUT_SECONDS,
@@ -116,7 +116,9 @@ class ServiceCallBody(Body):
     timeout_seconds: TimeoutSeconds | None = Field(
         default=None, description=f"of one execution; {DEFAULT_TIMEOUT_SECONDS} when it is omitted"
     )
-    retry_policy: RetryPolicy | None = Field(default=None, description="one attempt when it is omitted")
+    retry_policy: CallRetryPolicy | None = Field(
+        default=None, description="one attempt when it, or its maxAttempts, is omitted"
+    )
     correlation_id: CorrelationId | None = Field(
         default=None, description="when it is omitted, the header X-Correlation-Id, or else a UUIDv7 that is made"
     )

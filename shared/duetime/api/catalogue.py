@@ -59,6 +59,7 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
     given = given_settings(body)
     if given or wanted is not None:
         stored = changed_settings(store, namespace, given, principal=principal, now=now, check=check)
+    services.namespaces.note_settings(stored)
     reply = _namespace_reply(201 if is_new else 200, stored)
     return replace(reply, headers={**reply.headers, "location": f"/v1/namespaces/{namespace}"}) if is_new else reply
 

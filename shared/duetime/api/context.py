@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,10 @@ from duetime.api.namespace_changes import readable, stored_namespace, visible
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
+from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, Namespace
 from duetime.domain.principals import Principal
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import Timer
 from duetime.stores.port import Store
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from duetime.api.call_services import CallServices
 
 _MAX_CACHED_NAMESPACES = 10_000
+_POLICY_SECONDS = 10.0
+"""As ``engine.directory`` has it for pollers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +74,17 @@ class ApiContext:
 
 
 class NamespaceCache:
-    """What never changes of namespaces, by name. What was found is kept; absence is asked for every time."""
+    """What never changes of namespaces, by name, and their retry policies as they were a moment ago.
 
-    def __init__(self, store: Store) -> None:
+    What was found is kept; absence is asked for every time.
+    """
+
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
         self._found: dict[str, Namespace] = {}
+        self._policies: dict[str, tuple[RetryPolicy, float]] = {}
+        """With the monotonic time up to which they are taken for current."""
 
     def get(self, name: str, principal: Principal | None) -> Namespace:
         """The namespace as it was created. Raises ``NamespaceNotFound``, also when it is another tenant's.
@@ -87,8 +97,28 @@ class NamespaceCache:
             namespace = (stored if stored.num_shards else readable(stored)).as_created()
             if len(self._found) >= _MAX_CACHED_NAMESPACES:
                 self._found.clear()
+                self._policies.clear()
             self._found[name] = namespace
+            self.note_settings(stored)
         return visible(namespace, principal)
+
+    def note_settings(self, namespace: Namespace) -> None:
+        """``namespace`` is as it was just read or stored."""
+        self._policies[namespace.name] = namespace.settings.retry_policy, self._clock.monotonic() + _POLICY_SECONDS
+
+    def retry_policy(self, space: Namespace) -> RetryPolicy:
+        """The policy of its timers that have none of their own, not older than pollers know it.
+
+        While the store does not answer, what was known stays.
+        """
+        policy, stale_at = self._policies.get(space.name, (DEFAULT_RETRY_POLICY, float("-inf")))
+        now = self._clock.monotonic()
+        if now >= stale_at:
+            with suppress(StoreError):
+                stored = self._store.get_namespace(space.name)
+                policy = policy if stored is None else stored.settings.retry_policy
+            self._policies[space.name] = policy, now + _POLICY_SECONDS
+        return policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,4 +131,4 @@ class Services:
 
     @classmethod
     def of(cls, context: ApiContext) -> Services:
-        return cls(context, NamespaceCache(context.store), CursorCodec(context.store))
+        return cls(context, NamespaceCache(context.store, context.clock), CursorCodec(context.store))

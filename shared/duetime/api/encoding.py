@@ -13,6 +13,7 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.attempts import AttemptRecord
 from duetime.domain.namespaces import Namespace, SealedSecret
 from duetime.domain.principals import Principal
+from duetime.domain.retry import RetryPolicy, policy_in_force, retry_policy_json
 from duetime.domain.shards import ShardStatus
 from duetime.domain.timers import Failure, Timer
 from duetime.domain.times import format_duration, format_instant
@@ -23,8 +24,10 @@ encode_ascii = json.JSONEncoder(separators=(",", ":")).encode
 """For text that strangers wrote: whatever control characters are in it reach a client as escapes."""
 
 
-def timer_json(timer: Timer) -> str:
+def timer_json(timer: Timer, namespace_policy: RetryPolicy) -> str:
+    """``namespace_policy`` holds for a timer without a retry policy of its own."""
     content = timer.content
+    policy = policy_in_force(content.retry_policy_json, namespace_policy)
     members = {
         "id": timer.timer_id,
         "namespace": timer.namespace,
@@ -44,7 +47,7 @@ def timer_json(timer: Timer) -> str:
         "tags": content.tags,
     }
     spliced = (
-        f',"headers":{content.headers_json or "null"},"retryPolicy":{content.retry_policy_json or "null"}'
+        f',"headers":{content.headers_json or "null"},"retryPolicy":{retry_policy_json(policy)}'
         f',"payload":{content.payload_json or "null"}}}'
     )
     return encode(members)[:-1] + spliced

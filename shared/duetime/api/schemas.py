@@ -23,6 +23,8 @@ from duetime.domain.api_keys import MAX_KEY_NAME_CHARACTERS, check_key_name
 from duetime.domain.ids import MAX_TIMER_ID_CHARACTERS
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
 from duetime.domain.principals import Role
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, MAX_ATTEMPTS, MIN_INTERVAL_SECONDS
+from duetime.domain.service_calls import ONE_ATTEMPT
 from duetime.domain.timers import (
     DEFAULT_CALLBACK_TIMEOUT_SECONDS,
     MAX_CALLBACK_TIMEOUT_SECONDS,
@@ -54,17 +56,28 @@ _DURATION_SCHEMA = {
     "anyOf": [{"type": "string"}, {"type": "number", "minimum": 0}],
     "examples": ["1h30m", "PT5M", 90],
 }
-_RETRY_POLICY_SCHEMA = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {
-        "maxAttempts": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10},
-        "maxAttemptsDuration": _DURATION_SCHEMA | {"default": "24h"},
-        "initialInterval": _DURATION_SCHEMA | {"default": "2s"},
-        "backoffMultiplier": {"type": "number", "minimum": 1, "maximum": 100, "default": 2},
-        "maxInterval": _DURATION_SCHEMA | {"default": "1h"},
-    },
+_INTERVAL_SCHEMA = _DURATION_SCHEMA | {
+    "anyOf": [{"type": "string"}, {"type": "number", "minimum": MIN_INTERVAL_SECONDS}],
+    "description": "at least 100ms",
 }
+
+
+def _retry_policy_schema(max_attempts: int) -> dict[str, Any]:
+    """``max_attempts``: when it is omitted."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "maxAttempts": {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS, "default": max_attempts},
+            "maxAttemptsDuration": _DURATION_SCHEMA
+            | {"default": "24h", "description": "from the first attempt, or a later redrive"},
+            "initialInterval": _INTERVAL_SCHEMA | {"default": "2s"},
+            "backoffMultiplier": {"type": "number", "minimum": 1, "maximum": 100, "default": 2},
+            "maxInterval": _INTERVAL_SCHEMA | {"default": "1h"},
+        },
+    }
+
+
 _HEADERS_SCHEMA = {
     "type": "object",
     "maxProperties": fields.MAX_HEADERS,
@@ -96,7 +109,18 @@ CallbackUrl = Annotated[
 ]
 Payload = Annotated[RawJson, RawSchema, WithJsonSchema(_PAYLOAD_SCHEMA)]
 Headers = Annotated[RawJson, RawSchema, AfterValidator(fields.headers), WithJsonSchema(_HEADERS_SCHEMA)]
-RetryPolicy = Annotated[RawJson, RawSchema, AfterValidator(fields.retry_policy), WithJsonSchema(_RETRY_POLICY_SCHEMA)]
+RetryPolicy = Annotated[
+    RawJson,
+    RawSchema,
+    AfterValidator(fields.retry_policy),
+    WithJsonSchema(_retry_policy_schema(DEFAULT_RETRY_POLICY.max_attempts)),
+]
+CallRetryPolicy = Annotated[
+    RawJson,
+    RawSchema,
+    AfterValidator(fields.retry_policy),
+    WithJsonSchema(_retry_policy_schema(ONE_ATTEMPT.max_attempts)),
+]
 CallbackTimeout = Annotated[int, Field(ge=1, le=MAX_CALLBACK_TIMEOUT_SECONDS)]
 CorrelationId = Annotated[
     str,

@@ -20,8 +20,11 @@ def list_timers(services: Services, request: Request, *, namespace: str) -> Repl
     query = read_query(TimerQuery, request)
     bound_to = _cursor_query(space, query)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    policy = services.namespaces.retry_policy(space)
     items, next_cursor = fitting_page(
-        lambda limit: _page(services, space, query, cursor, limit), timer_json, limit=query.limit
+        lambda limit: _page(services, space, query, cursor, limit),
+        lambda timer: timer_json(timer, policy),
+        limit=query.limit,
     )
     return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))
 

@@ -42,7 +42,7 @@ def create_timer(services: Services, request: Request, *, namespace: str) -> Rep
     (result,) = context.store.put_timers([timer], mode=PutMode.CREATE, now=now)
     if result.status is PutStatus.CONFLICT:
         raise TimerConflict(f"timer {timer.timer_id!r} exists and has other content")
-    return _stored_reply(services, timer.timer_id, result)
+    return _stored_reply(services, space, timer.timer_id, result)
 
 
 def put_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -59,7 +59,7 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
         (result,) = context.store.put_timers([timer], mode=PutMode.CREATE, now=now)
         if result.status not in (PutStatus.CREATED, PutStatus.REFUSED):
             raise RevisionMismatch(f"timer {timer_id!r} exists")
-        return _stored_reply(services, timer_id, result)
+        return _stored_reply(services, space, timer_id, result)
 
     def replace(revision: int | None) -> PutResult:
         return context.store.put_timers([timer], mode=PutMode.REPLACE, now=now, if_revision=revision)[0]
@@ -68,7 +68,7 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
     result = under_if_match(
         wanted, replace, lambda: context.store.get_timer(space, timer_id, now=now), absent=mismatch
     )
-    return _stored_reply(services, timer_id, result)
+    return _stored_reply(services, space, timer_id, result)
 
 
 def get_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -80,7 +80,7 @@ def get_timer(services: Services, request: Request, *, namespace: str, timer_id:
     known = if_none_match(request)
     if known is not None and known.match_weakly(timer.revision):
         return Reply(status=304, headers={"etag": etag(timer.revision)})
-    return timer_reply(200, timer)
+    return timer_reply(services, 200, timer, space)
 
 
 def patch_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -108,7 +108,7 @@ def patch_timer(services: Services, request: Request, *, namespace: str, timer_i
         raise TimerFinished(f"timer {timer_id!r} is {result.timer.state}: it can be replaced, not changed")
     if change.given():
         context.on_stored([result.timer])
-    return timer_reply(200, result.timer)
+    return timer_reply(services, 200, result.timer, space)
 
 
 def delete_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -184,18 +184,18 @@ def _look(timer: Timer | None, revision: int | None) -> ChangeResult:
     return ChangeResult(ChangeStatus.FINISHED if timer.state.is_finished else ChangeStatus.APPLIED, timer)
 
 
-def _stored_reply(services: Services, timer_id: str, result: PutResult) -> Reply:
+def _stored_reply(services: Services, space: Namespace, timer_id: str, result: PutResult) -> Reply:
     timer = result.timer
     if timer is None:  # only a mismatch, which has been told, and a refusal have none
         raise refused(timer_id)
     if result.status is PutStatus.UNCHANGED:
-        return timer_reply(200, timer)
+        return timer_reply(services, 200, timer, space)
     services.context.on_stored([timer])
-    return timer_reply(201 if result.status is PutStatus.CREATED else 200, timer)
+    return timer_reply(services, 201 if result.status is PutStatus.CREATED else 200, timer, space)
 
 
-def timer_reply(status: int, timer: Timer) -> Reply:
+def timer_reply(services: Services, status: int, timer: Timer, space: Namespace) -> Reply:
     headers = {"etag": etag(timer.revision)}
     if status == 201:
         headers["location"] = timer_path(timer.namespace, timer.timer_id)
-    return Reply(status=status, body=timer_json(timer), headers=headers)
+    return Reply(status=status, body=timer_json(timer, services.namespaces.retry_policy(space)), headers=headers)

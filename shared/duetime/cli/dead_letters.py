@@ -123,7 +123,7 @@ def show_timers(
             click.echo(f"there are more than {limit}; --limit shows more", err=True)
             break
         if as_json:
-            click.echo(timer_json(timer))
+            click.echo(timer_json(timer, namespace.settings.retry_policy))
         else:
             rows.append(_row(timer))
     if not as_json:

@@ -139,7 +139,7 @@ class ServiceCall:
     rerun_of: str | None
     timer: CallTimer
     timeout: timedelta = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
-    retry_policy: RetryPolicy | None
+    retry_policy: RetryPolicy
     request: CallRequest
 
 

@@ -91,7 +91,7 @@ class Timer:
     correlation_id: str | None
     tags: tuple[str, ...]
     headers: Mapping[str, str] | None = field(repr=False)
-    retry_policy: RetryPolicy | None
+    retry_policy: RetryPolicy
     payload: Any = field(repr=False)
 
 

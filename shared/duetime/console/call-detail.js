@@ -235,8 +235,7 @@ function callFacts(call) {
 }
 
 function attempts(call) {
-  const most = call.retryPolicy ? call.retryPolicy.maxAttempts ?? 10 : 1;
-  return `${call.attempts} of at most ${most}`;
+  return `${call.attempts} of at most ${call.retryPolicy.maxAttempts}`;
 }
 
 function requestOf(call, rawBody) {

@@ -106,7 +106,7 @@ function timerFacts(timer, text) {
     ["Correlation id", timer.correlationId && [code(timer.correlationId), copier(timer.correlationId, "correlation id")]],
     ["Timeout", `${timer.callbackTimeoutSeconds} s`],
     ["Expires", timer.expireAfter && `${timer.expireAfter} after its due time`],
-    ["Retries", policy && policy !== "null" ? code(policy) : muted("as the namespace says")],
+    ["Retries", code(policy)],
     ["Id", [code(timer.id), copier(timer.id, "id")]],
     ["Created", when(timer.createdAt)],
     ["Changed", when(timer.updatedAt)],

@@ -7,6 +7,7 @@ docs/decisions/0083-attempt-log-in-the-timer.md.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -52,7 +53,8 @@ class AttemptRecord:
     what went wrong on the way (``delivery.port.TransportError``). ``headers`` are those of the answer that were kept,
     lower-case names, without secrets. ``body`` is the beginning of the answer, None when there was none or it is not
     to be kept; ``body_bytes`` is how much of the answer was read and ``body_truncated`` tells that ``body`` is not
-    the whole answer.
+    the whole answer. ``first_started_at`` is when the first attempt of the same firing began, however far back; None
+    on that one itself, and where nothing follows.
     """
 
     number: int
@@ -68,6 +70,7 @@ class AttemptRecord:
     body: str | None = None
     body_bytes: int = 0
     body_truncated: bool = False
+    first_started_at: datetime | None = None
 
     @property
     def ended_at(self) -> datetime:
@@ -113,12 +116,26 @@ def read_attempts(log_text: str | None) -> list[AttemptRecord]:
     return records
 
 
+def first_attempt_at(log_text: str | None, *, firing_id: str) -> datetime | None:
+    """When the first attempt of the firing began whose newest attempt failed; None when the log does not tell.
+
+    The log itself does not reach back that far: the newest attempt carries it on.
+    """
+    for entry in _entries(log_text)[-1:] if log_text else []:
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            newest = _decode(entry)
+            if newest.firing_id == firing_id:
+                return newest.first_started_at or newest.started_at
+    return None
+
+
 # -- the stored form: an array per attempt, for names would take a third of it ------------------------------------
 #
 # number, firing id, start (ms), duration (ms), outcome, then what may be absent; absent ones at the end are left out.
 
-_OPTIONAL: tuple[Any, ...] = (None, {}, None, 0, 0, None, None, "")
-"""Status, headers, body, bytes read, truncated (0 or 1), reason, error class, message: as they are when absent."""
+_OPTIONAL: tuple[Any, ...] = (None, {}, None, 0, 0, None, None, "", None)
+"""Status, headers, body, bytes read, truncated (0 or 1), reason, error class, message, first attempt (ms): as they
+are when absent."""
 _REQUIRED = 5
 _OUTCOME, _HEADERS, _BYTES_READ = 4, 6, 8
 
@@ -133,6 +150,7 @@ def _entry(record: AttemptRecord) -> list[Any]:
         record.reason,
         record.error_class,
         record.message[:MAX_MESSAGE_CHARACTERS],
+        None if record.first_started_at is None else to_milliseconds(record.first_started_at),
     ]
     while optional and optional[-1] == _OPTIONAL[len(optional) - 1]:
         optional.pop()
@@ -164,7 +182,9 @@ def _without_details(entry: list[Any]) -> list[Any]:
 def _decode(entry: list[Any]) -> AttemptRecord:
     number, firing_id, started_at, duration_ms, outcome = entry[:_REQUIRED]
     given = tuple(entry[_REQUIRED:])
-    status, headers, body, body_bytes, truncated, reason, error_class, message = given + _OPTIONAL[len(given) :]
+    status, headers, body, body_bytes, truncated, reason, error_class, message, first = (
+        given + _OPTIONAL[len(given) :]
+    )
     return AttemptRecord(
         number=int(number),
         firing_id=str(firing_id),
@@ -179,6 +199,7 @@ def _decode(entry: list[Any]) -> AttemptRecord:
         body=None if body is None else str(body),
         body_bytes=int(body_bytes),
         body_truncated=bool(truncated),
+        first_started_at=None if first is None else from_milliseconds(int(first)),
     )
 
 

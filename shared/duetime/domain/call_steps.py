@@ -339,7 +339,7 @@ def timed_out(
 def _retry_at(call: ServiceCall, result: ExecutionResult, *, now: datetime, random: float) -> datetime | None:
     return call.retry_policy.next_attempt_at(
         attempts=call.attempts,
-        execute_at=call.due_at if call.started_at is None else call.started_at,
+        first_attempt_at=now if call.started_at is None else call.started_at,
         now=now,
         random=random,
         retry_after_seconds=result.retry_after_seconds,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from duetime.domain.event_webhooks import EventWebhook
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, policy_in_force
 from duetime.domain.shards import MAX_SHARED_SHARDS, shard_index
 from duetime.domain.tenants import DEFAULT_TENANT
 
@@ -28,6 +29,11 @@ class NamespaceSettings:
     rate_limit_per_second: float | None = None
     webhook: EventWebhook | None = None
     unknown_json: str | None = None
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        """What holds for timers without a policy of their own."""
+        return policy_in_force(self.retry_policy_json, DEFAULT_RETRY_POLICY)
 
 
 @dataclass(frozen=True, slots=True)

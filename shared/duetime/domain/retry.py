@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
-from duetime.domain.times import MAX_INSTANT, parse_duration, round_up
+from duetime.domain.times import MAX_INSTANT, format_duration, parse_duration, round_up
 
 MAX_ATTEMPTS = 1000
+MIN_INTERVAL_SECONDS = 0.1
+"""Below it, one receiver that is down would be called without a pause by every timer that it has."""
 MIN_RETRY_AFTER_SECONDS = 0.0
 MAX_RETRY_AFTER_SECONDS = 6 * 3600.0
 """The most that the HTTP client reports (docs/decisions/0040-libcurl-for-callbacks.md)."""
@@ -19,8 +22,8 @@ _JITTER = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """``max_attempts`` counts the first try. ``max_attempts_duration_seconds`` is measured from the due time, or from
-    a later redrive."""
+    """``max_attempts`` counts the first try. ``max_attempts_duration_seconds`` is measured from the first attempt, or
+    from a later redrive: an outage of ours costs no attempts."""
 
     max_attempts: int = 10
     max_attempts_duration_seconds: float | None = 86_400.0
@@ -41,14 +44,14 @@ class RetryPolicy:
         self,
         *,
         attempts: int,
-        execute_at: datetime,
+        first_attempt_at: datetime,
         now: datetime,
         random: float,
         retry_after_seconds: float | None = None,
     ) -> datetime | None:
         """When to try again after ``attempts`` failed attempts, or None when the policy is exhausted.
 
-        ``execute_at`` is what ``max_attempts_duration_seconds`` counts from (``Timer.armed_at``).
+        ``first_attempt_at`` is what ``max_attempts_duration_seconds`` counts from.
         ``random`` in [0, 1) spreads the wait over the interval +/- 25 %. ``retry_after_seconds`` (the receiver's
         wish, clamped to 0 .. 6 h) only ever lengthens the wait.
         """
@@ -62,7 +65,7 @@ class RetryPolicy:
         except OverflowError:
             return None
         limit = self.max_attempts_duration_seconds
-        if at > MAX_INSTANT or (limit is not None and (at - execute_at).total_seconds() > limit):
+        if at > MAX_INSTANT or (limit is not None and (at - first_attempt_at).total_seconds() > limit):
             return None
         return at
 
@@ -76,13 +79,19 @@ _DURATIONS = {
 }
 
 
-def parse_retry_policy(value: Mapping[str, Any], *, ignores_unknown: bool = False) -> RetryPolicy:
-    """The policy that the JSON object ``value`` describes; what it omits has its default.
-
-    ``ignores_unknown``: fields that no policy has are passed over, as a newer version may have stored them.
+def parse_retry_policy(value: Mapping[str, Any]) -> RetryPolicy:
+    """The policy that the JSON object ``value`` describes, as clients give it; what it omits has its default.
 
     Raises ``ValueError`` whose first argument is ``(field, message)``.
     """
+    policy = _parsed(value, DEFAULT_RETRY_POLICY, ignores_unknown=False)
+    for name in ("initialInterval", "maxInterval"):
+        if getattr(policy, _DURATIONS[name]) < MIN_INTERVAL_SECONDS:
+            raise ValueError((name, f"must be at least {format_duration(round(MIN_INTERVAL_SECONDS * 1000))}"))
+    return policy
+
+
+def _parsed(value: Mapping[str, Any], default: RetryPolicy, *, ignores_unknown: bool) -> RetryPolicy:
     fields: dict[str, Any] = {}
     for name, given in value.items():
         try:
@@ -100,20 +109,58 @@ def parse_retry_policy(value: Mapping[str, Any], *, ignores_unknown: bool = Fals
                 raise ValueError("is not a field of a retry policy")
         except ValueError as error:
             raise ValueError((name, str(error))) from None
-    return RetryPolicy(**fields)
+    return replace(default, **fields)
 
 
-def read_retry_policy(retry_policy_json: str | None) -> RetryPolicy:
-    """The stored policy; the default for none. It was validated when it was accepted, by whichever version.
+@lru_cache(maxsize=1024)
+def read_retry_policy(retry_policy_json: str | None, *, default: RetryPolicy = DEFAULT_RETRY_POLICY) -> RetryPolicy:
+    """The stored policy; what it omits is as in ``default``, which is all of it for none.
 
-    Raises ``ValueError`` for damaged text.
+    It was validated when it was accepted, by whichever version: fields that no policy has are passed over, and what
+    is below the floor is raised to it. Raises ``ValueError`` for damaged text.
     """
     if retry_policy_json is None:
-        return DEFAULT_RETRY_POLICY
+        return default
     try:
         value = json.loads(retry_policy_json)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("is not an object")
-    return parse_retry_policy(value, ignores_unknown=True)
+    policy = _parsed(value, default, ignores_unknown=True)
+    return replace(
+        policy,
+        initial_interval_seconds=max(policy.initial_interval_seconds, MIN_INTERVAL_SECONDS),
+        max_interval_seconds=max(policy.max_interval_seconds, MIN_INTERVAL_SECONDS),
+    )
+
+
+def policy_in_force(own_json: str | None, default: RetryPolicy) -> RetryPolicy:
+    """A timer's own policy, else ``default``, its namespace's.
+
+    One that cannot be read is none: it must not break those who have many timers in hand.
+    """
+    if own_json is None:
+        return default
+    try:
+        return read_retry_policy(own_json)
+    except ValueError:
+        return default
+
+
+@lru_cache(maxsize=1024)
+def retry_policy_json(policy: RetryPolicy) -> str:
+    """``policy`` whole, as clients see it."""
+    duration, multiplier = policy.max_attempts_duration_seconds, policy.backoff_multiplier
+    members = {
+        "maxAttempts": policy.max_attempts,
+        "maxAttemptsDuration": None if duration is None else _duration(duration),
+        "initialInterval": _duration(policy.initial_interval_seconds),
+        "backoffMultiplier": int(multiplier) if multiplier.is_integer() else multiplier,
+        "maxInterval": _duration(policy.max_interval_seconds),
+    }
+    return json.dumps(members, separators=(",", ":"))
+
+
+def _duration(seconds: float) -> str:
+    return format_duration(round(seconds * 1000))

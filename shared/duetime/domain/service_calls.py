@@ -174,7 +174,7 @@ class ServiceCall:
         if self.retry_policy_json is None:
             return ONE_ATTEMPT
         try:
-            return read_retry_policy(self.retry_policy_json)
+            return read_retry_policy(self.retry_policy_json, default=ONE_ATTEMPT)
         except ValueError:  # validated when accepted: only a damaged row gets here
             return ONE_ATTEMPT
 

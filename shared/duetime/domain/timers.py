@@ -100,7 +100,7 @@ class Timer:
     the timer is parked; None when finished (the index is sparse). ``revision`` counts changes from 1.
     ``firing_id`` names the logical firing: kept by retries and redrives, renewed by anything that makes it
     another message. ``digest`` identifies the content as it was asked for. ``expires_at`` is set when finished.
-    ``rearmed_at`` is when it was last redriven or fired by hand: how long it may be tried counts from then on.
+    ``rearmed_at`` is when it was last redriven or fired by hand: how long it may be tried counts from then at least.
     ``attempt_log`` is the JSON text of its last attempts (``domain.attempts``).
     """
 
@@ -128,7 +128,7 @@ class Timer:
 
     @property
     def armed_at(self) -> datetime:
-        """What ``maxAttemptsDuration`` and ``expireAfter`` count from: the due time, or a later redrive."""
+        """What ``expireAfter`` counts from: the due time, or a later redrive."""
         execute_at, rearmed_at = self.content.execute_at, self.rearmed_at
         return execute_at if rearmed_at is None or rearmed_at < execute_at else rearmed_at
 

@@ -25,9 +25,12 @@ def log_attempt(
     outcome: AttemptOutcome,
     *,
     fired_at: datetime,
+    first_attempt_at: datetime,
     excerpt_bytes: int,
 ) -> str:
     """The attempt log of ``timer`` with the attempt that was started at ``fired_at`` and led to ``outcome``.
+
+    ``first_attempt_at`` is when the first attempt of its firing began, which the next one has to know.
 
     ``excerpt_bytes`` of the answer's body are kept, fewer of a success, none for 0.
     """
@@ -52,6 +55,7 @@ def log_attempt(
         body=_excerpt(body, excerpt_bytes) if has_excerpt else None,
         body_bytes=len(body),
         body_truncated=result.body_truncated or (bool(body) and len(body) > excerpt_bytes),
+        first_started_at=first_attempt_at if outcome is AttemptOutcome.RETRY and timer.attempts else None,
     )
     return append_attempt(timer.attempt_log, record)
 

@@ -14,7 +14,7 @@ from duetime.delivery.signing import Signer
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.namespaces import Namespace, SealedSecret
-from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, read_retry_policy
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.stores.port import Store
 
 log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ def _view(namespace: Namespace, signer: Signer | None, *, is_usable: bool) -> Na
     settings = namespace.settings
     return NamespaceView(
         shard_ids=namespace.shard_ids(),
-        retry_policy=read_retry_policy(settings.retry_policy_json),
+        retry_policy=settings.retry_policy,
         max_in_flight=settings.max_in_flight,
         rate_limit_per_second=settings.rate_limit_per_second,
         signer=signer,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from duetime.delivery.answers import Answer, Verdict
 from duetime.delivery.port import CallbackResult
-from duetime.domain.attempts import AttemptOutcome
+from duetime.domain.attempts import AttemptOutcome, first_attempt_at
 from duetime.domain.outcomes import Outcome
-from duetime.domain.retry import RetryPolicy, read_retry_policy
+from duetime.domain.retry import RetryPolicy, policy_in_force
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import round_up
 from duetime.engine.attempts import log_attempt
@@ -38,8 +37,19 @@ def outcome_of(
 
     def log(became: AttemptOutcome) -> str:
         excerpt_bytes = settings.attempt_excerpt_bytes
-        return log_attempt(timer, answer, result, became, fired_at=fired_at, excerpt_bytes=excerpt_bytes)
+        return log_attempt(
+            timer,
+            answer,
+            result,
+            became,
+            fired_at=fired_at,
+            first_attempt_at=first_started_at,
+            excerpt_bytes=excerpt_bytes,
+        )
 
+    first_started_at = fired_at
+    if timer.attempts:
+        first_started_at = first_attempt_at(timer.attempt_log, firing_id=timer.firing_id) or fired_at
     attempts = timer.attempts + 1
     execute_at = timer.content.execute_at
     if answer.verdict is Verdict.FIRED:
@@ -73,9 +83,9 @@ def outcome_of(
     failure = Failure(answer.reason, answer.message, now, result.status)
     next_attempt_at = None
     if answer.verdict is Verdict.RETRY:
-        next_attempt_at = _policy_of(timer, default_policy).next_attempt_at(
+        next_attempt_at = policy_in_force(timer.content.retry_policy_json, default_policy).next_attempt_at(
             attempts=attempts,
-            execute_at=timer.armed_at,
+            first_attempt_at=max(first_started_at, timer.rearmed_at or first_started_at),
             now=now,
             random=random,
             retry_after_seconds=answer.retry_after_seconds,
@@ -179,13 +189,3 @@ def parked(timer: Timer, *, fired_at: datetime, settings: EngineSettings) -> Out
         fired_at=timer.fired_at,
         failure=timer.failure,
     )
-
-
-def _policy_of(timer: Timer, default: RetryPolicy) -> RetryPolicy:
-    if timer.content.retry_policy_json is None:
-        return default
-    try:
-        return read_retry_policy(timer.content.retry_policy_json)
-    except (ValueError, json.JSONDecodeError):
-        # Validated when accepted, so only a damaged row gets here; it must not break the poller.
-        return default

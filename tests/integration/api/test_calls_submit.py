@@ -15,6 +15,15 @@ from tests.support.builders import seconds
 from tests.support.call_api import BODY, OTHER, TENANT, URL, CallWorld, call_world
 from tests.support.clock import NOW
 
+ONE_ATTEMPT = {
+    "maxAttempts": 1,
+    "maxAttemptsDuration": "1d",
+    "initialInterval": "2s",
+    "backoffMultiplier": 2,
+    "maxInterval": "1h",
+}
+"""The policy of a call that was given none."""
+
 
 def test_the_least_that_can_be_submitted_is_due_now(calls: CallWorld) -> None:
     answer = calls.submit()
@@ -50,7 +59,7 @@ def test_the_least_that_can_be_submitted_is_due_now(calls: CallWorld) -> None:
             "correlationId": call["correlationId"],
         },
         "timeoutSeconds": 30,
-        "retryPolicy": None,
+        "retryPolicy": ONE_ATTEMPT,
         "request": {"method": "GET", "url": URL, "headers": None, "bodyBytes": 0, "body": None},
     }
     assert calls.api.get(answer.headers["location"]).json() == call
@@ -71,7 +80,7 @@ def test_all_that_can_be_given_is_kept(calls: CallWorld) -> None:
         "starred": True,
         "idempotencyKey": "key 1",
         "timeoutSeconds": 900,
-        "retryPolicy": {"maxAttempts": 3},
+        "retryPolicy": ONE_ATTEMPT | {"maxAttempts": 3},
         "correlationId": "c1",
     }
     call = calls.submit(body).json()
@@ -79,7 +88,7 @@ def test_all_that_can_be_given_is_kept(calls: CallWorld) -> None:
     assert given == {name: body[name] for name in given}
     assert call["request"] == {**body["request"], "bodyBytes": 8}  # type: ignore[dict-item]
     assert call["dueAt"] == call["nextAttemptAt"] == "2026-12-21T00:00:00.001Z"
-    assert (call["retryPolicy"], call["correlationId"]) == ({"maxAttempts": 3}, "c1")
+    assert (call["retryPolicy"], call["correlationId"]) == (body["retryPolicy"], "c1")
     stored = calls.call(call["id"])
     assert (stored.request.method, stored.tags, stored.starred) == (Method.PATCH, ("a", "ß"), True)
 

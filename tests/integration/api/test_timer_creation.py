@@ -14,6 +14,13 @@ from tests.support.api import World, api_world
 from tests.support.http import Api
 from tests.support.json_text import json_texts
 
+DEFAULT_POLICY = {
+    "maxAttempts": 10,
+    "maxAttemptsDuration": "1d",
+    "initialInterval": "2s",
+    "backoffMultiplier": 2,
+    "maxInterval": "1h",
+}
 GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
 
 
@@ -41,7 +48,7 @@ class TestCreate:
             "correlationId": None,
             "tags": [],
             "headers": None,
-            "retryPolicy": None,
+            "retryPolicy": DEFAULT_POLICY,
             "payload": None,
         }
         assert world.api.read("t1").text == answer.text
@@ -54,7 +61,7 @@ class TestCreate:
             "correlationId": "order 7 ☃",
             "tags": ["b", "a"],
             "headers": {"X-Key": "välue"},
-            "retryPolicy": {"maxAttempts": 3, "initialInterval": "1m"},
+            "retryPolicy": DEFAULT_POLICY | {"maxAttempts": 3, "initialInterval": "1m"},
             "payload": {"a": [1, 2.5, None]},
         }
         created = api.create(GOOD | given).json()

@@ -210,6 +210,19 @@ def test_a_timer_fails_when_its_attempts_are_exhausted(store: Store, clock: Virt
     assert timer.failure.status == 503
 
 
+def test_an_outage_of_ours_costs_no_retries(store: Store, clock: VirtualClock) -> None:
+    """The timer was due a day ago, and may be tried for a minute: that begins with its first attempt."""
+    policy = '{"initialInterval": "8s", "backoffMultiplier": 1, "maxAttemptsDuration": "1m"}'
+    put(store, [make_timer("t", execute_at=at(-86_400), retry_policy_json=policy)], START)
+    sender = ScriptedSender(lambda body: Script(status=503))
+    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(120)))
+    timer = stored(store, "t", clock)
+    assert timer.state is TimerState.FAILED
+    assert 5 <= timer.attempts == len(sender.received) <= 9
+    log = read_attempts(timer.attempt_log)
+    assert 45 <= (log[-1].started_at - log[0].started_at).total_seconds() <= 60
+
+
 def test_the_receiver_can_reschedule(store: Store, clock: VirtualClock) -> None:
     first = b'{"nextExecuteAt": "2026-12-20T15:30:06Z"}'
     sender = ScriptedSender(
@@ -244,6 +257,9 @@ def test_a_wish_for_no_time_is_logged_and_the_timer_is_fired(
     (record,) = [record for record in caplog.records if record.__dict__["action"] == "timer.answer_unfollowed"]
     assert record.__dict__["timer_id"] == "t"
     assert "nextExecuteAt" in record.message
+    (attempt,) = read_attempts(stored(store, "t", clock).attempt_log)
+    assert attempt.outcome is AttemptOutcome.FIRED
+    assert attempt.message.startswith("nextExecuteAt in the answer must be ")
 
 
 def test_a_slow_callback_is_parked_and_still_counts_as_one(store: Store, clock: VirtualClock) -> None:

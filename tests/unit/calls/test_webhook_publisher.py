@@ -266,7 +266,7 @@ def test_a_delivery_is_tried_for_a_day_ever_more_rarely() -> None:
     waits: list[float] = []
     while True:
         attempts += 1
-        following = policy.next_attempt_at(attempts=attempts, execute_at=NOW, now=at, random=0.5)
+        following = policy.next_attempt_at(attempts=attempts, first_attempt_at=NOW, now=at, random=0.5)
         if following is None:
             break
         waits.append((following - at).total_seconds())

@@ -229,6 +229,7 @@ MODELS: dict[str, type[Any]] = {
     "LoggedResponseAnswer": names.ReceivedResponse,
     "NamespaceAnswer": names.Namespace,
     "PrincipalAnswer": names.Principal,
+    "RetryPolicyAnswer": names.RetryPolicy,
     "SecretAnswer": names.SigningSecret,
     "ServiceCallAnswer": names.ServiceCall,
     "ShardAnswer": names.Shard,

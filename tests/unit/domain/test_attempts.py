@@ -58,6 +58,7 @@ records = st.builds(
     body=st.none() | texts.map(lambda text: text[:256]),
     body_bytes=st.integers(0, 65_536),
     body_truncated=st.booleans(),
+    first_started_at=st.none() | instants,
 )
 
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from duetime.delivery.answers import Answer, Verdict
 from duetime.delivery.port import CallbackResult, TransportError
-from duetime.domain.attempts import AttemptOutcome, AttemptRecord, read_attempts
+from duetime.domain.attempts import MAX_ATTEMPTS_LOGGED, AttemptOutcome, AttemptRecord, read_attempts
 from duetime.domain.outcomes import Outcome
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import FailureReason, Timer, TimerState
@@ -76,16 +76,61 @@ def test_a_timer_fails_when_its_attempts_are_exhausted_or_refused(verdict: Verdi
     assert result.expires_at == NOW + timedelta(seconds=200)
 
 
-def test_how_long_it_may_be_tried_counts_from_a_redrive() -> None:
-    timer = make_timer(
-        "t",
-        execute_at=START - timedelta(days=3),
-        retry_policy_json='{"initialInterval": "4s", "maxAttemptsDuration": "1h"}',
+RETRY = Answer(Verdict.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
+AN_HOUR = '{"initialInterval": "4s", "backoffMultiplier": 1, "maxAttempts": 1000, "maxAttemptsDuration": "1h"}'
+
+
+def tried(timer: Timer, *, started: datetime, firing_id: str = "f") -> Outcome:
+    return outcome_of(
+        timer,
+        RETRY,
+        result=result_of(503),
+        fired_at=started,
+        now=started,
+        settings=SETTINGS,
+        default_policy=DEFAULT_RETRY_POLICY,
+        random=0.5,
+        new_firing_id=firing_id,
     )
-    answer = Answer(Verdict.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
-    assert outcome(timer, answer, 503).state is TimerState.FAILED
-    redriven = replace(timer, rearmed_at=START)
-    assert outcome(redriven, answer, 503).state is TimerState.SCHEDULED
+
+
+def as_recorded(result: Outcome) -> Timer:
+    return replace(result.timer, attempts=result.attempts, attempt_log=result.attempt_log)
+
+
+def test_how_long_it_may_be_tried_counts_from_the_first_attempt_however_late_that_was() -> None:
+    """More attempts than the log keeps, of a timer whose due time passed three days before."""
+    timer = make_timer("t", execute_at=START - timedelta(days=3), retry_policy_json=AN_HOUR)
+    for number in range(30):
+        result = tried(timer, started=START + timedelta(minutes=number))
+        assert result.state is TimerState.SCHEDULED
+        timer = as_recorded(result)
+    assert len(read_attempts(timer.attempt_log)) == MAX_ATTEMPTS_LOGGED
+    assert tried(timer, started=START + timedelta(minutes=59)).state is TimerState.SCHEDULED
+    assert tried(timer, started=START + timedelta(hours=1)).state is TimerState.FAILED
+
+
+def test_how_long_it_may_be_tried_counts_from_a_redrive() -> None:
+    timer = as_recorded(tried(make_timer("t", retry_policy_json=AN_HOUR), started=START))
+    late = START + timedelta(hours=2)
+    assert tried(timer, started=late).state is TimerState.FAILED
+    assert tried(replace(timer, rearmed_at=late), started=late).state is TimerState.SCHEDULED
+    assert tried(replace(timer, attempts=0), started=late).state is TimerState.SCHEDULED
+
+
+@pytest.mark.parametrize("log", [None, "", "not json", "[]", "[[1]]", '[["x","f",0,0,"retry"]]'])
+def test_a_log_that_tells_no_first_attempt_costs_no_retries(log: str | None) -> None:
+    timer = replace(make_timer("t", retry_policy_json=AN_HOUR), attempts=5, attempt_log=log)
+    late = START + timedelta(days=5)
+    result = tried(timer, started=late)
+    assert result.state is TimerState.SCHEDULED
+    assert tried(as_recorded(result), started=late + timedelta(hours=1)).state is TimerState.FAILED
+
+
+def test_the_first_attempt_of_another_firing_does_not_count() -> None:
+    timer = as_recorded(tried(make_timer("t", retry_policy_json=AN_HOUR), started=START))
+    late = START + timedelta(hours=2)
+    assert tried(replace(timer, firing_id="another"), started=late).state is TimerState.SCHEDULED
 
 
 def test_a_damaged_retry_policy_falls_back_to_the_default() -> None:
