@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from duetime.delivery.sealing import SecretUnavailable
 from duetime.domain.errors import InvalidSettings
 from duetime.runtime.sealed_form import SealedBy, mark, unmark
+from duetime.stores import private_files
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -152,7 +153,7 @@ class KeyFile:
         key = secrets.token_bytes(KEY_BYTES)
         draft = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            private_files.make_folder(self._path.parent)
             try:
                 _write_durably(draft, f"{_PREFIX}{b64encode(key).decode()}\n".encode())
                 self._path.hardlink_to(draft)

@@ -51,7 +51,7 @@ _SERVER_ENGINE = {"poll_concurrency": 4, "record_concurrency": 4}
 
 
 def is_in_memory(url: str) -> bool:
-    return url in ("sqlite:", "sqlite://", "sqlite:///", "sqlite:///:memory:")
+    return url.partition("?")[0] in ("sqlite:", "sqlite://", "sqlite:///", "sqlite:///:memory:")
 
 
 @contextmanager
@@ -104,7 +104,8 @@ def make_secret_box(settings: KeySettings) -> SecretBox | None:
 
     if not given and is_in_memory(settings.store):
         return LocalSecretBox(ProcessKey())
-    beside = Path(settings.store.removeprefix(SQLITE).removeprefix("///")).parent / KEY_FILE_NAME
+    path = settings.store.partition("?")[0].removeprefix(SQLITE).removeprefix("///")
+    beside = Path(path).parent / KEY_FILE_NAME
     return LocalSecretBox(KeyFile(Path(given) if given else beside))
 
 

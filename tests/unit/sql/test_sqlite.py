@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -142,9 +144,74 @@ def test_a_directory_that_cannot_be_made_is_a_setting_to_correct(tmp_path: Path)
     (tmp_path / "file").touch()
     store = SqlStore(open_dialect(f"sqlite:///{tmp_path}/file/duetime.db"))
 
-    with pytest.raises(InvalidSettings, match="cannot make the directory"):
+    with pytest.raises(InvalidSettings, match="cannot make "):
         store.initialise()
     store.close()
+
+
+@pytest.fixture
+def _open_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("_open_umask")
+def test_what_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Headers with credentials are in there, and payloads: in the write-ahead log first of all."""
+    tmp_path.chmod(0o755)
+    store = SqlStore(open_dialect(f"sqlite:///{tmp_path}/a/b/duetime.db"))
+    store.initialise()
+    store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+
+    made = {path.name: mode(path) for path in (tmp_path / "a/b").iterdir()}
+    assert made == {"duetime.db": 0o600, "duetime.db-wal": 0o600, "duetime.db-shm": 0o600}
+    assert (mode(tmp_path / "a"), mode(tmp_path / "a/b"), mode(tmp_path)) == (0o700, 0o700, 0o755)
+    store.close()
+
+
+@pytest.mark.usefixtures("_open_umask")
+def test_what_was_there_before_is_left_alone(tmp_path: Path) -> None:
+    """A group may share them: then whoever runs it has said so."""
+    folder = tmp_path / "shared"
+    folder.mkdir(mode=0o770)
+    (folder / "duetime.db").touch(mode=0o660)
+    store = SqlStore(open_dialect(f"sqlite:///{folder}/duetime.db"))
+    store.initialise()
+    store.initialise()
+
+    assert (mode(folder), mode(folder / "duetime.db"), mode(folder / "duetime.db-wal")) == (0o770, 0o660, 0o660)
+    store.close()
+
+
+def read_pragma(store: SqlStore, name: str) -> int:
+    with store.database.read() as connection:
+        value: int = connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+        return value
+
+
+@pytest.mark.parametrize(("option", "level"), [("", 1), ("?synchronous=normal", 1), ("?synchronous=full", 2)])
+def test_what_a_power_loss_may_take_is_chosen_in_the_url(path: Path, option: str, level: int) -> None:
+    store = SqlStore(open_dialect(f"sqlite:///{path}{option}"))
+    store.initialise()
+    assert read_pragma(store, "synchronous") == level
+    with store.database.write(NOW) as mutation:
+        assert mutation.connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == level
+    assert path.exists()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "option", ["synchronous=off", "synchronous=2", "mode=ro", "synchronous=full&synchronous=normal"]
+)
+def test_an_unknown_option_is_refused_and_nothing_is_made(path: Path, option: str) -> None:
+    with pytest.raises(InvalidSettings, match="synchronous"):
+        open_dialect(f"sqlite:///{path}?{option}")
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("name", ["with space.db", "per%20cent.db", "quest?ion#.db", "ü😀.db"])
@@ -191,7 +258,7 @@ def test_a_database_in_memory_is_one_for_all_threads(url: str) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["sqlite://host/path.db", "sqlite://user@/x.db", "sqlite:///x.db?mode=ro", "sqlite://data/duetime.db"],
+    ["sqlite://host/path.db", "sqlite://user@/x.db", "sqlite://data/duetime.db"],
 )
 def test_a_url_has_a_path_alone(url: str) -> None:
     with pytest.raises(InvalidSettings, match="three slashes"):

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from enum import StrEnum
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from sqlalchemy.dialects import sqlite as sqlite_sql
 from sqlalchemy.pool import QueuePool
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores import private_files
 from duetime.stores.sql.db_now import SqliteDbNow
 from duetime.stores.sql.engines import pool_options
 from duetime.stores.sql.sqlite_migrations import MIGRATIONS, TRACKING_TABLE
@@ -30,7 +32,6 @@ _WAL_SWITCH_PAUSE_SECONDS = 0.05
 # copied back once per checkpoint instead of once per thousand. 16 MiB of cache per connection.
 _PRAGMAS = (
     "PRAGMA foreign_keys=ON",
-    "PRAGMA synchronous=NORMAL",
     "PRAGMA temp_store=MEMORY",
     "PRAGMA wal_autocheckpoint=4000",
     "PRAGMA cache_size=-16384",
@@ -44,6 +45,15 @@ _UNAVAILABLE = {
     sqlite3.SQLITE_READONLY: "the database file is read-only",
     sqlite3.SQLITE_INTERRUPT: "the statement was interrupted",
 }
+
+
+class Synchronous(StrEnum):
+    """When a commit reaches the disk. A crash of the process alone takes nothing; both stay consistent."""
+
+    NORMAL = "normal"
+    """With the next checkpoint: a power loss may take the last commits before it."""
+    FULL = "full"
+    """At once: a power loss takes nothing, and each commit waits for the disk."""
 
 
 class SqliteDialect:
@@ -60,8 +70,9 @@ class SqliteDialect:
     streams_rows = True
     size_function = "length"
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, synchronous: Synchronous = Synchronous.NORMAL) -> None:
         self._path = path
+        self._pragmas = (*_PRAGMAS, f"PRAGMA synchronous={synchronous}")
         self._turn = threading.Lock()
         connections = 1 if path is None else MAX_CONNECTIONS
         self.engine = sa.create_engine(
@@ -72,9 +83,9 @@ class SqliteDialect:
             **pool_options(connections, BUSY_TIMEOUT_SECONDS),
         )
 
-    def _connect(self, mode: str = "rw") -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         # Only create_database makes the file: a mistyped path is an error, not an empty database.
-        target = ":memory:" if self._path is None else f"file:{quote(str(self._path))}?mode={mode}"
+        target = ":memory:" if self._path is None else f"file:{quote(str(self._path))}?mode=rw"
         connection = sqlite3.connect(
             target,
             uri=True,
@@ -84,7 +95,7 @@ class SqliteDialect:
             cached_statements=256,
         )
         try:
-            for statement in (*_PRAGMAS, *SqliteDbNow.connect_statements):
+            for statement in (*self._pragmas, *SqliteDbNow.connect_statements):
                 connection.execute(statement)
         except BaseException:
             connection.close()
@@ -95,11 +106,12 @@ class SqliteDialect:
         if self._path is None:
             return
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(self._connect(mode="rwc")) as connection:
+            private_files.make_folder(self._path.parent)
+            private_files.make_file(self._path)  # SQLite gives its -wal and -shm files the same mode
+            with closing(self._connect()) as connection:
                 _switch_to_wal(connection)
         except OSError as error:
-            raise InvalidSettings(f"cannot make the directory of {self._path}: {error.strerror}") from error
+            raise InvalidSettings(f"cannot make {self._path}: {error.strerror}") from error
         except sqlite3.Error as error:
             raise self.classify(error) from error
 
@@ -153,12 +165,19 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
 
 
 def open_dialect(url: str) -> SqliteDialect:
-    """``sqlite:///relative.db``, ``sqlite:////absolute.db``, or ``sqlite://`` for memory."""
+    """``sqlite:///relative.db``, ``sqlite:////absolute.db``, or ``sqlite://`` for memory; ``?synchronous=full``."""
     try:
         parsed = sa.make_url(url)
     except exc.ArgumentError:
         raise InvalidSettings("an SQLite URL is like sqlite:///path/to/file.db, or sqlite:// for memory") from None
-    if parsed.host or parsed.username or parsed.port or parsed.query:
+    if parsed.host or parsed.username or parsed.port:
         raise InvalidSettings("an SQLite URL has a path alone: sqlite:///path/to/file.db (three slashes)")
+    options = dict(parsed.query)
+    try:
+        synchronous = Synchronous(str(options.pop("synchronous", Synchronous.NORMAL)))
+    except ValueError:
+        raise InvalidSettings(f"synchronous in an SQLite URL is one of {', '.join(Synchronous)}") from None
+    if options:
+        raise InvalidSettings("an SQLite URL has one option: ?synchronous=full")
     database = parsed.database
-    return SqliteDialect(None if database in (None, "", ":memory:") else Path(database))
+    return SqliteDialect(None if database in (None, "", ":memory:") else Path(database), synchronous=synchronous)
