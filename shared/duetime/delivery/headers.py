@@ -50,18 +50,23 @@ Header = tuple[str, str]
 
 
 def is_reserved(name: str) -> bool:
-    """True when a custom header of a callback cannot have this name, in any case of its letters."""
-    lower = name.lower()
-    return lower in _FRAMING or lower in _OURS or lower.startswith(_RESERVED_PREFIX)
+    """True when a custom header of a callback cannot have this name, in any spelling."""
+    name = _folded(name)
+    return name in _FRAMING or name in _OURS or name.startswith(_RESERVED_PREFIX)
 
 
 def is_reserved_in_calls(name: str) -> bool:
-    """True when a header of a service call's request cannot have this name, in any case of its letters.
+    """True when a header of a service call's request cannot have this name, in any spelling.
 
     The request is the tenant's own, with its content type and user agent.
     """
-    lower = name.lower()
-    return lower in _FRAMING or lower in _OURS_IN_CALLS or lower.startswith(_RESERVED_PREFIX_IN_CALLS)
+    name = _folded(name)
+    return name in _FRAMING or name in _OURS_IN_CALLS or name.startswith(_RESERVED_PREFIX_IN_CALLS)
+
+
+def _folded(name: str) -> str:
+    """As receivers compare names: in any case, and behind CGI, WSGI and the like ``_`` is ``-`` as well."""
+    return name.lower().replace("_", "-")
 
 
 def stored_headers(headers_json: str, is_refused: Callable[[str], bool]) -> Iterator[Header]:

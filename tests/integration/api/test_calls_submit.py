@@ -290,6 +290,8 @@ def with_request(**members: Any) -> dict[str, Any]:
         (with_request(headers={"content-length": "1"}), "request.headers.content-length"),
         (with_request(headers={"Transfer-Encoding": "chunked"}), "request.headers.Transfer-Encoding"),
         (with_request(headers={"X-Correlation-Id": "a"}), "request.headers.X-Correlation-Id"),
+        (with_request(headers={"x_duetime_attempt": "a"}), "request.headers.x_duetime_attempt"),
+        (with_request(headers={"Content_Length": "1"}), "request.headers.Content_Length"),
         (with_request(headers={"a b": "c"}), "request.headers.a b"),
         (with_request(headers={"a": "b\r\nc: d"}), "request.headers.a"),
         (with_request(headers={"a": 1}), "request.headers.a"),

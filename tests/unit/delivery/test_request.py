@@ -129,6 +129,11 @@ def test_custom_headers_follow_ours() -> None:
         "Transfer-Encoding",
         "Connection",
         "Expect",
+        "webhook_id",
+        "Webhook_Signature",
+        "content_length",
+        "x_correlation-id",
+        "TRANSFER_ENCODING",
     ],
 )
 def test_reserved_headers_cannot_be_overridden(name: str) -> None:
