@@ -191,7 +191,7 @@ def test_what_a_policy_omits_is_as_in_its_default() -> None:
     assert read_retry_policy('{"maxAttempts": 4}', default=one) == RetryPolicy(max_attempts=4)
 
 
-@pytest.mark.parametrize("text", ["", "not json", "[]", "7", '{"maxAttempts": 0}', '{"unknown": 1}'])
+@pytest.mark.parametrize("text", ["", "not json", "[]", "7", '{"maxAttempts": 0}'])
 def test_a_policy_that_cannot_be_read_is_none(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # any will do
         read_retry_policy(text)
