@@ -142,6 +142,7 @@ class TestNamespaces:
             "maxInFlight": None,
             "rateLimit": None,
             "retryPolicy": None,
+            "unreadable": None,
         }
         assert answer.json() == expected
         again = api.call("PUT", "/v1/namespaces/orders", body)
