@@ -29,6 +29,7 @@ from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.items import encode
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port import PutMode
+from duetime.stores.store_clock import StoreClock
 from tests.support.attempts import logged
 from tests.support.builders import failed, fired, leased, make_timers, parked, rescheduled, retried
 from tests.support.capacity import CapacityMeter
@@ -117,7 +118,7 @@ async def poll(store: DynamoDbStore, clock: SystemClock, *, fired: int, seconds:
     poller = Poller(
         store,
         ScriptedSender(script=lambda _: Script(delay_seconds=0)),
-        clock=clock,
+        clock=StoreClock(store, clock),
         settings=EngineSettings(),
         worker_id="bench",
         new_id=lambda: uuid4().hex,

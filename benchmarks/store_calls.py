@@ -28,6 +28,7 @@ from duetime.domain.service_calls import CallStatus, Method, calls_namespace, re
 from duetime.stores.calls_port import ApplyStatus, CallFilter, CallOrder, CallRef, CallStore, OutboxEvent
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.store import SqlStore
+from tests.support.leases import claim_shard
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 BATCH = 400
@@ -67,7 +68,7 @@ def timers(store: SqlStore, number: int) -> dict[str, float]:
     made = make_timers(namespace, number, "due", NOW)
     leases = {}
     for shard_id in namespace.shard_ids():
-        lease = store.claim_shard(shard_id, "bench", lease_seconds=3600, now=NOW)
+        lease = claim_shard(store, shard_id, "bench", lease_seconds=3600, now=NOW)
         assert lease is not None
         leases[shard_id] = lease
     created = number / timed(lambda: create(store, made))

@@ -26,6 +26,7 @@ from duetime.stores.open import open_store
 from duetime.stores.port import PutMode, PutStatus, Store
 from duetime.stores.sql import rows
 from duetime.stores.sql.tables import RowType
+from tests.support.leases import claim_shard
 
 T = TypeVar("T")
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -65,7 +66,7 @@ def compare_rows(store: Store, raw: sqlite3.Connection, number: int) -> None:
     leases = {
         shard_id: lease
         for shard_id in namespace.shard_ids()
-        if (lease := store.claim_shard(shard_id, "bench", lease_seconds=3600, now=NOW))
+        if (lease := claim_shard(store, shard_id, "bench", lease_seconds=3600, now=NOW))
     }
     report_rows("create, batches of 500", number, lambda: create(store, timers), lambda: raw_create(raw, encoded))
 

@@ -35,6 +35,7 @@ from benchmarks.store_sql import NOW, NUM_SHARDS, create, fired, make_timers, re
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.store import SqlStore
 from tests.support.databases import server_urls
+from tests.support.leases import claim_shard
 
 _DATABASE = "duetime_benchmark"
 Figures = dict[str, float]
@@ -84,7 +85,7 @@ def measure_store(url: str, round_number: int, load: Load) -> Figures:
     store.initialise()
     namespace, _ = store.create_namespace("bench", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
     claimed = (
-        store.claim_shard(shard, f"bench-{round_number}", lease_seconds=600, now=NOW) for shard in range(NUM_SHARDS)
+        claim_shard(store, shard, f"bench-{round_number}", lease_seconds=600, now=NOW) for shard in range(NUM_SHARDS)
     )
     leases = {lease.shard_id: lease for lease in claimed if lease}
     timers = make_timers(namespace, load.timers, f"round-{round_number}", NOW)

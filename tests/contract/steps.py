@@ -13,6 +13,7 @@ from duetime.domain.timers import Timer
 from duetime.stores.port import Page, PutMode, PutStatus, Store
 from tests.support.builders import fired, leased
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ def due(store: Store, namespace: Namespace, *, until: datetime = NOW) -> list[Ti
 
 def claim(store: Store, shard_id: int = 0, owner_id: str = "w1", *, now: datetime = NOW) -> Lease:
     """A lease for ten seconds, which must be free to take."""
-    lease = store.claim_shard(shard_id, owner_id, lease_seconds=10, now=now)
+    lease = claim_shard(store, shard_id, owner_id, lease_seconds=10, now=now)
     assert lease is not None
     return lease
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -13,21 +14,26 @@ from duetime.stores.port import Store
 from tests.contract.steps import claim, create, due
 from tests.support.builders import make_timer, seconds
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 
 TICK = seconds(0.001)
 EXPIRY = NOW + seconds(10)
+EARLIER = NOW - seconds(10)
+METADATA = '{"processId":7,"host":"here"}'
 
 
 def test_a_shard_that_was_never_claimed_has_version_zero(store: Store) -> None:
-    assert store.shard_statuses([3]) == [ShardStatus(3)]
+    assert store.shard_statuses([3], now=NOW) == [ShardStatus(3)]
 
 
 def test_the_first_claim_makes_version_one(store: Store) -> None:
-    lease = store.claim_shard(3, "w1", lease_seconds=10, now=NOW)
+    lease = claim_shard(store, 3, "w1", lease_seconds=10, now=NOW)
 
     assert lease == Lease(shard_id=3, version=1, owner_id="w1", expires_at=EXPIRY)
-    assert store.shard_statuses([3]) == [
-        ShardStatus(3, version=1, owner_id="w1", claimed_at=NOW, lease_expires_at=EXPIRY)
+    assert store.shard_statuses([3], now=NOW) == [
+        ShardStatus(
+            3, version=1, owner_id="w1", claimed_at=NOW, lease_expires_at=EXPIRY, metadata="{}", is_free=False
+        )
     ]
 
 
@@ -35,19 +41,19 @@ def test_statuses_come_in_the_order_of_the_ids(store: Store) -> None:
     claim(store, 2)
     claim(store, 5000)
 
-    statuses = store.shard_statuses([5000, 1, 2])
+    statuses = store.shard_statuses([5000, 1, 2], now=NOW)
 
     assert [(status.shard_id, status.version) for status in statuses] == [(5000, 1), (1, 0), (2, 1)]
-    assert store.shard_statuses([]) == []
+    assert store.shard_statuses([], now=NOW) == []
 
 
 @pytest.mark.parametrize("owner", ["w1", "w2"])
 def test_a_live_lease_is_in_the_way_of_everyone(store: Store, owner: str) -> None:
     lease = claim(store, 0, "w1")
 
-    assert store.claim_shard(0, owner, lease_seconds=10, now=NOW) is None
-    assert store.claim_shard(0, owner, lease_seconds=10, now=EXPIRY - TICK) is None
-    (status,) = store.shard_statuses([0])
+    assert claim_shard(store, 0, owner, lease_seconds=10, now=NOW) is None
+    assert claim_shard(store, 0, owner, lease_seconds=10, now=EXPIRY - TICK) is None
+    (status,) = store.shard_statuses([0], now=NOW)
     assert (status.version, status.owner_id, status.lease_expires_at) == (1, "w1", lease.expires_at)
 
 
@@ -55,7 +61,7 @@ def test_a_live_lease_is_in_the_way_of_everyone(store: Store, owner: str) -> Non
 def test_a_lease_ends_at_its_expiry(store: Store, moment: object) -> None:
     claim(store, 0, "w1")
 
-    lease = store.claim_shard(0, "w2", lease_seconds=5, now=moment)  # type: ignore[arg-type]
+    lease = claim_shard(store, 0, "w2", lease_seconds=5, now=moment)  # type: ignore[arg-type]
 
     assert lease is not None
     assert (lease.version, lease.owner_id) == (2, "w2")
@@ -69,7 +75,7 @@ def test_every_claim_adds_one_to_the_version(store: Store) -> None:
 
 
 def test_leases_of_fractions_of_a_second(store: Store) -> None:
-    lease = store.claim_shard(0, "w1", lease_seconds=0.25, now=NOW)
+    lease = claim_shard(store, 0, "w1", lease_seconds=0.25, now=NOW)
 
     assert lease is not None
     assert lease.expires_at == NOW + seconds(0.25)
@@ -81,6 +87,57 @@ def test_shards_are_claimed_apart(store: Store) -> None:
     assert claim(store, 1, "w2").version == 1
 
 
+def test_of_a_batch_of_claims_each_is_won_or_lost_alone(store: Store) -> None:
+    live, released, expired = claim(store, 1, "w1"), claim(store, 2, "w1"), claim(store, 4, "w1", now=EARLIER)
+    own = claim(store, 5, "w2")
+    store.release_leases([released], now=NOW)
+
+    leases = store.claim_shards([5, 4, 3, 2, 1, 0], "w2", lease_seconds=10, metadata=METADATA, now=NOW)
+
+    assert leases == [
+        None,
+        Lease(4, expired.version + 1, "w2", EXPIRY),
+        Lease(3, 1, "w2", EXPIRY),
+        Lease(2, released.version + 1, "w2", EXPIRY),
+        None,
+        Lease(0, 1, "w2", EXPIRY),
+    ]
+    statuses = store.shard_statuses([0, 1, 2, 3, 4, 5], now=NOW)
+    assert [status.owner_id for status in statuses] == ["w2", "w1", "w2", "w2", "w2", "w2"]
+    assert [status.metadata for status in statuses] == [METADATA, "{}", METADATA, METADATA, METADATA, "{}"]
+    assert (statuses[1].version, statuses[5].version) == (live.version, own.version)
+    assert store.renew_leases([lease for lease in leases if lease], lease_seconds=10, now=NOW) == [
+        lease for lease in leases if lease
+    ]
+
+
+def test_more_claims_than_any_request_holds(store: Store) -> None:
+    taken = {shard_id: claim(store, shard_id, "w1") for shard_id in range(7, 120, 10)}
+
+    leases = store.claim_shards(range(130), "w2", lease_seconds=10, metadata="{}", now=NOW)
+
+    assert [lease is None for lease in leases] == [shard_id in taken for shard_id in range(130)]
+    assert store.claim_shards(range(130), "w3", lease_seconds=10, metadata="{}", now=NOW) == [None] * 130
+    assert store.claim_shards([], "w3", lease_seconds=10, metadata="{}", now=NOW) == []
+
+
+def test_the_store_says_what_is_free(store: Store) -> None:
+    claim(store, 0)
+    claim(store, 1, now=EARLIER)
+    store.release_leases([claim(store, 2)], now=NOW)
+
+    def free(now: datetime) -> list[bool]:
+        return [status.is_free for status in store.shard_statuses([0, 1, 2, 3], now=now)]
+
+    assert free(NOW) == [False, True, True, True]
+    assert free(EXPIRY - TICK) == [False, True, True, True]
+    assert free(EXPIRY) == [True, True, True, True]
+
+
+def test_the_time_of_a_store_is_the_callers_where_that_is_wanted(store: Store) -> None:
+    assert store.store_time(now=NOW).at == NOW
+
+
 def test_a_renewal_extends_the_lease(store: Store) -> None:
     lease = claim(store)
     later = NOW + seconds(4)
@@ -88,9 +145,9 @@ def test_a_renewal_extends_the_lease(store: Store) -> None:
     (renewed,) = store.renew_leases([lease], lease_seconds=10, now=later)
 
     assert renewed == replace(lease, expires_at=later + seconds(10))
-    assert store.claim_shard(0, "w2", lease_seconds=10, now=EXPIRY) is None
-    assert store.shard_statuses([0])[0].lease_expires_at == later + seconds(10)
-    assert store.shard_statuses([0])[0].claimed_at == NOW
+    assert claim_shard(store, 0, "w2", lease_seconds=10, now=EXPIRY) is None
+    assert store.shard_statuses([0], now=NOW)[0].lease_expires_at == later + seconds(10)
+    assert store.shard_statuses([0], now=NOW)[0].claimed_at == NOW
 
 
 def test_an_expired_lease_that_nobody_claimed_can_be_renewed(store: Store) -> None:
@@ -100,7 +157,7 @@ def test_an_expired_lease_that_nobody_claimed_can_be_renewed(store: Store) -> No
     (renewed,) = store.renew_leases([lease], lease_seconds=10, now=late)
 
     assert renewed == replace(lease, expires_at=late + seconds(10))
-    assert store.claim_shard(0, "w2", lease_seconds=10, now=late) is None
+    assert claim_shard(store, 0, "w2", lease_seconds=10, now=late) is None
 
 
 def test_a_stale_lease_cannot_be_renewed(store: Store) -> None:
@@ -110,7 +167,7 @@ def test_a_stale_lease_cannot_be_renewed(store: Store) -> None:
     assert store.renew_leases([stale], lease_seconds=99, now=EXPIRY) == [None]
     assert store.renew_leases([replace(current, owner_id="w1")], lease_seconds=99, now=EXPIRY) == [None]
     assert store.renew_leases([replace(current, version=1)], lease_seconds=99, now=EXPIRY) == [None]
-    assert store.shard_statuses([0])[0].lease_expires_at == current.expires_at
+    assert store.shard_statuses([0], now=NOW)[0].lease_expires_at == current.expires_at
 
 
 def test_a_worker_that_claims_again_fences_its_former_lease(store: Store) -> None:
@@ -137,7 +194,7 @@ def test_a_released_shard_can_be_claimed_at_once(store: Store) -> None:
 
     store.release_leases([lease], now=NOW)
 
-    assert store.shard_statuses([0])[0].is_free(NOW)
+    assert store.shard_statuses([0], now=NOW)[0].is_free
     assert claim(store, 0, "w2").version == 2
 
 
@@ -154,7 +211,7 @@ def test_releasing_a_stale_lease_changes_nothing(store: Store) -> None:
 
     store.release_leases([stale, replace(current, owner_id="w1"), replace(current, version=1)], now=EXPIRY)
 
-    assert store.claim_shard(0, "w3", lease_seconds=10, now=EXPIRY) is None
+    assert claim_shard(store, 0, "w3", lease_seconds=10, now=EXPIRY) is None
     assert store.renew_leases([current], lease_seconds=10, now=EXPIRY) != [None]
 
 
@@ -164,7 +221,7 @@ def test_a_batch_of_releases(store: Store) -> None:
     store.release_leases(leases[1:4], now=NOW)
     store.release_leases([], now=NOW)
 
-    assert [status.is_free(NOW) for status in store.shard_statuses(range(5))] == [False, True, True, True, False]
+    assert [status.is_free for status in store.shard_statuses(range(5), now=NOW)] == [False, True, True, True, False]
 
 
 def test_releasing_twice_does_no_harm(store: Store) -> None:
@@ -174,7 +231,7 @@ def test_releasing_twice_does_no_harm(store: Store) -> None:
 
     store.release_leases([lease], now=NOW)
 
-    assert store.claim_shard(0, "w3", lease_seconds=10, now=NOW) is None
+    assert claim_shard(store, 0, "w3", lease_seconds=10, now=NOW) is None
 
 
 def test_ownership_is_not_a_timer(store: Store, single: Namespace) -> None:
@@ -183,7 +240,7 @@ def test_ownership_is_not_a_timer(store: Store, single: Namespace) -> None:
     claim(store)
 
     assert due(store, single) == [timer]
-    assert store.shard_statuses([0])[0].version == 1
+    assert store.shard_statuses([0], now=NOW)[0].version == 1
 
 
 def test_workers_see_all_that_live(store: Store) -> None:
@@ -214,10 +271,10 @@ def test_a_shard_below_zero_can_be_owned_and_is_in_no_shard_map(store: Store) ->
     namespace, _ = store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
     lease = claim(store, OUTBOX_SHARD)
 
-    assert store.claim_shard(OUTBOX_SHARD, "w2", lease_seconds=10, now=NOW) is None
+    assert claim_shard(store, OUTBOX_SHARD, "w2", lease_seconds=10, now=NOW) is None
     assert store.renew_leases([lease], lease_seconds=10, now=NOW + seconds(5)) == [
         replace(lease, expires_at=NOW + seconds(15))
     ]
     assert set(store.shard_map().shard_ids()) == set(namespace.shard_ids())
     store.release_leases([lease], now=NOW)
-    assert store.claim_shard(OUTBOX_SHARD, "w2", lease_seconds=10, now=NOW) is not None
+    assert claim_shard(store, OUTBOX_SHARD, "w2", lease_seconds=10, now=NOW) is not None

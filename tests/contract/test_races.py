@@ -22,6 +22,7 @@ from tests.contract.steps import claim, create, due, record, stored
 from tests.contract.subject import Subject
 from tests.support.builders import fired, make_namespace, make_timer, make_timers, seconds
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 
 T = TypeVar("T")
 THREADS = 8
@@ -84,12 +85,12 @@ def test_of_many_keys_with_one_id_one_is_stored(store: Store) -> None:
 def test_one_claim_of_many_wins(store: Store) -> None:
     for shard_id in range(5):
         leases = at_once(
-            lambda index, shard_id=shard_id: store.claim_shard(shard_id, f"w{index}", lease_seconds=10, now=NOW)
+            lambda index, shard_id=shard_id: claim_shard(store, shard_id, f"w{index}", lease_seconds=10, now=NOW)
         )
 
         (winner,) = [lease for lease in leases if lease is not None]
         assert winner.version == 1
-        assert store.shard_statuses([shard_id])[0].owner_id == winner.owner_id
+        assert store.shard_statuses([shard_id], now=NOW)[0].owner_id == winner.owner_id
 
 
 def test_one_takeover_of_many_wins(store: Store) -> None:
@@ -97,7 +98,7 @@ def test_one_takeover_of_many_wins(store: Store) -> None:
 
     for turn in range(1, 5):
         now = lease.expires_at
-        leases = at_once(lambda index, now=now: store.claim_shard(0, f"w{index}", lease_seconds=10, now=now))
+        leases = at_once(lambda index, now=now: claim_shard(store, 0, f"w{index}", lease_seconds=10, now=now))
         (lease,) = [each for each in leases if each is not None]
         assert lease.version == turn + 1
 
@@ -109,7 +110,7 @@ def test_a_renewal_or_a_takeover_wins_but_not_both(store: Store) -> None:
         def renew_or_claim(index: int, lease=lease):  # type: ignore[no-untyped-def]
             if index == 0:
                 return store.renew_leases([lease], lease_seconds=10, now=lease.expires_at)[0]
-            return store.claim_shard(lease.shard_id, f"w{index}", lease_seconds=10, now=lease.expires_at)
+            return claim_shard(store, lease.shard_id, f"w{index}", lease_seconds=10, now=lease.expires_at)
 
         won = [each for each in at_once(renew_or_claim, threads=3) if each is not None]
         assert len(won) == 1

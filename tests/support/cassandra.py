@@ -18,6 +18,7 @@ from duetime.stores.cassandra.session import CassandraSession
 from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.cassandra.timer_rows import key_of
 from duetime.stores.cassandra.url import CassandraUrl, parse_cassandra_url
+from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
 from tests.support.cql.driver import driver_over
 from tests.support.cql.model import CassandraModel
@@ -37,7 +38,7 @@ def server_url() -> str | None:
 
 
 def open_at(url: CassandraUrl) -> CassandraStore:
-    return CassandraStore(CassandraSession(url))
+    return CassandraStore(CassandraSession(url), time_source=TimeSource.CALLER)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.items import timer_key
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.dynamodb.url import default_calls_table_name
+from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
 from tests.support.moto_transactions import cheap_transactions
 
@@ -60,7 +61,13 @@ def ministack_subject(client: Any) -> Iterator[Subject]:
 def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: bool) -> Subject:
     def open_again() -> DynamoDbStore:
         max_parallel = DEFAULT_MAX_PARALLEL if is_thread_safe else 1
-        return DynamoDbStore(client, name, batch_statements=batch_statements, max_parallel=max_parallel)
+        return DynamoDbStore(
+            client,
+            name,
+            batch_statements=batch_statements,
+            max_parallel=max_parallel,
+            time_source=TimeSource.CALLER,
+        )
 
     def corrupt(timer: Timer) -> None:
         client.update_item(

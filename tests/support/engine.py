@@ -10,6 +10,7 @@ from typing import Any
 
 from duetime.delivery.port import Sender
 from duetime.delivery.sealing import SecretBox
+from duetime.domain.clock import Clock
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.engine.announcing import FailureEvents
@@ -21,6 +22,7 @@ from duetime.engine.reading import ShardReading
 from duetime.engine.settings import EngineSettings
 from duetime.engine.waiting import Offload
 from duetime.stores.port import PutMode, Store
+from duetime.stores.store_clock import StoreClock
 from tests.support import builders
 from tests.support.virtual_time import START, InlineOffload, VirtualClock
 
@@ -51,15 +53,20 @@ def make_poller(
     gate: TimerGate | None = None,
     secret_box: SecretBox | None = None,
     new_id: Callable[[], str] | None = None,
+    own_clock: Clock | None = None,
 ) -> Poller:
-    """A poller in virtual time, with a fixed seed for jitter and counted ids."""
+    """A poller in virtual time, with a fixed seed for jitter and counted ids.
+
+    ``own_clock``: its machine's, where that is another one than ``clock``.
+    """
     counter = itertools.count()
     return Poller(
         store,
         sender,
-        clock=clock,
+        clock=StoreClock(store, own_clock or clock),
         settings=settings or EngineSettings(),
         worker_id=worker_id,
+        metadata="{}",
         new_id=new_id or (lambda: f"{worker_id}-id-{next(counter)}"),
         random=Random(7).random,
         make_offload=make_offload,

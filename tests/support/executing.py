@@ -24,6 +24,7 @@ from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef, CallStor
 from duetime.stores.sql.store import SqlStore
 from tests.support import calls as make
 from tests.support.engine import make_poller
+from tests.support.leases import claim_shard
 from tests.support.scripted_sender import RequestSender
 from tests.support.virtual_time import START, VirtualClock, run_virtually
 
@@ -152,7 +153,7 @@ def own_all(executing: Executing) -> dict[int, Lease]:
     """Leases of all shards, for a test that steps a call without a poller."""
     leases = {}
     for shard_id in range(NUM_SHARDS):
-        lease = executing.store.claim_shard(shard_id, "me", lease_seconds=1e6, now=executing.clock.now())
+        lease = claim_shard(executing.store, shard_id, "me", lease_seconds=1e6, now=executing.clock.now())
         assert lease is not None
         leases[shard_id] = lease
     return leases

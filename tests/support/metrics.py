@@ -19,6 +19,8 @@ GAUGES = (
     "backlogged_shards",
     "unrecorded",
     "unreadable_namespaces",
+    "orphaned_shards",
+    "clock_offset_milliseconds",
 )
 
 Series = tuple[str, frozenset[tuple[str, str]]]

@@ -112,14 +112,18 @@ class FakeLeases:
         self._version = 0
         self.is_down = False
 
-    def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
+    def claim_shards(
+        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
+    ) -> list[Lease | None]:
+        del metadata
         self._check()
+        (shard_id,) = shard_ids
         with self._lock:
             if self._held is not None and self._held.expires_at > now:
-                return None
+                return [None]
             self._version += 1
             self._held = Lease(shard_id, self._version, owner_id, now + timedelta(seconds=lease_seconds))
-            return self._held
+            return [self._held]
 
     def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
         self._check()

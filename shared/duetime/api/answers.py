@@ -135,6 +135,14 @@ class PrincipalAnswer(Answer):
     key_id: str | None
 
 
+class ShardOwnerAnswer(Answer):
+    """What the owner of a shard told of itself when it claimed."""
+
+    process_id: int | None
+    service_version: str | None
+    host: str | None
+
+
 class ShardAnswer(Answer):
     """Who polls a shard. ``live`` is false when the lease has run out or was released."""
 
@@ -143,7 +151,8 @@ class ShardAnswer(Answer):
     owner_id: str | None
     claimed_at: datetime | None
     lease_expires_at: datetime | None
-    live: bool
+    live: bool = Field(description="by the store's clock")
+    owner: ShardOwnerAnswer | None
 
 
 class PageAnswer(Answer, Generic[ItemT]):
@@ -238,6 +247,12 @@ class HealthAnswer(Answer):
     status: Literal["ok", "unavailable"]
     version: str
     store: Literal["ok", "unavailable", "not_ready"]
+    clock: Literal["ok", "differs", "unknown"] = Field(
+        description="whether this machine's clock agrees with the store's, by which timers fire, to a second"
+    )
+    clock_offset_seconds: float | None = Field(
+        description="how far this machine's clock is ahead; 0 within what can be told, null when it is unknown"
+    )
 
 
 class TimerBatch(Answer):

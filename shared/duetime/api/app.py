@@ -56,6 +56,7 @@ def build_handler(context: ApiContext, routes: Sequence[Route] = ROUTES) -> Hand
             router = local.router = _Router(services, table)
         request = read_request(event, new_id=context.new_id)
         with context.log_context(request.request_id):
+            context.keep_time()
             return router.serve(request, lambda_context)
 
     return handle

@@ -18,6 +18,7 @@ from duetime.api.schemas import NAMESPACE_SHAPE, NamespaceBody, PageQuery
 from duetime.domain.errors import InvalidCursor, InvalidInput, RevisionMismatch, StoreError, StoreNotReady
 from duetime.domain.ids import check_namespace
 from duetime.domain.namespaces import Namespace
+from duetime.stores.store_clock import TOLERANCE_SECONDS
 
 MAX_BODY_BYTES = 64 * 1024
 
@@ -109,21 +110,24 @@ def list_shards(services: Services, request: Request) -> Reply:
     start = 0 if cursor is None else bisect_right(shard_ids, _shard_id(cursor))
     shown = shard_ids[start : start + query.limit]
     is_last = start + query.limit >= len(shard_ids)
-    now = services.context.clock.now()
-    items = [shard_json(status, now=now) for status in (store.shard_statuses(shown) if shown else [])]
+    statuses = store.shard_statuses(shown, now=services.context.clock.now()) if shown else []
+    items = list(map(shard_json, statuses))
     next_cursor = None if is_last else services.cursors.encode(str(shown[-1]), bound_to, request.principal)
     return Reply(status=200, body=list_json(items, next_cursor))
 
 
 def get_health(services: Services, request: Request) -> Reply:  # noqa: ARG001
-    """GET: 200 when the store answers, 503 when it does not."""
+    """GET: 200 when the store answers, 503 when it does not. A clock that is wrong is told, and harms nothing."""
+    offset = services.context.clock_offset_seconds()
+    clock = "unknown" if offset is None else "ok" if abs(offset) <= TOLERANCE_SECONDS else "differs"
+    members = {"version": __version__, "clock": clock, "clockOffsetSeconds": offset}
     try:
         services.context.store.check()
     except StoreError as error:
         store = "not_ready" if isinstance(error, StoreNotReady) else "unavailable"
-        body = encode({"status": "unavailable", "version": __version__, "store": store})
+        body = encode({"status": "unavailable", "store": store} | members)
         return Reply(status=503, body=body, headers={"retry-after": "1"})
-    return Reply(status=200, body=encode({"status": "ok", "version": __version__, "store": "ok"}))
+    return Reply(status=200, body=encode({"status": "ok", "store": "ok"} | members))
 
 
 def _shard_id(cursor: str) -> int:

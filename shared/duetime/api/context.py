@@ -41,6 +41,13 @@ class ServedRequest:
 def _ignore(timers: Sequence[Timer]) -> None: ...
 
 
+def _unmeasured() -> float | None:
+    return None
+
+
+def _keep_nothing() -> None: ...
+
+
 def _count_nothing(served: ServedRequest) -> None: ...
 
 
@@ -53,6 +60,9 @@ class ApiContext:
     """``on_stored`` is told of timers that were just stored or changed: a hint for a poller in this process.
     ``on_served`` is told of every request, after it: for metrics.
 
+    ``clock`` is the store's time. ``keep_time``, called before each request, sees to it that it stays so;
+    ``clock_offset_seconds`` tells how far this machine's clock is ahead of it (None: not known).
+
     ``log_context`` makes every event that is logged inside carry the request id. All of them are called from
     several threads at once. ``default_num_shards`` is for namespaces that are created without a number.
     ``egress`` says which callback URLs are accepted. ``secret_box`` seals the signing secrets that are created;
@@ -63,6 +73,8 @@ class ApiContext:
     store: Store
     clock: Clock
     new_id: Callable[[], str]
+    keep_time: Callable[[], None] = _keep_nothing
+    clock_offset_seconds: Callable[[], float | None] = _unmeasured
     on_stored: Callable[[Sequence[Timer]], None] = _ignore
     on_served: Callable[[ServedRequest], None] = _count_nothing
     log_context: Callable[[str], AbstractContextManager[None]] = _no_context

@@ -142,7 +142,7 @@ def _api_key(key: ApiKey) -> dict[str, Any]:
     }
 
 
-def shard_json(shard: ShardStatus, *, now: datetime) -> str:
+def shard_json(shard: ShardStatus) -> str:
     return encode(
         {
             "shardId": shard.shard_id,
@@ -150,9 +150,22 @@ def shard_json(shard: ShardStatus, *, now: datetime) -> str:
             "ownerId": shard.owner_id,
             "claimedAt": instant_json(shard.claimed_at),
             "leaseExpiresAt": instant_json(shard.lease_expires_at),
-            "live": not shard.is_free(now),
+            "live": not shard.is_free,
+            "owner": _owner(shard),
         }
     )
+
+
+def _owner(shard: ShardStatus) -> dict[str, Any] | None:
+    """What the owner told of itself; None where there is none, and of what was told by something else."""
+    try:
+        facts = json.loads(shard.metadata or "null")
+    except ValueError:
+        return None
+    if shard.owner_id is None or not isinstance(facts, dict):
+        return None
+    kinds = {"processId": int, "serviceVersion": str, "host": str}
+    return {name: facts[name] if isinstance(facts.get(name), kind) else None for name, kind in kinds.items()}
 
 
 def instant_json(instant: datetime | None) -> str | None:

@@ -53,7 +53,9 @@ class DispatchSettings:
 class Leases(Protocol):
     """The part of ``stores.port.Store`` that keeps the lease."""
 
-    def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None: ...
+    def claim_shards(
+        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
+    ) -> list[Lease | None]: ...
 
     def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]: ...
 
@@ -122,15 +124,17 @@ class Dispatcher:
         clock: Clock,
         settings: DispatchSettings,
         owner_id: str,
+        metadata: str = "{}",
         random: Callable[[], float],
     ) -> None:
-        """``random`` gives floats in [0, 1)."""
+        """``metadata``: JSON that tells of this process. ``random`` gives floats in [0, 1)."""
         self._store = store
         self._outbox = outbox
         self._publishers = publishers
         self._clock = clock
         self._settings = settings
         self._owner_id = owner_id
+        self._metadata = metadata
         self._random = random
         self.stats = OutboxStats()
         self._lease: Lease | None = None
@@ -265,7 +269,9 @@ class Dispatcher:
         monotonic, now, seconds = self._clock.monotonic(), self._clock.now(), self._settings.lease_seconds
         held = self._lease
         if held is None:
-            self._lease = self._store.claim_shard(OUTBOX_SHARD, self._owner_id, lease_seconds=seconds, now=now)
+            (self._lease,) = self._store.claim_shards(
+                [OUTBOX_SHARD], self._owner_id, lease_seconds=seconds, metadata=self._metadata, now=now
+            )
         elif monotonic >= self._renew_at:
             (self._lease,) = self._store.renew_leases([held], lease_seconds=seconds, now=now)
         else:

@@ -15,7 +15,7 @@ from duetime.domain.ids import check_namespace, check_timer_id
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import format_instant
-from duetime.runtime.clock import SystemClock
+from duetime.runtime.wiring import measured_clock
 from duetime.stores.port import ChangeResult, ChangeStatus, Store, TimerFilter, TimerRef
 from duetime.stores.redriving import find_timers, in_order, redrive_page, redrive_refs, refusal_to_redrive
 
@@ -63,7 +63,7 @@ def redrive_all(
     store: Store, name: str, timer_filter: TimerFilter, *, correlation_id: str | None, dry_run: bool
 ) -> int:
     """Redrive the failed timers that fit, step by step; the exit code."""
-    clock = SystemClock()
+    clock = measured_clock(store)
     namespace = _namespace(store, name)
     cursor: str | None = None
     with Progress(clock, dry_run=dry_run) as progress:
@@ -87,7 +87,7 @@ def redrive_all(
 
 def redrive_named(store: Store, name: str, timer_ids: Sequence[str], *, dry_run: bool) -> int:
     """Redrive these timers, and say of each that cannot be why; the exit code."""
-    clock = SystemClock()
+    clock = measured_clock(store)
     namespace = _namespace(store, name)
     ids = in_order(list(dict.fromkeys(timer_ids)))
     for timer_id in ids:
@@ -133,7 +133,7 @@ def show_timers(
 def _found(
     store: Store, namespace: Namespace, timer_filter: TimerFilter, correlation_id: str | None, limit: int
 ) -> Iterator[Timer]:
-    clock = SystemClock()
+    clock = measured_clock(store)
     cursor: str | None = None
     while True:
         page = find_timers(

@@ -75,11 +75,11 @@ def create_key(*, tenant: str, role: str, name: str, expires_in: float | None, *
 
     from duetime.api import key_changes
     from duetime.domain.times import format_instant, round_up
-    from duetime.runtime.clock import SystemClock
     from duetime.runtime.ids import new_id
+    from duetime.runtime.wiring import measured_clock
 
     with opened(StoreSettings, given) as (_, store):
-        now = SystemClock().now()
+        now = measured_clock(store).now()
         created = key_changes.create_key(
             store,
             key_id=new_id(),
@@ -102,12 +102,12 @@ def list_keys(*, tenant: str, **given: str | None) -> None:
     """List the API keys of a tenant in order of creation, expired ones too. What they are cannot be shown."""
     from duetime.cli.tables import show_table
     from duetime.domain.times import format_instant
-    from duetime.runtime.clock import SystemClock
+    from duetime.runtime.wiring import measured_clock
 
     rows = [("ID", "ROLE", "CREATED", "VALID UNTIL", "NAME")]
     cursor: str | None = None
-    now = SystemClock().now()
     with opened(StoreSettings, given) as (_, store):
+        now = measured_clock(store).now()
         while True:
             page = store.list_api_keys(tenant, cursor=cursor, limit=_PAGE)
             for key in page.items:

@@ -67,12 +67,11 @@ def export_store(*, output: str, resume: bool, allow_running: bool, shows_progre
     from duetime.moving.exporting import export
     from duetime.moving.files import STANDARD, export_file
     from duetime.moving.running import refuse_if_served
-    from duetime.runtime.clock import SystemClock
-    from duetime.runtime.wiring import opened_store
+    from duetime.runtime.wiring import measured_clock, opened_store
 
-    clock = SystemClock()
     with opened_store(settings.store) as store:
         store.check()
+        clock = measured_clock(store)
         now = clock.now()
         leases_mark = "" if allow_running else refuse_if_served(store, now=now)
 
@@ -132,12 +131,11 @@ def import_store(
     from duetime.moving.importing import Importer, verify
     from duetime.moving.reading import ExportReader
     from duetime.moving.running import refuse_if_served
-    from duetime.runtime.clock import SystemClock
-    from duetime.runtime.wiring import opened_store
+    from duetime.runtime.wiring import measured_clock, opened_store
 
-    clock = SystemClock()
     with _goes_on_by("the same command"), import_file(input_) as file, opened_store(settings.store) as store:
         store.check()
+        clock = measured_clock(store)
         if not allow_running:
             refuse_if_served(store, now=clock.now())
         reader = ExportReader(file)

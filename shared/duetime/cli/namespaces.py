@@ -46,12 +46,12 @@ def list_namespaces(*, tenant: str | None, **given: str | None) -> None:
     """List namespaces by name."""
     from duetime.cli.tables import show_table
     from duetime.domain.secrets import valid_secrets
-    from duetime.runtime.clock import SystemClock
+    from duetime.runtime.wiring import measured_clock
 
     rows = [("NAME", "TENANT", "SHARDS", "DEDICATED", "MAX-IN-FLIGHT", "RATE-LIMIT", "SECRETS", "RETRY-POLICY")]
     cursor: str | None = None
-    now = SystemClock().now()
     with opened(LocalKeySettings, given) as (_, store):
+        now = measured_clock(store).now()
         while True:
             page = store.list_namespaces(cursor=cursor, limit=_PAGE, tenant_id=tenant)
             for namespace in page.items:
@@ -113,10 +113,10 @@ def set_namespace(
         raise click.UsageError(f"give at least one of {', '.join(_OPTIONS.values())}")
     from duetime.api.encoding import namespace_json
     from duetime.api.namespace_changes import changed_settings
-    from duetime.runtime.clock import SystemClock
+    from duetime.runtime.wiring import measured_clock
 
     with opened(LocalKeySettings, given) as (_, store):
-        now = SystemClock().now()
+        now = measured_clock(store).now()
         click.echo(namespace_json(changed_settings(store, namespace, changes, principal=None, now=now)))
 
 
@@ -183,9 +183,8 @@ def create_secret(*, namespace: str, overlap: float, secret_stdin: bool, **given
     from duetime.api import namespace_changes
     from duetime.domain.errors import InvalidInput
     from duetime.domain.times import format_instant
-    from duetime.runtime.clock import SystemClock
     from duetime.runtime.ids import new_id
-    from duetime.runtime.wiring import make_secret_box
+    from duetime.runtime.wiring import make_secret_box, measured_clock
 
     text = sys.stdin.read(_MAX_SECRET_CHARACTERS).strip() if secret_stdin else None
     with opened(LocalKeySettings, given) as (settings, store):
@@ -198,7 +197,7 @@ def create_secret(*, namespace: str, overlap: float, secret_stdin: bool, **given
                 secret_id=new_id(),
                 text=text,
                 overlap_seconds=overlap,
-                now=SystemClock().now(),
+                now=measured_clock(store).now(),
             )
         except InvalidInput as error:
             raise click.UsageError(f"the secret on standard input {error.message}") from None
@@ -219,10 +218,10 @@ def list_secrets(*, namespace: str, **given: str | None) -> None:
     from duetime.cli.tables import show_table
     from duetime.domain.secrets import valid_secrets
     from duetime.domain.times import format_instant
-    from duetime.runtime.clock import SystemClock
+    from duetime.runtime.wiring import measured_clock
 
     with opened(LocalKeySettings, given) as (_, store):
-        found = valid_secrets(found_namespace(store, namespace, principal=None), SystemClock().now())
+        found = valid_secrets(found_namespace(store, namespace, principal=None), measured_clock(store).now())
     rows = [("ID", "CREATED", "VALID UNTIL")]
     rows += [
         (
@@ -245,8 +244,8 @@ def delete_secret(*, namespace: str, secret_id: str, **given: str | None) -> Non
     Of two, deleting the newer one undoes the rotation. Without any, callbacks are not signed.
     """
     from duetime.api import namespace_changes
-    from duetime.runtime.clock import SystemClock
+    from duetime.runtime.wiring import measured_clock
 
     with opened(LocalKeySettings, given) as (_, store):
-        namespace_changes.delete_secret(store, namespace, secret_id, principal=None, now=SystemClock().now())
+        namespace_changes.delete_secret(store, namespace, secret_id, principal=None, now=measured_clock(store).now())
     click.echo(f"deleted secret {secret_id} of namespace {namespace}", err=True)

@@ -29,17 +29,19 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class ShardStatus:
-    """What the ownership row of a shard says; ``version`` 0 and no owner when it was never claimed."""
+    """What the ownership row of a shard says; ``version`` 0 and no owner when it was never claimed.
+
+    ``metadata``: what the owner told of itself when it claimed, as JSON. ``is_free``: nobody's lease is live, by the
+    clock that the store judges claims by. A lease is live up to, and not including, ``lease_expires_at``.
+    """
 
     shard_id: int
     version: int = 0
     owner_id: str | None = None
     claimed_at: datetime | None = None
     lease_expires_at: datetime | None = None
-
-    def is_free(self, now: datetime) -> bool:
-        """A lease is live up to, and not including, ``lease_expires_at``."""
-        return self.lease_expires_at is None or self.lease_expires_at <= now
+    metadata: str | None = None
+    is_free: bool = True
 
 
 @dataclass(frozen=True, slots=True)

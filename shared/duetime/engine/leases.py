@@ -5,28 +5,33 @@ Invariants:
 1. A shard is polled and fired only while ``monotonic < trusted_until``, where ``trusted_until`` is the monotonic
    time at which the claim or renewal was *sent*, plus the lease, less the skew margin, and never after the
    deadline of this run. So trust ends before the store lets anybody else claim.
-2. Renewal happens at a third of the lease, so two renewals may fail before trust ends.
-3. A shard is released only when nothing of it is under way, or after what is under way was parked.
-4. Losing a claim or a lease is normal: the shard is dropped and others carry on.
+2. Renewal happens at a third of the lease, so two renewals may fail before trust ends. It never waits for claims,
+   and measures the store's time first: without that, nothing is trusted any longer than it was.
+3. Claims go out in batches that take about half a second at most. What a batch won is owned, and polled, at once.
+4. A shard is released only when nothing of it is under way, or after what is under way was parked.
+5. Losing a claim or a lease is normal: the shard is dropped and others carry on.
+6. The store says which shards are free. What a worker refused is tried again after the others, until the share is
+   full; what nobody has held for longer than a lease is anyone's, whatever the shares say (sharing.py).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
-from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
 from duetime.domain.shards import Lease
 from duetime.engine.owned import OwnedShard
 from duetime.engine.payloads import HeldPayloads
 from duetime.engine.reading import ShardReading
 from duetime.engine.settings import EngineSettings
+from duetime.engine.sharing import FreeShards, Members, claim_order, fair_share
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Alarm, Offload
 from duetime.stores.port import Store
+from duetime.stores.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
 
@@ -34,22 +39,21 @@ _ERRORS_PER_LINE = 10
 """Of those in a row, for the log."""
 
 _MAX_ANNOUNCE_INTERVAL_SECONDS = 3.0
-
-
-def fair_share(total: int, workers: Sequence[str], worker_id: str) -> int:
-    """How many of ``total`` shards ``worker_id`` should own. The shares of all ``workers`` sum to ``total``."""
-    members = sorted({*workers, worker_id})
-    share, rest = divmod(total, len(members))
-    return share + (members.index(worker_id) < rest)
+CLAIM_SECONDS = 0.5
+"""What a batch of claims may take, and how long claims go on before the store is asked anew what is free."""
+_FIRST_BATCH = 100
+_MAX_BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class _Survey:
-    """What one look at the store showed; None for what was not looked at."""
+    """What one look at the store showed. ``workers`` None: they were not asked for. ``free`` in the order of claims;
+    ``owners`` of the shards that are not free."""
 
     shard_ids: list[int]
     workers: list[str] | None
     free: list[int]
+    owners: frozenset[str]
 
 
 class LeaseKeeper:
@@ -59,63 +63,88 @@ class LeaseKeeper:
         self,
         store: Store,
         *,
-        clock: Clock,
+        clock: StoreClock,
         settings: EngineSettings,
         stats: EngineStats,
         offload: Offload,
+        claim_offload: Offload,
         worker_id: str,
+        metadata: str,
         on_change: Callable[[], None],
         on_recovery: Callable[[], None],
         drop: Callable[[OwnedShard], None],
         payloads: HeldPayloads,
     ) -> None:
-        """``on_change`` is called after claims, ``on_recovery`` when the store answers again after an outage;
-        ``drop`` when a shard must not be fired from any more."""
+        """``offload`` runs renewals and releases, ``claim_offload`` all that these must not wait for.
+
+        ``metadata`` as in ``Store.claim_shards``. ``on_change`` is called after claims, ``on_recovery`` when the
+        store answers again after an outage; ``drop`` when a shard must not be fired from any more.
+        """
         self._store = store
         self._clock = clock
         self._settings = settings
         self._stats = stats
         self._offload = offload
+        self._claim_offload = claim_offload
         self._worker_id = worker_id
+        self._metadata = metadata
         self._on_change = on_change
         self._on_recovery = on_recovery
         self._drop = drop
         self._payloads = payloads
         self._alarm = Alarm()
         self.owned: dict[int, OwnedShard] = {}
-        self._fixed: list[int] | None = None
-        self._deadline: float | None = None
-        self._workers: list[str] = []
-        self._renewed_at = self._announced_at = float("-inf")
-        self._is_claiming = True
-        self._wanted: list[int] = []
         # However long leases are, a newcomer must not wait long for its share.
         self._announce_interval_seconds = min(settings.lease_seconds / 3, _MAX_ANNOUNCE_INTERVAL_SECONDS)
+        self._batch_size = _FIRST_BATCH
+        self.begin(None, None)
 
     def begin(self, shard_ids: Sequence[int] | None, deadline: float | None) -> None:
         """Before ``run``: which shards (None: all there are, shared with the other workers) and until when."""
         self._fixed = None if shard_ids is None else list(shard_ids)
         self._deadline = deadline
         self._renewed_at = self._announced_at = float("-inf")
-        self._workers = []
+        self._is_timed = asyncio.Event()
         self._is_claiming = True
+        self._claim_under_way: asyncio.Task[None] | None = None
+        self._members = Members(self._settings.lease_seconds)
+        self._free = FreeShards(self._settings.lease_seconds)
+        self._adopted: set[int] = set()
+
+    @property
+    def orphans(self) -> int:
+        """How many shards nobody has held for longer than a lease, as far as is known."""
+        return len(self._free.orphans(at=self._clock.monotonic()))
 
     def stop_claiming(self) -> None:
         """From now on only keep what is owned."""
         self._is_claiming = False
-        self._wanted = []
         self._alarm.ring()
 
     async def run(self) -> None:
         """Look after ownership until cancelled.
 
-        While the store does not answer it is asked as often as ever, and by this loop alone: all else backs off, and
-        is told when the store is back. So an outage costs the store little and nobody much time after its end.
+        While the store does not answer it is asked as often as ever, and by these loops alone: all else backs off,
+        and is told when the store is back. So an outage costs the store little and nobody much time after its end.
         """
+        tasks = [
+            asyncio.ensure_future(self._repeat(self._keep, Alarm())),
+            asyncio.ensure_future(self._repeat(self._claim_share, self._alarm)),
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _repeat(self, step: Callable[[], Awaitable[bool]], alarm: Alarm) -> None:
+        """Take ``step`` again and again: at once where it says that there is more to do."""
         errors = 0
         while True:
+            is_more = False
             try:
-                await self._keep()
+                is_more = await step()
             except StoreError as error:
                 if errors % _ERRORS_PER_LINE == 0:
                     log.warning(
@@ -127,7 +156,9 @@ class LeaseKeeper:
                 if errors:
                     errors = 0
                     self._on_recovery()
-            await self._alarm.wait(self._settings.keep_interval_seconds)
+            await alarm.wait(0.0 if is_more else self._settings.keep_interval_seconds)
+
+    # -- what is owned ---------------------------------------------------------------------------------------
 
     async def release(self, shards: Sequence[OwnedShard]) -> None:
         """Give shards back so that others can claim them at once."""
@@ -139,36 +170,55 @@ class LeaseKeeper:
             await self._offload.run(lambda: self._store.release_leases(leases, now=now))
             log.info("shards released", extra={"action": "shard.released", "shards": len(leases)})
 
-    async def withdraw(self) -> None:
-        """Tell the other workers that this one is gone."""
+    async def release_all(self, timeout_seconds: float) -> None:
+        """After ``run``: give back all that is owned, what a claim under way still wins among it, and be gone."""
+        if self._claim_under_way is not None:
+            await asyncio.wait([self._claim_under_way], timeout=timeout_seconds)
+        await self.release(list(self.owned.values()))
         if self._fixed is None:
             await self._offload.run(lambda: self._store.withdraw_worker(self._worker_id))
 
-    async def _keep(self) -> None:
+    async def _keep(self) -> bool:
+        if self._clock.has_jumped:
+            self._distrust()
         if self._clock.monotonic() - self._renewed_at >= self._settings.lease_seconds / 3:
             await self._renew()
         await self._release_finished()
-        if self._is_claiming:
-            self._share(await self._survey())
-            await self._claim()
+        return False
+
+    def _distrust(self) -> None:
+        """Nothing is fired before the store has been asked again, which is done at once."""
+        log.warning(
+            "this machine's clock was set, or it slept: nothing is fired before the store's time is known again",
+            extra={"action": "clock.parted"},
+        )
+        for shard in self.owned.values():
+            shard.trusted_until = float("-inf")
+        self._renewed_at = float("-inf")
 
     async def _renew(self) -> None:
         shards = list(self.owned.values())
-        sent, now = self._clock.monotonic(), self._clock.now()
-        if shards:
-            leases = [shard.lease for shard in shards]
-            renewed = await self._offload.run(
-                lambda: self._store.renew_leases(leases, lease_seconds=self._settings.lease_seconds, now=now)
-            )
-            for shard, lease in zip(shards, renewed, strict=True):
-                if self.owned.get(shard.shard_id) is not shard:
-                    continue
-                if lease is None:
-                    self._lose(shard)
-                else:
-                    shard.lease = replace(shard.lease, expires_at=lease.expires_at)
-                    shard.trusted_until = self._trust_after(sent)
+        leases = [shard.lease for shard in shards]
+        sent = self._clock.monotonic()
+
+        def renew() -> list[Lease | None]:
+            self._clock.measure()
+            if not leases:
+                return []
+            seconds = self._settings.lease_seconds
+            return self._store.renew_leases(leases, lease_seconds=seconds, now=self._clock.now())
+
+        renewed = await self._offload.run(renew)
+        for shard, lease in zip(shards, renewed, strict=True):
+            if self.owned.get(shard.shard_id) is not shard:
+                continue
+            if lease is None:
+                self._lose(shard)
+            else:
+                shard.lease = replace(shard.lease, expires_at=lease.expires_at)
+                shard.trusted_until = self._trust_after(sent)
         self._renewed_at = sent
+        self._is_timed.set()
 
     def _lose(self, shard: OwnedShard) -> None:
         del self.owned[shard.shard_id]
@@ -176,46 +226,84 @@ class LeaseKeeper:
         log.warning("shard lost to another owner", extra={"action": "shard.lost", "shard_id": shard.shard_id})
         self._drop(shard)
 
+    async def _release_finished(self) -> None:
+        finished = [
+            shard
+            for shard in self.owned.values()
+            if shard.is_releasing and not shard.is_polling and not shard.unrecorded
+        ]
+        await self.release(finished)
+
+    def _trust_after(self, sent: float) -> float:
+        trusted = sent + self._settings.lease_seconds - self._settings.skew_margin_seconds
+        return trusted if self._deadline is None else min(trusted, self._deadline)
+
+    # -- what to claim ---------------------------------------------------------------------------------------
+
+    async def _claim_share(self) -> bool:
+        """Claim for a while; whether there is more to claim."""
+        await self._is_timed.wait()
+        if not self._is_claiming:
+            return False
+        survey = await self._survey()
+        self._observe(survey)
+        target = self._target(len(survey.shard_ids))
+        self._mark_surplus(target + len(self._adopted & self.owned.keys()))
+        return await self._claim_free(survey.free, target)
+
     async def _survey(self) -> _Survey:
         """Ask the store which shards there are and, when there may be a need to claim, which are free."""
         announce = self._fixed is None and (
             self._clock.monotonic() - self._announced_at >= self._announce_interval_seconds
         )
-        fixed, owned, now = self._fixed, set(self.owned), self._clock.now()
+        fixed, owned, known = self._fixed, set(self.owned), self._members.counted
 
         def look() -> _Survey:
-            workers = self._announce(now) if announce else None
+            now = self._clock.now()
+            workers = self._announce() if announce else None
             shard_ids = fixed if fixed is not None else self._store.shard_map().shard_ids()
             unowned = [shard_id for shard_id in shard_ids if shard_id not in owned]
-            statuses = self._store.shard_statuses(unowned) if unowned else []
-            free = [status.shard_id for status in statuses if status.is_free(now)]
+            statuses = self._store.shard_statuses(unowned, now=now) if unowned else []
+            free = [status.shard_id for status in statuses if status.is_free]
+            owners = frozenset(status.owner_id for status in statuses if status.owner_id and not status.is_free)
             if free and fixed is None and workers is None:
                 # Somebody released or died: shares have changed, so ask who is there before claiming.
-                workers = self._announce(now)
-            return _Survey(shard_ids, workers, free)
+                workers = self._announce()
+            ordered = claim_order(free, known if workers is None else workers, self._worker_id)
+            return _Survey(shard_ids, workers, ordered, owners)
 
-        survey = await self._offload.run(look)
+        survey = await self._claim_offload.run(look)
         if survey.workers is not None:
-            self._workers = survey.workers
             self._announced_at = self._clock.monotonic()
         return survey
 
-    def _announce(self, now: datetime) -> list[str]:
-        return self._store.announce_worker(self._worker_id, ttl_seconds=self._settings.lease_seconds, now=now)
+    def _announce(self) -> list[str]:
+        now, seconds = self._clock.now(), self._settings.lease_seconds
+        return self._store.announce_worker(self._worker_id, ttl_seconds=seconds, now=now)
 
-    def _share(self, survey: _Survey) -> None:
-        """Decide, after a survey, what to give up and what to claim."""
-        target = self._target(survey)
-        if self._is_claiming:
-            self._mark_surplus(target)
-            self._wanted = survey.free[: max(0, target - len(self.owned))]
+    def _observe(self, survey: _Survey) -> None:
+        at = self._clock.monotonic()
+        self._free.observe(survey.free, at=at)
+        if survey.workers is None:
+            return
+        before = self._members.counted
+        others = [worker for worker in survey.workers if worker != self._worker_id]
+        passed_over = self._members.observe(others, survey.owners, has_orphans=bool(self._free.orphans(at=at)), at=at)
+        for worker in passed_over:
+            log.warning(
+                "a worker claims nothing of what is free, and does not count in the shares",
+                extra={"action": "worker.passed_over", "worker": worker},
+            )
+        if self._members.counted != before:
+            self._adopted.clear()  # shares are others now
 
-    def _target(self, survey: _Survey) -> int:
-        total = len(survey.shard_ids)
-        return total if self._fixed is not None else fair_share(total, self._workers, self._worker_id)
+    def _target(self, total: int) -> int:
+        return total if self._fixed is not None else fair_share(total, self._members.counted, self._worker_id)
 
     def _mark_surplus(self, target: int) -> None:
         """Shards beyond the fair share are no longer polled, and released once nothing of them is under way."""
+        if not self._is_claiming:  # by now all are being released
+            return
         surplus = len(self.owned) - target
         for shard in sorted(self.owned.values(), key=lambda shard: -shard.shard_id):
             is_surplus = surplus > 0
@@ -226,51 +314,67 @@ class LeaseKeeper:
             elif not is_surplus and shard.is_releasing:
                 shard.is_releasing = False
 
-    async def _release_finished(self) -> None:
-        finished = [
-            shard
-            for shard in self.owned.values()
-            if shard.is_releasing and not shard.is_polling and not shard.unrecorded
-        ]
-        await self.release(finished)
+    async def _claim_free(self, free: Sequence[int], target: int) -> bool:
+        """Try ``free``, all of them, until ``target`` is reached; whether some are left for want of time."""
+        end = self._clock.monotonic() + CLAIM_SECONDS
+        orphans = self._free.orphans(at=self._clock.monotonic())
+        wanted, claims = self._free.by_refusals(free), self._stats.claims
+        while self._is_claiming and self._clock.monotonic() < end:
+            room = target - len(self.owned)
+            if room <= 0:
+                wanted = [shard_id for shard_id in wanted if shard_id in orphans]
+                room = self._batch_size
+            size = min(room, self._batch_size)
+            batch, wanted = wanted[:size], wanted[size:]
+            if not batch:
+                break
+            # On its own: who cancels this must not lose what the store is about to give.
+            self._claim_under_way = asyncio.ensure_future(self._claim(batch, is_share=len(self.owned) < target))
+            await asyncio.shield(self._claim_under_way)
+        if self._stats.claims > claims:
+            log.info("shards claimed", extra={"action": "shard.claimed", "shards": self._stats.claims - claims})
+        return bool(wanted)
 
-    async def _claim(self) -> None:
-        shard_ids, self._wanted = self._wanted, []
-        if not shard_ids:
-            return
-        lease_seconds = self._settings.lease_seconds
-
-        def claim() -> list[tuple[float, Lease]]:
-            claimed: list[tuple[float, Lease]] = []
-            for shard_id in shard_ids:
-                sent, now = self._clock.monotonic(), self._clock.now()
-                try:
-                    lease = self._store.claim_shard(shard_id, self._worker_id, lease_seconds=lease_seconds, now=now)
-                except StoreError:
-                    if not claimed:
-                        raise
-                    break  # what was claimed must be kept; the rest waits for the next look
-                if lease is not None:
-                    claimed.append((sent, lease))
-            return claimed
-
-        claimed = await self._offload.run(claim)
-        for sent, lease in claimed:
-            self.owned[lease.shard_id] = OwnedShard(
-                lease=lease,
-                trusted_until=self._trust_after(sent),
-                reading=ShardReading(
-                    shard_id=lease.shard_id,
-                    interval_seconds=self._settings.min_poll_interval_seconds,
-                    survey_at=self._clock.monotonic(),
-                ),
-                payloads=self._payloads,
+    async def _claim(self, shard_ids: Sequence[int], *, is_share: bool) -> None:
+        """Own at once what is won. ``is_share`` False: it is beyond the share."""
+        sent, seconds = self._clock.monotonic(), self._settings.lease_seconds
+        self._free.refuse(shard_ids)  # until it is known better
+        try:
+            leases = await self._claim_offload.run(
+                lambda: self._store.claim_shards(
+                    shard_ids,
+                    self._worker_id,
+                    lease_seconds=seconds,
+                    metadata=self._metadata,
+                    now=self._clock.now(),
+                )
             )
-        if claimed:
-            self._stats.claims += len(claimed)
-            log.info("shards claimed", extra={"action": "shard.claimed", "shards": len(claimed)})
+        except StoreError:
+            self._batch_size = max(1, len(shard_ids) // 2)  # one shard that cannot be claimed ends up alone
+            raise
+        taken = self._clock.monotonic() - sent
+        if taken > CLAIM_SECONDS:
+            self._batch_size = max(1, self._batch_size // 2)
+        elif taken < CLAIM_SECONDS / 4:
+            self._batch_size = min(_MAX_BATCH, self._batch_size * 2)
+        won = [lease for lease in leases if lease is not None]
+        for lease in won:
+            self._own(lease, sent)
+        if not is_share:
+            self._adopted.update(lease.shard_id for lease in won)
+        if won:
+            self._stats.claims += len(won)
             self._on_change()
 
-    def _trust_after(self, sent: float) -> float:
-        trusted = sent + self._settings.lease_seconds - self._settings.skew_margin_seconds
-        return trusted if self._deadline is None else min(trusted, self._deadline)
+    def _own(self, lease: Lease, sent: float) -> None:
+        self.owned[lease.shard_id] = OwnedShard(
+            lease=lease,
+            trusted_until=self._trust_after(sent),
+            reading=ShardReading(
+                shard_id=lease.shard_id,
+                interval_seconds=self._settings.min_poll_interval_seconds,
+                survey_at=self._clock.monotonic(),
+            ),
+            payloads=self._payloads,
+            is_releasing=not self._is_claiming,
+        )

@@ -13,7 +13,6 @@ from datetime import datetime
 
 from duetime.delivery.port import CallbackResult, Sender
 from duetime.delivery.sealing import SecretBox
-from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
 from duetime.domain.timers import Timer
 from duetime.engine.announcing import Announcer, FailureEvents
@@ -33,6 +32,7 @@ from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineSnapshot, EngineStats, snapshot_of
 from duetime.engine.waiting import Alarm, Offload, ThreadOffload
 from duetime.stores.port import Store
+from duetime.stores.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +49,10 @@ class Poller:
         store: Store,
         sender: Sender,
         *,
-        clock: Clock,
+        clock: StoreClock,
         settings: EngineSettings,
         worker_id: str,
+        metadata: str = "{}",
         new_id: Callable[[], str],
         random: Callable[[], float],
         secret_box: SecretBox | None = None,
@@ -62,8 +63,8 @@ class Poller:
     ) -> None:
         """``random`` gives floats in [0, 1); ``make_offload(threads, name)`` makes what runs store calls.
 
-        ``events`` is told of timers that failed; ``handler`` takes over the timers of internal namespaces,
-        and those of others pass ``gate``.
+        ``metadata``: JSON that claims store of this worker. ``events`` is told of timers that failed; ``handler``
+        takes over the timers of internal namespaces, and those of others pass ``gate``.
         ``secret_box`` unseals the secrets of namespaces; without one, timers of namespaces with a secret wait.
         """
         self._store = store
@@ -74,6 +75,7 @@ class Poller:
         self._stats = EngineStats()
         # Leases have a thread of their own: however slow other calls are, a renewal is never kept waiting.
         self._lease_offload = make_offload(1, "duetime-leases")
+        self._claim_offload = make_offload(1, "duetime-claims")
         self._poll_offload = make_offload(settings.poll_concurrency, "duetime-poll")
         self._record_offload = make_offload(settings.record_concurrency, "duetime-record")
         self._event_offload = None if events is None else make_offload(1, "duetime-events")
@@ -105,7 +107,7 @@ class Poller:
             gated=self._gated,
         )
         self._recorder.on_batch = self._firing.start_attempts
-        self._leases = self._make_leases(worker_id, payloads)
+        self._leases = self._make_leases(worker_id, metadata, payloads)
         self._polling = self._make_polling(directory)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_sender_started = False
@@ -123,14 +125,16 @@ class Poller:
             gated=self._gated,
         )
 
-    def _make_leases(self, worker_id: str, payloads: HeldPayloads) -> LeaseKeeper:
+    def _make_leases(self, worker_id: str, metadata: str, payloads: HeldPayloads) -> LeaseKeeper:
         return LeaseKeeper(
             self._store,
             clock=self._clock,
             settings=self._settings,
             stats=self._stats,
             offload=self._lease_offload,
+            claim_offload=self._claim_offload,
             worker_id=worker_id,
+            metadata=metadata,
             on_change=self._wake.ring,
             on_recovery=self._retry,
             drop=self._firing.drop,
@@ -233,6 +237,8 @@ class Poller:
                 "parked": sum(len(shard.parked) for shard in shards),
                 "backlogged_shards": sum(shard.reading.has_backlog for shard in shards),
                 "unrecorded": self._firing.unstored,
+                "orphaned_shards": self._leases.orphans,
+                "clock_offset_milliseconds": round((self._clock.offset_seconds or 0.0) * 1000),
             },
         )
 
@@ -240,6 +246,7 @@ class Poller:
         """Release the threads. The sender and the store belong to the caller."""
         for offload in (
             self._lease_offload,
+            self._claim_offload,
             self._poll_offload,
             self._record_offload,
             self._event_offload,
@@ -325,8 +332,7 @@ class Poller:
 
     async def _hand_back(self) -> None:
         try:
-            await self._leases.release(list(self._leases.owned.values()))
-            await self._leases.withdraw()
+            await self._leases.release_all(_FINAL_WRITES_SECONDS)
         except StoreError as error:
             log.warning(
                 "shards could not be released; they are free when their leases end",

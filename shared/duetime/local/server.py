@@ -15,6 +15,7 @@ from duetime import __version__
 from duetime.calls.dispatch import Dispatcher
 from duetime.calls.hinting import Bell
 from duetime.delivery.egress import parse_hosts
+from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidSettings
 from duetime.engine.poller import Poller
 from duetime.engine.stats import EngineSnapshot
@@ -29,7 +30,6 @@ from duetime.local.metrics import ApiMetrics, MetricsApp, Observed, new_registry
 from duetime.local.services import Service, ThreadService, run_services
 from duetime.local.workers import WorkerService, snapshots_written
 from duetime.runtime import api_wiring, wiring
-from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
 from duetime.runtime.metrics import with_outbox
 from duetime.runtime.outbox_wiring import opened_dispatcher, ringing_calls
@@ -52,12 +52,12 @@ def serve(settings: LocalSettings) -> int:
         raise InvalidSettings("--workers: a store in memory cannot be shared by several processes")
     if settings.auth and wiring.is_in_memory(settings.store):
         raise InvalidSettings("--auth: nobody can make a key for a store in memory")
-    clock = SystemClock()
     with ExitStack() as stack:
         listener = stack.enter_context(bind(settings.host, settings.port))
         _refuse_exposure(settings, listener)
         store = stack.enter_context(wiring.opened_store(settings.store))
         wiring.make_ready(store, settings.store)
+        clock = wiring.measured_clock(store)
         _ensure_default_namespace(store, settings, clock)
         secret_box = wiring.make_secret_box(settings)
         bell = Bell()
@@ -110,7 +110,7 @@ def _event_streams(
     api: LambdaAsgiApp,
     calls: CallStore,
     authenticator: Authenticator | None,
-    clock: SystemClock,
+    clock: Clock,
     stack: ExitStack,
 ) -> EventStreams:
     offload = ThreadOffload(STREAM_THREADS, "event-streams")
@@ -125,10 +125,10 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
     """
     if wiring.is_in_memory(settings.store):
         raise InvalidSettings("--store: a store in memory has no timers but those of its own process")
-    clock = SystemClock()
     with ExitStack() as stack:
         store = stack.enter_context(wiring.opened_store(settings.store))
         store.check()
+        clock = wiring.measured_clock(store)
         secret_box = wiring.make_secret_box(settings)
         bell = Bell()
         calls = ringing_calls(store, bell)
@@ -206,7 +206,7 @@ def _observe(snapshot: Callable[[], EngineSnapshot], workers: Sequence[WorkerSer
     return {"worker-1": Observed(snapshot(), 0.0), **others}
 
 
-def _ensure_default_namespace(store: Store, settings: LocalSettings, clock: SystemClock) -> None:
+def _ensure_default_namespace(store: Store, settings: LocalSettings, clock: Clock) -> None:
     if store.get_namespace(DEFAULT_NAMESPACE) is None:
         store.create_namespace(
             DEFAULT_NAMESPACE, num_shards=settings.default_num_shards, dedicated=False, now=clock.now()

@@ -22,10 +22,10 @@ def refuse_if_served(store: Store, *, now: datetime) -> str:
     claims = sha256()
     owners: set[str] = set()
     for start in range(0, len(shard_ids), _SHARDS_AT_ONCE):
-        for status in store.shard_statuses(shard_ids[start : start + _SHARDS_AT_ONCE]):
+        for status in store.shard_statuses(shard_ids[start : start + _SHARDS_AT_ONCE], now=now):
             if status.version:
                 claims.update(f"{status.shard_id}:{status.version};".encode())
-            if not status.is_free(now):
+            if not status.is_free:
                 held += 1
                 owners.add(status.owner_id or "?")
     if held:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from duetime.domain.clock import Clock
 from duetime.domain.timers import Timer
-from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
 from duetime.runtime.logs import log_context
 from duetime.runtime.settings import (
@@ -23,8 +22,9 @@ from duetime.runtime.settings import (
     load_settings,
 )
 from duetime.runtime.tuning import ApiTuning
-from duetime.runtime.wiring import Handler, log_to_lambda, make_secret_box
+from duetime.runtime.wiring import Handler, log_to_lambda, make_secret_box, store_clock
 from duetime.stores.port import Store
+from duetime.stores.store_clock import StoreClock
 
 if TYPE_CHECKING:
     from duetime.api.authentication import KeyAuthenticator
@@ -39,20 +39,27 @@ if TYPE_CHECKING:
 def api_context(
     store: Store,
     settings: ApiTuning,
-    clock: Clock,
+    clock: StoreClock,
     *,
     secret_box: SecretBox | None,
     authenticate: Callable[[Request], Principal] | None,
+    keeps_time: bool = False,
     on_stored: Callable[[Sequence[Timer]], None] | None = None,
     on_served: Callable[[ServedRequest], None] | None = None,
 ) -> ApiContext:
-    """``authenticate`` None: open mode, in which nobody is asked who they are."""
+    """``authenticate`` None: open mode, in which nobody is asked who they are. ``keeps_time``: no poller of this
+    process measures the store's time, so requests have to."""
     from duetime.api.context import ApiContext
 
-    hooks: dict[str, Any] = {"on_stored": on_stored, "on_served": on_served}
+    hooks: dict[str, Any] = {
+        "on_stored": on_stored,
+        "on_served": on_served,
+        "keep_time": clock.keep if keeps_time else None,
+    }
     return ApiContext(
         store=store,
         clock=clock,
+        clock_offset_seconds=lambda: clock.offset_seconds,
         new_id=new_id,
         log_context=lambda request_id: log_context(request_id=request_id),
         default_num_shards=settings.default_num_shards,
@@ -123,9 +130,10 @@ def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) ->
     return api_context(
         store,
         settings,
-        SystemClock(),
+        store_clock(store),
         secret_box=make_secret_box(settings),
         authenticate=principal_of_authorizer,
+        keeps_time=True,
     )
 
 
@@ -138,4 +146,6 @@ def authorizer_function() -> Authorizer:
     settings = load_settings(AuthorizerSettings)
     log_to_lambda(settings)
     # The gateway keeps answers; kept here as well, a deleted key would work on for the sum of both times.
-    return Authorizer(KeyAuthenticator(open_store(settings.store), SystemClock(), cache_seconds=0))
+    store = open_store(settings.store)
+    clock = store_clock(store)
+    return Authorizer(KeyAuthenticator(store, clock, cache_seconds=0), keep_time=clock.keep)

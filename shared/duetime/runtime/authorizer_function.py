@@ -8,7 +8,7 @@ role may do is judged there, since the gateway keeps one answer for all routes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from duetime.api.authentication import KeyAuthenticator, authorizer_context
@@ -21,11 +21,14 @@ _log = logging.getLogger(__name__)
 
 
 class Authorizer:
-    def __init__(self, authenticator: KeyAuthenticator) -> None:
+    def __init__(self, authenticator: KeyAuthenticator, *, keep_time: Callable[[], None] = lambda: None) -> None:
+        """``keep_time`` sees to it that the authenticator's clock is right."""
         self._authenticator = authenticator
+        self._keep_time = keep_time
 
     def __call__(self, event: Mapping[str, Any], context: Any) -> dict[str, Any]:  # noqa: ARG002
         """Raises ``StoreError``: the gateway then answers 500 and keeps nothing, where it would keep a refusal."""
+        self._keep_time()
         try:
             principal = self._authenticator.authenticate(_header(event))
         except Unauthenticated:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 
 from uuid6 import uuid7
+
+from duetime import __version__
 
 
 def new_id() -> str:
@@ -16,3 +19,9 @@ def new_id() -> str:
 def new_worker_id() -> str:
     """Unique for ever, and telling which host and process it was: ``host:pid:random``."""
     return f"{socket.gethostname()}:{os.getpid()}:{new_id()[-12:]}"
+
+
+def worker_metadata() -> str:
+    """What a claim stores of this process, for people who look at who owns a shard: JSON."""
+    facts = {"processId": os.getpid(), "serviceVersion": __version__, "host": socket.gethostname()}
+    return json.dumps(facts, separators=(",", ":"))

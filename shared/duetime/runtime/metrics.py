@@ -135,6 +135,11 @@ GAUGES = (
     _gauge("backlogged_shards", "Shards with more due than may be started.", "BackloggedShards"),
     _gauge("unrecorded", "Outcomes not yet recorded."),
     _gauge("unreadable_namespaces", "Namespaces that cannot be read: their timers wait.", "UnreadableNamespaces"),
+    _gauge("orphaned_shards", "Shards that nobody has held for longer than a lease."),
+    _gauge(
+        "clock_offset_milliseconds",
+        "How far the machine's clock is ahead of the store's, by which timers fire.",
+    ),
 )
 # Of the dispatcher that shares a process with the poller; 0 where there is none.
 OUTBOX_COUNTERS = tuple(

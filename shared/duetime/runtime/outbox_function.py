@@ -81,10 +81,13 @@ class OutboxFunction:
         clock: Clock,
         report: Report,
         sweep_after_seconds: float,
+        keep_time: Callable[[], None] = lambda: None,
     ) -> None:
+        """``keep_time`` sees to it that ``clock`` is right."""
         self._calls = calls
         self._publishers = publishers
         self._clock = clock
+        self._keep_time = keep_time
         self._report = report
         self._sweep_after = timedelta(seconds=sweep_after_seconds)
 
@@ -96,6 +99,7 @@ class OutboxFunction:
         remaining_seconds = context.get_remaining_time_in_millis() / 1000
         deadline = self._clock.monotonic() + remaining_seconds - DEADLINE_MARGIN_SECONDS
         with log_context(request_id=context.aws_request_id):
+            self._keep_time()
             if event.get("detail-type") == "Scheduled Event":
                 return self._sweep(deadline)
             records = event.get("Records")

@@ -14,12 +14,11 @@ from duetime.calls.publishing import EventPublisher, LogPublisher
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.clock import Clock
 from duetime.domain.timers import Timer
-from duetime.runtime.clock import SystemClock
 from duetime.runtime.eventbridge import EventBridgePublisher
-from duetime.runtime.ids import new_worker_id
+from duetime.runtime.ids import new_worker_id, worker_metadata
 from duetime.runtime.settings import LocalSettings, OutboxSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EventPublisherName, OutboxTuning
-from duetime.runtime.wiring import log_to_lambda, write_line
+from duetime.runtime.wiring import log_to_lambda, store_clock, write_line
 from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
 
@@ -74,6 +73,7 @@ def opened_dispatcher(
             lease_seconds=settings.lease_seconds, retention_seconds=settings.event_retention_seconds
         ),
         owner_id=new_worker_id(),
+        metadata=worker_metadata(),
         random=random.random,
     )
     bell.connect(dispatcher.notify)
@@ -92,8 +92,8 @@ def outbox_function() -> OutboxFunction:
 
     settings = load_settings(OutboxSettings)
     log_to_lambda(settings)
-    clock = SystemClock()
     store = open_dynamodb_store(settings.store)
+    clock = store_clock(store)
     dimensions = {"Stage": settings.stage, "Function": os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "outbox")}
 
     def report(metrics: Mapping[str, tuple[str, float]]) -> None:
@@ -106,4 +106,5 @@ def outbox_function() -> OutboxFunction:
         clock=clock,
         report=report,
         sweep_after_seconds=settings.sweep_after_seconds,
+        keep_time=clock.keep,
     )

@@ -16,15 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreEmpty
 from duetime.runtime import process_limits
 from duetime.runtime.clock import SystemClock
-from duetime.runtime.ids import new_id, new_worker_id
+from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
 from duetime.runtime.logs import configure_logging
 from duetime.runtime.settings import LocalSettings, PollerSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EngineTuning, KeySettings, LocalKeySettings, Settings
 from duetime.stores.port import Store
+from duetime.stores.store_clock import StoreClock
 
 if TYPE_CHECKING:
     from duetime.calls.executor import CallExecutor
@@ -82,6 +82,18 @@ def make_ready(store: Store, url: str) -> None:
         store.initialise()
 
 
+def store_clock(store: Store) -> StoreClock:
+    """The store's time, for all of a process. Somebody has to measure it, again and again."""
+    return StoreClock(store, SystemClock())
+
+
+def measured_clock(store: Store) -> StoreClock:
+    """The store's time for a command, which needs it measured once. Raises ``StoreError``."""
+    clock = store_clock(store)
+    clock.measure()
+    return clock
+
+
 # -- keys --------------------------------------------------------------------------------------------------------
 
 KEY_FILE_NAME = "duetime.key"
@@ -115,7 +127,7 @@ def make_secret_box(settings: KeySettings) -> SecretBox | None:
 def make_poller(
     store: Store,
     settings: EngineTuning,
-    clock: Clock,
+    clock: StoreClock,
     *,
     events: FailureEvents | None = None,
     secret_box: SecretBox | None = None,
@@ -150,6 +162,7 @@ def make_poller(
         clock=clock,
         settings=engine_settings,
         worker_id=new_worker_id(),
+        metadata=worker_metadata(),
         new_id=new_id,
         random=random.random,
         events=events,
@@ -177,7 +190,7 @@ def make_executor(calls: CallStore, settings: EngineTuning) -> CallExecutor:
 def opened_poller(
     store: Store,
     settings: LocalSettings | WorkerSettings,
-    clock: Clock,
+    clock: StoreClock,
     *,
     secret_box: SecretBox | None,
     calls: CallStore | None = None,
@@ -226,8 +239,8 @@ def poller_function() -> PollerFunction:
 
     settings = load_settings(PollerSettings)
     log_to_lambda(settings)
-    clock = SystemClock()
     store = open_store(settings.store)
+    clock = store_clock(store)
     events = EventBridgeEvents(settings.event_bus, clock=clock)
     poller, _ = make_poller(store, settings, clock, events=events, secret_box=make_secret_box(settings))
     function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "poller")

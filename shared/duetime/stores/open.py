@@ -18,10 +18,10 @@ def _open_sql(url: str, time_source: TimeSource) -> Store:
     return SqlStore(open_dialect(url), time_source=time_source)
 
 
-def _open_dynamodb(url: str, time_source: TimeSource) -> Store:  # noqa: ARG001  # it has no clock to ask
+def _open_dynamodb(url: str, time_source: TimeSource) -> Store:
     from duetime.stores.dynamodb.store import open_dynamodb_store
 
-    return open_dynamodb_store(url)
+    return open_dynamodb_store(url, time_source=time_source)
 
 
 def _open_mongodb(url: str, time_source: TimeSource) -> Store:
@@ -30,10 +30,10 @@ def _open_mongodb(url: str, time_source: TimeSource) -> Store:
     return open_mongodb_store(url, time_source=time_source)
 
 
-def _open_cassandra(url: str, time_source: TimeSource) -> Store:  # noqa: ARG001  # it has no clock to ask
+def _open_cassandra(url: str, time_source: TimeSource) -> Store:
     from duetime.stores.cassandra.store import open_cassandra_store
 
-    return open_cassandra_store(url)
+    return open_cassandra_store(url, time_source=time_source)
 
 
 _SCHEMES: dict[str, tuple[str, _Opener]] = {
@@ -57,9 +57,8 @@ def open_store(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> St
     """The store at ``url``: ``sqlite:///path.db``, ``sqlite://`` (memory), ``dynamodb://<table>?region=...``,
     ``mongodb://host/database``, ``cassandra://host/keyspace``.
 
-    Nothing is created or contacted yet; ``initialise`` and ``check`` do. ``time_source`` matters to stores whose
-    database has a clock. Raises ``InvalidSettings`` with one clear line for an unknown scheme, a URL that cannot
-    be understood, and a driver that is not installed.
+    Nothing is created or contacted yet; ``initialise`` and ``check`` do. Raises ``InvalidSettings`` with one clear
+    line for an unknown scheme, a URL that cannot be understood, and a driver that is not installed.
     """
     scheme, separator, _ = url.partition("://")
     if not separator:

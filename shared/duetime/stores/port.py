@@ -3,7 +3,8 @@
 Rules for all operations:
 
 - Synchronous and thread-safe: one store object serves many threads.
-- ``now`` is passed in. A store whose database has a clock may take lease and audit times from it instead
+- ``now`` is passed in, and callers take it from a clock that ``store_time`` corrects (stores/store_clock.py). A store
+  whose database has a clock that conditions can use takes lease and audit times from it instead
   (stores/sql/db_now.py); what is due is always judged by the ``now`` or ``until`` that is passed.
 - Losing a race is a return value. Errors are ``StoreUnavailable`` (try again later: unreachable, throttled,
   locked), ``StoreNotReady`` (no tables, wrong schema) and ``StoreError`` (anything else). No driver exception
@@ -34,6 +35,7 @@ from duetime.domain.shards import Lease, ShardMap, ShardStatus
 from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerChange, TimerState
 from duetime.stores.moving_port import MovableStore
+from duetime.stores.time_source import StoreTime
 
 if TYPE_CHECKING:
     from duetime.stores.calls_port import CallStore
@@ -326,14 +328,24 @@ class Store(MovableStore, Protocol):
 
     # -- engine ----------------------------------------------------------------------------------------------
 
-    def shard_statuses(self, shard_ids: Sequence[int]) -> list[ShardStatus]:
-        """One per id, in order; a shard that was never claimed has version 0."""
+    def store_time(self, *, now: datetime) -> StoreTime:
+        """What the clock reads that leases are judged by, without waiting for a lock: the database's.
+
+        ``now`` stands for it with ``TimeSource.CALLER``, and where a database tells no time.
+        """
         ...
 
-    def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
-        """Own the shard if nobody's lease is live at ``now``: ``shard_version`` grows by exactly one.
+    def shard_statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
+        """One per id, in order; a shard that was never claimed has version 0. The store's clock says what is free."""
+        ...
 
-        None when a live lease is in the way (be it the caller's own), or another claim won.
+    def claim_shards(
+        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
+    ) -> list[Lease | None]:
+        """Own those of the shards that nobody's lease is live of: each ``shard_version`` grows by exactly one.
+
+        None where a live lease is in the way (be it the caller's own), or another claim won. ``metadata``: JSON that
+        tells of the owner, for people to read. Raises only if nothing was claimed, as far as is known.
         """
         ...
 

@@ -12,6 +12,7 @@ from tests.support.api import World
 from tests.support.builders import failed, fired, leased, retried
 from tests.support.clock import NOW
 from tests.support.http import Answer
+from tests.support.leases import claim_shard
 
 DUE_NOW = {"id": "t1", "executeAt": "2026-12-20T15:30:00Z", "callbackUrl": "http://receiver.test/callback"}
 RETRY = AttemptRecord(
@@ -41,7 +42,7 @@ FIRED = AttemptRecord(
 
 def record(world: World, outcome: Outcome) -> None:
     shard_id = outcome.timer.shard_id
-    lease = world.store.claim_shard(shard_id, "worker", lease_seconds=10, now=NOW)
+    lease = claim_shard(world.store, shard_id, "worker", lease_seconds=10, now=NOW)
     assert lease is not None
     world.store.record(leased([outcome], lease), now=NOW)
     world.store.release_leases([lease], now=NOW)

@@ -13,6 +13,7 @@ from duetime.domain.namespaces import Namespace
 from tests.support.api import World
 from tests.support.builders import failed, fired, leased
 from tests.support.http import Api
+from tests.support.leases import claim_shard
 from tests.support.outbox import make_event
 
 PATH = "/v1/tenants/acme/event-webhook"
@@ -33,7 +34,7 @@ def deliver(world: World, sequence: int, *, as_: Any = None, type_: CallEventTyp
     timer = world.store.get_timer(namespace(world), delivery_id, now=world.clock.now())
     assert timer is not None
     if as_ is not None:
-        lease = world.store.claim_shard(timer.shard_id, "test", lease_seconds=10, now=world.clock.now())
+        lease = claim_shard(world.store, timer.shard_id, "test", lease_seconds=10, now=world.clock.now())
         assert lease is not None
         outcome = as_(timer, at=world.clock.now())
         world.store.record(leased([outcome], lease), now=world.clock.now())

@@ -14,6 +14,7 @@ from tests.support.api import World
 from tests.support.builders import make_timer, make_timers
 from tests.support.clock import NOW
 from tests.support.http import Api
+from tests.support.leases import claim_shard
 
 
 def ids(items: list[Any]) -> list[str]:
@@ -192,11 +193,12 @@ class TestNamespaces:
 
 class TestShards:
     def test_they_are_listed_with_their_owners(self, world: World) -> None:
-        world.store.claim_shard(1, "worker-1", lease_seconds=10, now=NOW)
+        told = '{"processId":7,"serviceVersion":"1.2","host":"here","more":1}'
+        claim_shard(world.store, 1, "worker-1", lease_seconds=10, now=NOW, metadata=told)
         items = world.api.all_pages("/v1/shards", limit="3")
         assert [item["shardId"] for item in items] == [0, 1, 2, 3]
         free = {"version": 0, "ownerId": None, "claimedAt": None, "leaseExpiresAt": None, "live": False}
-        assert items[0] == free | {"shardId": 0}
+        assert items[0] == free | {"shardId": 0, "owner": None}
         assert items[1] == {
             "shardId": 1,
             "version": 1,
@@ -204,10 +206,18 @@ class TestShards:
             "claimedAt": format_instant(NOW),
             "leaseExpiresAt": format_instant(NOW + timedelta(seconds=10)),
             "live": True,
+            "owner": {"processId": 7, "serviceVersion": "1.2", "host": "here"},
         }
 
+    @pytest.mark.parametrize("told", ["{}", "[]", "no json", '{"processId":"7","host":5}'])
+    def test_an_owner_that_told_something_else_is_shown_without_it(self, world: World, told: str) -> None:
+        claim_shard(world.store, 0, "worker-1", lease_seconds=10, now=NOW, metadata=told)
+        shard = world.api.list("/v1/shards").json()["items"][0]
+        assert shard["ownerId"] == "worker-1"
+        assert shard["owner"] in (None, {"processId": None, "serviceVersion": None, "host": None})
+
     def test_a_lease_that_has_run_out_is_not_live(self, world: World) -> None:
-        world.store.claim_shard(0, "worker-1", lease_seconds=10, now=NOW)
+        claim_shard(world.store, 0, "worker-1", lease_seconds=10, now=NOW)
         world.clock.advance(10)
         shard = world.api.list("/v1/shards").json()["items"][0]
         assert (shard["live"], shard["ownerId"]) == (False, "worker-1")

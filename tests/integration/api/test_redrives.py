@@ -21,6 +21,7 @@ from tests.support.builders import failed, fired, leased, make_timer, make_timer
 from tests.support.clock import NOW, FakeClock
 from tests.support.dynamodb import ministack_subject, moto_subject
 from tests.support.http import Answer, Api
+from tests.support.leases import claim_shard
 from tests.support.stores import memory_store
 
 HOUR = timedelta(hours=1)
@@ -64,7 +65,7 @@ def record(world: World, *outcomes: Outcome) -> None:
     now = world.clock.now()
     for shard_id in world.namespace.shard_ids():
         ours = [outcome for outcome in outcomes if outcome.timer.shard_id == shard_id]
-        lease = world.store.claim_shard(shard_id, "worker", lease_seconds=10, now=now)
+        lease = claim_shard(world.store, shard_id, "worker", lease_seconds=10, now=now)
         assert lease is not None
         statuses = world.store.record(leased(ours, lease), now=now)
         assert statuses == [RecordStatus.APPLIED] * len(ours)

@@ -15,13 +15,14 @@ from tests.support.api import World
 from tests.support.builders import failed, fired, leased, make_timer, parked
 from tests.support.clock import NOW
 from tests.support.http import Api
+from tests.support.leases import claim_shard
 
 GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
 DUE_NOW = GOOD | {"executeAt": format_instant(NOW)}
 
 
 def lease_of(world: World, timer: Timer) -> Lease:
-    lease = world.store.claim_shard(timer.shard_id, "worker", lease_seconds=10, now=world.clock.now())
+    lease = claim_shard(world.store, timer.shard_id, "worker", lease_seconds=10, now=world.clock.now())
     assert lease is not None
     return lease
 

@@ -20,6 +20,7 @@ from duetime.engine.handling import Answered, TurnStatus
 from duetime.stores.sql.call_tables import service_calls
 from tests.support.executing import Executing, at, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_begin, is_end
+from tests.support.leases import claim_shard
 from tests.support.scripted_sender import Script, header
 
 BEGUN = [
@@ -117,7 +118,7 @@ def test_who_has_lost_the_shard_begins_nothing(executing: Executing) -> None:
     stale = own_all(executing)
     for lease in stale.values():
         executing.store.release_leases([lease], now=at(0))
-        executing.store.claim_shard(lease.shard_id, "other", lease_seconds=60, now=at(0))
+        claim_shard(executing.store, lease.shard_id, "other", lease_seconds=60, now=at(0))
     (result,) = executing.executor().begin([turn(executing, stale)], now=at(0))
     assert result.status is TurnStatus.LEASE_LOST
     assert executing.get().status is CallStatus.SCHEDULED
@@ -130,7 +131,7 @@ def test_who_has_lost_the_shard_meanwhile_still_tells_the_answer(executing: Exec
     assert result.message is not None
     for lease in stale.values():
         executing.store.release_leases([lease], now=at(1))
-        executing.store.claim_shard(lease.shard_id, "other", lease_seconds=60, now=at(1))
+        claim_shard(executing.store, lease.shard_id, "other", lease_seconds=60, now=at(1))
     answer = Answered(result.message.token, CallbackResult(1, 204, b"", None, None, "", 0.1))
     executor.conclude([answer], now=at(2))
     assert executing.get().status is CallStatus.SUCCEEDED

@@ -33,6 +33,7 @@ from duetime.stores.calls_port import ApplyStatus, DeleteStatus
 from tests.support import calls as make
 from tests.support.clock import NOW, FakeClock
 from tests.support.executing import Executing
+from tests.support.leases import claim_shard
 from tests.support.stores import memory_store
 
 TIMEOUT_SECONDS = 10
@@ -90,7 +91,7 @@ class CallMachine(RuleBasedStateMachine):
         self.executing = Executing(store, self.clock)  # type: ignore[arg-type]
         self.leases: dict[int, Lease] = {}
         for shard_id in range(4):
-            lease = store.claim_shard(shard_id, "me", lease_seconds=1e9, now=NOW)
+            lease = claim_shard(store, shard_id, "me", lease_seconds=1e9, now=NOW)
             assert lease is not None
             self.leases[shard_id] = lease
         self.executors: list[CallExecutor] = [self.executing.executor(), self.executing.executor()]

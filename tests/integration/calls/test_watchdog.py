@@ -16,6 +16,7 @@ from duetime.domain.service_calls import CallFailure, CallStatus
 from duetime.engine.handling import Answered, TurnStatus
 from tests.support.executing import Executing, at, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_end
+from tests.support.leases import claim_shard
 from tests.support.scripted_sender import Script
 
 ENDED_BY_WATCHDOG = [
@@ -34,7 +35,7 @@ def begin_and_vanish(executing: Executing, **fields: object) -> None:
     executing.submit(**fields)
     now = executing.clock.now()
     shard_id = executing.get().shard_id
-    lease = executing.store.claim_shard(shard_id, "gone", lease_seconds=0.001, now=now)
+    lease = claim_shard(executing.store, shard_id, "gone", lease_seconds=0.001, now=now)
     assert lease is not None
     (result,) = executing.executor().begin([turn(executing, {shard_id: lease})], now=now)
     assert result.status is TurnStatus.BEGUN

@@ -24,6 +24,7 @@ from tests.support.cassandra_rows import assert_whole
 from tests.support.clock import NOW
 from tests.support.cql.faults import Fault
 from tests.support.cql.model import CassandraModel
+from tests.support.leases import claim_shard
 
 FAULTS = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.TIMED_OUT, Fault.UNFINISHED, Fault.LATE)
 LATER = NOW + seconds(60)
@@ -154,21 +155,21 @@ def same(timers: list[Timer | None]) -> list[object]:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_claim_whose_answer_is_lost_is_won_or_can_be_made_again(world: World, fault: Fault) -> None:
-    requests = count_requests(world.model, lambda: world.store.claim_shard(1, "w1", lease_seconds=10, now=NOW))
+    requests = count_requests(world.model, lambda: claim_shard(world.store, 1, "w1", lease_seconds=10, now=NOW))
     for number in range(1, len(requests) + 1):
         shard_id = number + 1
         with suppress(StoreUnavailable):
             world.model.faults = FailAt(number, fault, is_dead=False)
-            world.store.claim_shard(shard_id, "w1", lease_seconds=10, now=NOW)
+            claim_shard(world.store, shard_id, "w1", lease_seconds=10, now=NOW)
         world.model.faults = lambda request: None
         world.model.deliver_late()
         later = NOW + seconds(10)
 
-        lease = world.store.claim_shard(shard_id, "w2", lease_seconds=10, now=later)
+        lease = claim_shard(world.store, shard_id, "w2", lease_seconds=10, now=later)
 
         assert lease is not None
         assert lease.version in (1, 2)
-        assert world.store.claim_shard(shard_id, "w3", lease_seconds=10, now=later) is None
+        assert claim_shard(world.store, shard_id, "w3", lease_seconds=10, now=later) is None
 
 
 def test_a_create_that_arrives_late_does_not_bring_back_what_was_deleted(world: World) -> None:

@@ -17,6 +17,7 @@ from tests.support.cassandra_calls import count_requests
 from tests.support.clock import NOW
 from tests.support.cql.faults import Request
 from tests.support.cql.model import CassandraModel
+from tests.support.leases import claim_shard
 
 LATER = NOW + seconds(60)
 
@@ -134,8 +135,8 @@ def test_the_other_operations(asked: Asked, store: CassandraStore, single: Names
     assert requests(lambda: store.rearm_timers(single, refs, rearm=Rearm.REDRIVE, now=NOW)) == ["read", "cas_batch"]
     assert requests(lambda: store.list_timers(single, page, cursor=None, limit=9, now=NOW)) == ["read"] * 2
     assert requests(lambda: store.delete_timers(single, refs, now=NOW)) == ["read", "cas_batch"]
-    assert requests(lambda: store.shard_statuses([0, 1, 2])) == ["read"] * 3
-    assert requests(lambda: store.claim_shard(1, "w", lease_seconds=9, now=NOW)) == ["read", "cas"]
+    assert requests(lambda: store.shard_statuses([0, 1, 2], now=NOW)) == ["read"] * 3
+    assert requests(lambda: claim_shard(store, 1, "w", lease_seconds=9, now=NOW)) == ["read", "cas"]
     assert requests(lambda: store.renew_leases([lease], lease_seconds=9, now=NOW)) == ["cas"]
     assert requests(lambda: store.release_leases([lease], now=NOW)) == ["cas"]
     assert requests(lambda: store.announce_worker("w", ttl_seconds=9, now=NOW)) == ["write", "read"]

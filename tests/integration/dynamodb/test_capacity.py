@@ -17,6 +17,7 @@ from tests.support.attempts import logged
 from tests.support.builders import failed, fired, make_timer, make_timers, parked, rescheduled, retried, seconds
 from tests.support.capacity import CapacityMeter
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 
 LATER = NOW + seconds(60)
 
@@ -212,11 +213,11 @@ def test_a_redrive_of_many_takes_few_requests(
 def test_a_renewal_of_many_leases_is_one_request(
     batched: DynamoDbStore, single: Namespace, meter: CapacityMeter
 ) -> None:
-    leases = [batched.claim_shard(shard_id, "w1", lease_seconds=10, now=NOW) for shard_id in range(16)]
+    leases = [claim_shard(batched, shard_id, "w1", lease_seconds=10, now=NOW) for shard_id in range(16)]
     meter.reset()
 
     batched.renew_leases([lease for lease in leases if lease], lease_seconds=10, now=NOW)
-    batched.shard_statuses(range(100))
+    batched.shard_statuses(range(100), now=NOW)
     batched.shard_map()
 
     assert dict(meter.requests) == {"BatchExecuteStatement": 1, "BatchGetItem": 1, "GetItem": 1}

@@ -20,6 +20,7 @@ from tests.contract.steps import claim, create, record, stored
 from tests.support.builders import fired, leased, make_namespace, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward, always, lose_first_answer
+from tests.support.leases import claim_shard
 
 CALLS: dict[str, Callable[[DynamoDbStore, Namespace], object]] = {
     "check": lambda store, ns: store.check(),
@@ -35,8 +36,8 @@ CALLS: dict[str, Callable[[DynamoDbStore, Namespace], object]] = {
     "delete": lambda store, ns: store.delete_timers(ns, [TimerRef("t1")], now=NOW),
     "list": lambda store, ns: store.list_timers(ns, TimerFilter(), cursor=None, limit=1, now=NOW),
     "find": lambda store, ns: store.find_by_correlation(ns, "c", cursor=None, limit=1, now=NOW),
-    "statuses": lambda store, ns: store.shard_statuses([0]),
-    "claim": lambda store, ns: store.claim_shard(0, "w", lease_seconds=1, now=NOW),
+    "statuses": lambda store, ns: store.shard_statuses([0], now=NOW),
+    "claim": lambda store, ns: claim_shard(store, 0, "w", lease_seconds=1, now=NOW),
     "announce": lambda store, ns: store.announce_worker("w", ttl_seconds=1, now=NOW),
     "due": lambda store, ns: store.due_timers(0, until=NOW, limit=1),
     "record": lambda store, ns: store.record(leased([fired(t) for t in make_timers(ns, 2)]), now=NOW),
@@ -127,15 +128,21 @@ def test_a_refusal_that_is_our_fault_is_a_store_error(proxy: DynamoDbProxy, refu
 # -- answers that are lost: the write was carried out, and the driver sends it again ---------------------------
 
 
-def test_a_claim_whose_answer_was_lost_is_a_lease(proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:
-    proxy.intercept = lose_first_answer("UpdateItem")
+@pytest.mark.parametrize(
+    ("number", "first", "again"), [(1, "PutItem", "UpdateItem"), (30, *["BatchExecuteStatement"] * 2)]
+)
+def test_claims_whose_answer_was_lost_are_leases(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, number: int, first: str, again: str
+) -> None:
+    for version, operation in ((1, first), (2, again)):
+        proxy.intercept = lose_first_answer(operation)
 
-    lease = proxied.claim_shard(3, "w1", lease_seconds=10, now=NOW)
+        claimed = proxied.claim_shards(range(number), "w1", lease_seconds=10, metadata="{}", now=NOW)
 
-    assert proxy.operations == ["UpdateItem", "UpdateItem"]
-    assert lease is not None
-    assert lease.version == 1
-    assert proxied.renew_leases([lease], lease_seconds=10, now=NOW) == [lease]
+        leases = [lease for lease in claimed if lease is not None]
+        assert [lease.version for lease in leases] == [version] * number
+        assert proxied.renew_leases(leases, lease_seconds=10, now=NOW) == leases
+        proxied.release_leases(leases, now=NOW)
 
 
 @pytest.mark.parametrize(("number", "operation"), [(1, "PutItem"), (30, "BatchExecuteStatement")])
@@ -323,7 +330,7 @@ def test_unprocessed_keys_are_asked_for_again(proxy: DynamoDbProxy, proxied: Dyn
     proxy.operations.clear()
     proxy.intercept = half
 
-    statuses = proxied.shard_statuses(range(7))
+    statuses = proxied.shard_statuses(range(7), now=NOW)
 
     assert [status.version for status in statuses] == [1, 1, 1, 1, 1, 0, 0]
     assert proxy.operations == ["BatchGetItem"] * 4
@@ -336,4 +343,4 @@ def test_keys_that_stay_unprocessed_make_the_store_unavailable(
     proxy.intercept = lambda operation, body, forward: {"Responses": {}, "UnprocessedKeys": body["RequestItems"]}
 
     with pytest.raises(StoreUnavailable):
-        proxied.shard_statuses([1])
+        proxied.shard_statuses([1], now=NOW)

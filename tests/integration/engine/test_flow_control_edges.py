@@ -20,6 +20,7 @@ from duetime.engine.keys import LaneKey, lane_key
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import Store, TimerRef
+from duetime.stores.store_clock import StoreClock
 from tests.support.engine import make_poller, make_shard, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
@@ -126,9 +127,9 @@ def test_what_waits_while_its_namespace_s_secret_gets_lost_is_not_sent_unsigned(
         store.create_namespace("n", num_shards=4, dedicated=False, now=START)
         rotate(store, "first")
         poller = Poller(
-            store, Signatures(lambda _: Script(delay_seconds=0.2)), clock=clock, settings=EngineSettings(),
-            worker_id="w", new_id=lambda: f"id-{next(ids)}", random=Random(1).random, secret_box=box,
-            make_offload=InlineOffload,
+            store, Signatures(lambda _: Script(delay_seconds=0.2)), clock=StoreClock(store, clock),
+            settings=EngineSettings(), worker_id="w", new_id=lambda: f"id-{next(ids)}", random=Random(1).random,
+            secret_box=box, make_offload=InlineOffload,
         )  # fmt: skip
         put(store, [make_timer(f"t{n}", namespace="n") for n in range(500)], START)
 

@@ -307,7 +307,7 @@ def test_callbacks_beyond_the_drain_are_parked_before_the_shards_are_released(
     assert timer.state is TimerState.FIRING
     assert timer.next_attempt_at is not None
     assert at(36) <= timer.next_attempt_at < at(36.01)
-    assert all(status.is_free(clock.now()) for status in store.shard_statuses(range(4)))
+    assert all(status.is_free for status in store.shard_statuses(range(4), now=clock.now()))
 
 
 def test_a_deadline_ends_the_run_in_time_with_everything_released(store: Store, clock: VirtualClock) -> None:
@@ -316,7 +316,7 @@ def test_a_deadline_ends_the_run_in_time_with_everything_released(store: Store, 
     poller = make_poller(store, sender, clock, settings=EngineSettings(drain_seconds=5.0))
     run_virtually(clock, poller.run(asyncio.Event(), shard_ids=[0, 1, 2, 3], deadline=30.0))
     assert 15 < clock.elapsed_seconds <= 30.0
-    assert all(status.is_free(clock.now()) for status in store.shard_statuses(range(4)))
+    assert all(status.is_free for status in store.shard_statuses(range(4), now=clock.now()))
     before = len(sender.received)
     run_virtually(clock, poller.run(asyncio.Event(), shard_ids=[0, 1, 2, 3], deadline=clock.monotonic() + 40.0))
     assert before < len(sender.received) == 400
@@ -413,7 +413,7 @@ def test_an_unwell_lease_stops_the_firing_before_anybody_else_may_claim(store: S
         await asyncio.sleep(5)
         faulty.failing = {"renew_leases"}
         await asyncio.sleep(20)
-        expires.extend(status.lease_expires_at for status in store.shard_statuses(range(4)))
+        expires.extend(status.lease_expires_at for status in store.shard_statuses(range(4), now=clock.now()))
 
     expires: list[datetime | None] = []
     run_virtually(clock, running(make_poller(faulty, sender, clock), script))  # type: ignore[arg-type]

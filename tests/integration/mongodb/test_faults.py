@@ -25,6 +25,7 @@ from tests.contract.steps import claim, create, due, record, stored
 from tests.support import calls as make
 from tests.support.builders import fired, leased, make_namespace, make_timer, make_timers, seconds
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 from tests.support.mongodb import StandIn, stand_in, with_database
 from tests.support.ports import reserved_port
 
@@ -43,8 +44,8 @@ CALLS: dict[str, Callable[[MongoDbStore, Namespace], object]] = {
     "delete": lambda store, ns: store.delete_timers(ns, [TimerRef("t1")], now=NOW),
     "list": lambda store, ns: store.list_timers(ns, TimerFilter(), cursor=None, limit=1, now=NOW),
     "find": lambda store, ns: store.find_by_correlation(ns, "c", cursor=None, limit=1, now=NOW),
-    "statuses": lambda store, ns: store.shard_statuses([0]),
-    "claim": lambda store, ns: store.claim_shard(0, "w", lease_seconds=1, now=NOW),
+    "statuses": lambda store, ns: store.shard_statuses([0], now=NOW),
+    "claim": lambda store, ns: claim_shard(store, 0, "w", lease_seconds=1, now=NOW),
     "announce": lambda store, ns: store.announce_worker("w", ttl_seconds=1, now=NOW),
     "due": lambda store, ns: store.due_timers(0, until=NOW, limit=1),
     "record": lambda store, ns: store.record(leased([fired(t) for t in make_timers(ns, 2)]), now=NOW),
@@ -176,13 +177,13 @@ def open_killable(server: StandIn) -> MongoDbStore:
 def test_leases_are_by_the_servers_clock(mongodb_url: str, store: MongoDbStore) -> None:
     """Whatever the workers' clocks say."""
     mine = MongoDbStore(store.database.client, store.database.name)
-    lease = mine.claim_shard(7, "w1", lease_seconds=30, now=NOW + seconds(1e6))
+    lease = claim_shard(mine, 7, "w1", lease_seconds=30, now=NOW + seconds(1e6))
     assert lease is not None
-    assert mine.claim_shard(7, "w2", lease_seconds=30, now=NOW + seconds(2e6)) is None
+    assert claim_shard(mine, 7, "w2", lease_seconds=30, now=NOW + seconds(2e6)) is None
     (renewed,) = mine.renew_leases([lease], lease_seconds=60, now=NOW - seconds(1e6))
     assert renewed is not None
     assert renewed.expires_at > lease.expires_at
     assert mine.announce_worker("a", ttl_seconds=60, now=NOW + seconds(1e6)) == ["a"]
     assert mine.announce_worker("b", ttl_seconds=60, now=NOW - seconds(1e6)) == ["a", "b"]
     mine.release_leases([renewed], now=NOW)
-    assert mine.claim_shard(7, "w2", lease_seconds=30, now=NOW - seconds(1e6)) is not None
+    assert claim_shard(mine, 7, "w2", lease_seconds=30, now=NOW - seconds(1e6)) is not None

@@ -62,7 +62,7 @@ TIMERS: dict[str, tuple[Action, set[str]]] = {
     "nothing due": (lambda store, _: store.due_timers(0, until=NOW - seconds(9), limit=5), {schema.DUE}),
     "due": (page_through_due, {schema.DUE}),
     "leases and recording": (record_some, {schema.DUE, schema.LOOKUP, schema.EXPIRY, ID}),
-    "statuses": (lambda store, _: store.shard_statuses([0, 1]), {schema.LOOKUP}),
+    "statuses": (lambda store, _: store.shard_statuses([0, 1], now=NOW), {schema.LOOKUP}),
     "get": (lambda store, single: store.get_timer(single, "t0001", now=NOW), {schema.LOOKUP}),
     "replace": (
         lambda store, single: store.put_timers(make_timers(single, 3), mode=PutMode.REPLACE, now=NOW),

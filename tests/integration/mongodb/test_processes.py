@@ -17,6 +17,7 @@ from duetime.runtime.clock import SystemClock
 from duetime.stores.mongodb.store import MongoDbStore
 from duetime.stores.open import open_store
 from duetime.stores.port import Store, TimerFilter
+from duetime.stores.store_clock import StoreClock
 from tests.contract.steps import create, read_all
 from tests.integration.sql.test_processes import check_processes_that_start_at_once
 from tests.support.builders import make_timer, make_timers
@@ -41,7 +42,7 @@ def make_poller(store: Store, sender: ScriptedSender, name: str) -> Poller:
     return Poller(
         store,
         sender,
-        clock=SystemClock(),
+        clock=StoreClock(store, SystemClock()),
         settings=EngineSettings(),
         worker_id=name,
         new_id=lambda: f"{name}-{next(_ids)}",
@@ -92,7 +93,7 @@ def check_two_pollers(stores: list[Store]) -> None:
     )
     assert {timer.state for timer in found} == {TimerState.FIRED}
     assert all(timer.fired_at is not None and timer.fired_at >= timer.content.execute_at for timer in found)
-    assert all(status.is_free(clock.now()) for status in store.shard_statuses(namespace.shard_ids()))
+    assert all(status.is_free for status in store.shard_statuses(namespace.shard_ids(), now=clock.now()))
 
 
 def test_no_timer_is_lost_when_duetime_is_killed(mongodb_url: str, tmp_path: Path) -> None:

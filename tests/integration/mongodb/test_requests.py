@@ -21,6 +21,7 @@ from tests.integration.mongodb.conftest import Commands
 from tests.support import calls as make
 from tests.support.builders import fired, make_timer, make_timers, seconds
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 
 
 def sent(commands: Commands, operation: Callable[[], object]) -> list[str]:
@@ -56,7 +57,7 @@ def test_what_pollers_ask_again_and_again_is_one_request(store: MongoDbStore, co
     assert sent(commands, lambda: store.due_timers(0, until=NOW, limit=100)) == ["find"]
     assert sent(commands, lambda: store.due_timers(1, until=NOW, limit=100)) == ["find"]
     assert sent(commands, store.shard_map) == ["find"]
-    assert sent(commands, lambda: store.claim_shard(0, "w", lease_seconds=5, now=NOW)) == ["findAndModify"]
+    assert sent(commands, lambda: claim_shard(store, 0, "w", lease_seconds=5, now=NOW)) == ["update", "find"]
     assert sent(commands, lambda: store.renew_leases(leases, lease_seconds=5, now=NOW)) == ["update", "find"]
     assert sent(commands, store.check) == ["find"]
 

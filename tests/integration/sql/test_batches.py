@@ -20,6 +20,7 @@ from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
 from tests.support.builders import fired, leased, make_timer, make_timers, seconds
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ BATCHES: dict[str, tuple[Callable[[Batch], object], list[str]]] = {
     "fire now": (fire_now, ["SELECT", "UPDATE"]),
     "delete": (delete, ["SELECT", "DELETE"]),
     "renew": (renew, ["UPDATE"]),
-    "statuses": (lambda batch: batch.store.shard_statuses(list(batch.leases)), ["SELECT"]),
+    "statuses": (lambda batch: batch.store.shard_statuses(list(batch.leases), now=NOW), ["SELECT"]),
 }
 """Besides, each write begins, commits and asks for its instant."""
 
@@ -95,7 +96,7 @@ def test_a_batch_takes_the_same_few_requests_whatever_its_size(
 ) -> None:
     action, expected = BATCHES[name]
     for size in (2, 60):
-        claimed = [server_store.claim_shard(shard, "w", lease_seconds=60, now=NOW) for shard in range(size)]
+        claimed = [claim_shard(server_store, shard, "w", lease_seconds=60, now=NOW) for shard in range(size)]
         leases = {lease.shard_id: lease for lease in claimed if lease}
         timers = make_timers(single, size, prefix=f"{size}-")
         later = [make_timer(single, f"{timer.timer_id}-later", execute_at=NOW + seconds(60)) for timer in timers]
@@ -134,7 +135,7 @@ def test_mysql_is_sent_one_request_for_a_batch_and_one_for_a_read(
 
 
 def test_one_that_is_gone_among_many_is_told_apart(server_store: SqlStore, single: Namespace) -> None:
-    lease = server_store.claim_shard(0, "w", lease_seconds=60, now=NOW)
+    lease = claim_shard(server_store, 0, "w", lease_seconds=60, now=NOW)
     assert lease is not None
     server_store.put_timers(make_timers(single, 50), mode=PutMode.CREATE, now=NOW)
     due = server_store.due_timers(0, until=NOW, limit=50).timers

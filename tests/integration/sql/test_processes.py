@@ -44,7 +44,9 @@ statuses = []
 for start in range(0, len(ids), 20):
     batch = [make_timer(namespace, timer_id, now=now) for timer_id in ids[start : start + 20]]
     statuses += [result.status for result in store.put_timers(batch, mode=PutMode.CREATE, now=now)]
-leases = [store.claim_shard(shard, name, lease_seconds=60, now=now) for shard in range(shards)]
+leases = [
+    store.claim_shards([shard], name, lease_seconds=60, metadata="{}", now=now)[0] for shard in range(shards)
+]
 store.close()
 print(json.dumps({
     "statuses": statuses,

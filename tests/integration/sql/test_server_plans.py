@@ -15,12 +15,13 @@ from duetime.stores.sql.store import SqlStore
 from tests.integration.sql.server_plans import analyse, plans
 from tests.support.builders import failed, fired, leased, make_timer, make_timers, seconds
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 
 Action = Callable[[SqlStore, Namespace], object]
 
 
 def record(store: SqlStore, single: Namespace) -> None:
-    lease = store.claim_shard(0, "w2", lease_seconds=10, now=NOW + seconds(3600))
+    lease = claim_shard(store, 0, "w2", lease_seconds=10, now=NOW + seconds(3600))
     assert lease is not None
     due = store.due_timers(0, until=NOW, limit=2).timers
     assert len(due) == 2
@@ -35,10 +36,10 @@ def prune(store: SqlStore, _: Namespace) -> None:
 
 def share(store: SqlStore, _: Namespace) -> None:
     """What a worker with several shards does: their owners are read, renewed and checked together."""
-    claimed = [store.claim_shard(shard, "w3", lease_seconds=10, now=NOW + seconds(7200)) for shard in range(1, 8)]
+    claimed = [claim_shard(store, shard, "w3", lease_seconds=10, now=NOW + seconds(7200)) for shard in range(1, 8)]
     leases = {lease.shard_id: lease for lease in claimed if lease}
     assert len(leases) == 7
-    store.shard_statuses(range(8))
+    store.shard_statuses(range(8), now=NOW)
     store.renew_leases(list(leases.values()), lease_seconds=10, now=NOW)
     due = [each for shard in leases for each in store.due_timers(shard, until=NOW + seconds(60), limit=1).timers]
     assert len(due) > 1
@@ -77,7 +78,7 @@ ACTIONS: dict[str, Action] = {
 def filled(server_store: SqlStore, single: Namespace) -> SqlStore:
     """Thousands of timers in two namespaces and on several shards, so that a scan would cost more than an index."""
     others = server_store.create_namespace("others", num_shards=8, dedicated=False, now=NOW)[0]
-    claimed = [server_store.claim_shard(shard, "w", lease_seconds=10, now=NOW) for shard in others.shard_ids()]
+    claimed = [claim_shard(server_store, shard, "w", lease_seconds=10, now=NOW) for shard in others.shard_ids()]
     leases = {lease.shard_id: lease for lease in claimed if lease}
     later = NOW + seconds(60)
     for start in range(0, 6000, 500):

@@ -15,6 +15,7 @@ from tests.contract import call_steps as steps
 from tests.support.builders import seconds
 from tests.support.clock import NOW
 from tests.support.databases import open_server_store
+from tests.support.leases import claim_shard
 
 _ORACLE_AGE = "SYS_EXTRACT_UTC(SYSTIMESTAMP) - TIMESTAMP '1970-01-01 00:00:00'"
 NATIVE_MS = {
@@ -98,9 +99,9 @@ def test_offsets_may_be_given_with_each_execution(server_store: SqlStore) -> Non
 
 
 def test_a_callers_wrong_clock_wins_no_lease(timed_store: SqlStore) -> None:
-    assert timed_store.claim_shard(0, "w1", lease_seconds=60, now=NOW) is not None
+    assert claim_shard(timed_store, 0, "w1", lease_seconds=60, now=NOW) is not None
 
-    assert timed_store.claim_shard(0, "w2", lease_seconds=60, now=datetime(2037, 1, 1, tzinfo=UTC)) is None
+    assert claim_shard(timed_store, 0, "w2", lease_seconds=60, now=datetime(2037, 1, 1, tzinfo=UTC)) is None
     timed_store.close()
 
 

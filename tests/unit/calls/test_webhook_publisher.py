@@ -29,6 +29,7 @@ from duetime.stores.calls_port import CallRef, OutboxEvent
 from duetime.stores.port import Store, TimerFilter, TimerRef
 from tests.support.builders import failed, fired, leased
 from tests.support.clock import NOW, FakeClock
+from tests.support.leases import claim_shard
 from tests.support.outbox import make_event
 from tests.support.stores import memory_store
 
@@ -64,7 +65,7 @@ def stored_timer(store: Store, namespace: Namespace, event: CallEvent) -> Timer 
 def end(store: Store, namespace: Namespace, event: CallEvent, *, as_=fired) -> None:
     timer = stored_timer(store, namespace, event)
     assert timer is not None
-    lease = store.claim_shard(timer.shard_id, "test", lease_seconds=10, now=NOW)
+    lease = claim_shard(store, timer.shard_id, "test", lease_seconds=10, now=NOW)
     assert lease is not None
     store.record(leased([as_(timer, at=NOW)], lease), now=NOW)
     store.release_leases([lease], now=NOW)

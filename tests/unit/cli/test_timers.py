@@ -22,6 +22,7 @@ from duetime.runtime.clock import SystemClock
 from duetime.stores.open import open_store
 from duetime.stores.port import PutMode, Store
 from tests.support.builders import failed, leased, make_timer
+from tests.support.leases import claim_shard
 
 NOW = SystemClock().now()
 """The commands read the real clock."""
@@ -55,7 +56,7 @@ def put_failed(
 ) -> None:
     timers = [make_timer(orders, timer_id, execute_at=NOW, now=NOW, **fields) for timer_id in timer_ids]
     store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
-    lease = store.claim_shard(0, "w", lease_seconds=60, now=NOW)
+    lease = claim_shard(store, 0, "w", lease_seconds=60, now=NOW)
     assert lease is not None
     outcomes = [replace(failed(timer, at=NOW), failure=Failure(reason, message, NOW)) for timer in timers]
     assert set(store.record(leased(outcomes, lease), now=NOW)) == {RecordStatus.APPLIED}

@@ -11,6 +11,7 @@ from duetime.stores.sql.store import SqlStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 
 LATER = NOW + timedelta(hours=1)
 TABLES = ("service_calls", "service_call_tags", "http_execution_log", "outbox", "timers")
@@ -65,7 +66,7 @@ def listing(**conditions: object) -> Action:
 
 
 def apply_with_lease(store: SqlStore, call: ServiceCall) -> None:
-    lease = store.claim_shard(call.shard_id, "w", lease_seconds=10, now=NOW)
+    lease = claim_shard(store, call.shard_id, "w", lease_seconds=10, now=NOW)
     assert lease is not None
     steps.apply(store.calls, make.begun(call), leases=[lease])
 

@@ -21,6 +21,7 @@ from duetime.stores.time_source import TimeSource
 from tests.contract import call_steps as steps
 from tests.support.builders import fired, leased, make_timer, seconds
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 from tests.unit.sql.statements import recorded_statements
 
 BASE_MS = '(SELECT "temp".duetime_now.ts_epoch_ms FROM "temp".duetime_now)'
@@ -133,9 +134,9 @@ def test_what_is_returned_has_the_time_that_is_stored() -> None:
     assert stored is not None
     assert stored.created_at == stored.updated_at != NOW
 
-    lease = store.claim_shard(0, "w", lease_seconds=10, now=NOW)
+    lease = claim_shard(store, 0, "w", lease_seconds=10, now=NOW)
     assert lease is not None
-    (status,) = store.shard_statuses([0])
+    (status,) = store.shard_statuses([0], now=NOW)
     assert status.claimed_at is not None
     assert status.lease_expires_at == lease.expires_at == status.claimed_at + seconds(10)
     store.close()
@@ -143,9 +144,9 @@ def test_what_is_returned_has_the_time_that_is_stored() -> None:
 
 def test_a_callers_wrong_clock_wins_no_lease() -> None:
     store = open_with_database_time()
-    assert store.claim_shard(0, "w1", lease_seconds=60, now=NOW) is not None
+    assert claim_shard(store, 0, "w1", lease_seconds=60, now=NOW) is not None
 
-    assert store.claim_shard(0, "w2", lease_seconds=60, now=datetime(9999, 1, 1, tzinfo=UTC)) is None
+    assert claim_shard(store, 0, "w2", lease_seconds=60, now=datetime(9999, 1, 1, tzinfo=UTC)) is None
     store.close()
 
 
@@ -153,7 +154,7 @@ def test_a_callers_wrong_clock_removes_nothing() -> None:
     store = open_with_database_time()
     namespace, _ = store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
     store.put_timers([make_timer(namespace)], mode=PutMode.CREATE, now=NOW)
-    lease = store.claim_shard(0, "w", lease_seconds=60, now=NOW)
+    lease = claim_shard(store, 0, "w", lease_seconds=60, now=NOW)
     assert lease is not None
     (timer,) = store.due_timers(0, until=NOW, limit=1).timers
     now = lease.expires_at
@@ -175,7 +176,7 @@ def test_every_mutation_takes_its_times_from_the_temporary_table(store: SqlStore
     timer = make_timer(single)
     with recorded_statements(store) as statements:
         store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
-        store.claim_shard(0, "w", lease_seconds=10, now=NOW)
+        claim_shard(store, 0, "w", lease_seconds=10, now=NOW)
         store.announce_worker("w", ttl_seconds=10, now=NOW)
         store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
 

@@ -248,18 +248,22 @@ def test_rows_that_are_refused_otherwise_are_errors(
         store.put_timers(make_timers(SINGLE, 2), mode=PutMode.CREATE, now=NOW)
 
 
-def test_a_shard_is_claimed_by_an_update_or_made_first(store: SqlStore, driver: RecordedDriver) -> None:
-    driver.answer("^UPDATE timers SET shard_version", rowcount=0, times=1)
+def test_a_shard_is_made_first_and_claimed_by_an_update(store: SqlStore, driver: RecordedDriver) -> None:
+    driver.answer("^SELECT timers.shard_id", (6, 4, "gone", NOW_MS, NOW_MS, "{}"), times=1)
     driver.answer("^INSERT", rowcount=[1])
-    driver.answer("^SELECT timers.shard_version", (1, "w", NOW_MS, NOW_MS))
+    driver.answer("^UPDATE timers SET shard_version", rowcount=0, times=1)  # somebody else was faster
+    driver.answer("^UPDATE timers SET shard_version", rowcount=1, times=1)
+    driver.answer("^SELECT timers.shard_id", (7, 1, "w", NOW_MS, NOW_MS, "{}"))
 
-    assert store.claim_shard(7, "w", lease_seconds=10, now=NOW) == Lease(7, 1, "w", NOW + timedelta(seconds=10))
+    leases = store.claim_shards([7, 6], "w", lease_seconds=10, metadata="{}", now=NOW)
 
-    claim, make, again, _status = driver.sent[1:5]
-    assert claim == again
-    assert claim.parameters == {"p_shard": 7, "p_owner": "w", "p_lease_ms": 10_000}
+    assert leases == [Lease(7, 1, "w", NOW + timedelta(seconds=10)), None]
+    _before, make, refused, claim, _after = driver.sent[1:6]
+    assert refused.sql == claim.sql
+    assert claim.parameters == {"p_shard": 7, "p_owner": "w", "p_lease_ms": 10_000, "p_metadata": "{}"}
     now = "TO_NUMBER(SYS_CONTEXT('USERENV', 'CLIENT_INFO'))"
-    assert f"shard_lease_expires_at=({now} + :p_lease_ms) WHERE timers.shard_id = :p_shard" in claim.sql
+    assert f"shard_lease_expires_at=({now} + :p_lease_ms), shard_metadata=:p_metadata WHERE" in claim.sql
+    assert " WHERE timers.shard_id = :p_shard AND" in claim.sql
     assert make.parameters == [{"p_shard": 7, "p_nil": bytes(16)}]
 
 

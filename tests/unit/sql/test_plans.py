@@ -12,6 +12,7 @@ from duetime.stores.port import PutMode, TimerFilter, TimerRef
 from duetime.stores.sql.store import SqlStore
 from tests.support.builders import RETENTION, failed, fired, leased, make_timer, make_timers, seconds
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 from tests.unit.sql.statements import query_plan, recorded_statements
 
 PRIMARY_KEY = "sqlite_autoindex_timers_1"
@@ -27,7 +28,7 @@ def filled(store: SqlStore, single: Namespace) -> SqlStore:
     # So many that looking through all of them is no way to find a few.
     later = make_timers(single, 400, prefix="later", execute_at=NOW + seconds(60))
     store.put_timers(later, mode=PutMode.CREATE, now=NOW)
-    lease = store.claim_shard(0, "w", lease_seconds=10, now=NOW)
+    lease = claim_shard(store, 0, "w", lease_seconds=10, now=NOW)
     assert lease is not None
     due = store.due_timers(0, until=NOW, limit=10).timers
     store.record(leased([fired(timer) for timer in due], lease), now=NOW)
@@ -46,7 +47,7 @@ def plans(store: SqlStore, single: Namespace, action: Action) -> list[list[str]]
 
 def record_a_due_timer(store: SqlStore, single: Namespace) -> None:
     lease = store.renew_leases(
-        [store.claim_shard(1, "w", lease_seconds=10, now=NOW)],  # type: ignore[list-item]
+        [claim_shard(store, 1, "w", lease_seconds=10, now=NOW)],  # type: ignore[list-item]
         lease_seconds=10,
         now=NOW,
     )[0]
@@ -64,7 +65,7 @@ ACTIONS: dict[str, Action] = {
         0, until=NOW, limit=100, cursor=store.due_timers(0, until=NOW, limit=10).cursor
     ),
     "leases and recording": record_a_due_timer,
-    "statuses": lambda store, _: store.shard_statuses(range(8)),
+    "statuses": lambda store, _: store.shard_statuses(range(8), now=NOW),
     "create": lambda store, single: store.put_timers(
         make_timers(single, 3, prefix="new"), mode=PutMode.CREATE, now=NOW
     ),
@@ -188,13 +189,13 @@ def test_correlation_and_expiry_have_indexes_of_their_own(filled: SqlStore, sing
 def test_owners_of_many_shards_are_found_by_key_while_sqlite_knows_no_statistics(store: SqlStore) -> None:
     """The store never has them made."""
     namespace = store.create_namespace("many", num_shards=64, dedicated=False, now=NOW)[0]
-    claimed = [store.claim_shard(shard, "w", lease_seconds=10, now=NOW) for shard in range(64)]
+    claimed = [claim_shard(store, shard, "w", lease_seconds=10, now=NOW) for shard in range(64)]
     leases = {lease.shard_id: lease for lease in claimed if lease}
     store.put_timers(make_timers(namespace, 200), mode=PutMode.CREATE, now=NOW)
     due = [timer for shard in range(64) for timer in store.due_timers(shard, until=NOW, limit=1).timers]
 
     def share(store: SqlStore, _: Namespace) -> None:
-        store.shard_statuses(range(64))
+        store.shard_statuses(range(64), now=NOW)
         store.record(leased([fired(timer) for timer in due], *leases.values()), now=NOW)
 
     for steps in plans(store, namespace, share):

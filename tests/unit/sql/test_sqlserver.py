@@ -32,6 +32,7 @@ from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import NIL_UUID, metadata
 from tests.support.builders import failed, fired, leased, make_timer, make_timers
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 from tests.support.recorded_driver import RecordedDriver, recorded
 from tests.unit.sql.statements import pymssql_texts as wire
 
@@ -182,25 +183,29 @@ def test_a_batch_with_a_known_timer_is_looked_at_with_locks(store: SqlStore, dri
     ]
 
 
-def test_a_shard_is_claimed_by_an_update_or_made_first(store: SqlStore, driver: RecordedDriver) -> None:
-    driver.answer("^UPDATE timers SET shard_version", rowcount=0, times=1)
+def test_a_shard_is_made_first_and_claimed_by_an_update(store: SqlStore, driver: RecordedDriver) -> None:
+    driver.answer("^SELECT timers.shard_id", (6, 4, "gone", NOW_MS, NOW_MS, "{}"), times=1)
     driver.answer("^INSERT INTO timers", rowcount=1)
-    driver.answer("^SELECT timers.shard_version", (1, "w", NOW_MS, NOW_MS))
+    driver.answer("^UPDATE timers SET shard_version", rowcount=0, times=1)  # somebody else was faster
+    driver.answer("^UPDATE timers SET shard_version", rowcount=1, times=1)
+    driver.answer("^SELECT timers.shard_id", (7, 1, "w", NOW_MS, NOW_MS, "{}"))
 
-    lease = store.claim_shard(7, "w", lease_seconds=10, now=NOW)
+    leases = store.claim_shards([7, 6], "w", lease_seconds=10, metadata="{}", now=NOW)
 
-    assert lease == Lease(7, 1, "w", NOW + timedelta(seconds=10))
-    claim, make, again, _status = driver.sent[2:-1]
-    assert claim == again
+    assert leases == [Lease(7, 1, "w", NOW + timedelta(seconds=10)), None]
+    _before, make, refused, claim, _after = driver.sent[2:-1]
+    assert "timers.shard_id = 6" in wire(refused)[0]
     until = "shard_lease_expires_at=(CAST(SESSION_CONTEXT(N'duetime.now_ms') AS BIGINT) + 10000)"
-    assert f"{until} WHERE timers.shard_id = 7" in wire(claim)[0]
+    assert f"{until}, shard_metadata=" in wire(claim)[0]
+    assert " WHERE timers.shard_id = 7 " in wire(claim)[0]
     assert f"CAST(0x{NIL_UUID.hex()} AS BINARY(16))" in wire(make)[0]
 
 
 def test_a_shard_that_is_taken_is_not_claimed(store: SqlStore, driver: RecordedDriver) -> None:
-    driver.answer("^(UPDATE|INSERT)", rowcount=0)
+    driver.answer("^SELECT timers.shard_id", (7, 4, "other", NOW_MS, NOW_MS + 1, "{}"))
 
-    assert store.claim_shard(7, "w", lease_seconds=10, now=NOW) is None
+    assert claim_shard(store, 7, "w", lease_seconds=10, now=NOW) is None
+    assert not any(sql.startswith(("UPDATE timers", "INSERT INTO timers")) for sql in driver.texts())
 
 
 def test_outcomes_are_recorded_under_the_lock_of_their_shard(store: SqlStore, driver: RecordedDriver) -> None:

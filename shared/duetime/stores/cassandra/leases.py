@@ -1,13 +1,13 @@
 """Ownership of shards, and the workers that share them.
 
-All times are the ``now`` that is passed: Cassandra has no clock that a condition could use. So the clocks of workers
-must agree, as those of Cassandra's nodes must.
+All times are the ``now`` that is passed, which callers correct by ``store_time``: Cassandra has no clock that a
+condition could use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -23,12 +23,14 @@ _OF_SHARD = (
     "AND timer_id = ''"
 )
 _READ_SHARD = (
-    "SELECT shard_version, shard_owner_id, shard_claimed_at, shard_lease_expires_at, write_id "
+    "SELECT shard_version, shard_owner_id, shard_claimed_at, shard_lease_expires_at, "
+    "shard_metadata, write_id "
     f"FROM timers WHERE {_OF_SHARD}"
 )
 _CLAIM = (
     "UPDATE timers SET shard_version = ?, shard_owner_id = ?, shard_claimed_at = ?, shard_lease_expires_at = ?, "
-    f"write_id = ? WHERE {_OF_SHARD} IF shard_version = ? AND shard_owner_id = ? AND shard_lease_expires_at = ?"
+    f"shard_metadata = ?, write_id = ? WHERE {_OF_SHARD} "
+    "IF shard_version = ? AND shard_owner_id = ? AND shard_lease_expires_at = ?"
 )
 _CHANGE = (
     "UPDATE timers SET shard_owner_id = ?, shard_lease_expires_at = ?, write_id = ? "
@@ -45,35 +47,46 @@ class Leases:
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
-    def shard_statuses(self, shard_ids: Sequence[int]) -> list[ShardStatus]:
+    def shard_statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
         rows = read_shards(self._requests, shard_ids)
-        return [_status(shard_id, row) for shard_id, row in zip(shard_ids, rows, strict=True)]
+        return [_status(shard_id, row, now) for shard_id, row in zip(shard_ids, rows, strict=True)]
 
-    def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
-        (row,) = read_shards(self._requests, [shard_id])
-        status = _status(shard_id, row)
-        if not status.is_free(now):
-            return None
-        lease = Lease(shard_id, status.version + 1, owner_id, _later(now, lease_seconds))
-        expires_at = to_milliseconds(lease.expires_at)
-        write_id = new_write_id()
-        values = (lease.version, owner_id, to_milliseconds(now), expires_at, write_id, shard_id)
-        seen = (row.get("shard_version"), row.get("shard_owner_id"), row.get("shard_lease_expires_at"))
-        claim = Statement(_CLAIM, (*values, *seen))
-        try:
-            is_won = self._requests.decide([claim])
-        except Unsettled as unsettled:
-            is_won = self._is_settled(shard_id, write_id, seen, unsettled)
-        return lease if is_won else None
+    def claim_shards(
+        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
+    ) -> list[Lease | None]:
+        """Side by side. What was not answered counts as not won, unless nothing was answered."""
+        until, rows = _later(now, lease_seconds), read_shards(self._requests, shard_ids)
+        claims: list[_Claim] = []
+        for shard_id, row in zip(shard_ids, rows, strict=True):
+            status = _status(shard_id, row, now)
+            if status.is_free:
+                lease = Lease(shard_id, status.version + 1, owner_id, until)
+                claims.append(_claim(lease, row, metadata=metadata, now=now))
+        answers = self._requests.decide_each([[claim.statement] for claim in claims])
+        won: dict[int, Lease] = {}
+        unanswered: list[StoreUnavailable] = []
+        for claim, answer in zip(claims, answers, strict=True):
+            try:
+                if isinstance(answer, Unsettled):
+                    answer = self._is_settled(claim, answer)
+                elif isinstance(answer, StoreUnavailable):
+                    raise answer
+            except StoreUnavailable as error:
+                unanswered.append(error)
+            else:
+                if answer:
+                    won[claim.lease.shard_id] = claim.lease
+        if unanswered and len(unanswered) == len(claims):
+            raise unanswered[0]
+        return [won.get(shard_id) for shard_id in shard_ids]
 
-    def _is_settled(self, shard_id: int, write_id: Any, seen: tuple[Any, ...], unsettled: Unsettled) -> bool:
+    def _is_settled(self, claim: _Claim, unsettled: Unsettled) -> bool:
         """Whether a claim won whose answer was lost. Raises ``unsettled`` where it may still do so."""
-        rows = self._requests.read(Statement(_READ_SHARD, (shard_id,)), is_serial=True)
+        rows = self._requests.read(Statement(_READ_SHARD, (claim.lease.shard_id,)), is_serial=True)
         row = rows[0] if rows else {}
-        if row.get("write_id") == write_id:
+        if row.get("write_id") == claim.write_id:
             return True
-        names = ("shard_version", "shard_owner_id", "shard_lease_expires_at")
-        if tuple(row.get(name) for name in names) == seen:
+        if _condition(row) == claim.seen:
             raise unsettled
         return False
 
@@ -155,7 +168,28 @@ def read_shards(requests: Requests, shard_ids: Sequence[int]) -> list[Row]:
     return [rows[0] if rows else {} for rows in found]
 
 
-def _status(shard_id: int, row: Row) -> ShardStatus:
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """``seen``: what the row must still say."""
+
+    lease: Lease
+    statement: Statement
+    write_id: Any
+    seen: tuple[Any, ...]
+
+
+def _claim(lease: Lease, row: Row, *, metadata: str, now: datetime) -> _Claim:
+    write_id, seen = new_write_id(), _condition(row)
+    times = (to_milliseconds(now), to_milliseconds(lease.expires_at))
+    values = (lease.version, lease.owner_id, *times, metadata, write_id, lease.shard_id, *seen)
+    return _Claim(lease, Statement(_CLAIM, values), write_id, seen)
+
+
+def _condition(row: Row) -> tuple[Any, ...]:
+    return (row.get("shard_version"), row.get("shard_owner_id"), row.get("shard_lease_expires_at"))
+
+
+def _status(shard_id: int, row: Row, now: datetime) -> ShardStatus:
     claimed_at, expires_at = row.get("shard_claimed_at"), row.get("shard_lease_expires_at")
     return ShardStatus(
         shard_id,
@@ -163,6 +197,8 @@ def _status(shard_id: int, row: Row) -> ShardStatus:
         owner_id=row.get("shard_owner_id"),
         claimed_at=None if claimed_at is None else from_milliseconds(claimed_at),
         lease_expires_at=None if expires_at is None else from_milliseconds(expires_at),
+        metadata=row.get("shard_metadata"),
+        is_free=expires_at is None or expires_at <= to_milliseconds(now),
     )
 
 

@@ -25,6 +25,7 @@ TIMER_TABLES: Final = (
     CREATE TABLE IF NOT EXISTS timers (
         shard_id int, row_kind tinyint, sort_at bigint, timer_namespace text, sort_text text, timer_id text,
         shard_version bigint, shard_owner_id text, shard_claimed_at bigint, shard_lease_expires_at bigint,
+        shard_metadata text,
         write_id uuid, timer_size int,
         timer_execute_at bigint, timer_due_at bigint, timer_state text, timer_revision bigint,
         timer_firing_id text, timer_attempts int, timer_callback_url text, timer_callback_timeout_seconds int,

@@ -12,6 +12,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -22,6 +23,7 @@ from cassandra.policies import DCAwareRoundRobinPolicy, RetryPolicy, TokenAwareP
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, dict_factory
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreUnavailable
+from duetime.domain.times import from_milliseconds
 from duetime.stores.cassandra.errors import DRIVER_ERRORS, no_such_datacenter, translate
 from duetime.stores.cassandra.requests import Row, Statement
 from duetime.stores.cassandra.url import CassandraUrl
@@ -42,6 +44,7 @@ _TABLE: Final = re.compile(r"\b(FROM|INTO|UPDATE|EXISTS) (?=\w)")
 """What stands before the table that a statement is about, where it first occurs."""
 _FIND_TABLES: Final = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s"
 _FIND_KEYSPACE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
+_READ_CLOCK: Final = "SELECT toUnixTimestamp(now()) AS now_ms FROM system.local"
 _MOST_UNDER_WAY = 32
 _FETCH_SIZE = 500
 
@@ -115,6 +118,11 @@ class CassandraSession:
         """Whether the keyspace is missing, or has no tables of anybody."""
         session = self._answer(self._connected)
         return not self._answer(lambda: list(session.execute(_FIND_TABLES, (self.url.keyspace,))))
+
+    def node_time(self) -> datetime:
+        """What the clock of the node that answers reads, in milliseconds."""
+        row = self._answer(lambda: self._connected().execute(_READ_CLOCK).one())
+        return from_milliseconds(int(row["now_ms"]))
 
     def _connected(self) -> Any:
         with self._lock:

@@ -21,18 +21,20 @@ from duetime.stores.cassandra.recording import Recording
 from duetime.stores.cassandra.session import CassandraSession
 from duetime.stores.cassandra.timers import Timers
 from duetime.stores.cassandra.url import parse_cassandra_url
+from duetime.stores.time_source import StoreTime, TimeSource
 
 
-def open_cassandra_store(url: str) -> CassandraStore:
+def open_cassandra_store(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> CassandraStore:
     """Nothing is contacted yet. Raises ``InvalidSettings`` for a URL that cannot be understood."""
-    return CassandraStore(CassandraSession(parse_cassandra_url(url)))
+    return CassandraStore(CassandraSession(parse_cassandra_url(url)), time_source=time_source)
 
 
 class CassandraStore:
     """Implements ``duetime.stores.port.Store``; each part has the operations of one side of it."""
 
-    def __init__(self, session: CassandraSession) -> None:
+    def __init__(self, session: CassandraSession, *, time_source: TimeSource = TimeSource.DATABASE) -> None:
         self.session = session
+        self._time_source = time_source
 
         catalogue = Catalogue(session)
         self.create_namespace = catalogue.create_namespace
@@ -67,7 +69,7 @@ class CassandraStore:
 
         leases = Leases(session)
         self.shard_statuses = leases.shard_statuses
-        self.claim_shard = leases.claim_shard
+        self.claim_shards = leases.claim_shards
         self.renew_leases = leases.renew_leases
         self.release_leases = leases.release_leases
         self.announce_worker = leases.announce_worker
@@ -89,6 +91,10 @@ class CassandraStore:
         if tenant_id is None:
             return self._clients.get_timer(namespace, timer_id, now=now)
         return self._calls.due.get_timer(CallRef(tenant_id, timer_id), now=now)
+
+    def store_time(self, *, now: datetime) -> StoreTime:
+        at = self.session.node_time() if self._time_source is TimeSource.DATABASE else now
+        return StoreTime(at, resolution_seconds=0.001)
 
     def initialise(self) -> None:
         schema.initialise(self.session)

@@ -1,56 +1,78 @@
-"""Shard ownership rows, ``sortKey = SHARD#OWNERSHIP``: claimed by conditional updates, fenced by version."""
+"""Shard ownership rows, ``sortKey = SHARD#OWNERSHIP``: claimed by conditional writes, fenced by version.
+
+DynamoDB has no clock that a condition could use: what is free is judged by the ``now`` that is passed, which callers
+correct by ``store_time``.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from uuid import uuid4
 
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import format_instant, read_instant
 from duetime.stores.dynamodb.changes import Change, Item, text, whole
 from duetime.stores.dynamodb.items import item_key
-from duetime.stores.dynamodb.table import Table
+from duetime.stores.dynamodb.table import Table, Written
 
 _OWNERSHIP = "SHARD#OWNERSHIP"
-_CLAIM = (
-    "SET row_type = :type, shard_version = if_not_exists(shard_version, :zero) + :one, shard_owner_id = :owner, "
-    "shard_claimed_at = :now, shard_lease_expires_at = :until, shard_metadata = :metadata"
-)
-_IS_FREE = "attribute_not_exists(shard_lease_expires_at) OR shard_lease_expires_at <= :now"
 
 
 class Leases:
     _table: Table
 
-    def shard_statuses(self, shard_ids: Sequence[int]) -> list[ShardStatus]:
+    def shard_statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
         # Eventually consistent, at half the price: a claim is what decides, and it is conditional.
         items = self._table.get_many([item_key(shard_id, _OWNERSHIP) for shard_id in shard_ids], consistent=False)
-        return [_status(shard_id, item) for shard_id, item in zip(shard_ids, items, strict=True)]
+        return [_status(shard_id, item, now) for shard_id, item in zip(shard_ids, items, strict=True)]
 
-    def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
-        # The claim's own id tells a lost answer from a lost race: the driver may send the request twice.
-        metadata = text(json.dumps({"claimId": uuid4().hex}))
-        until = format_instant(now + timedelta(seconds=lease_seconds))
-        written = self._table.update(
-            Key=item_key(shard_id, _OWNERSHIP),
-            UpdateExpression=_CLAIM,
-            ConditionExpression=_IS_FREE,
-            ExpressionAttributeValues={
-                ":type": text("SHARD"),
-                ":zero": whole(0),
-                ":one": whole(1),
-                ":owner": text(owner_id),
-                ":now": text(format_instant(now)),
-                ":until": text(until),
-                ":metadata": metadata,
-            },
-            ReturnValues="ALL_NEW",
-        )
-        if written.item is None or written.item.get("shard_metadata") != metadata:
-            return None
-        return Lease(shard_id, int(written.item["shard_version"]["N"]), owner_id, read_instant(until))
+    def claim_shards(
+        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
+    ) -> list[Lease | None]:
+        items = self._table.get_many([item_key(shard_id, _OWNERSHIP) for shard_id in shard_ids], consistent=True)
+        until = read_instant(format_instant(now + timedelta(seconds=lease_seconds)))
+        new: list[tuple[Lease, Item]] = []
+        changes: list[tuple[Lease, Change]] = []
+        for shard_id, item in zip(shard_ids, items, strict=True):
+            status = _status(shard_id, item, now)
+            if not status.is_free:
+                continue
+            lease = Lease(shard_id, status.version + 1, owner_id, until)
+            claimed = _claimed(lease, metadata=metadata, now=now)
+            if item is None:
+                new.append((lease, {**item_key(shard_id, _OWNERSHIP), "row_type": text("SHARD"), **claimed}))
+            else:
+                unchanged = {name: item.get(name) for name in ("shard_version", "shard_lease_expires_at")}
+                key = item_key(shard_id, _OWNERSHIP)
+                changes.append((lease, Change(key=key, sets=claimed, unchanged=unchanged)))
+        claims = [*self._make(new), *self._take(changes)]
+        won = {lease.shard_id: lease for lease, written in claims if written.is_applied}
+        failures = [written.failure for _, written in claims if written.failure is not None]
+        if failures and not won:
+            raise failures[0]
+        return [won.get(shard_id) for shard_id in shard_ids]
+
+    def _make(self, new: Sequence[tuple[Lease, Item]]) -> list[tuple[Lease, Written]]:
+        """Claim shards that have no row. One that the driver made twice is applied."""
+        if not new:
+            return []
+        written = self._table.insert([item for _, item in new])
+        refused = [at for at, each in enumerate(written) if not each.is_applied]
+        keys = [item_key(new[at][0].shard_id, _OWNERSHIP) for at in refused]
+        for at, stored in zip(refused, self._table.get_many(keys, consistent=True), strict=True):
+            if stored == new[at][1]:
+                written[at] = Written(is_applied=True)
+        return [(lease, each) for (lease, _), each in zip(new, written, strict=True)]
+
+    def _take(self, changes: Sequence[tuple[Lease, Change]]) -> list[tuple[Lease, Written]]:
+        """Claim shards whose rows are there."""
+        if not changes:
+            return []
+        written = self._table.apply([change for _, change in changes])
+        return [
+            (lease, Written(is_applied=True) if each.is_own_work(change) else each)
+            for (lease, change), each in zip(changes, written, strict=True)
+        ]
 
     def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
         until = format_instant(now + timedelta(seconds=lease_seconds))
@@ -74,14 +96,27 @@ def _change(lease: Lease, *, sets: Item | None = None, removes: tuple[str, ...] 
     )
 
 
-def _status(shard_id: int, item: Item | None) -> ShardStatus:
+def _claimed(lease: Lease, *, metadata: str, now: datetime) -> Item:
+    return {
+        "shard_version": whole(lease.version),
+        "shard_owner_id": text(lease.owner_id),
+        "shard_claimed_at": text(format_instant(now)),
+        "shard_lease_expires_at": text(format_instant(lease.expires_at)),
+        "shard_metadata": text(metadata),
+    }
+
+
+def _status(shard_id: int, item: Item | None, now: datetime) -> ShardStatus:
     if item is None:
         return ShardStatus(shard_id)
-    expires_at = item.get("shard_lease_expires_at")
+    stored = item.get("shard_lease_expires_at")
+    expires_at = None if stored is None else read_instant(stored["S"])
     return ShardStatus(
         shard_id=shard_id,
         version=int(item["shard_version"]["N"]),
         owner_id=item.get("shard_owner_id", {}).get("S"),
         claimed_at=read_instant(item["shard_claimed_at"]["S"]),
-        lease_expires_at=None if expires_at is None else read_instant(expires_at["S"]),
+        lease_expires_at=expires_at,
+        metadata=item.get("shard_metadata", {}).get("S"),
+        is_free=expires_at is None or expires_at <= now,
     )

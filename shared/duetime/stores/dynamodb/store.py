@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError
@@ -22,6 +22,7 @@ from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.table import Table
 from duetime.stores.dynamodb.timers import Timers
 from duetime.stores.dynamodb.url import default_calls_table_name, parse_dynamodb_url
+from duetime.stores.time_source import StoreTime, TimeSource
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -33,7 +34,8 @@ class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
     """``stores.port.Store`` over one table, and ``calls`` over another beside it. Thread-safe.
 
     ``calls_table_name`` None: as in ``url.calls_table_name``. ``batch_statements`` as in ``Table``; ``max_parallel``
-    and ``event_retention`` as in ``DynamoDbCallStore``, None: its default.
+    and ``event_retention`` as in ``DynamoDbCallStore``, None: its default. ``time_source`` says what ``store_time``
+    tells: the service's time or the caller's.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
         batch_statements: bool = True,
         max_parallel: int | None = None,
         event_retention: timedelta | None = None,
+        time_source: TimeSource = TimeSource.DATABASE,
     ) -> None:
+        self._time_source = time_source
         self._table = Table(client, table_name, batch_statements=batch_statements)
         self._payloads = Payloads(self._table)
         self._calls_table = Table(
@@ -78,6 +82,10 @@ class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
                 )
             return self._calls
 
+    def store_time(self, *, now: datetime) -> StoreTime:
+        at = self._table.service_time() if self._time_source is TimeSource.DATABASE else None
+        return StoreTime(now, resolution_seconds=0.001) if at is None else StoreTime(at, resolution_seconds=1.0)
+
     def initialise(self) -> None:
         create_table(self._table.client, self._table.name)
         self.calls.initialise()
@@ -100,7 +108,7 @@ class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
         self._table.client.close()
 
 
-def open_dynamodb_store(url: str) -> DynamoDbStore:
+def open_dynamodb_store(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> DynamoDbStore:
     """The store at ``dynamodb://<table>?...`` (url.py). Contacts nothing yet; raises ``InvalidSettings``."""
     parsed = parse_dynamodb_url(url)
     try:
@@ -113,4 +121,5 @@ def open_dynamodb_store(url: str) -> DynamoDbStore:
         calls_table_name=parsed.calls_table_name,
         batch_statements=parsed.batch_statements,
         event_retention=parsed.event_retention,
+        time_source=time_source,
     )

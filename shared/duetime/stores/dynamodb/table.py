@@ -7,6 +7,8 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -83,6 +85,13 @@ class Table:
         self.name = name
         self._key_names = key_names
         self._batch_statements = batch_statements
+
+    def service_time(self) -> datetime | None:
+        """What the service's ``Date`` header says, in whole seconds; None from an emulator that sends none."""
+        key = {self._key_names[0]: {"N": "0"}, self._key_names[1]: {"S": "?"}}
+        answer = self._call("get_item", TableName=self.name, Key=key)
+        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+        return None if date is None else parsedate_to_datetime(date).astimezone(UTC)
 
     # -- reads -----------------------------------------------------------------------------------------------
 

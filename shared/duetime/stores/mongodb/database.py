@@ -100,6 +100,13 @@ class Database:
         """The instant of an update, as an expression of its pipeline: the server's, or a test's ``now``."""
         return {"$literal": now} if self._uses_caller_time else "$$NOW"
 
+    def clock(self, now: datetime) -> datetime:
+        """What the server's clock reads, or a test's ``now``."""
+        if self._uses_caller_time:
+            return now
+        at: datetime = self._database.command("hello", codec_options=READ_AS)["localTime"]
+        return at
+
     def transact(self, work: Callable[[Session], R]) -> R:
         """Run ``work`` in a transaction on one snapshot, again if it meets another writer; all of it in time.
 

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from bson import ObjectId
 from pymongo import ReturnDocument, UpdateOne
 from pymongo.collection import Collection
-from pymongo.errors import DuplicateKeyError
+from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.shards import Lease, ShardStatus
@@ -26,6 +26,7 @@ from duetime.stores.mongodb.timer_documents import RowType
 from duetime.stores.mongodb.url import Document
 
 _SHARD = RowType.SHARD.value
+_DUPLICATE_KEY = 11000
 
 
 class Leases:
@@ -37,20 +38,43 @@ class Leases:
         self._workers = database[WORKERS]
 
     @translated
-    def shard_statuses(self, shard_ids: Sequence[int]) -> list[ShardStatus]:
+    def shard_statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
         owned = self._read_shards(shard_ids)
-        return [_status(shard_id, owned.get(shard_id, {})) for shard_id in shard_ids]
+        at = self._database.clock(now)
+        return [_status(shard_id, owned.get(shard_id, {}), at) for shard_id in shard_ids]
 
     @translated
-    def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
+    def claim_shards(
+        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
+    ) -> list[Lease | None]:
+        if not shard_ids:
+            return []
         claim_id = ObjectId()
-        change = self._claim_change(owner_id, claim_id, _milliseconds(lease_seconds), now)
-        shard = _changed(self._shards, {"shard_id": shard_id, "row_type": _SHARD}, change)
-        if shard.get("shard_claim_id") != claim_id:
-            return None
-        return Lease(shard_id, int(shard["shard_version"]), owner_id, shard["shard_lease_expires_at"])
+        change = self._claim_change(owner_id, claim_id, _milliseconds(lease_seconds), metadata, now)
+        shards = self._claim_each(shard_ids, change)
+        if missing := [shard_id for shard_id in shard_ids if shard_id not in shards]:
+            self._make_shards(missing)
+            shards |= self._claim_each(missing, change)
+        return [_lease(owner_id, claim_id, shards.get(shard_id, {})) for shard_id in shard_ids]
 
-    def _claim_change(self, owner_id: str, claim_id: ObjectId, lease_ms: int, now: datetime) -> list[Document]:
+    def _claim_each(self, shard_ids: Sequence[int], change: list[Document]) -> dict[int, Document]:
+        """The shards that there are, after ``change`` of each."""
+        updates = [UpdateOne({"shard_id": shard_id, "row_type": _SHARD}, change) for shard_id in sorted(shard_ids)]
+        self._shards.bulk_write(updates, ordered=False)
+        return self._read_shards(shard_ids)
+
+    def _make_shards(self, shard_ids: Sequence[int]) -> None:
+        try:
+            self._shards.insert_many(
+                [{"shard_id": shard_id, "row_type": _SHARD} for shard_id in shard_ids], ordered=False
+            )
+        except BulkWriteError as error:  # another worker was first
+            if any(each.get("code") != _DUPLICATE_KEY for each in error.details.get("writeErrors", [])):
+                raise
+
+    def _claim_change(
+        self, owner_id: str, claim_id: ObjectId, lease_ms: int, metadata: str, now: datetime
+    ) -> list[Document]:
         """Takes the shard if it is free, else leaves all as it is: the claim id tells who took it."""
         at = self._database.now_expression(now)
         lease_end = {"$ifNull": ["$shard_lease_expires_at", MIN_INSTANT]}
@@ -62,6 +86,7 @@ class Leases:
             "shard_claim_id": claim_id,
             "shard_claimed_at": at,
             "shard_lease_expires_at": {"$add": [at, lease_ms]},
+            "shard_metadata": {"$literal": metadata},
         }
         return [{"$set": {name: {"$cond": [is_free, value, f"${name}"]} for name, value in taken.items()}}]
 
@@ -135,11 +160,21 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _status(shard_id: int, shard: Document) -> ShardStatus:
+def _lease(owner_id: str, claim_id: ObjectId, shard: Document) -> Lease | None:
+    """What the claim with this id won; None when it is not the shard's."""
+    if shard.get("shard_claim_id") != claim_id:
+        return None
+    return Lease(shard["shard_id"], int(shard["shard_version"]), owner_id, shard["shard_lease_expires_at"])
+
+
+def _status(shard_id: int, shard: Document, at: datetime) -> ShardStatus:
+    expires_at = shard.get("shard_lease_expires_at")
     return ShardStatus(
         shard_id,
         version=int(shard.get("shard_version", 0)),
         owner_id=shard.get("shard_owner_id"),
         claimed_at=shard.get("shard_claimed_at"),
-        lease_expires_at=shard.get("shard_lease_expires_at"),
+        lease_expires_at=expires_at,
+        metadata=shard.get("shard_metadata"),
+        is_free=expires_at is None or expires_at <= at,
     )

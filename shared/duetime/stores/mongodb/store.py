@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pymongo import MongoClient
 
 from duetime.stores.calls_port import CallStore
@@ -18,7 +20,7 @@ from duetime.stores.mongodb.lists import Lists
 from duetime.stores.mongodb.recording import Recording
 from duetime.stores.mongodb.timer_loading import TimerLoading
 from duetime.stores.mongodb.url import Document, open_client
-from duetime.stores.time_source import TimeSource
+from duetime.stores.time_source import StoreTime, TimeSource
 
 
 def open_mongodb_store(url: str, *, time_source: TimeSource) -> MongoDbStore:
@@ -69,7 +71,7 @@ class MongoDbStore:
 
         leases = Leases(database)
         self.shard_statuses = leases.shard_statuses
-        self.claim_shard = leases.claim_shard
+        self.claim_shards = leases.claim_shards
         self.renew_leases = leases.renew_leases
         self.release_leases = leases.release_leases
         self.announce_worker = leases.announce_worker
@@ -84,6 +86,10 @@ class MongoDbStore:
         self.prune_expired = recording.prune_expired
 
         self.calls: CallStore = MongoDbCallStore(database)
+
+    @translated
+    def store_time(self, *, now: datetime) -> StoreTime:
+        return StoreTime(self.database.clock(now), resolution_seconds=0.001)
 
     @translated
     def initialise(self) -> None:

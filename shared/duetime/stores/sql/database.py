@@ -17,7 +17,7 @@ from duetime.stores.sql.dialects import SqlDialect
 from duetime.stores.sql.errors import translated
 from duetime.stores.sql.migrations import check_not_newer, current_version, migrate
 from duetime.stores.sql.prepared import Prepared, PreparedList
-from duetime.stores.time_source import TimeSource
+from duetime.stores.time_source import StoreTime, TimeSource
 
 _LIST_LENGTHS = (1, 8, 64)
 
@@ -66,6 +66,16 @@ class Database:
         """A connection for reading. Each statement sees the latest committed state."""
         with translated(self._dialect.classify), self.engine.connect() as connection:
             yield connection
+
+    def clock_ms(self, connection: sa.Connection, now: datetime) -> int:
+        """What the database's clock reads, outside of a unit of work: epoch milliseconds, a test's own in tests."""
+        if self._uses_caller_time:
+            return to_milliseconds(now)
+        return int(connection.exec_driver_sql(self.db_now.now_statement).scalar_one())
+
+    def store_time(self, *, now: datetime) -> StoreTime:
+        with self.read() as connection:
+            return StoreTime(from_milliseconds(self.clock_ms(connection, now)), resolution_seconds=0.001)
 
     @contextmanager
     def write(self, now: datetime | None = None) -> Iterator[Mutation]:

@@ -25,6 +25,11 @@ class DbNowStrategy(Protocol):
         """Run once on each new connection."""
         ...
 
+    @property
+    def now_statement(self) -> str:
+        """Reads the clock as it is, whatever was seeded: epoch milliseconds."""
+        ...
+
     def seed(self, connection: sa.Connection, caller_now_ms: int | None) -> int:
         """Fix the instant of the unit of work that begins: the database's, or the caller's where it is given.
 
@@ -66,6 +71,7 @@ class SqliteDbNow:
         )
         """,
     )
+    now_statement = "SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)"
     seed_statement = """
         INSERT OR REPLACE INTO temp.duetime_now (id, ts_epoch_ms, ts_text)
         SELECT 1, instant.ms, strftime('%Y-%m-%dT%H:%M:%fZ', instant.ms / 1000.0, 'unixepoch')
@@ -98,6 +104,7 @@ class PostgresqlDbNow:
     """
 
     connect_statements: tuple[str, ...] = ()
+    now_statement = "SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS BIGINT)"
     setting = "duetime.now_ms"
 
     def __init__(self, time_source: TimeSource) -> None:
@@ -137,6 +144,7 @@ class MysqlDbNow:
     """
 
     connect_statements = ("SET SESSION time_zone = '+00:00'",)
+    now_statement = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)"
     clock_statements = ("SET timestamp = 1", "SELECT UNIX_TIMESTAMP(SYSDATE())", "SET timestamp = DEFAULT")
     """Once on each new connection: whether the variable can be set, and SYSDATE goes on."""
     _EPOCH_MS = "CAST(UNIX_TIMESTAMP(CURRENT_TIMESTAMP(3)) * 1000 AS SIGNED)"
@@ -184,6 +192,7 @@ class SqlServerDbNow:
     connect_statements: tuple[str, ...] = ()
     _EPOCH = "CAST('1970-01-01' AS DATETIME2(3))"
     _EPOCH_MS = "CAST(SESSION_CONTEXT(N'duetime.now_ms') AS BIGINT)"
+    now_statement = f"SELECT DATEDIFF_BIG(MILLISECOND, {_EPOCH}, SYSUTCDATETIME())"
     _DAY_MS = 24 * 60 * 60 * 1000
     seed_statement = f"""
         DECLARE @now_ms BIGINT = COALESCE(%(now_ms)s, DATEDIFF_BIG(MILLISECOND, {_EPOCH}, SYSUTCDATETIME()));
@@ -227,13 +236,18 @@ class OracleDbNow:
     _EPOCH_MS = "TO_NUMBER(SYS_CONTEXT('USERENV', 'CLIENT_INFO'))"
     _EPOCH = "TIMESTAMP '1970-01-01 00:00:00'"
     _ISO_FORMAT = """'YYYY-MM-DD"T"HH24:MI:SS.FF3"Z"'"""
+    _AGE = f"SYS_EXTRACT_UTC(SYSTIMESTAMP) - {_EPOCH}"
+    _AGE_MS = (
+        "EXTRACT(DAY FROM age) * 86400000 + EXTRACT(HOUR FROM age) * 3600000"
+        " + EXTRACT(MINUTE FROM age) * 60000 + FLOOR(EXTRACT(SECOND FROM age) * 1000)"
+    )
+    now_statement = f"SELECT {_AGE_MS} FROM (SELECT {_AGE} AS age FROM DUAL)"  # noqa: S608  # constants
     seed_statement = f"""
         DECLARE
-            age INTERVAL DAY(9) TO SECOND(9) := SYS_EXTRACT_UTC(SYSTIMESTAMP) - {_EPOCH};
+            age INTERVAL DAY(9) TO SECOND(9) := {_AGE};
             now_ms VARCHAR2(19);
         BEGIN
-            now_ms := TO_CHAR(EXTRACT(DAY FROM age) * 86400000 + EXTRACT(HOUR FROM age) * 3600000
-                + EXTRACT(MINUTE FROM age) * 60000 + FLOOR(EXTRACT(SECOND FROM age) * 1000), 'TM9');
+            now_ms := TO_CHAR({_AGE_MS}, 'TM9');
             DBMS_APPLICATION_INFO.SET_CLIENT_INFO(now_ms);
             :seeded := now_ms;
         END;

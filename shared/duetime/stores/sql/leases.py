@@ -36,10 +36,14 @@ class Leases:
         )
         lease_end = db_now.epoch_ms(given_count("lease_ms"))
         status = sa.select(
-            row.shard_id, row.shard_version, row.shard_owner_id, row.shard_claimed_at, row.shard_lease_expires_at
+            row.shard_id,
+            row.shard_version,
+            row.shard_owner_id,
+            row.shard_claimed_at,
+            row.shard_lease_expires_at,
+            row.shard_metadata,
         ).where(*is_shard_row())
         self._statuses = self._database.prepare_list(status, row.shard_id, "nil")
-        self._version = prepare(sa.select(row.shard_version).where(shard), "shard")
         self._make = prepare(
             self._database.insert_if_absent(timers).values(
                 shard_id=given("shard"),
@@ -60,10 +64,12 @@ class Leases:
                 shard_owner_id=given("owner"),
                 shard_claimed_at=db_now.epoch_ms(),
                 shard_lease_expires_at=lease_end,
+                shard_metadata=given("metadata"),
             ),
             "shard",
             "owner",
             "lease_ms",
+            "metadata",
         )
         self._renew = prepare(
             sa.update(timers).where(held).values(shard_lease_expires_at=lease_end),
@@ -97,22 +103,37 @@ class Leases:
         )
         self._remove = prepare(sa.delete(workers).where(worker), "worker")
 
-    def shard_statuses(self, shard_ids: Sequence[int]) -> list[ShardStatus]:
+    def shard_statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
         with self._database.read() as connection:
-            found = {row[0]: _status(row) for row in self._statuses.rows(connection, shard_ids, NIL_UUID)}
+            rows = self._statuses.rows(connection, shard_ids, NIL_UUID)
+            now_ms = self._database.clock_ms(connection, now)
+        found = {row[0]: _status(row, now_ms) for row in rows}
         return [found.get(shard_id) or ShardStatus(shard_id) for shard_id in shard_ids]
 
-    def claim_shard(self, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime) -> Lease | None:
+    def claim_shards(
+        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
+    ) -> list[Lease | None]:
+        if not shard_ids:
+            return []
         lease_ms = _milliseconds(lease_seconds)
         with self._database.write(now) as mutation:
-            connection = mutation.connection
-            is_mine = self._claim.count(connection, shard_id, owner_id, lease_ms)
-            if not is_mine and self._make.count(connection, shard_id, NIL_UUID):
-                is_mine = self._claim.count(connection, shard_id, owner_id, lease_ms)
-            if not is_mine:
-                return None
-            version: int = self._version.one(connection, shard_id).scalar_one()
-            return Lease(shard_id, version, owner_id, mutation.now + timedelta(milliseconds=lease_ms))
+            connection, now_ms = mutation.connection, to_milliseconds(mutation.now)
+            # In one order everywhere, so that claims of the same shards wait for one another and do not embrace.
+            ordered = sorted(shard_ids)
+            known = {row[0]: _status(row, now_ms) for row in self._statuses.rows(connection, ordered, NIL_UUID)}
+            self._make.many(connection, [(shard_id, NIL_UUID) for shard_id in ordered if shard_id not in known])
+            taken = [
+                shard_id
+                for shard_id in ordered
+                if (shard_id not in known or known[shard_id].is_free)
+                and self._claim.count(connection, shard_id, owner_id, lease_ms, metadata)
+            ]
+            versions = {row[0]: row[1] for row in self._statuses.rows(connection, taken, NIL_UUID)}
+            until = mutation.now + timedelta(milliseconds=lease_ms)
+        return [
+            Lease(shard_id, versions[shard_id], owner_id, until) if shard_id in versions else None
+            for shard_id in shard_ids
+        ]
 
     def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
         if not leases:
@@ -160,12 +181,14 @@ def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _status(row: Any) -> ShardStatus:
-    shard_id, version, owner_id, claimed_at, lease_expires_at = row
+def _status(row: Any, now_ms: int) -> ShardStatus:
+    shard_id, version, owner_id, claimed_at, lease_expires_at, metadata = row
     return ShardStatus(
         shard_id,
         version=version,
         owner_id=owner_id,
         claimed_at=None if claimed_at is None else from_milliseconds(claimed_at),
         lease_expires_at=None if lease_expires_at is None else from_milliseconds(lease_expires_at),
+        metadata=metadata,
+        is_free=lease_expires_at is None or lease_expires_at <= now_ms,
     )

@@ -27,6 +27,7 @@ class SqlStore:
         self.initialise = self.database.initialise
         self.check = self.database.check
         self.close = self.database.close
+        self.store_time = self.database.store_time
 
         catalogue = Catalogue(self.database)
         self.create_namespace = restarted(catalogue.create_namespace)
@@ -62,7 +63,7 @@ class SqlStore:
 
         leases = Leases(self.database)
         self.shard_statuses = leases.shard_statuses
-        self.claim_shard = restarted(leases.claim_shard)
+        self.claim_shards = restarted(leases.claim_shards)
         self.renew_leases = restarted(leases.renew_leases)
         self.release_leases = restarted(leases.release_leases)
         self.announce_worker = restarted(leases.announce_worker)

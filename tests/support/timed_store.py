@@ -1,0 +1,128 @@
+"""A store with a clock of its own and requests that take time, in virtual time, and machines with wrong clocks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Any, TypeVar
+
+from duetime.domain.errors import StoreUnavailable
+from duetime.stores.port import Store
+from duetime.stores.time_source import StoreTime
+from tests.support.virtual_time import VirtualClock
+
+T = TypeVar("T")
+
+_BY_ITS_OWN_CLOCK = frozenset(
+    {"announce_worker", "claim_shards", "release_leases", "renew_leases", "shard_statuses", "store_time"}
+)
+"""What a database judges and writes by its own clock, whatever it is told."""
+
+
+class SkewedClock:
+    """A machine's clock that is ``ahead_seconds`` ahead of the true one. Its monotonic clock is right."""
+
+    def __init__(self, clock: VirtualClock, ahead_seconds: float) -> None:
+        self._clock = clock
+        self.ahead_seconds = ahead_seconds
+
+    def now(self) -> datetime:
+        return self._clock.now() + timedelta(seconds=self.ahead_seconds)
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+
+class TimedStore:
+    """``store``, whose leases go by ``clock``. ``seconds`` counts what the requests since the last look took.
+
+    ``request_seconds`` each: 25 claims, renewals or releases are one, 100 statuses, and any other call.
+    ``delays``: what one call of an operation takes besides, ``claim_seconds`` a claim of a shard.
+    ``refuses_claims``: every claim fails; ``refused_shards``: those that have one of them.
+    ``skewed_by``: by how much what it tells of its time is wrong.
+    """
+
+    def __init__(self, store: Store, clock: VirtualClock, *, request_seconds: float = 0.0) -> None:
+        self._store = store
+        self._clock = clock
+        self._request_seconds = request_seconds
+        self.seconds = 0.0
+        self.delays: dict[str, float] = {}
+        self.claim_seconds = 0.0
+        self.refuses_claims = False
+        self.refused_shards: set[int] = set()
+        self.is_down = False
+        self.skewed_by: Callable[[], float] = lambda: 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._store, name)
+        if not callable(operation):
+            return operation
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            self.seconds += self._request_seconds * _requests(name, arguments) + self.delays.get(name, 0.0)
+            if self.is_down:
+                raise StoreUnavailable("down")
+            if name == "claim_shards":
+                self.seconds += self.claim_seconds * len(arguments[0])
+                if self.refuses_claims or self.refused_shards & set(arguments[0]):
+                    raise StoreUnavailable("no claims")
+            if name in _BY_ITS_OWN_CLOCK:
+                named["now"] = self._clock.now()
+            answer = operation(*arguments, **named)
+            if name == "store_time":
+                answer = StoreTime(answer.at + timedelta(seconds=self.skewed_by()), answer.resolution_seconds)
+            return answer
+
+        return call
+
+    def offload(self, threads: int = 1, name: str = "") -> LatentOffload:
+        """``make_offload`` for a poller on this store."""
+        del threads, name
+        return LatentOffload(self)
+
+    def take_seconds(self) -> float:
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
+
+
+def _requests(name: str, arguments: tuple[Any, ...]) -> int:
+    size = {"claim_shards": 25, "renew_leases": 25, "release_leases": 25, "shard_statuses": 100}.get(name)
+    return 1 if size is None else ceil(len(arguments[0]) / size)
+
+
+class LatentOffload:
+    """One thread: each call is done in its turn, and its answer comes when its requests are over."""
+
+    def __init__(self, store: TimedStore) -> None:
+        self._store = store
+        self._free_at = 0.0
+
+    def run(self, function: Callable[[], T]) -> Awaitable[T]:
+        return self._run(function)
+
+    async def _run(self, function: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        begin = max(self._free_at, loop.time())
+        self._free_at = begin  # whoever comes next waits for this one
+        turn = asyncio.Event()
+        loop.call_at(begin, turn.set)
+        await turn.wait()
+        self._store.take_seconds()
+        error: BaseException | None = None
+        try:
+            answer = function()
+        except Exception as raised:
+            error = raised
+        seconds = self._store.take_seconds()
+        self._free_at = loop.time() + seconds
+        if seconds:
+            await asyncio.sleep(seconds)
+        if error is not None:
+            raise error
+        return answer
+
+    def close(self) -> None:
+        pass
