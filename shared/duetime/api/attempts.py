@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from duetime.api.context import Services
-from duetime.api.encoding import attempt_json, list_json
+from duetime.api.encoding import list_json
 from duetime.api.http import Reply, Request
 from duetime.api.timers import read_address
+from duetime.api.views import views_for
 from duetime.domain.attempts import read_attempts
 from duetime.domain.errors import TimerNotFound
 
@@ -17,4 +18,4 @@ def list_attempts(services: Services, request: Request, *, namespace: str, timer
     if timer is None:
         raise TimerNotFound(space.name, timer_id)
     attempts = read_attempts(timer.attempt_log)
-    return Reply(status=200, body=list_json(map(attempt_json, attempts), None))
+    return Reply(status=200, body=list_json(map(views_for(services, request).attempt, attempts), None))

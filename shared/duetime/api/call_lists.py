@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from duetime.api.call_encoding import call_summary_json, events_json, execution_json, execution_summary_json
+from duetime.api.call_encoding import events_json, execution_json, execution_summary_json
 from duetime.api.call_fields import sequence
 from duetime.api.call_schemas import CallQuery, EventQuery
 from duetime.api.call_services import calls_of
@@ -13,6 +13,7 @@ from duetime.api.http import Reply, Request
 from duetime.api.pages import fitting_page
 from duetime.api.reading import read_query
 from duetime.api.schemas import PageQuery
+from duetime.api.views import views_for
 from duetime.domain.errors import ExecutionNotFound, InvalidInput
 from duetime.domain.ids import is_uuid
 from duetime.domain.service_calls import CallStatus
@@ -30,7 +31,7 @@ def list_calls(services: Services, request: Request, *, tenant: str) -> Reply:
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
     items, next_cursor = fitting_page(
         lambda limit: store.list_calls(tenant, call_filter, cursor=cursor, limit=limit, now=now),
-        call_summary_json,
+        views_for(services, request).call_summary,
         limit=query.limit,
     )
     return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))

@@ -16,6 +16,7 @@ from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, Namespace
 from duetime.domain.principals import Principal
+from duetime.domain.redaction import DEFAULT_RULES, RedactionRules
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import Timer
 from duetime.stores.port import Store
@@ -68,6 +69,7 @@ class ApiContext:
     ``egress`` says which callback URLs are accepted. ``secret_box`` seals the signing secrets that are created;
     without one none can be. ``authenticate`` says who makes a request to a route that is not public, or raises
     ``Unauthenticated``; None: open mode, nobody is asked. ``calls`` is there where service calls are served.
+    ``redaction`` says what readers are not shown.
     """
 
     store: Store
@@ -83,6 +85,7 @@ class ApiContext:
     secret_box: SecretBox | None = None
     authenticate: Callable[[Request], Principal] | None = None
     calls: CallServices | None = None
+    redaction: RedactionRules = DEFAULT_RULES
 
 
 class NamespaceCache:

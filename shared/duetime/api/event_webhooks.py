@@ -10,7 +10,7 @@ from dataclasses import replace
 from duetime.api import namespace_changes, webhook_encoding
 from duetime.api.conditions import EntityTags, etag, if_match, if_none_match
 from duetime.api.context import Services
-from duetime.api.encoding import attempt_json, created_secret_json, list_json, secret_json
+from duetime.api.encoding import created_secret_json, list_json, secret_json
 from duetime.api.errors import EventWebhookNotFound
 from duetime.api.http import Reply, Request
 from duetime.api.pages import fitting_page
@@ -18,6 +18,7 @@ from duetime.api.reading import read_body, read_query, validate
 from duetime.api.redrives import redrive_within
 from duetime.api.schemas import PLAIN_SHAPE, SecretBody
 from duetime.api.timer_input import check_egress
+from duetime.api.views import views_for
 from duetime.api.webhook_schemas import DeliveryQuery, EventWebhookBody
 from duetime.domain.attempts import read_attempts
 from duetime.domain.call_events import CallEventType
@@ -182,7 +183,7 @@ def list_deliveries(services: Services, request: Request, *, tenant: str) -> Rep
     return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))
 
 
-def list_attempts(services: Services, request: Request, *, tenant: str, delivery_id: str) -> Reply:  # noqa: ARG001
+def list_attempts(services: Services, request: Request, *, tenant: str, delivery_id: str) -> Reply:
     """GET: the last attempts of a delivery, oldest first, always on one page."""
     namespace = _found(services, tenant)
     timer = None
@@ -190,7 +191,9 @@ def list_attempts(services: Services, request: Request, *, tenant: str, delivery
         timer = services.context.store.get_timer(namespace, delivery_id, now=services.context.clock.now())
     if timer is None:
         raise TimerNotFound(events_namespace(tenant), delivery_id)
-    return Reply(status=200, body=list_json(map(attempt_json, read_attempts(timer.attempt_log)), None))
+    return Reply(
+        status=200, body=list_json(map(views_for(services, request).attempt, read_attempts(timer.attempt_log)), None)
+    )
 
 
 def redrive_deliveries(services: Services, request: Request, *, tenant: str) -> Reply:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from duetime.api.context import Services
-from duetime.api.encoding import instant_json, list_json, timer_json
+from duetime.api.encoding import instant_json, list_json
 from duetime.api.http import Reply, Request
 from duetime.api.pages import fitting_page
 from duetime.api.reading import read_query
 from duetime.api.schemas import TimerQuery
+from duetime.api.views import views_for
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.stores.port import Page, TimerFilter
@@ -21,9 +22,10 @@ def list_timers(services: Services, request: Request, *, namespace: str) -> Repl
     bound_to = _cursor_query(space, query)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
     policy = services.namespaces.retry_policy(space)
+    show = views_for(services, request).timer
     items, next_cursor = fitting_page(
         lambda limit: _page(services, space, query, cursor, limit),
-        lambda timer: timer_json(timer, policy),
+        lambda timer: show(timer, policy),
         limit=query.limit,
     )
     return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))

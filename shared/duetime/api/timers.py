@@ -13,6 +13,7 @@ from duetime.api.paths import read_id, timer_path
 from duetime.api.reading import read_body
 from duetime.api.schemas import TIMER_SHAPE
 from duetime.api.timer_input import check_id, read_change, read_timer
+from duetime.api.views import views_for
 from duetime.domain.errors import (
     InvalidInput,
     RevisionMismatch,
@@ -80,7 +81,9 @@ def get_timer(services: Services, request: Request, *, namespace: str, timer_id:
     known = if_none_match(request)
     if known is not None and known.match_weakly(timer.revision):
         return Reply(status=304, headers={"etag": etag(timer.revision)})
-    return timer_reply(services, 200, timer, space)
+    policy = services.namespaces.retry_policy(space)
+    body = views_for(services, request).timer(timer, policy)
+    return Reply(status=200, body=body, headers={"etag": etag(timer.revision)})
 
 
 def patch_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:

@@ -18,12 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from duetime.calls.redaction import LogRules, logged_request, shown_url
+from duetime.calls.redaction import LogRules, logged_request
 from duetime.calls.results import execution_result
 from duetime.delivery.call_request import CallRequest, call_request
 from duetime.domain.call_steps import CallRules, ExecutionResult, NewId, Transition, begun, concluded, timed_out
 from duetime.domain.errors import CallUnreadable
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
+from duetime.domain.redaction import shown_url
 from duetime.domain.service_calls import CALLS_PREFIX, CallStatus, ServiceCall, tenant_of
 from duetime.domain.times import round_down
 from duetime.domain.urls import without_query

@@ -66,6 +66,7 @@ def api_context(
         secret_box=secret_box,
         egress=settings.egress_policy(),
         authenticate=authenticate,
+        redaction=settings.redaction_rules(),
         **{name: hook for name, hook in hooks.items() if hook is not None},
     )
 

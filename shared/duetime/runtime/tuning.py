@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from duetime.calls.redaction import DEFAULT_FIELDS, DEFAULT_HEADERS, DEFAULT_MAX_BODY_BYTES, LogRules
+from duetime.calls.redaction import DEFAULT_MAX_BODY_BYTES, LogRules
 from duetime.delivery.egress import LOOPBACK, EgressPolicy, parse_cidrs, parse_hosts
 from duetime.domain.call_steps import CallRules
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.name_patterns import parse_name_patterns
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
+from duetime.domain.redaction import DEFAULT_FIELDS, DEFAULT_HEADERS, RedactionRules
 from duetime.domain.times import MAX_DURATION_SECONDS
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
@@ -162,21 +163,32 @@ class CallTuning(StoreSettings):
         return CallRules(retention_seconds=self.call_retention_seconds or None)
 
 
-class ExecutionTuning(CallTuning):
+class RedactionTuning(StoreSettings):
+    """What every entry point has that shows or logs what clients gave."""
+
+    call_log_redact_headers: Annotated[str, AfterValidator(checked_by(parse_name_patterns))] = Field(
+        DEFAULT_HEADERS,
+        description="Headers whose values are shown neither in the execution log nor to readers: names, * for"
+        " anything, comma separated; `none` for none.",
+    )
+    call_log_redact_fields: Annotated[str, AfterValidator(checked_by(parse_name_patterns))] = Field(
+        DEFAULT_FIELDS,
+        description="The same for query parameters, and for fields of forms and members of JSON in bodies.",
+    )
+
+    def redaction_rules(self) -> RedactionRules:
+        return RedactionRules(
+            headers=parse_name_patterns(self.call_log_redact_headers),
+            fields=parse_name_patterns(self.call_log_redact_fields),
+        )
+
+
+class ExecutionTuning(CallTuning, RedactionTuning):
     """What every entry point has that executes service calls."""
 
     call_watchdog_grace_seconds: Seconds = Field(
         CallRules().watchdog_grace_seconds,
         description="How long after its timeout an execution of which nobody has told the end becomes a failed one.",
-    )
-    call_log_redact_headers: Annotated[str, AfterValidator(checked_by(parse_name_patterns))] = Field(
-        DEFAULT_HEADERS,
-        description="Headers whose values the execution log does not show: names, * for anything, comma separated;"
-        " `none` for none.",
-    )
-    call_log_redact_fields: Annotated[str, AfterValidator(checked_by(parse_name_patterns))] = Field(
-        DEFAULT_FIELDS,
-        description="The same for query parameters, and for fields of forms and members of JSON in bodies.",
     )
     call_log_bodies: bool = Field(True, description="Whether the execution log keeps bodies.")
     call_log_max_body_bytes: int = Field(
@@ -187,15 +199,16 @@ class ExecutionTuning(CallTuning):
         return replace(super().call_rules(), watchdog_grace_seconds=self.call_watchdog_grace_seconds)
 
     def log_rules(self) -> LogRules:
+        rules = self.redaction_rules()
         return LogRules(
-            headers=parse_name_patterns(self.call_log_redact_headers),
-            fields=parse_name_patterns(self.call_log_redact_fields),
+            headers=rules.headers,
+            fields=rules.fields,
             keeps_bodies=self.call_log_bodies,
             max_body_bytes=self.call_log_max_body_bytes,
         )
 
 
-class ApiTuning(KeySettings, EgressSettings, CallTuning):
+class ApiTuning(KeySettings, EgressSettings, CallTuning, RedactionTuning):
     """What every entry point with the API has."""
 
     default_num_shards: int = Field(

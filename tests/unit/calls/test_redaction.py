@@ -14,13 +14,11 @@ from duetime.calls.redaction import (
     cut_text,
     logged_request,
     logged_response,
-    redact_members,
-    redact_parameters,
-    shown_url,
 )
 from duetime.delivery.port import CallbackResult
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.name_patterns import parse_name_patterns
+from duetime.domain.redaction import redact_members, redact_parameters, shown_url
 
 RULES = LogRules()
 JSON = ("Content-Type", "application/json")
