@@ -24,6 +24,7 @@ from duetime.api.conditions import refuse_unsupported
 from duetime.api.context import ApiContext, ServedRequest, Services
 from duetime.api.errors import MethodNotAllowed, RouteNotFound
 from duetime.api.http import Reply, Request, read_request
+from duetime.api.idempotency import KEYED_METHODS, Keeps, carried_out_once, given_key
 from duetime.api.paths import routable
 from duetime.api.problems import problem_reply, status_of
 from duetime.api.routes import ROUTES, WRITES, Route
@@ -139,7 +140,14 @@ class _Router:
             authorise(route.needs, request.principal, decoded)
             if route.method in WRITES:
                 refuse_unsupported(request, route.conditions)
-            return _response(route.endpoint(self._services, request, **decoded))
+
+            def act(services: Services) -> Reply:
+                return route.endpoint(services, request, **decoded)
+
+            key = given_key(request) if route.method in KEYED_METHODS and route.keeps is not Keeps.RESOURCE else None
+            if key is None:
+                return _response(act(self._services))
+            return _response(carried_out_once(self._services, request, key, act, keeps=route.keeps))
 
         return call
 

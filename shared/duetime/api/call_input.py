@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from duetime.api import call_fields, fields
+from duetime.api import fields
 from duetime.api.call_schemas import CallRequestPatch, RerunBody, ServiceCallBody, ServiceCallPatch
 from duetime.api.call_services import check_waits
 from duetime.api.errors import FieldError, InvalidFields
 from duetime.api.http import Request, utf8_length
+from duetime.api.idempotency import IDEMPOTENCY_KEY, given_key
 from duetime.api.raw_json import RawJson, RawObject
 from duetime.api.reading import validate
 from duetime.api.timer_input import after
@@ -31,7 +32,6 @@ from duetime.domain.service_calls import (
 from duetime.domain.timers import UNSET
 from duetime.domain.times import format_instant
 
-IDEMPOTENCY_KEY = "Idempotency-Key"
 CORRELATION_ID = "X-Correlation-Id"
 
 
@@ -159,16 +159,10 @@ def _due(due_at: datetime | None, delay_seconds: float | None, now: datetime) ->
 
 
 def _idempotency_key(request: Request, given: str | None) -> str | None:
-    """The key in the body, or in the header, bare or as a structured string in quotes."""
-    header = request.header(IDEMPOTENCY_KEY.lower())
+    """The key in the body, or in the header."""
+    header = given_key(request)
     if header is None:
         return given
-    if len(header) > 1 and header[0] == header[-1] == '"' and not {'"', "\\"} & set(header[1:-1]):
-        header = header[1:-1]
-    try:
-        call_fields.idempotency_key(header)
-    except ValueError as error:
-        raise InvalidInput(IDEMPOTENCY_KEY, str(error)) from None
     if given not in (None, header):
         raise InvalidInput("idempotencyKey", f"is not the one in the header {IDEMPOTENCY_KEY}")
     return header

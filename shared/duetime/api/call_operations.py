@@ -16,7 +16,7 @@ CALL_OPERATIONS: dict[str, Operation] = {
         body=call_schemas.ServiceCallBody,
         answers={202: call_answers.ServiceCallAnswer, 200: call_answers.ServiceCallAnswer},
         problems=(400, 409, 413, 415),
-        headers=("Idempotency-Key", "X-Correlation-Id"),
+        headers=("X-Correlation-Id",),
     ),
     "listServiceCalls": Operation(
         summary="List service calls",
@@ -66,7 +66,7 @@ CALL_OPERATIONS: dict[str, Operation] = {
         body_is_required=False,
         answers={202: call_answers.ServiceCallAnswer, 200: call_answers.ServiceCallAnswer},
         problems=(400, 404, 409, 412, 413, 415),
-        headers=("Idempotency-Key", "X-Correlation-Id"),
+        headers=("X-Correlation-Id",),
     ),
     "listExecutions": Operation(
         summary="List the executions of a service call, without bodies",

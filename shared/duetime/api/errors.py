@@ -110,6 +110,34 @@ class CrossSiteRequest(DuetimeError):
         super().__init__("requests of other sites' pages are not served without an API key")
 
 
+class IdempotencyKeyReused(DuetimeError):
+    """The key was used before, with another request."""
+
+    code = "idempotency_key_reused"
+
+    def __init__(self) -> None:
+        super().__init__("the idempotency key was used before, for another request: use a new key")
+
+
+class IdempotencyKeyInUse(DuetimeError):
+    """The first request with this key is being carried out."""
+
+    code = "idempotency_key_in_use"
+
+    def __init__(self, *, retry_after_seconds: int) -> None:
+        super().__init__("the first request with this idempotency key is being carried out")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class AnswerNotKept(DuetimeError):
+    """It was carried out before, and its answer was too long to be kept."""
+
+    code = "answer_not_kept"
+
+    def __init__(self) -> None:
+        super().__init__("the request was carried out before; its answer was too long to be kept")
+
+
 class UnsupportedMediaType(DuetimeError):
     code = "unsupported_media_type"
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from secrets import token_bytes
 
 from duetime.domain.api_keys import SECRET_BYTES, ApiKey, hash_of, key_text, new_secret
-from duetime.domain.errors import StoreUnavailable
+from duetime.domain.errors import SecretShownOnce
 from duetime.domain.principals import Role
 from duetime.stores.port import Store
 
@@ -30,7 +30,7 @@ def create_key(
     expires_at: datetime | None,
     now: datetime,
 ) -> CreatedKey:
-    """Store a new key. Raises ``StoreError``."""
+    """Store a new key. Raises ``SecretShownOnce`` when this id has made one, and ``StoreError``."""
     secret = new_secret(token_bytes(SECRET_BYTES))
     key = ApiKey(
         key_id=key_id,
@@ -42,5 +42,5 @@ def create_key(
         expires_at=expires_at,
     )
     if not store.create_api_key(key):
-        raise StoreUnavailable("the id that was made for the key is taken: try again")
+        raise SecretShownOnce
     return CreatedKey(key=key, text=key_text(key_id, secret))

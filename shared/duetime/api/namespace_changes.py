@@ -14,7 +14,13 @@ from secrets import token_bytes
 from typing import Any
 
 from duetime.delivery.sealing import SecretBox, SecretUnavailable
-from duetime.domain.errors import InvalidInput, NamespaceNotFound, NamespaceUnreadable, StoreUnavailable
+from duetime.domain.errors import (
+    InvalidInput,
+    NamespaceNotFound,
+    NamespaceUnreadable,
+    SecretShownOnce,
+    StoreUnavailable,
+)
 from duetime.domain.ids import check_namespace
 from duetime.domain.namespaces import Namespace, SealedSecret
 from duetime.domain.principals import Principal
@@ -92,6 +98,8 @@ def create_secret(
 
     def change(namespace: Namespace) -> Namespace:
         nonlocal sealed
+        if any(secret.secret_id == secret_id for secret in namespace.secrets):
+            raise SecretShownOnce
         check_can_rotate(namespace, now)
         if sealed is None:  # it may be a call to a key service: not for what is refused, and once
             sealed = box.seal(key, context=name)

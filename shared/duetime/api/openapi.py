@@ -15,6 +15,7 @@ from duetime.api.auth import PUBLIC, TENANT_PARAMETER
 from duetime.api.call_operations import CALL_OPERATIONS, TAG_CALLS
 from duetime.api.call_routes import ALL_ROUTES
 from duetime.api.http import JSON
+from duetime.api.idempotency import IDEMPOTENCY_KEY, KEYED_METHODS
 from duetime.api.operation import Operation
 from duetime.api.problems import PROBLEM_JSON
 from duetime.api.routes import Route
@@ -314,15 +315,16 @@ def problems_of(route: Route) -> tuple[int, ...]:
     of_tenant = (404,) if f"<{TENANT_PARAMETER}>" in route.rule else ()
     # What is stored of the namespace may be unreadable.
     of_namespace = (409,) if "<namespace>" in route.rule or "/event-webhook" in route.rule else ()
-    return tuple(sorted({*OPERATIONS[route.operation_id].problems, *needed, *of_tenant, *of_namespace}))
+    of_key = (409,) if route.method in KEYED_METHODS else ()
+    return tuple(sorted({*OPERATIONS[route.operation_id].problems, *needed, *of_tenant, *of_namespace, *of_key}))
 
 
 def _parameters(route: Route, about: Operation) -> list[Json]:
     names = [_PARAMETER_NAMES[name] for name in _PARAMETER.findall(route.rule)]
     listed = [{"name": name, "in": "path", "required": True} | _PATH_PARAMETERS[name] for name in names]
-    listed += [
-        {"name": name, "in": "header", "schema": {"type": "string"}} for name in (*route.conditions, *about.headers)
-    ]
+    keys = (IDEMPOTENCY_KEY,) if route.method in KEYED_METHODS else ()
+    headers = (*route.conditions, *keys, *about.headers)
+    listed += [{"name": name, "in": "header", "schema": {"type": "string"}} for name in headers]
     if about.query is not None:
         schema = about.query.model_json_schema(by_alias=True, ref_template=_REFERENCES)
         listed += [_query_parameter(name, _inlined(one, schema)) for name, one in schema["properties"].items()]

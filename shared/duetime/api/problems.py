@@ -7,12 +7,15 @@ import math
 from typing import Any
 
 from duetime.api.errors import (
+    AnswerNotKept,
     ApiKeyNotFound,
     CrossSiteRequest,
     DuplicateId,
     EventWebhookNotFound,
     FieldError,
     Forbidden,
+    IdempotencyKeyInUse,
+    IdempotencyKeyReused,
     InvalidFields,
     MethodNotAllowed,
     RouteNotFound,
@@ -42,6 +45,7 @@ from duetime.domain.errors import (
     RevisionMismatch,
     SecretNotFound,
     SecretRotationUnderWay,
+    SecretShownOnce,
     StoreNotReady,
     StoreRefused,
     StoreUnavailable,
@@ -82,6 +86,10 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (NamespaceUnreadable, 409, "Namespace unreadable"),
     (CallUnreadable, 409, "Service call unreadable"),
     (SecretRotationUnderWay, 409, "Secret rotation under way"),
+    (SecretShownOnce, 409, "Secret shown once"),
+    (IdempotencyKeyReused, 409, "Idempotency key reused"),
+    (IdempotencyKeyInUse, 409, "Idempotency key in use"),
+    (AnswerNotKept, 409, "Answer not kept"),
     (DuplicateId, 409, "Duplicate id"),
     (CallConflict, 409, "Service call conflict"),
     (CallFinished, 409, "Service call finished"),
@@ -133,6 +141,8 @@ def problem_reply(error: Exception, *, request_id: str) -> Reply:
         )
     elif isinstance(error, StoreUnavailable):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_seconds)))
+    elif isinstance(error, IdempotencyKeyInUse):
+        headers["retry-after"] = str(error.retry_after_seconds)
     elif isinstance(error, StoreNotReady | TooManyStreams):
         headers["retry-after"] = str(_NOT_READY_RETRY_SECONDS)
     # ASCII: a field name may hold anything, even what has no UTF-8 form.

@@ -21,6 +21,7 @@ from duetime.api import (
 from duetime.api.auth import PUBLIC, Need
 from duetime.api.conditions import IF_MATCH, IF_NONE_MATCH
 from duetime.api.http import Reply
+from duetime.api.idempotency import Keeps
 from duetime.domain.principals import Role
 
 _NAMESPACE = "/v1/namespaces/<namespace>"
@@ -42,7 +43,8 @@ class Route:
 
     ``needs`` is the least role that an API key must have, or PUBLIC. It has no default, so that no route is without
     one. A parameter ``<tenant>`` must be the tenant of the key (``auth.authorise``). ``conditions``: the headers of
-    conditional requests that the endpoint honours; on a write, others are refused.
+    conditional requests that the endpoint honours; on a write, others are refused. ``keeps``: what is kept of the
+    answer to a request with an idempotency key.
     """
 
     method: str
@@ -51,6 +53,7 @@ class Route:
     endpoint: Callable[..., Reply]
     needs: Need
     conditions: tuple[str, ...] = ()
+    keeps: Keeps = Keeps.ANSWER
 
 
 # The first rule that fits counts: the words after /timers/ are ids for every method but POST.
@@ -58,7 +61,7 @@ ROUTES = (
     Route("PUT", _NAMESPACE, "putNamespace", catalogue.put_namespace, Role.ADMIN, _MATCH),
     Route("GET", _NAMESPACE, "getNamespace", catalogue.get_namespace, Role.READER, _NONE_MATCH),
     Route("GET", "/v1/namespaces", "listNamespaces", catalogue.list_namespaces, Role.READER),
-    Route("POST", _SECRETS, "createSecret", signing_secrets.create_secret, Role.ADMIN),
+    Route("POST", _SECRETS, "createSecret", signing_secrets.create_secret, Role.ADMIN, keeps=Keeps.FACT),
     Route("GET", _SECRETS, "listSecrets", signing_secrets.list_secrets, Role.ADMIN),
     Route("DELETE", f"{_SECRETS}/<secret_id>", "deleteSecret", signing_secrets.delete_secret, Role.ADMIN),
     Route("POST", _TIMERS, "createTimer", timers.create_timer, Role.WRITER),
@@ -73,13 +76,13 @@ ROUTES = (
     Route("POST", f"{_TIMER}/fire", "fireTimer", redrives.fire_timer, Role.WRITER, _MATCH),
     Route("POST", f"{_NAMESPACE}/redrive", "redriveTimers", redrives.redrive_timers, Role.WRITER),
     Route("GET", f"{_TIMER}/attempts", "listAttempts", attempts.list_attempts, Role.READER),
-    Route("POST", _API_KEYS, "createApiKey", api_keys.create_api_key, Role.ADMIN),
+    Route("POST", _API_KEYS, "createApiKey", api_keys.create_api_key, Role.ADMIN, keeps=Keeps.FACT),
     Route("GET", _API_KEYS, "listApiKeys", api_keys.list_api_keys, Role.ADMIN),
     Route("DELETE", f"{_API_KEYS}/<key_id>", "deleteApiKey", api_keys.delete_api_key, Role.ADMIN),
     Route("PUT", _WEBHOOK, "putEventWebhook", event_webhooks.put_webhook, Role.ADMIN, (IF_MATCH, IF_NONE_MATCH)),
     Route("GET", _WEBHOOK, "getEventWebhook", event_webhooks.get_webhook, Role.ADMIN, _NONE_MATCH),
     Route("DELETE", _WEBHOOK, "deleteEventWebhook", event_webhooks.delete_webhook, Role.ADMIN, _MATCH),
-    Route("POST", _WEBHOOK_SECRETS, "createEventSecret", event_webhooks.create_secret, Role.ADMIN),
+    Route("POST", _WEBHOOK_SECRETS, "createEventSecret", event_webhooks.create_secret, Role.ADMIN, keeps=Keeps.FACT),
     Route("GET", _WEBHOOK_SECRETS, "listEventSecrets", event_webhooks.list_secrets, Role.ADMIN),
     Route(
         "DELETE",

@@ -13,8 +13,10 @@ from duetime.api.call_services import call_path, calls_of, check_waits
 from duetime.api.conditions import EntityTags, etag, if_match, if_none_match
 from duetime.api.context import Services
 from duetime.api.http import Reply, Request
+from duetime.api.idempotency import replayed
 from duetime.api.reading import read_body, validate
 from duetime.api.schemas import PLAIN_SHAPE, NothingBody
+from duetime.api.views import views_for
 from duetime.calls.submit import Submitted
 from duetime.delivery.egress import RefusedUrl
 from duetime.domain.call_steps import Transition, amended, cancelled
@@ -49,7 +51,7 @@ def get_call(services: Services, request: Request, *, tenant: str, call_id: str)
     known = if_none_match(request)
     if known is not None and known.match_weakly(call.revision):
         return Reply(status=304, headers={"etag": etag(call.revision)})
-    return _call_reply(200, call)
+    return Reply(status=200, body=views_for(services, request).call(call), headers={"etag": etag(call.revision)})
 
 
 def patch_call(services: Services, request: Request, *, tenant: str, call_id: str) -> Reply:
@@ -184,7 +186,8 @@ def _check_revision(call: ServiceCall, wanted: EntityTags | None) -> None:
 
 def _submitted_reply(submitted: Submitted) -> Reply:
     reply = _call_reply(202 if submitted.is_new else 200, submitted.call)
-    return replace(reply, headers={**reply.headers, "location": call_path(submitted.call)})
+    reply = replace(reply, headers={**reply.headers, "location": call_path(submitted.call)})
+    return reply if submitted.is_new else replayed(reply)
 
 
 def _call_reply(status: int, call: ServiceCall) -> Reply:

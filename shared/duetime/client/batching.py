@@ -86,7 +86,6 @@ def may_have_done_something(error: DuetimeError) -> bool:
 def batch_request(
     operation: str, path: str, items: Sequence[bytes], ids: Sequence[str], *, is_removal: bool
 ) -> Request[tuple[ItemResult, ...]]:
-    """It can be repeated: all items have ids."""
     return Request(
         operation=operation,
         method="POST",
@@ -94,15 +93,12 @@ def batch_request(
         content=b'{"timers":[' + b",".join(items) + b"]}",
         headers={"content-type": JSON},
         read=lambda answer: item_results(answer, ids, is_removal=is_removal),
-        is_repeatable=True,
     )
 
 
 def redrive_request(
     operation: str, path: str, body: Mapping[str, Any], cursor: str | None
 ) -> Request[tuple[Redriven, str | None]]:
-    """It can be repeated: what was redriven is not failed any more."""
-
     def read(answer: Answer) -> tuple[Redriven, str | None]:
         return answer.as_a(Redriven), answer.json().get("nextCursor")
 
@@ -113,7 +109,6 @@ def redrive_request(
         content=json_bytes({**body, **({} if cursor is None else {"cursor": cursor})}),
         headers={"content-type": JSON},
         read=read,
-        is_repeatable=True,
     )
 
 

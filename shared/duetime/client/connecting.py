@@ -23,6 +23,8 @@ DEFAULT_TIMEOUT: Final = timedelta(seconds=30)
 KEPT_SECONDS: Final = 4.0
 """How long an idle connection is kept: servers close theirs after 5 s, and a request must not meet that."""
 REQUEST_ID: Final = "x-request-id"
+IDEMPOTENCY_KEY: Final = "idempotency-key"
+_KEYED_METHODS: Final = frozenset({"POST", "PUT", "PATCH"})
 _STREAM_SILENCE_SECONDS = 45.0
 """A stream shows every 15 s that it lives."""
 _CONNECT_SECONDS = 10.0
@@ -68,8 +70,10 @@ class Connecting:
         )
 
     def headers(self, request: Request[Any]) -> dict[str, str]:
-        """Of all tries of a request: they share a request id, which the server's log has."""
+        """Of all tries of a request: they share a request id, which the server's log has, and an idempotency key."""
         given = {"accept": JSON, "user-agent": self.user_agent, REQUEST_ID: str(uuid7())}
+        if request.method in _KEYED_METHODS and not request.has_own_key:
+            given[IDEMPOTENCY_KEY] = str(uuid7())
         return given | dict(request.headers)
 
     def trust(self) -> ssl.SSLContext | bool:

@@ -58,7 +58,6 @@ class Following:
             path=self._path,
             headers={"accept": accept, "last-event-id": str(self._after)},
             read=lambda _: None,
-            is_repeatable=True,
         )
 
     def is_stream(self, content_type: str) -> bool:

@@ -1,6 +1,7 @@
 """What is sent and how its answer is read: the same for the client that blocks and the one that does not.
 
-A request that ``is_repeatable`` is sent again after an answer was lost: done twice, it does what it does once.
+Every request is sent again after an answer was lost. What is neither a read nor a removal has an idempotency key, by
+which the server carries it out once.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ T = TypeVar("T")
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
-SOON: Final = timedelta(minutes=1)
-"""More than clocks differ and a request takes: what is due later has not been fired when it arrives."""
 
 _SAFE_PREFIX = "base64url:"
 _SAFE_ID = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
@@ -67,9 +66,9 @@ class Answer:
 class Request(Generic[T]):
     """``operation`` is the operationId of the OpenAPI document. ``path`` begins with ``/`` and is encoded.
 
-    ``repeat_before``: when it must not be repeated any more. ``gone``: what it came to when a repetition finds
-    nothing, since it was carried out before. ``is_good``: whether what is an error as an answer to other requests is
-    none here.
+    ``has_own_key``: its body has the idempotency key. ``gone``: what it came to when a repetition finds nothing,
+    since it was carried out before. ``is_good``: whether what is an error as an answer to other requests is none
+    here.
     """
 
     operation: str
@@ -79,8 +78,7 @@ class Request(Generic[T]):
     query: Sequence[tuple[str, str]] = ()
     content: bytes | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
-    is_repeatable: bool = False
-    repeat_before: datetime | None = None
+    has_own_key: bool = False
     gone: Callable[[], T] | None = None
     is_good: Callable[[Answer], bool] = lambda _: False
 
@@ -110,7 +108,6 @@ def reading(
         path=path,
         query=query,
         read=lambda answer: answer.as_a(kind),
-        is_repeatable=True,
     )
 
 
@@ -138,7 +135,6 @@ def listing(
         path=path,
         query=[*query, *([] if cursor is None else [("cursor", cursor)])],
         read=read,
-        is_repeatable=True,
     )
 
 
@@ -152,8 +148,7 @@ def changing(
     if_revision: int | None = None,
     headers: Mapping[str, str] | None = None,
     content_type: str = JSON,
-    is_repeatable: bool = False,
-    repeat_before: datetime | None = None,
+    has_own_key: bool = False,
 ) -> Request[T]:
     """A change that is answered with what it led to."""
     sent = dict(headers or {}) | revision_header(if_revision)
@@ -166,8 +161,7 @@ def changing(
         content=None if body is None else json_bytes(dict(body)),
         headers=sent,
         read=lambda answer: answer.as_a(kind),
-        is_repeatable=is_repeatable,
-        repeat_before=repeat_before,
+        has_own_key=has_own_key,
     )
 
 
@@ -179,7 +173,6 @@ def removing(operation: str, path: str, *, if_revision: int | None = None) -> Re
         path=path,
         headers=revision_header(if_revision),
         read=lambda _: None,
-        is_repeatable=True,
         gone=lambda: None,
     )
 
@@ -192,7 +185,6 @@ def health_request() -> Request[Health]:
         path="/health",
         read=lambda answer: answer.as_a(Health),
         is_good=lambda answer: answer.status == 503 and b'"store"' in answer.content,
-        is_repeatable=True,
     )
 
 
@@ -202,7 +194,6 @@ def principal_request() -> Request[Principal]:
         method="GET",
         path="/v1/principal",
         read=lambda answer: answer.as_a(Principal),
-        is_repeatable=True,
     )
 
 
@@ -213,7 +204,7 @@ def openapi_request() -> Request[dict[str, Any]]:
             raise UnexpectedAnswer("no document", status=answer.status)
         return document
 
-    return Request(operation="getOpenApi", method="GET", path="/v1/openapi.json", read=read, is_repeatable=True)
+    return Request(operation="getOpenApi", method="GET", path="/v1/openapi.json", read=read)
 
 
 def revision_header(revision: int | None) -> dict[str, str]:
@@ -235,18 +226,6 @@ def id_segment(timer_id: str) -> str:
         return timer_id
     encoded = timer_id.encode(errors="surrogatepass")
     return _SAFE_PREFIX + base64.urlsafe_b64encode(encoded).rstrip(b"=").decode()
-
-
-def repeat_before(at: datetime | None, delay: timedelta | None) -> datetime:
-    """Until when a timer that is due then has certainly not been fired."""
-    try:
-        due = datetime.now(UTC) + delay if delay is not None else at or datetime.min.replace(tzinfo=UTC)
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC)
-    try:
-        return due - SOON
-    except OverflowError:
-        return due
 
 
 def split(items: Sequence[bytes], *, max_items: int, max_bytes: int) -> Iterator[tuple[int, int]]:

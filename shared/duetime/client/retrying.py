@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from datetime import timedelta
+from typing import Final
 
-from duetime.client.errors import ApiError, DuetimeError, NotFound, Throttled, Unavailable, Unreachable
-from duetime.client.requests import Request
+from duetime.client.errors import ApiError, Conflict, DuetimeError, NotFound, Throttled, Unavailable, Unreachable
 
 _NOTHING_WAS_DONE: Final = frozenset({"store_not_ready", "too_many_streams"})
 """Codes of a 503 to a request that was not carried out."""
+_IN_USE: Final = "idempotency_key_in_use"
+"""The code of a 409: an earlier try is still being carried out."""
 _GONE: Final = frozenset(
     {
         "api_key_not_found",
@@ -42,44 +43,27 @@ NO_RETRIES: Final = Retries(max_tries=1)
 class Tries:
     """The tries of one request. ``may_be_second``: one that has failed may have been carried out all the same."""
 
-    def __init__(
-        self,
-        request: Request[Any],
-        retries: Retries,
-        random: Callable[[], float],
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
+    def __init__(self, retries: Retries, random: Callable[[], float]) -> None:
         self.may_be_second = False
-        self._request = request
         self._retries = retries
         self._random = random
-        self._now = now
         self._number = 1
 
     def wait_seconds(self, error: DuetimeError) -> float:
         """How long to wait before the next try. Raises ``error`` when there is to be none."""
-        may_have_been_done = _may_have_been_done(error)
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         if (
             self._number >= self._retries.max_tries
-            or not isinstance(error, Unreachable | Unavailable | Throttled)
-            or (may_have_been_done and not self._request.is_repeatable)
+            or not _is_worth_another(error)
             or (retry_after is not None and retry_after > self._retries.max_wait)
         ):
             raise error
         wait = backoff_seconds(self._retries, self._number, self._random())
         if retry_after is not None:
             wait = max(wait, retry_after.total_seconds())
-        may_be_second = self.may_be_second or may_have_been_done
-        if may_be_second and self._is_too_late(wait):
-            raise error
         self._number += 1
-        self.may_be_second = may_be_second
+        self.may_be_second = self.may_be_second or _may_have_been_done(error)
         return wait
-
-    def _is_too_late(self, wait_seconds: float) -> bool:
-        before = self._request.repeat_before
-        return before is not None and self._now() + timedelta(seconds=wait_seconds) > before
 
 
 def backoff_seconds(retries: Retries, failures: int, random: float) -> float:
@@ -91,6 +75,11 @@ def backoff_seconds(retries: Retries, failures: int, random: float) -> float:
 def is_gone(error: DuetimeError, *, may_be_second: bool) -> bool:
     """Whether a removal has found nothing because it was carried out before."""
     return may_be_second and isinstance(error, NotFound) and error.code in _GONE
+
+
+def _is_worth_another(error: DuetimeError) -> bool:
+    is_in_use = isinstance(error, Conflict) and error.code == _IN_USE
+    return is_in_use or isinstance(error, Unreachable | Unavailable | Throttled)
 
 
 def _may_have_been_done(error: DuetimeError) -> bool:

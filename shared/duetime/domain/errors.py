@@ -63,6 +63,18 @@ class SecretNotFound(DuetimeError):
         super().__init__(f"namespace {namespace!r} has no valid secret {secret_id!r}")
 
 
+class SecretShownOnce(DuetimeError):
+    """What a repeated request made was made before, and its secret was shown then."""
+
+    code = "secret_shown_once"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this was made before by the same request, and its secret is shown once: list what there is, delete it,"
+            " and make another with a new idempotency key"
+        )
+
+
 class SecretRotationUnderWay(DuetimeError):
     """Two secrets are valid, which is the most; one has to end first."""
 

@@ -29,6 +29,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from duetime.domain.api_keys import ApiKey
+from duetime.domain.idempotency import IdempotencyRecord
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.shards import Lease, ShardMap, ShardStatus
@@ -246,6 +247,19 @@ class Store(MovableStore, Protocol):
         """False when the tenant has no such key."""
         ...
 
+    # -- idempotency keys ------------------------------------------------------------------------------------
+
+    def put_idempotency_record(
+        self, record: IdempotencyRecord, *, if_claim: str | None = None, now: datetime
+    ) -> IdempotencyRecord:
+        """Store ``record``, atomically, where none is under its key, or one that yields to it.
+
+        ``IdempotencyRecord.yields_to``: one that has expired, or that was written by the same claim or by
+        ``if_claim``. What is stored under the key then: ``record``, or the one in the way. Removed some time after
+        it has expired, in SQL by ``prune_expired``.
+        """
+        ...
+
     # -- clients ---------------------------------------------------------------------------------------------
 
     def put_timers(
@@ -409,5 +423,8 @@ class Store(MovableStore, Protocol):
         ...
 
     def prune_expired(self, *, now: datetime, limit: int) -> int:
-        """Delete up to ``limit`` expired timers and say how many; 0 where the database does it by itself."""
+        """Delete up to ``limit`` expired timers, and as many expired idempotency records; how many of both.
+
+        0 where the database does it by itself.
+        """
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -43,6 +43,7 @@ HOUR = timedelta(hours=1)
 QUICK = Retries(max_tries=3, first_wait=timedelta(milliseconds=1))
 PROBLEM = {"code": "store_unavailable", "detail": "later", "requestId": "r1"}
 NOT_READY = {"code": "store_not_ready", "detail": "later"}
+IN_USE = {"code": "idempotency_key_in_use", "detail": "later"}
 HEALTHY = {"status": "ok", "version": "1", "store": "ok"}
 
 
@@ -69,10 +70,10 @@ def test_a_batch_is_repeated_and_a_cancel_knows_its_own_work(server: CallServer,
     with faulty_server(lost, lost, upstream_url=server.url) as faulty:
         timers = client(connect, faulty).timers()
         created = timers.create_many([NewTimer(callback_url=URL, delay=HOUR) for _ in range(3)])
-        assert [each.status for each in created] == [200, 200, 200]
+        assert [each.status for each in created] == [201, 201, 201]
         faulty.acts = [lost]
         cancelled = timers.cancel_many([created[0].id, created[1].id])
-        assert [(each.is_ok, each.attempt_under_way) for each in cancelled] == [(True, None), (True, None)]
+        assert [(each.is_ok, each.attempt_under_way) for each in cancelled] == [(True, False), (True, False)]
         faulty.acts = [lost]
         assert timers.cancel(created[2].id).attempt_under_way is None
         with pytest.raises(NotFound):
@@ -94,42 +95,41 @@ def test_a_submission_and_a_rerun_are_repeated_under_one_key(
         assert [each.id for each in calls.list()] == [again.id]
 
 
-def test_what_may_have_been_done_is_not_done_twice(server: CallServer, connect: Connect) -> None:
+def test_every_write_is_repeated_and_done_once(server: CallServer, connect: Connect) -> None:
     with faulty_server(upstream_url=server.url) as faulty:
-        duetime = client(connect, faulty)
-        timers = duetime.timers()
-        timers.create(timer_id="t", callback_url=URL, delay=HOUR)
-        real_now = datetime.now(UTC)
-        for use in (
-            lambda: timers.fire("t"),
-            lambda: timers.redrive("t"),
-            lambda: timers.put("t", callback_url=URL, execute_at=real_now),
-            lambda: timers.put("t", callback_url=URL, delay=timedelta(seconds=5)),
-            lambda: timers.put("t", callback_url=URL, delay=HOUR, if_revision=1),
-            lambda: timers.put("t", callback_url=URL, delay=HOUR, if_absent=True),
-            lambda: timers.update("t", delay=timedelta()),
-            lambda: timers.update("t", tags=["a"], if_revision=1),
-            lambda: timers.redrive_ids(["t"])[0].error and timers.fire("t"),
-            lambda: duetime.signing_secrets().create(),
-            lambda: duetime.api_keys.create(role="reader"),
+        timers = client(connect, faulty).timers()
+        first = timers.create(timer_id="t", callback_url=URL, delay=HOUR)
+        assert first.revision == 1
+        for revision, use in enumerate(
+            (
+                lambda: timers.put("t", callback_url=URL, delay=timedelta(minutes=5)),
+                lambda: timers.put("t", callback_url=URL, delay=HOUR, if_revision=2),
+                lambda: timers.update("t", delay=2 * HOUR),
+                lambda: timers.update("t", tags=["a"], if_revision=4),
+                lambda: timers.fire("t"),
+            ),
+            start=2,
         ):
             faulty.asked.clear()
-            faulty.acts = [hang_up, hang_up]
-            with pytest.raises(Unreachable) as failure:
-                use()
-            assert failure.value.may_have_been_done
-            assert len(faulty.asked) == (2 if faulty.asked[0].target.endswith("/redrive") and not faulty.acts else 1)
-            faulty.acts = [answer(503, PROBLEM)]
-            faulty.asked.clear()
-            with pytest.raises(Unavailable, match=r"later .HTTP 503, store_unavailable, request r1"):
-                timers.fire("t")
-            assert len(faulty.asked) == 1
-            # But what says that it did nothing is asked again.
-            faulty.acts = [answer(503, NOT_READY, retry_after="0"), answer(429, {"message": "slow"})]
-            assert timers.fire("t").id == "t"
+            faulty.acts = [lost, answer(409, IN_USE, retry_after="0")]
+            assert use().revision == revision
+            assert len({asked.headers["idempotency-key"] for asked in faulty.asked}) == 1
+            assert len(faulty.asked) == 3
+        faulty.acts = [lost]
+        assert timers.put("new", callback_url=URL, delay=HOUR, if_absent=True).revision == 1
 
 
-def test_what_can_be_done_twice_is(server: CallServer, connect: Connect) -> None:
+def test_a_secret_whose_answer_was_lost_is_not_made_again(server: CallServer, connect: Connect) -> None:
+    with faulty_server(upstream_url=server.url) as faulty:
+        duetime = client(connect, faulty)
+        faulty.acts = [lost]
+        with pytest.raises(Conflict) as failure:
+            duetime.api_keys.create(role="reader")
+        assert failure.value.code == "secret_shown_once"
+        assert len(list(duetime.api_keys.list())) == 1
+
+
+def test_every_kind_of_write_is_repeated(server: CallServer, connect: Connect) -> None:
     with faulty_server(upstream_url=server.url) as faulty:
         duetime = client(connect, faulty)
         timers = duetime.timers()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from duetime import client as names
 from duetime.api.problems import _KINDS
-from duetime.client.errors import ApiError, NotFound, Unavailable, Unreachable, error_from
-from duetime.client.requests import Answer, Request, repeat_before, split
+from duetime.client.errors import ApiError, Conflict, NotFound, Unavailable, Unreachable, error_from
+from duetime.client.requests import Answer, split
 from duetime.client.retrying import Retries, Tries, backoff_seconds
 from duetime.client.sse import MAX_MESSAGE_BYTES, Decoder, Message
 from duetime.client.values import duration, read_duration
@@ -117,9 +117,8 @@ def test_retry_after_is_seconds_or_a_date(text: str, seconds: int | None) -> Non
 # -- waits ---------------------------------------------------------------------------------------------------------
 
 
-def tries(*, is_repeatable: bool = True, **options: Any) -> Tries:
-    request = Request(operation="x", method="GET", path="/", read=lambda _: None, is_repeatable=is_repeatable)
-    return Tries(request, Retries(**options), lambda: 0.0)
+def tries(**options: Any) -> Tries:
+    return Tries(Retries(**options), lambda: 0.0)
 
 
 def test_waits_double_up_to_the_most_and_are_shortened_by_chance() -> None:
@@ -137,48 +136,20 @@ def test_the_server_says_how_long_to_wait_at_least() -> None:
 
 
 def test_what_was_not_sent_is_no_first_time() -> None:
-    ours = tries(is_repeatable=False)
+    ours = tries()
     ours.wait_seconds(Unreachable("", may_have_been_done=False))
     assert not ours.may_be_second
-    with pytest.raises(Unreachable):
-        ours.wait_seconds(Unreachable(""))
     others = tries()
     others.wait_seconds(Unreachable(""))
     others.wait_seconds(Unreachable("", may_have_been_done=False))
     assert others.may_be_second
 
 
-def test_what_could_have_fired_is_not_repeated() -> None:
-    now = datetime(2026, 12, 24, tzinfo=UTC)
-    request = Request(
-        operation="x",
-        method="PUT",
-        path="/",
-        read=lambda _: None,
-        is_repeatable=True,
-        repeat_before=now + timedelta(seconds=2),
-    )
-    retries = Retries(first_wait=timedelta(seconds=1))
-    ours = Tries(request, retries, lambda: 0.0, lambda: now)
-    assert ours.wait_seconds(Unreachable("")) == 1
-    assert ours.wait_seconds(Unreachable("")) == 2
-    with pytest.raises(Unreachable):
-        ours.wait_seconds(Unreachable(""))  # 4 s from now
-    # What never reached a server may be sent at any time, but not after a try that may have.
-    unsent = Unreachable("", may_have_been_done=False)
-    others = Tries(request, retries, lambda: 0.0, lambda: now + timedelta(days=1))
-    assert others.wait_seconds(unsent) == 1
-    with pytest.raises(Unreachable):
-        others.wait_seconds(Unreachable(""))
-
-
-def test_the_end_of_repeating_is_a_minute_before_the_due_time() -> None:
-    at = datetime(2026, 12, 24, 18, tzinfo=UTC)
-    assert repeat_before(at, None) == at - timedelta(minutes=1)
-    left = repeat_before(None, timedelta(minutes=3)) - datetime.now(UTC)
-    assert timedelta(minutes=1) < left <= timedelta(minutes=2)
-    assert repeat_before(None, timedelta.max).year == 9999
-    assert repeat_before(datetime(1, 1, 1, tzinfo=UTC), None).year == 1
+def test_an_earlier_try_that_is_still_carried_out_is_waited_for() -> None:
+    in_use = Conflict("", status=409, code="idempotency_key_in_use", retry_after=timedelta(seconds=2))
+    assert tries().wait_seconds(in_use) == 2
+    with pytest.raises(Conflict):
+        tries().wait_seconds(Conflict("", status=409, code="timer_conflict"))
 
 
 # -- streams and batches -------------------------------------------------------------------------------------------

@@ -36,6 +36,9 @@ MOVED_AS_THEY_ARE = {
 """Rows of another store, and API keys, which are made outside and stored once."""
 ASKED_FOR_OR_JUDGED_BY_THE_CALLER = {
     "INSERT api_keys.key_expires_at",
+    "INSERT idempotency_records.record_expires_at",
+    "UPDATE idempotency_records.record_expires_at",
+    "WHERE idempotency_records.record_expires_at",
     "INSERT timers.timer_due_at",
     "INSERT timers.timer_execute_at",
     "INSERT timers.timer_fired_at",
@@ -45,6 +48,8 @@ ASKED_FOR_OR_JUDGED_BY_THE_CALLER = {
     "UPDATE timers.timer_expires_at",
     "UPDATE timers.timer_fired_at",
     "UPDATE timers.timer_rearmed_at",
+    # Pruning: the instant of its unit of work, as it was read.
+    "WHERE timers.timer_expires_at",
     # The old one, which the caller has read.
     "UPDATE timers.timer_created_at",
 }

@@ -49,7 +49,6 @@ class AsyncTenantWebhook:
                 body,
                 if_revision=if_revision,
                 headers={"if-none-match": "*"} if if_absent else None,
-                is_repeatable=True,
             )
         )
 

@@ -58,7 +58,6 @@ class AsyncNamespaces:
             Namespace,
             body,
             if_revision=if_revision,
-            is_repeatable=if_revision is None,
         )
         return await self._transport.send(request)
 
@@ -78,7 +77,8 @@ class AsyncSigningSecrets:
     async def create(self, *, secret: str | None = None, overlap: timedelta | None = None) -> CreatedSecret:
         """A secret, which is shown this once. The one before it stays valid for ``overlap``, a day by default.
 
-        It is not repeated after a lost answer: look at ``list`` then, and end what nobody knows by ``delete``.
+        Where its answer was lost, ``Conflict`` (``secret_shown_once``): look at ``list`` then, and end by ``delete``
+        what nobody knows.
         """
         body = bodies.body(bodies.SECRET, secret=secret, overlap=overlap)
         return await self._transport.send(changing(self._create, "POST", self._path, CreatedSecret, body))

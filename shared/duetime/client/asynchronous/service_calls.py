@@ -11,7 +11,7 @@ from duetime.client import bodies
 from duetime.client.asynchronous.transport import AsyncTransport
 from duetime.client.call_models import CallEvent, CallStatus, Execution, Method, ServiceCall
 from duetime.client.following import EventPage, Following
-from duetime.client.requests import MERGE_PATCH, changing, reading, removing, repeat_before, segment
+from duetime.client.requests import MERGE_PATCH, changing, reading, removing, segment
 from duetime.client.values import UNSET, RetryPolicy, Unset
 
 
@@ -66,7 +66,7 @@ class AsyncServiceCalls:
                 self._path,
                 ServiceCall,
                 members | {"request": request},
-                is_repeatable=True,
+                has_own_key=True,
             )
         )
 
@@ -134,9 +134,6 @@ class AsyncServiceCalls:
         """
         members = bodies.patch(bodies.CALL, name=name, tags=tags, starred=starred, due_at=due_at, delay=delay)
         request = bodies.patch(bodies.CALL_REQUEST, method=method, url=url, headers=headers, body=body)
-        is_moved = due_at is not UNSET or delay is not UNSET
-        at = due_at if isinstance(due_at, datetime) else None
-        after = delay if isinstance(delay, timedelta) else None
         return await self._transport.send(
             changing(
                 "patchServiceCall",
@@ -146,8 +143,6 @@ class AsyncServiceCalls:
                 members | ({"request": request} if request else {}),
                 if_revision=if_revision,
                 content_type=MERGE_PATCH,
-                is_repeatable=if_revision is None,
-                repeat_before=repeat_before(at, after) if is_moved else None,
             )
         )
 
@@ -161,7 +156,7 @@ class AsyncServiceCalls:
 
     async def fire(self, call_id: str, *, if_revision: int | None = None) -> ServiceCall:
         """Make a call due now that waits for its due time or its next attempt. A finished one, and one whose request
-        is under way, is a ``Conflict``. It is not repeated after a lost answer, since that could fire it twice."""
+        is under way, is a ``Conflict``."""
         path = f"{self._of(call_id)}/fire"
         return await self._transport.send(
             changing("fireServiceCall", "POST", path, ServiceCall, if_revision=if_revision)
@@ -173,14 +168,7 @@ class AsyncServiceCalls:
         left as it is."""
         path = f"{self._of(call_id)}/cancel"
         return await self._transport.send(
-            changing(
-                "cancelServiceCall",
-                "POST",
-                path,
-                ServiceCall,
-                if_revision=if_revision,
-                is_repeatable=if_revision is None,
-            )
+            changing("cancelServiceCall", "POST", path, ServiceCall, if_revision=if_revision)
         )
 
     async def delete(self, call_id: str, *, if_revision: int | None = None) -> None:
@@ -207,7 +195,7 @@ class AsyncServiceCalls:
         )
         path = f"{self._of(call_id)}/rerun"
         return await self._transport.send(
-            changing("rerunServiceCall", "POST", path, ServiceCall, body, if_revision=if_revision, is_repeatable=True)
+            changing("rerunServiceCall", "POST", path, ServiceCall, body, if_revision=if_revision, has_own_key=True)
         )
 
     def executions(self, call_id: str, *, page_size: int = bodies.PAGE_ITEMS) -> AsyncIterator[Execution]:

@@ -27,7 +27,6 @@ from duetime.client.requests import (
     changing,
     id_segment,
     reading,
-    repeat_before,
     revision_header,
     segment,
 )
@@ -76,9 +75,7 @@ class AsyncTimers:
             tags=tuple(texts("tags", tags)),
         )
         body = bodies.timer_body(timer, id=bodies.new_id() if timer_id is None else timer_id)
-        return await self._transport.send(
-            changing("createTimer", "POST", self._path, Timer, body, is_repeatable=True)
-        )
+        return await self._transport.send(changing("createTimer", "POST", self._path, Timer, body))
 
     async def put(
         self,
@@ -100,8 +97,7 @@ class AsyncTimers:
         """Create or replace a timer, even after it fired.
 
         With ``if_revision`` only if it still has this one, with ``if_absent`` only if there is none; else
-        ``PreconditionFailed``. After a lost answer it is repeated if neither is given, until a minute before it is
-        due: after that a second put could fire it twice.
+        ``PreconditionFailed``. The same content with the same ``execute_at`` as before changes nothing, in any state.
         """
         timer = NewTimer(
             callback_url=callback_url,
@@ -115,7 +111,6 @@ class AsyncTimers:
             correlation_id=correlation_id,
             tags=tuple(texts("tags", tags)),
         )
-        is_conditional = if_absent or if_revision is not None
         request = changing(
             "putTimer",
             "PUT",
@@ -124,8 +119,6 @@ class AsyncTimers:
             bodies.timer_body(timer, id=None),
             if_revision=if_revision,
             headers={"if-none-match": "*"} if if_absent else None,
-            is_repeatable=not is_conditional,
-            repeat_before=repeat_before(execute_at, delay),
         )
         return await self._transport.send(request)
 
@@ -182,9 +175,6 @@ class AsyncTimers:
             correlation_id=correlation_id,
             tags=tags,
         )
-        is_moved = execute_at is not UNSET or delay is not UNSET
-        at = execute_at if isinstance(execute_at, datetime) else None
-        after = delay if isinstance(delay, timedelta) else None
         request = changing(
             "patchTimer",
             "PATCH",
@@ -193,8 +183,6 @@ class AsyncTimers:
             body,
             if_revision=if_revision,
             content_type=MERGE_PATCH,
-            is_repeatable=if_revision is None,
-            repeat_before=repeat_before(at, after) if is_moved else None,
         )
         return await self._transport.send(request)
 
@@ -206,7 +194,6 @@ class AsyncTimers:
             path=self._of(timer_id),
             headers=revision_header(if_revision),
             read=_cancelled,
-            is_repeatable=True,
             gone=lambda: Cancelled(id=timer_id, attempt_under_way=None),
         )
         return await self._transport.send(request)
@@ -261,12 +248,12 @@ class AsyncTimers:
         return self._transport.items("listAttempts", f"{self._of(timer_id)}/attempts", Attempt)
 
     async def fire(self, timer_id: str, *, if_revision: int | None = None) -> Timer:
-        """Fire a waiting timer now. It is not repeated after a lost answer, since that could fire it twice."""
+        """Fire a waiting timer now."""
         path = f"{self._of(timer_id)}/fire"
         return await self._transport.send(changing("fireTimer", "POST", path, Timer, if_revision=if_revision))
 
     async def redrive(self, timer_id: str, *, if_revision: int | None = None) -> Timer:
-        """Put a failed timer back to scheduled, due now. It is not repeated after a lost answer."""
+        """Put a failed timer back to scheduled, due now."""
         path = f"{self._of(timer_id)}/redrive"
         return await self._transport.send(changing("redriveTimer", "POST", path, Timer, if_revision=if_revision))
 
@@ -285,8 +272,8 @@ class AsyncTimers:
     ) -> Redriven:
         """Redrive all failed timers that all of this holds for; without filters, all that have failed.
 
-        ``from`` is inclusive, ``to`` exclusive. ``on_page`` is told what each request did. Where an answer was lost
-        and the request repeated, the counts may be too low; what was redriven stays redriven when it breaks off.
+        ``from`` is inclusive, ``to`` exclusive. ``on_page`` is told what each request did: what was redriven
+        stays redriven when it breaks off.
         """
         body = bodies.body(
             bodies.REDRIVE,

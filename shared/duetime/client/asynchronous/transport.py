@@ -39,8 +39,8 @@ class AsyncTransport:
             await self._http.aclose()
 
     async def send(self, request: Request[T]) -> T:
-        """What was answered. It is tried again where that is safe; raises what the last try came to."""
-        tries = Tries(request, self.connecting.retries, random.random)
+        """What was answered. It is tried again while that may help; raises what the last try came to."""
+        tries = Tries(self.connecting.retries, random.random)
         headers = self.connecting.headers(request)
         while True:
             try:

@@ -29,7 +29,8 @@ class ApiKeys:
     ) -> CreatedApiKey:
         """A key, which is shown this once. Without an end it never expires.
 
-        It is not repeated after a lost answer: look at ``list`` then, and ``delete`` what nobody knows.
+        Where its answer was lost, ``Conflict`` (``secret_shown_once``): look at ``list`` then, and ``delete`` what
+        nobody knows.
         """
         body = bodies.body(bodies.API_KEY, role=role, name=name, expires_at=expires_at, expires_in=expires_in)
         return self._transport.send(changing("createApiKey", "POST", self._path, CreatedApiKey, body))

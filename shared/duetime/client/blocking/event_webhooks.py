@@ -50,7 +50,6 @@ class TenantWebhook:
                 body,
                 if_revision=if_revision,
                 headers={"if-none-match": "*"} if if_absent else None,
-                is_repeatable=True,
             )
         )
 

@@ -12,7 +12,7 @@ from duetime.client import bodies
 from duetime.client.blocking.transport import Transport
 from duetime.client.call_models import CallEvent, CallStatus, Execution, Method, ServiceCall
 from duetime.client.following import EventPage, Following
-from duetime.client.requests import MERGE_PATCH, changing, reading, removing, repeat_before, segment
+from duetime.client.requests import MERGE_PATCH, changing, reading, removing, segment
 from duetime.client.values import UNSET, RetryPolicy, Unset
 
 
@@ -67,7 +67,7 @@ class ServiceCalls:
                 self._path,
                 ServiceCall,
                 members | {"request": request},
-                is_repeatable=True,
+                has_own_key=True,
             )
         )
 
@@ -135,9 +135,6 @@ class ServiceCalls:
         """
         members = bodies.patch(bodies.CALL, name=name, tags=tags, starred=starred, due_at=due_at, delay=delay)
         request = bodies.patch(bodies.CALL_REQUEST, method=method, url=url, headers=headers, body=body)
-        is_moved = due_at is not UNSET or delay is not UNSET
-        at = due_at if isinstance(due_at, datetime) else None
-        after = delay if isinstance(delay, timedelta) else None
         return self._transport.send(
             changing(
                 "patchServiceCall",
@@ -147,8 +144,6 @@ class ServiceCalls:
                 members | ({"request": request} if request else {}),
                 if_revision=if_revision,
                 content_type=MERGE_PATCH,
-                is_repeatable=if_revision is None,
-                repeat_before=repeat_before(at, after) if is_moved else None,
             )
         )
 
@@ -162,7 +157,7 @@ class ServiceCalls:
 
     def fire(self, call_id: str, *, if_revision: int | None = None) -> ServiceCall:
         """Make a call due now that waits for its due time or its next attempt. A finished one, and one whose request
-        is under way, is a ``Conflict``. It is not repeated after a lost answer, since that could fire it twice."""
+        is under way, is a ``Conflict``."""
         path = f"{self._of(call_id)}/fire"
         return self._transport.send(changing("fireServiceCall", "POST", path, ServiceCall, if_revision=if_revision))
 
@@ -171,16 +166,7 @@ class ServiceCalls:
         sent any more. A finished one, and one whose request is under way, is a ``Conflict``; a Cancelled one is
         left as it is."""
         path = f"{self._of(call_id)}/cancel"
-        return self._transport.send(
-            changing(
-                "cancelServiceCall",
-                "POST",
-                path,
-                ServiceCall,
-                if_revision=if_revision,
-                is_repeatable=if_revision is None,
-            )
-        )
+        return self._transport.send(changing("cancelServiceCall", "POST", path, ServiceCall, if_revision=if_revision))
 
     def delete(self, call_id: str, *, if_revision: int | None = None) -> None:
         """Remove a finished call with all that it has. One that has not finished is a ``Conflict``."""
@@ -206,7 +192,7 @@ class ServiceCalls:
         )
         path = f"{self._of(call_id)}/rerun"
         return self._transport.send(
-            changing("rerunServiceCall", "POST", path, ServiceCall, body, if_revision=if_revision, is_repeatable=True)
+            changing("rerunServiceCall", "POST", path, ServiceCall, body, if_revision=if_revision, has_own_key=True)
         )
 
     def executions(self, call_id: str, *, page_size: int = bodies.PAGE_ITEMS) -> Iterator[Execution]:

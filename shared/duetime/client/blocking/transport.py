@@ -40,8 +40,8 @@ class Transport:
             self._http.close()
 
     def send(self, request: Request[T]) -> T:
-        """What was answered. It is tried again where that is safe; raises what the last try came to."""
-        tries = Tries(request, self.connecting.retries, random.random)
+        """What was answered. It is tried again while that may help; raises what the last try came to."""
+        tries = Tries(self.connecting.retries, random.random)
         headers = self.connecting.headers(request)
         while True:
             try:

@@ -50,9 +50,17 @@ TIMER_TABLES: Final = (
     ) WITH gc_grace_seconds = 600
     """,
 )
+IDEMPOTENCY_TABLES: Final = (
+    """
+    CREATE TABLE IF NOT EXISTS idempotency_records (
+        record_key text, record_claim_id text, record_content text, record_expires_at bigint,
+        PRIMARY KEY ((record_key))
+    ) WITH gc_grace_seconds = 10800 AND compaction = {'class': 'LeveledCompactionStrategy'}
+    """,
+)
 _VERSION_TABLE = "CREATE TABLE IF NOT EXISTS duetime_schema (schema_id text PRIMARY KEY, schema_version int)"
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (TIMER_TABLES, CALL_TABLES)
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (TIMER_TABLES, CALL_TABLES, IDEMPOTENCY_TABLES)
 """``MIGRATIONS[n]`` leads from version n to n + 1. Each of its statements can be carried out again."""
 SCHEMA_VERSION: Final = len(MIGRATIONS)
 

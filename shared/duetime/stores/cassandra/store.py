@@ -14,6 +14,7 @@ from duetime.stores.cassandra.calls.store import CassandraCallStore
 from duetime.stores.cassandra.catalogue import Catalogue
 from duetime.stores.cassandra.clients import Clients
 from duetime.stores.cassandra.due import Due
+from duetime.stores.cassandra.idempotency import IdempotencyRecords
 from duetime.stores.cassandra.leases import Leases
 from duetime.stores.cassandra.lists import Lists
 from duetime.stores.cassandra.merged_due import MergedDue
@@ -53,6 +54,8 @@ class CassandraStore:
         self.list_api_keys = api_keys.list_api_keys
         self.delete_api_key = api_keys.delete_api_key
         self.all_api_keys = api_keys.all_api_keys
+
+        self.put_idempotency_record = IdempotencyRecords(session).put_idempotency_record
 
         timers = Timers(session)
         clients = Clients(timers)

@@ -14,6 +14,7 @@ from duetime.stores.dynamodb.calls import keys as call_keys
 from duetime.stores.dynamodb.catalogue import CATALOGUE_SHARD, Catalogue
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.due import Due
+from duetime.stores.dynamodb.idempotency import IdempotencyRecords
 from duetime.stores.dynamodb.items import item_key
 from duetime.stores.dynamodb.leases import Leases
 from duetime.stores.dynamodb.listing import Listing
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from duetime.stores.dynamodb.calls.store import DynamoDbCallStore
 
 
-class DynamoDbStore(Catalogue, ApiKeys, Timers, Listing, Leases, Due):
+class DynamoDbStore(Catalogue, ApiKeys, IdempotencyRecords, Timers, Listing, Leases, Due):
     """``stores.port.Store`` over one table, and ``calls`` over another beside it. Thread-safe.
 
     ``calls_table_name`` None: as in ``url.calls_table_name``. ``batch_statements`` as in ``Table``; ``max_parallel``

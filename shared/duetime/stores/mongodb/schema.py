@@ -13,7 +13,7 @@ from duetime.stores.mongodb import database as names
 from duetime.stores.mongodb.database import Database
 from duetime.stores.mongodb.url import Document
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _SCHEMA_ID = "duetime"
 _NAMESPACE_EXISTS = 48
 
@@ -24,6 +24,7 @@ LOOKUP: Final = "timer_lookup"
 CORRELATION: Final = "timer_correlation"
 EXPIRY: Final = "timer_expiry"
 WORKER_EXPIRY: Final = "worker_expiry"
+IDEMPOTENCY_EXPIRY: Final = "idempotency_record_expiry"
 CALL_KEY: Final = "call_key"
 CALL_STATUS: Final = "call_status"
 CALL_NAME: Final = "call_name"
@@ -77,6 +78,7 @@ INDEXES: Final[dict[str, list[IndexModel]]] = {
     ],
     names.API_KEYS: [_index("api_key_tenant", "tenant_id", "_id")],
     names.WORKERS: [_index(WORKER_EXPIRY, "worker_expires_at", expireAfterSeconds=0)],
+    names.IDEMPOTENCY_RECORDS: [_index(IDEMPOTENCY_EXPIRY, "record_expires_at", expireAfterSeconds=0)],
     names.COUNTERS: [],
     names.SECRETS: [],
     names.SERVICE_CALLS: [

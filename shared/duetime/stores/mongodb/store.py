@@ -15,6 +15,7 @@ from duetime.stores.mongodb.clients import Clients
 from duetime.stores.mongodb.database import Database
 from duetime.stores.mongodb.due import Due
 from duetime.stores.mongodb.errors import translated
+from duetime.stores.mongodb.idempotency import IdempotencyRecords
 from duetime.stores.mongodb.leases import Leases
 from duetime.stores.mongodb.lists import Lists
 from duetime.stores.mongodb.recording import Recording
@@ -57,6 +58,9 @@ class MongoDbStore:
         self.delete_api_key = api_keys.delete_api_key
         self.all_api_keys = api_keys.all_api_keys
 
+        self._records = IdempotencyRecords(database)
+        self.put_idempotency_record = self._records.put_idempotency_record
+
         clients = Clients(database)
         self.put_timers = clients.put_timers
         self.get_timer = clients.get_timer
@@ -83,9 +87,12 @@ class MongoDbStore:
 
         recording = Recording(database)
         self.record = recording.record
-        self.prune_expired = recording.prune_expired
+        self._prune_timers = recording.prune_expired
 
         self.calls: CallStore = MongoDbCallStore(database)
+
+    def prune_expired(self, *, now: datetime, limit: int) -> int:
+        return self._prune_timers(now=now, limit=limit) + self._records.prune(now=now, limit=limit)
 
     @translated
     def store_time(self, *, now: datetime) -> StoreTime:

@@ -264,4 +264,20 @@ MIGRATIONS = (
     ),
     Migration(2, "service_calls", _SERVICE_CALLS),
     Migration(3, "cancelled_calls", (_CANCELLED,)),
+    Migration(
+        4,
+        "idempotency_records",
+        (
+            f"""
+            CREATE TABLE IF NOT EXISTS idempotency_records (
+                record_key VARCHAR(64) NOT NULL,
+                record_claim_id VARCHAR(64) NOT NULL,
+                record_content MEDIUMTEXT NOT NULL,
+                record_expires_at BIGINT NOT NULL,
+                PRIMARY KEY (record_key),
+                KEY idx_idempotency_record_expiry (record_expires_at)
+            ) ENGINE=InnoDB DEFAULT {_EXACT}
+            """,
+        ),
+    ),
 )

@@ -349,4 +349,22 @@ MIGRATIONS = (
     Migration(1, "timers", (*_TIMERS, *_CATALOGUE)),
     Migration(2, "service_calls", (*_CALLS, *_LOGS)),
     Migration(3, "cancelled_calls", _CANCELLED),
+    Migration(
+        4,
+        "idempotency_records",
+        (
+            _once(
+                f"""
+                CREATE TABLE idempotency_records (
+                    record_key {_DIGEST} NOT NULL,
+                    record_claim_id {_DIGEST} NOT NULL,
+                    record_content CLOB NOT NULL,
+                    record_expires_at {_MS} NOT NULL,
+                    CONSTRAINT idempotency_records_key PRIMARY KEY (record_key)
+                )
+                """
+            ),
+            _once("CREATE INDEX idx_idempotency_record_expiry ON idempotency_records (record_expires_at)"),
+        ),
+    ),
 )

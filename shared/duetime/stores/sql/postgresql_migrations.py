@@ -280,4 +280,20 @@ MIGRATIONS = (
     ),
     Migration(2, "service_calls", _SERVICE_CALLS),
     Migration(3, "cancelled_calls", (_CANCELLED,)),
+    Migration(
+        4,
+        "idempotency_records",
+        (
+            """
+            CREATE TABLE idempotency_records (
+                record_key VARCHAR(64) COLLATE "C" NOT NULL,
+                record_claim_id VARCHAR(64) NOT NULL,
+                record_content TEXT NOT NULL,
+                record_expires_at BIGINT NOT NULL,
+                PRIMARY KEY (record_key)
+            )
+            """,
+            "CREATE INDEX idx_idempotency_record_expiry ON idempotency_records (record_expires_at)",
+        ),
+    ),
 )

@@ -297,4 +297,20 @@ MIGRATIONS = (
     ),
     Migration(4, "service_calls", (*_CALLS, *_OUTBOX)),
     Migration(5, "cancelled_calls", _CANCELLED),
+    Migration(
+        6,
+        "idempotency_records",
+        (
+            """
+            CREATE TABLE idempotency_records (
+                record_key TEXT NOT NULL,
+                record_claim_id TEXT NOT NULL,
+                record_content TEXT NOT NULL,
+                record_expires_at INTEGER NOT NULL,
+                PRIMARY KEY (record_key)
+            ) STRICT
+            """,
+            "CREATE INDEX idx_idempotency_record_expiry ON idempotency_records (record_expires_at)",
+        ),
+    ),
 )

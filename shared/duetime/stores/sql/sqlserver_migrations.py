@@ -288,4 +288,21 @@ MIGRATIONS = (
     Migration(1, "timers", (*_TIMERS, *_CATALOGUE)),
     Migration(2, "service_calls", _SERVICE_CALLS),
     Migration(3, "cancelled_calls", _CANCELLED),
+    Migration(
+        4,
+        "idempotency_records",
+        (
+            f"""
+            CREATE TABLE idempotency_records (
+                record_key NVARCHAR(64) {_BINARY} NOT NULL,
+                record_claim_id NVARCHAR(64) {_BINARY} NOT NULL,
+                record_content {_TEXT} NOT NULL,
+                record_expires_at BIGINT NOT NULL,
+                CONSTRAINT idempotency_records_key PRIMARY KEY CLUSTERED (record_key)
+            )
+            """,
+            "ALTER TABLE idempotency_records SET (LOCK_ESCALATION = DISABLE)",
+            "CREATE INDEX idx_idempotency_record_expiry ON idempotency_records (record_expires_at)",
+        ),
+    ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from duetime.stores.calls_port import CallStore
 from duetime.stores.sql.api_keys import ApiKeys
 from duetime.stores.sql.call_store import SqlCallStore
@@ -10,6 +12,7 @@ from duetime.stores.sql.clients import Clients
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.dialects import SqlDialect
 from duetime.stores.sql.due import Due
+from duetime.stores.sql.idempotency import IdempotencyRecords
 from duetime.stores.sql.leases import Leases
 from duetime.stores.sql.lists import Lists
 from duetime.stores.sql.recording import Recording
@@ -75,6 +78,13 @@ class SqlStore:
 
         recording = Recording(self.database)
         self.record = restarted(recording.record)
-        self.prune_expired = restarted(recording.prune_expired)
+        self._prune_timers = restarted(recording.prune_expired)
+
+        idempotency = IdempotencyRecords(self.database)
+        self.put_idempotency_record = restarted(idempotency.put_idempotency_record)
+        self._prune_records = restarted(idempotency.prune)
 
         self.calls: CallStore = SqlCallStore(self.database)
+
+    def prune_expired(self, *, now: datetime, limit: int) -> int:
+        return self._prune_timers(now=now, limit=limit) + self._prune_records(now=now, limit=limit)

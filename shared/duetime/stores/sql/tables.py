@@ -151,6 +151,18 @@ api_keys = Table(
 
 Index("idx_api_key_id", api_keys.c.key_id, unique=True)
 
+idempotency_records = Table(
+    "idempotency_records",
+    metadata,
+    Column("record_key", text_of(64), primary_key=True, nullable=False),
+    Column("record_claim_id", text_of(64), nullable=False),
+    Column("record_content", sa.Text, nullable=False),
+    Column("record_expires_at", BIG, nullable=False),
+    sqlite_strict=True,
+)
+
+Index("idx_idempotency_record_expiry", idempotency_records.c.record_expires_at)
+
 counters = Table(
     "counters",
     metadata,

@@ -31,6 +31,7 @@ _INDEXES = {
         "expires_at": "idx_service_calls_expiry",
         "service_call_id": "PRIMARY",
     },
+    "idempotency_records": {"record_expires_at": "idx_idempotency_record_expiry"},
     "service_call_tags": {"tag": "idx_service_call_tags_tag"},
     "http_execution_log": {"execution_number": "idx_http_execution_log_number"},
     "outbox": {"published_at": "idx_outbox_unpublished", "tenant_id": "idx_outbox_sequence"},
