@@ -73,6 +73,8 @@ def test_every_error_of_the_house_has_its_status() -> None:
         http_errors.TooManyStreams: 503,
         errors.StoreUnavailable: 503,
         errors.StoreNotReady: 503,
+        errors.StoreEmpty: 503,
+        errors.StoreRefused: 507,
         errors.StoreError: 500,
         errors.InvalidSettings: 500,
         errors.DuetimeError: 500,
