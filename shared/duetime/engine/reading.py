@@ -177,8 +177,8 @@ class ShardReading:
             if self.survey is None:
                 self.survey, self.is_survey_fast = START, not self.left
             return self._request(Reading.SURVEY, self.survey, until), monotonic
-        ask_at = max(self.catch_up_at, monotonic + _ASK_AGAIN_SECONDS) if self.left else inf
-        return None, min(self.tail_at, self.survey_at, ask_at)
+        ask_at = self.catch_up_at if self.catch_up_at > monotonic else monotonic + _ASK_AGAIN_SECONDS
+        return None, min(self.tail_at, self.survey_at, ask_at if self.left else inf)
 
     def _request(self, reading: Reading, position: Position, until: datetime) -> PageRequest:
         known_next = self.known_next if self.known_next is not None and self.known_next > until else None
@@ -234,7 +234,7 @@ class ShardReading:
             self.tail_begun = request.until
             self.look_back_at = monotonic + self.interval_seconds
             self.tail_at = min(self.tail_at, self.look_back_at)
-        if span.end == END and request.reading is not Reading.CATCH_UP:
+        if span.end == END:
             hinted, self.hinted = self.hinted, None
             for at in (page.next_attempt_at, hinted):
                 if at is not None:
@@ -250,9 +250,8 @@ class ShardReading:
         ]
         for key in reached:
             left = self.left.pop(key)
-            begin = page.begin if key in refused else page.end
-            if left.end > begin:
-                self.left[key] = Span(begin, left.end)
+            if left.end > page.end:
+                self.left[key] = Span(page.end, left.end)
         for key in refused:
             self.leave(key, page)
         return not refused.issuperset(reached)

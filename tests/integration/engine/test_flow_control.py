@@ -158,6 +158,19 @@ def test_a_namespace_with_a_hundred_times_as_many_does_not_starve_a_small_one(
     assert len(of(sender, "noisy")) < 20_000
 
 
+def test_two_namespaces_with_a_backlog_are_each_fired_at_their_own_pace(store: Store, clock: VirtualClock) -> None:
+    """Their timers lie mixed in the shards, and one has room for more ten times as often as the other."""
+    sender = ScriptedSender(lambda body: Script(delay_seconds=0.5 if body["namespace"] == "noisy" else 0.05))
+    both = [make_timer(f"n{n}", namespace=("noisy", "third")[n % 2], execute_at=at(-60)) for n in range(6000)]
+    put(store, both, START)
+
+    run(store, sender, clock, 4.0, settings=EngineSettings(drain_seconds=0.1))
+
+    assert len(of(sender, "third")) == 3000
+    # Sixteen at first and one more for each answer, every half a second, up to three quarters of the host's 250.
+    assert len(of(sender, "noisy")) > 16 + 32 + 64 + 128 + 2 * 187
+
+
 def test_timers_that_become_due_behind_a_backlog_are_on_time(store: Store, clock: VirtualClock) -> None:
     sender = ScriptedSender(lambda _: Script(delay_seconds=0.5))
     put(store, [make_timer(f"n{n}", namespace="noisy", execute_at=at(-60)) for n in range(10_000)], START)

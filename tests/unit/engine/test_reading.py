@@ -124,6 +124,25 @@ def test_a_hint_that_comes_during_a_read_is_not_forgotten() -> None:
     assert subject.wait() == 0.01
 
 
+def test_a_hint_that_comes_between_two_pages_of_the_tail_is_not_forgotten() -> None:
+    subject = Subject()
+    subject.read(following=NOW + 30 * MS)
+    subject.at(0.03).read(of("a"), cursor="1", accepted=1)
+    subject.reading.note_due(NOW + 60 * MS, now=subject.now, monotonic=0.03)
+    subject.read(of("a"), accepted=1)
+    assert subject.wait() == 0.06
+
+
+def test_a_hint_is_followed_once() -> None:
+    subject = Subject()
+    subject.read(of("a"))
+    subject.reading.is_polling = True
+    subject.reading.note_due(NOW, now=NOW, monotonic=0.0)
+    subject.reading.is_polling = False
+    assert subject.read(of("a")).reading is Reading.TAIL
+    assert subject.wait() == SETTINGS.min_poll_interval_seconds
+
+
 def test_a_hint_about_the_past_is_followed_back() -> None:
     subject, past = Subject(), NOW - timedelta(seconds=5)
     subject.read(of("a"))
@@ -172,6 +191,35 @@ def test_a_survey_that_begins_with_nothing_left_goes_through_at_once_although_la
     for page in range(1, 20):
         request = subject.read(of("a"), cursor=str(page + 1), refused=(A,), busy_seconds=0.002, asks=False)
         assert (request.reading, request.cursor) == (Reading.SURVEY, str(page))
+
+
+def test_a_survey_of_several_pages_after_which_nothing_is_left_was_a_read_as_any_other() -> None:
+    subject = Subject()
+    subject.read(of("a"), cursor="1", accepted=1)
+    subject.read(of("a"), accepted=1)
+    request = subject.at(subject.wait()).next()
+    assert (subject.monotonic, request.reading) == (SETTINGS.min_poll_interval_seconds, Reading.SURVEY)
+
+
+def test_a_hint_that_comes_as_a_long_survey_begins_is_followed_back() -> None:
+    subject, past = Subject(), NOW - MS
+    subject.reading.is_polling = True
+    subject.reading.note_due(past, now=NOW, monotonic=0.0)
+    subject.reading.is_polling = False
+    subject.reading.tail_at = 1000.0  # the page of the survey is being read already
+    subject.read(of("a"), cursor="1", refused=(A,))
+    assert subject.at(0.1).next().since == past
+
+
+def test_a_slow_survey_is_slow_no_more_when_no_lane_is_left() -> None:
+    subject = Subject()
+    subject.read(of("a"), refused=(A,))
+    subject.at(5.0).read(asks=False)  # the tail
+    subject.read(of("b"), cursor="1", busy_seconds=0.002, accepted=1, asks=False)
+    subject.read(of("a"), accepted=1, busy_seconds=0.002)
+    for page in range(2, 20):
+        request = subject.read(of("b"), cursor=f"{page}", accepted=1, busy_seconds=0.002)
+        assert request.reading is Reading.SURVEY
 
 
 def test_during_a_survey_a_lane_that_wants_more_has_a_quarter_of_the_time() -> None:
@@ -267,6 +315,36 @@ def test_lanes_take_turns() -> None:
         end = "1" if position == START else None
         cursors.append(subject.read(of(namespace, at=at), cursor=end, refused=(key,), accepted=1).cursor)
     assert cursors == [None, "1", None, "1"]
+
+
+def test_lanes_that_were_left_close_to_each_other_are_read_together() -> None:
+    subject = Subject()
+    subject.read(of("a"), cursor="1", refused=(A,))
+    subject.read(of("b"), cursor="2", refused=(B,), asks=False)
+    subject.read(of("c"), accepted=1, asks=False)
+    assert subject.read(of("b"), cursor="15", accepted=2).position == START
+    assert list(subject.reading.left) == [B]
+    assert subject.next().cursor == "15"
+
+
+def test_of_many_lanes_the_one_that_wants_more_is_found() -> None:
+    subject = Subject()
+    lanes = [(f"n{number}", "http://receiver.test") for number in range(120)]
+    subject.read(of("a"), refused=tuple(lanes))
+    for _ in range(3):
+        request, _ = subject.reading.plan(subject.now, 0.0, lambda key, monotonic: key == lanes[-1])
+        if request is not None:
+            break
+    assert request is not None
+
+
+def test_a_lane_of_which_a_page_has_nothing_goes_on_to_the_next_without_delay() -> None:
+    subject = Subject()
+    subject.read(of("a"), cursor="1", refused=(A, B))
+    subject.read(of("a"), refused=(A, B), asks=False)
+    subject.reading.tail_at = 1000.0
+    subject.read(of("b"), cursor="1", refused=(B,))
+    assert subject.wait() == 0.01
 
 
 def test_a_page_of_which_nothing_can_be_taken_is_not_read_over_and_over() -> None:
