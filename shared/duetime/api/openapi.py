@@ -66,7 +66,7 @@ _REFERENCES = "#/components/schemas/{model}"
 
 
 _TIMER_STORED: dict[int, type[BaseModel] | None] = {200: answers.TimerAnswer, 201: answers.TimerAnswer}
-_WRITE_PROBLEMS = (400, 404, 409, 413, 415)
+_WRITE_PROBLEMS = (400, 404, 409, 413, 415, 507)
 
 OPERATIONS: dict[str, Operation] = {
     "putNamespace": Operation(
@@ -140,7 +140,7 @@ OPERATIONS: dict[str, Operation] = {
         tag=_TAG_TIMERS,
         body=schemas.TimerBody,
         answers=_TIMER_STORED,
-        problems=(400, 404, 412, 413, 415),
+        problems=(400, 404, 412, 413, 415, 507),
     ),
     "getTimer": Operation(
         summary="Read a timer",

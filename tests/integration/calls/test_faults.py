@@ -230,6 +230,29 @@ def test_a_call_that_cannot_be_stepped_is_tried_again_later_and_does_not_stop_th
     assert set(actions) == {"call.step_failed"}
 
 
+def test_an_answer_that_is_refused_is_left_to_the_watchdog_and_harms_no_other(
+    executing: Executing, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(20):
+        executing.submit(f"call-{number:02}", timeout_seconds=1)
+
+    def refuse(transitions: Sequence[Transition]) -> None:
+        is_it = is_end(transitions) and any(each.after.call_id == "call-07" for each in transitions)
+        if is_it and executing.clock.now() < at(3):
+            raise StoreError("the answer does not fit")
+
+    poller = executing.poller(calls=FaultyCalls(executing.calls, before=refuse))
+    executing.run_for(60, poller)
+    assert len(executing.sender.requests) == 20
+    outcomes = {executing.get(f"call-{number:02}").status for number in range(20) if number != 7}
+    assert outcomes == {CallStatus.SUCCEEDED}
+    call = executing.get("call-07")
+    assert (call.status, call.outcome and call.outcome.reason) == (CallStatus.FAILED, CallFailure.TIMEOUT)
+    actions = [record.action for record in caplog.records if record.levelno >= logging.WARNING]
+    assert actions == ["call.answer_refused"]
+    assert poller.stats()["record_refused"] == 1
+
+
 def test_a_timer_without_its_call_ends(executing: Executing, caplog: pytest.LogCaptureFixture) -> None:
     call = executing.submit()
     with executing.store.database.engine.connect() as connection:

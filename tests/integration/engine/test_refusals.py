@@ -18,6 +18,7 @@ from duetime.engine import firing, recorded
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import Store
+from duetime.stores.sql.store import SqlStore
 from tests.integration.engine.test_announcing import Bus
 from tests.support.builders import make_namespace
 from tests.support.engine import make_poller, make_timer, put
@@ -115,6 +116,25 @@ def test_one_refused_outcome_among_5000_is_set_aside_and_nothing_is_sent_twice(
     successor = make_poller(store, sender.for_another_poller(), clock, worker_id="worker-b")
     run(successor, clock, 60)
     assert fires(sender) == Counter(ids)
+
+
+def test_a_database_that_refuses_an_outcome_takes_the_end_of_its_timer(store: Store, clock: VirtualClock) -> None:
+    """A real refusal: nobody says which of the rows of a transaction it was."""
+    assert isinstance(store, SqlStore)
+    with store.database.engine.connect() as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER refusal BEFORE UPDATE ON timers "
+            "WHEN NEW.timer_id = 'poison' AND NEW.timer_failure IS NULL "
+            "BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+        connection.commit()
+    ids = [f"t{number}" for number in range(600)] + ["poison"]
+    put(store, [make_timer(timer_id) for timer_id in ids], START)
+    sender = ScriptedSender()
+    poller = make_poller(store, sender, clock)
+    run(poller, clock, 60)
+    assert fires(sender) == Counter(ids)
+    assert [poller.stats()[name] for name in ("fired", "failed", "record_refused", "lease_lost")] == [600, 1, 1, 0]
 
 
 def test_a_timer_of_which_nothing_can_be_stored_is_tried_ever_later_and_never_sent_again(

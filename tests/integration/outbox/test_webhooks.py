@@ -364,6 +364,39 @@ def test_a_store_that_fails_at_the_gate_is_asked_again_and_nothing_is_lost_or_ov
     assert len(failures) > 3
 
 
+def test_a_delivery_that_is_refused_at_the_gate_waits_alone(
+    world: WebhookWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.add_webhook()
+    gate = world.gate()
+
+    class Refusing:
+        """The gate; for a while it cannot deal with the deliveries of one call."""
+
+        takes, read_answer, recorded = gate.takes, gate.read_answer, gate.recorded
+
+        def admit(self, timers: Any, **options: Any) -> Any:
+            if world.clock.elapsed_seconds < 8 and any("call-2" in timer.timer_id for timer in timers):
+                raise KeyError("nobody foresaw it")
+            return gate.admit(timers, **options)
+
+    poller = make_poller(world.store, world.sender, world.clock, gate=Refusing(), secret_box=world.box)
+    world.pollers.append(poller)
+
+    async def script() -> None:
+        await sleep(1)
+        world.emit(*(make_event(f"call-{number}", sequence=1) for number in range(1, 4)))
+        await sleep(3)
+        assert sorted(world.arrived()) == [("call-1", 1), ("call-3", 1)]
+        await sleep(60)
+
+    world.run(script, poller)
+    assert sorted(world.arrived()) == [("call-1", 1), ("call-2", 1), ("call-3", 1)]
+    refused = [record for record in caplog.records if getattr(record, "action", "") == "delivery.refused"]
+    assert 1 <= len(refused) <= 3
+    assert all(record.exc_info for record in refused), "a bug shows its traceback"
+
+
 # -- redriven ------------------------------------------------------------------------------------------------------
 
 CALL_IDS = [f"call-{number}" for number in range(6)]
