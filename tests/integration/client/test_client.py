@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -42,6 +43,8 @@ from tests.support.clock import NOW
 
 HOUR = timedelta(hours=1)
 POLICY = RetryPolicy(max_attempts=3, initial_interval=timedelta(seconds=1.5), backoff_multiplier=1.5)
+IN_FORCE = replace(POLICY, max_attempts_duration=timedelta(days=1), max_interval=timedelta(hours=1))
+"""As answers show it: what it omits is there."""
 
 
 @pytest.fixture
@@ -87,7 +90,7 @@ class TestTimers:
         assert timer.execute_at.tzinfo is UTC
         assert timer.payload == {"text": "Grüße 🎄", "n": [1, 1.5, None, True]}
         assert (timer.headers, timer.tags, timer.correlation_id) == ({"x-a": "b"}, ("a", "b"), "c")
-        assert (timer.retry_policy, timer.callback_timeout) == (POLICY, timedelta(seconds=7))
+        assert (timer.retry_policy, timer.callback_timeout) == (IN_FORCE, timedelta(seconds=7))
         assert timer.expire_after == timedelta(hours=1, milliseconds=500)
         assert (timer.state, timer.state.name, timer.revision) == ("scheduled", "SCHEDULED", 1)
         assert (timer.fired_at, timer.failure, timer.attempts) == (None, None, 0)
@@ -287,7 +290,7 @@ class TestServiceCalls:
         assert (call.status, call.due_at, call.tags, call.starred) == ("Scheduled", NOW + HOUR, ("a",), False)
         assert (call.request.method, call.request.body) == ("POST", {"amount": 12.5})
         assert call.request.headers == {"Authorization": "[redacted]", "x-a": "b"}
-        assert (call.timeout, call.retry_policy, call.correlation_id) == (timedelta(seconds=9), POLICY, "c")
+        assert (call.timeout, call.retry_policy, call.correlation_id) == (timedelta(seconds=9), IN_FORCE, "c")
         assert call.idempotency_key
         (listed,) = duetime.service_calls.list(tags=["a"], status=CallStatus.SCHEDULED, starred=False)
         assert (listed.id, listed.request.body) == (call.id, None)

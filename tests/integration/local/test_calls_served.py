@@ -102,7 +102,7 @@ def test_from_submission_to_execution(server: DuetimeServer, shell: Shell, recei
 
 def test_a_failure_is_retried_followed_and_rerun(server: DuetimeServer, shell: Shell, receiver: Receiver) -> None:
     receiver.on("/flaky", reply(503), reply(503), reply(200))
-    policy = '{"maxAttempts": 2, "initialInterval": "50ms", "maxInterval": "50ms"}'
+    policy = '{"maxAttempts": 2, "initialInterval": "100ms", "maxInterval": "100ms"}'
     call, *events = shell.lines("submit", receiver.url("/flaky"), "--retry-policy", policy, "--follow", code=1)
     assert events[-1]["type"] == "ServiceCallFailed"
     assert [one["number"] for one in shell.lines("executions", call["id"])] == [2, 1]

@@ -232,7 +232,7 @@ def test_loopback_can_be_forbidden(receiver: CallbackReceiver, tmp_path: Path) -
     with DuetimeServer("--egress-allow-loopback", "false", cwd=tmp_path) as server:
         path = "/v1/namespaces/default/timers"
         assert server.client.post(path, json={"delay": "1s", "callbackUrl": receiver.url}).status_code == 400
-        retry = {"maxAttempts": 2, "initialInterval": "50ms"}
+        retry = {"maxAttempts": 2, "initialInterval": "100ms"}
         by_name = receiver.url.replace("127.0.0.1", "localhost")
         server.create("t1", delay="0s", callbackUrl=by_name, retryPolicy=retry)
         server.wait_for("timer.failed")

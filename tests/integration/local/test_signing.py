@@ -102,8 +102,8 @@ def test_the_namespaces_retry_policy_is_for_timers_without_their_own(
     server: DuetimeServer, receiver: CallbackReceiver
 ) -> None:
     receiver.answer = lambda arrival: (503, b"")
-    server.ok("PUT", "", json={"retryPolicy": {"maxAttempts": 2, "initialInterval": "50ms"}})
-    own = {"maxAttempts": 3, "initialInterval": "50ms"}
+    server.ok("PUT", "", json={"retryPolicy": {"maxAttempts": 2, "initialInterval": "100ms"}})
+    own = {"maxAttempts": 3, "initialInterval": "100ms"}
 
     server.create("own", delay="0s", callbackUrl=receiver.url, retryPolicy=own)
     server.create("none", delay="0s", callbackUrl=receiver.url)
