@@ -126,6 +126,7 @@ class TestCreate:
             (GOOD | {"id": "x" * 256}, "id"),
             (GOOD | {"id": "🙂" * 255}, "id"),
             (GOOD | {"headers": {"Host": "x"}}, "headers.Host"),
+            (GOOD | {"headers": {"Webhook_Signature": "x"}}, "headers.Webhook_Signature"),
         ],
     )
     def test_bad_input_is_named_and_nothing_is_stored(self, world: World, body: dict[str, Any], field: str) -> None:

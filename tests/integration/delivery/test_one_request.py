@@ -55,6 +55,17 @@ def test_a_request_that_was_read_on_a_kept_connection_is_not_sent_again(
     assert len(receiver.wait_for(1, path="/dying")) == 1
 
 
+@pytest.mark.parametrize("ending", [reset, hang_up], ids=["reset", "closed"])
+def test_no_connection_is_made_for_a_request_that_is_not_sent_again(
+    sending: Sending, receiver: Receiver, ending: Answer
+) -> None:
+    """A receiver that is gone would refuse it, and the attempt be told as one that never left."""
+    keep_connections(sending, receiver, 1)
+    result = sending.post(receiver.on("/dying", ending))
+    assert (result.error, result.message) == (TransportError.PROTOCOL, CUT_OFF)
+    assert (len(receiver.wait_for(1, path="/dying")), receiver.connections) == (1, 1)
+
+
 @pytest.mark.parametrize("ending", [reset, hang_up, HALF_AN_ANSWER], ids=["reset", "closed", "half an answer"])
 @pytest.mark.parametrize("has_own_connection", [False, True])
 def test_every_attempt_is_one_request(
