@@ -11,6 +11,7 @@ import pytest
 
 from duetime.api.encoding import timer_json
 from duetime.domain.namespaces import Namespace
+from duetime.domain.retry import DEFAULT_RETRY_POLICY
 from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
 from duetime.stores.port import ChangeStatus, PutMode, PutStatus, Store, TimerFilter, TimerRef, UnreadableRow
 from tests.contract.steps import create, due, read_all, stored
@@ -257,7 +258,7 @@ def test_damaged_timers_are_shown_as_unreadable_in_json_that_can_be_read(
     one_by_one = [stored(store, single, timer_id) for timer_id in damaged]
 
     for timers in (listed, correlated, one_by_one):
-        shown = [json.loads(timer_json(timer)) for timer in timers]
+        shown = [json.loads(timer_json(timer, DEFAULT_RETRY_POLICY)) for timer in timers]
         assert sorted(each["id"] for each in shown) == damaged
         assert {(each["state"], each["failure"]["reason"]) for each in shown} == {("failed", "unreadable")}
         assert all(each["attempts"] >= 0 for each in shown)
