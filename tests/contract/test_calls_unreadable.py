@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from duetime.api.call_encoding import call_json
 from duetime.domain.errors import CallUnreadable
 from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall
 from duetime.stores.calls_port import CallFilter, CallOrder, CallStore, DeleteStatus
@@ -81,3 +86,42 @@ def test_the_others_of_a_batch_are_read_one_by_one(calls: CallStore, bad: Servic
     with pytest.raises(CallUnreadable):
         calls.get_calls([steps.ref(good), steps.ref(bad)], now=NOW)
     assert steps.got(calls, good) == good
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"headers_json": '{"Accept":'},
+        {"headers_json": '["x"]'},
+        {"headers_json": '{"x":1}'},
+        {"retry_policy_json": "[1]"},
+        {"retry_policy_json": '{"maxAttempts"'},
+    ],
+    ids=str,
+)
+def test_damage_that_types_do_not_see_is_shown_in_json_that_can_be_read(
+    store: Store, calls: CallStore, damage: dict[str, Any]
+) -> None:
+    good = steps.submit(calls)
+    bad = steps.submit(calls, **damage)
+
+    with pytest.raises(CallUnreadable):
+        steps.got(calls, bad)
+    listed = calls.list_calls(make.TENANT, CallFilter(), cursor=None, limit=10, now=NOW).items
+
+    shown = {call.call_id: json.loads(call_json(call)) for call in listed}
+    assert (shown[good.call_id]["status"], shown[bad.call_id]["status"]) == ("Scheduled", "Failed")
+    assert shown[bad.call_id]["outcome"]["reason"] == "Unreadable"
+    steps.assert_waits(store, bad)
+
+
+def test_an_event_whose_payload_is_no_json_is_not_published_and_no_other_call_waits_for_it(calls: CallStore) -> None:
+    good = steps.submit(calls)
+    transition = make.submitted()
+    events = tuple(replace(event, payload_json="{") for event in transition.events)
+    calls.apply([replace(transition, events=events)], now=NOW)
+
+    found = calls.unpublished_events(limit=10)
+
+    assert {stored.event.aggregate_id for stored in found} == {good.call_id}
+    assert calls.list_events(make.TENANT, transition.after.call_id, after=0, limit=5) == []

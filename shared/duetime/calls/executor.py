@@ -39,7 +39,6 @@ MAX_CONCLUDE_ROUNDS = 20
 _SECONDS_TO_STORE = 1.0
 
 _GONE = TurnResult(status=TurnStatus.GONE)
-_UNREADABLE = TurnResult(status=TurnStatus.UNREADABLE)
 _SUPERSEDED = TurnResult(status=TurnStatus.SUPERSEDED)
 _LEASE_LOST = TurnResult(status=TurnStatus.LEASE_LOST)
 
@@ -104,7 +103,7 @@ class CallExecutor:
         now = round_down(now)
         calls = self._read([_ref(turn) for turn in turns], now)
         decided = [
-            call if isinstance(call, TurnResult) else self._next_step(turn, call, now)
+            call if isinstance(call, TurnResult) else self._step_or_unreadable(turn, call, now)
             for turn, call in zip(turns, calls, strict=True)
         ]
         steps = [each for each in decided if isinstance(each, _Step)]
@@ -121,9 +120,14 @@ class CallExecutor:
         except CallUnreadable:
             if len(refs) > 1:
                 return [each for ref in refs for each in self._read([ref], now)]
-            log.error("a service call cannot be read", extra={"action": "call.unreadable", **_names(refs[0])})
-            return [_UNREADABLE]
+            return [_unreadable(refs[0])]
         return [_GONE if call is None else call for call in calls]
+
+    def _step_or_unreadable(self, turn: Turn, call: ServiceCall, now: datetime) -> _Step | TurnResult:
+        try:
+            return self._next_step(turn, call, now)
+        except ValueError:  # its body, which is looked at when it is to be sent
+            return _unreadable(_ref(turn))
 
     def _next_step(self, turn: Turn, call: ServiceCall, now: datetime) -> _Step | TurnResult:
         if call.execution_id == turn.attempt_id:
@@ -302,6 +306,11 @@ def _is_outcome_of(call: ServiceCall, end: _End) -> bool:
         and outcome.http_status == end.result.response_status
         and outcome.message == end.result.message
     )
+
+
+def _unreadable(ref: CallRef) -> TurnResult:
+    log.error("a service call cannot be read", extra={"action": "call.unreadable", **_names(ref)})
+    return TurnResult(status=TurnStatus.UNREADABLE)
 
 
 def _names(ref: CallRef) -> dict[str, str]:

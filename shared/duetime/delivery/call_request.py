@@ -9,6 +9,7 @@ from typing import Final
 from duetime.delivery.headers import Header, header_line, is_reserved_in_calls, stored_headers, visible
 from duetime.delivery.port import Callback
 from duetime.delivery.request import USER_AGENT
+from duetime.domain.json_text import is_json
 from duetime.domain.service_calls import Method, ServiceCall
 
 CALL_ID_HEADER: Final = "x-duetime-service-call-id"
@@ -79,5 +80,7 @@ def _body(method: Method, body_json: str | None) -> tuple[bytes | None, str | No
     if body_json.startswith('"'):
         text: str = json.loads(body_json)
         return text.encode(errors="replace"), "text/plain; charset=utf-8"
+    if not is_json(body_json):
+        raise ValueError("the stored body is no JSON")
     # A lone surrogate has no UTF-8 form; as \\udxxx it is the JSON escape that it came from.
     return body_json.encode(errors="backslashreplace"), "application/json"

@@ -7,20 +7,16 @@ damaged one would go out as JSON that nobody can read. ``checked`` is the last s
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, Never
+from typing import Any
 
-from duetime.domain.retry import read_retry_policy
+from duetime.domain.json_text import are_headers, is_json, is_policy
 from duetime.domain.timers import MAX_CALLBACK_TIMEOUT_SECONDS, Timer
 
 _FIRING_ID = re.compile(r"[!-~]{1,64}")
 """It is sent as a header."""
-_MAX_CACHED_CHARACTERS = 4096
 
 
 class DamagedTimer(ValueError):
@@ -52,11 +48,11 @@ _CLEARED: dict[str, Any] = {"firing_id": "", "attempts": 0}
 def _damaged(timer: Timer) -> Iterator[str]:
     """The names of the fields that are damaged."""
     content = timer.content
-    if content.payload_json is not None and not _is_json(content.payload_json):
+    if content.payload_json is not None and not is_json(content.payload_json):
         yield "payload_json"
-    if content.headers_json is not None and not _holds(_are_headers, content.headers_json):
+    if content.headers_json is not None and not are_headers(content.headers_json):
         yield "headers_json"
-    if content.retry_policy_json is not None and not _holds(_is_policy, content.retry_policy_json):
+    if content.retry_policy_json is not None and not is_policy(content.retry_policy_json):
         yield "retry_policy_json"
     if timer.attempts < 0:
         yield "attempts"
@@ -66,57 +62,3 @@ def _damaged(timer: Timer) -> Iterator[str]:
         yield "callback_timeout_seconds"
     if content.expire_after_ms is not None and content.expire_after_ms < 1:
         yield "expire_after_ms"
-
-
-def _refuse_constant(name: str) -> Never:
-    raise ValueError(f"{name} is not JSON")
-
-
-# Digits stay text: there is nothing to be done with numbers, and long ones are slow to convert.
-_decode_json = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant).decode
-
-
-def _is_json(text: str) -> bool:
-    try:
-        _decode_json(text)
-    except ValueError:
-        return False
-    except RecursionError:
-        # It was accepted on a stack that was less full. A thread's own is as good as empty.
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(_is_json_at_all, text).result()
-    return True
-
-
-def _is_json_at_all(text: str) -> bool:
-    try:
-        _decode_json(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _are_headers(text: str) -> bool:
-    try:
-        headers = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(headers, dict) and all(isinstance(value, str) for value in headers.values())
-
-
-def _is_policy(text: str) -> bool:
-    try:
-        read_retry_policy(text)
-    except ValueError:
-        return False
-    return True
-
-
-@lru_cache(maxsize=1024)
-def _holds_cached(rule: Callable[[str], bool], text: str) -> bool:
-    return rule(text)
-
-
-def _holds(rule: Callable[[str], bool], text: str) -> bool:
-    """Whether ``rule`` holds for ``text``. Many timers have the same headers, and the same policy."""
-    return _holds_cached(rule, text) if len(text) <= _MAX_CACHED_CHARACTERS else rule(text)

@@ -276,3 +276,19 @@ def test_a_token_tells_the_whole_call(executing: Executing) -> None:
     assert isinstance(token, OpenExecution)
     assert token.call == executing.get()
     assert [token.execution] == executing.executions()
+
+
+@pytest.mark.parametrize("body", ['{"a":', '"cut', "NaN"])
+def test_a_call_whose_body_is_no_json_is_not_sent_and_those_of_its_batch_are(
+    executing: Executing, caplog: pytest.LogCaptureFixture, body: str
+) -> None:
+    executing.submit("bad", due_at=at(1), body_json=body)
+    for number in range(5):
+        executing.submit(f"good-{number}", due_at=at(1))
+
+    executing.run_for(5)
+
+    assert len(executing.sender.requests) == 5
+    assert [executing.get(f"good-{number}").status for number in range(5)] == [CallStatus.SUCCEEDED] * 5
+    actions = [getattr(record, "action", "") for record in caplog.records if record.levelno >= logging.WARNING]
+    assert actions == ["call.unreadable", "timer.failed"]

@@ -13,6 +13,7 @@ from duetime.domain.service_calls import (
     ServiceCall,
 )
 from duetime.domain.times import MIN_INSTANT
+from duetime.stores.call_check import call_without_damage, checked_call
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import (
     DECODING_ERRORS,
@@ -118,7 +119,7 @@ def _encode_outcome(outcome: CallOutcome | None) -> Document | None:
 def decode_call(document: Document) -> ServiceCall:
     """The call of a document, without body where that was not read. Raises ``UnreadableCallError``."""
     try:
-        return _decode(document)
+        return checked_call(_decode(document))
     except DECODING_ERRORS as error:
         raise UnreadableCallError(f"the stored service call cannot be read: {what_is_wrong(error)}") from error
 
@@ -170,7 +171,7 @@ def _salvaged(document: Document, reason: str) -> ServiceCall:
         return lenient(read, document, name, default)
 
     updated_at = given(instant, "updated_at", MIN_INSTANT)
-    return ServiceCall(
+    call = ServiceCall(
         tenant_id=given(text, "tenant_id", ""),
         call_id=given(text, "service_call_id", ""),
         shard_id=given(whole, "shard_id", 0),
@@ -197,6 +198,7 @@ def _salvaged(document: Document, reason: str) -> ServiceCall:
         last_event_id=given(text, "last_event_id", None),
         expires_at=given(instant, "expires_at", None),
     )
+    return call_without_damage(call)
 
 
 def _request(document: Document) -> RequestSpec:

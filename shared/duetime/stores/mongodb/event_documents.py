@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.stores.call_check import checked_event
 from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import (
@@ -62,7 +63,7 @@ def decode_event(document: Document) -> OutboxEvent:
             causation_id=optional(text, document, "causation_id"),
             payload_json=text(document, "event_payload"),
         )
-        return OutboxEvent(event, str(document["_id"]), optional(instant, document, "published_at"))
+        return OutboxEvent(checked_event(event), str(document["_id"]), optional(instant, document, "published_at"))
     except DECODING_ERRORS as error:
         raise UnreadableEventError(f"the stored event cannot be read: {what_is_wrong(error)}") from error
 

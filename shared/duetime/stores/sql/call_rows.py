@@ -17,6 +17,7 @@ from duetime.domain.service_calls import (
     ServiceCall,
 )
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant
+from duetime.stores.call_check import call_without_damage, checked_call
 from duetime.stores.sql.call_tables import service_calls
 from duetime.stores.sql.rows import decode_tags, encode_tags, readable_tags
 
@@ -166,7 +167,7 @@ def decode_call(row: Row) -> ServiceCall:
     """The call that a row holds, without body where the row ends before it. Raises ``UnreadableCallError``."""
     values = dict(zip(CALL_NAMES, row, strict=False))
     try:
-        return ServiceCall(
+        call = ServiceCall(
             **_plain_values(values),
             request=_decode_request(values["request_spec"], values.get("request_body")),
             status=CallStatus(values["status"]),
@@ -182,6 +183,7 @@ def decode_call(row: Row) -> ServiceCall:
             tags=() if values["tags"] is None else decode_tags(values["tags"]),
             outcome=_decode_outcome(values["outcome_meta"]),
         )
+        return checked_call(call)
     except _DECODING_ERRORS as error:
         raise UnreadableCallError(f"{UNREADABLE_TEXT}: {type(error).__name__}") from error
 
@@ -218,7 +220,7 @@ def _plain_values(values: dict[str, Any]) -> dict[str, Any]:
 
 def _salvaged(values: dict[str, Any], reason: str) -> ServiceCall:
     """A FAILED call of what can be read; the rest is empty."""
-    return ServiceCall(
+    call = ServiceCall(
         **(_plain_values(values) | {"execution_id": None}),
         request=_readable_request(values["request_spec"]),
         status=CallStatus.FAILED,
@@ -232,6 +234,7 @@ def _salvaged(values: dict[str, Any], reason: str) -> ServiceCall:
         outcome=CallOutcome(execution_id="", reason=CallFailure.UNREADABLE, message=reason),
         expires_at=None if values["expires_at"] is None else _readable_instant(values["expires_at"]),
     )
+    return call_without_damage(call)
 
 
 def _readable_instant(text: str) -> datetime:

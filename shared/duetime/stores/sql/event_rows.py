@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.stores.call_check import checked_event
 from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.sql.call_rows import instant_text, optional_instant, text_instant
 from duetime.stores.sql.call_tables import outbox
@@ -79,7 +80,7 @@ def decode_event(row: Row) -> OutboxEvent:
             causation_id=causation_id,
             payload_json=payload_json,
         )
-        return OutboxEvent(event, str(position), optional_instant(published_at))
+        return OutboxEvent(checked_event(event), str(position), optional_instant(published_at))
     except ValueError as error:
         raise UnreadableEventError(f"the stored event cannot be read: {type(error).__name__}") from error
 

@@ -13,6 +13,7 @@ from duetime.domain.errors import CallUnreadable
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
 from duetime.domain.service_calls import CallFailure, CallOutcome, CallStatus, Method, RequestSpec, ServiceCall
 from duetime.domain.times import MIN_INSTANT, from_milliseconds
+from duetime.stores.call_check import call_without_damage, checked_call, checked_event
 from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.cassandra.calls import codec
 from duetime.stores.cassandra.requests import Row
@@ -38,7 +39,7 @@ def encode_call(call: ServiceCall) -> str:
 def decode_call(document: str | None, *, body_json: str | None) -> ServiceCall:
     """Raises ``CallUnreadable``."""
     try:
-        call = codec.decode(ServiceCall, _there(document))
+        call = checked_call(codec.decode(ServiceCall, _there(document)))
     except codec.DECODING_ERRORS as error:
         wrong = codec.what_is_wrong(error)
         raise CallUnreadable(f"the stored service call cannot be read: {wrong}") from error
@@ -71,7 +72,7 @@ def salvaged_call(tenant_id: str, call_id: str, row: Row, reason: str) -> Servic
         "execution_id": None,
         "outcome": CallOutcome(execution_id="", reason=CallFailure.UNREADABLE, message=reason),
     }
-    return ServiceCall(**fields)
+    return call_without_damage(ServiceCall(**fields))
 
 
 def _there(text: str | None) -> str:
@@ -123,7 +124,7 @@ def event_position(sequence: int) -> str:
 def decode_event(row: Row) -> OutboxEvent:
     """Raises ``UnreadableEventError``. ``position`` is the revision that its call had with it."""
     try:
-        event = codec.decode(CallEvent, _there(row["content"]))
+        event = checked_event(codec.decode(CallEvent, _there(row["content"])))
         return OutboxEvent(event, str(int(row["of_revision"])), published_at(row))
     except codec.DECODING_ERRORS as error:
         wrong = codec.what_is_wrong(error)

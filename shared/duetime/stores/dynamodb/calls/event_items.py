@@ -11,6 +11,7 @@ from datetime import datetime
 
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.times import format_instant, read_instant
+from duetime.stores.call_check import checked_event
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.changes import Item, text, whole
 from duetime.stores.dynamodb.items import Unreadable
@@ -49,7 +50,7 @@ def decode_events(item: Item) -> list[CallEvent]:
     """The events of ``item``, in order. Raises ``Unreadable``."""
     try:
         first = int(item["first_sequence"]["N"])
-        return [_decode(item, each["M"], first + at) for at, each in enumerate(item["events"]["L"])]
+        return [checked_event(_decode(item, each["M"], first + at)) for at, each in enumerate(item["events"]["L"])]
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         missing = f": {error}" if isinstance(error, KeyError) else ""
         raise Unreadable(f"{type(error).__name__}{missing}") from error

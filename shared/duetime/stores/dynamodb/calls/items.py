@@ -21,6 +21,7 @@ from duetime.domain.service_calls import (
     timer_of,
 )
 from duetime.domain.times import format_instant, read_instant
+from duetime.stores.call_check import checked_call
 from duetime.stores.dynamodb import items as timer_items
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.changes import Item, text, whole
@@ -140,7 +141,7 @@ def decode_call(item: Item) -> ServiceCall:
     Raises ``Unreadable``, quoting nothing that the item holds.
     """
     try:
-        return _decode(item)
+        return checked_call(_decode(item))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         missing = f": {error}" if isinstance(error, KeyError) else ""
         raise Unreadable(f"{type(error).__name__}{missing}") from error

@@ -7,6 +7,7 @@ from datetime import datetime
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
 from duetime.domain.service_calls import CallFailure, CallOutcome, CallStatus, Method, RequestSpec, ServiceCall
 from duetime.domain.times import MIN_INSTANT, read_instant
+from duetime.stores.call_check import call_without_damage
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.execution_items import decode_execution
 from duetime.stores.dynamodb.calls.items import decode_call, tags_of
@@ -31,7 +32,7 @@ def decode_or_salvage_execution(item: Item) -> Execution:
 
 def _salvaged_call(item: Item, reason: str) -> ServiceCall:
     updated_at = _instant(item, "updated_at")
-    return ServiceCall(
+    call = ServiceCall(
         tenant_id=item["tenant_id"]["S"],
         call_id=keys.call_id_of(item["sort_key"]["S"]),
         shard_id=lenient(lambda: int(item["shard_id"]["N"]), 0),
@@ -61,6 +62,7 @@ def _salvaged_call(item: Item, reason: str) -> ServiceCall:
         event_count=lenient(lambda: int(item["event_count"]["N"]), 0),
         last_event_id=lenient(lambda: item["last_event_id"]["S"], None),
     )
+    return call_without_damage(call)
 
 
 def _salvaged_execution(item: Item, reason: str) -> Execution:

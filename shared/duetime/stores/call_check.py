@@ -1,0 +1,51 @@
+"""What a service call and an event must be that are sent or shown: for them what ``timer_check`` is for timers.
+
+The body of a request is looked at where it is sent (``delivery.call_request``): no answer shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from duetime.domain.call_events import CallEvent
+from duetime.domain.json_text import are_headers, is_object, is_policy
+from duetime.domain.service_calls import ServiceCall
+
+
+class DamagedRow(ValueError):
+    """The message names a field, and quotes nothing of it."""
+
+
+def checked_call(call: ServiceCall) -> ServiceCall:
+    """``call``, or ``DamagedRow`` when it cannot be sent or shown as it is."""
+    for name in _damaged(call):
+        raise DamagedRow(f"{name} is damaged")
+    return call
+
+
+def call_without_damage(call: ServiceCall) -> ServiceCall:
+    """``call`` with nothing in the place of what ``checked_call`` refuses: it is shown, and never sent."""
+    damaged = set(_damaged(call))
+    request = replace(call.request, headers_json=None) if "headers_json" in damaged else call.request
+    policy = None if "retry_policy_json" in damaged else call.retry_policy_json
+    return replace(call, request=request, retry_policy_json=policy, attempts=max(0, call.attempts))
+
+
+def checked_event(event: CallEvent) -> CallEvent:
+    """``event``, or ``DamagedRow``: its payload becomes a part of what is published."""
+    if not is_object(event.payload_json):
+        raise DamagedRow("payload_json is damaged")
+    return event
+
+
+def _damaged(call: ServiceCall) -> Iterator[str]:
+    headers, policy = call.request.headers_json, call.retry_policy_json
+    if headers is not None and not are_headers(headers):
+        yield "headers_json"
+    if policy is not None and not is_policy(policy):
+        yield "retry_policy_json"
+    if call.attempts < 0:
+        yield "attempts"
+    if call.timeout_seconds < 1:
+        yield "timeout_seconds"
