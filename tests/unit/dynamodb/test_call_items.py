@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -52,7 +53,7 @@ def requests() -> st.SearchStrategy[RequestSpec]:
         RequestSpec,
         method=st.sampled_from(Method),
         url=texts,
-        headers_json=maybe | texts,
+        headers_json=maybe | st.dictionaries(texts, texts, max_size=3).map(json.dumps),
         body_json=maybe | texts,
         body_bytes=st.integers(0, INLINE_BODY_BYTES),
     )
@@ -78,7 +79,7 @@ def calls() -> st.SearchStrategy[ServiceCall]:
         finished_at=maybe | instants,
         wake_at=maybe | instants,
         timeout_seconds=st.integers(1, 900),
-        retry_policy_json=maybe | texts,
+        retry_policy_json=maybe | st.just('{"maxAttempts": 3}'),
         correlation_id=texts,
         idempotency_key=maybe | texts,
         rerun_of=maybe | ids,
@@ -165,7 +166,7 @@ def test_events_are_read_back_as_they_were(given_events: list[tuple[Any, ...]], 
             occurred_at=at,
             correlation_id="c",
             causation_id=cause,
-            payload_json=payload,
+            payload_json=json.dumps({"text": payload}),
         )
         for number, (kind, payload, cause) in enumerate(given_events)
     ]
