@@ -13,7 +13,7 @@ from typing import Any
 
 from duetime.domain import call_steps
 from duetime.domain.call_events import CallEvent, CallEventType
-from duetime.domain.call_steps import CallRules, ExecutionResult, Submission, Transition
+from duetime.domain.call_steps import CallRules, DeletionReason, ExecutionResult, Submission, Transition
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import CallChange, CallFailure, Method, ServiceCall, calls_namespace, request_spec
@@ -42,6 +42,8 @@ ABOUT = {
     CallEventType.FAILED: "Its status is Failed; `reason`: HttpStatus, Timeout, Network, RefusedUrl, RefusedAddress.",
     CallEventType.CANCELLED: "Its status is Cancelled: it was cancelled before it was sent, or between two attempts."
     " `executionId` and `status` are of the last attempt, null before the first.",
+    CallEventType.DELETED: "The last one, after the end: it was removed by `request` or by `expiry` (`reason`). It"
+    " is published and delivered, though `GET .../events` of a call that is gone shows nothing.",
 }
 """In the order in which they come."""
 
@@ -86,7 +88,9 @@ def life(statuses: tuple[int | None, ...], seed: int) -> Iterator[CallEvent]:
         change = CallChange(name="invoice 4711, corrected", due_at=START + timedelta(hours=2))
         step = call_steps.amended(step.after, change, new_id=new_id, now=now, rules=RULES)
         yield from step.events
-        yield from call_steps.cancelled(step.after, new_id=new_id, now=now, rules=RULES).events
+        step = call_steps.cancelled(step.after, new_id=new_id, now=now, rules=RULES)
+        yield from step.events
+        yield call_steps.deleted(step.after, DeletionReason.EXPIRY, new_id=new_id, now=now + timedelta(days=30))
         return
     now = START + timedelta(hours=1, milliseconds=3)
     for status in statuses:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
+from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.domain.call_steps import DeletionReason, deleted
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.calls_port import CallFilter, CallStore, DeleteStatus
 from duetime.stores.port import Store
@@ -86,6 +90,60 @@ def test_an_expired_call_reads_as_gone(calls: CallStore) -> None:
     assert delete(calls, call, now=NOW + make.RETENTION) is DeleteStatus.NOT_FOUND
     assert steps.got(calls, call, now=NOW + make.RETENTION) is None
     assert steps.got(calls, call, now=NOW + make.RETENTION - seconds(0.001)) == call
+
+
+def removal(call: ServiceCall, reason: DeletionReason, *, now: datetime = NOW) -> CallEvent:
+    return deleted(call, reason, new_id=make.ids_at(now), now=now)
+
+
+def test_the_event_of_a_removal_is_stored_with_it_and_comes_after_all_others(calls: CallStore) -> None:
+    call = steps.run(calls, steps.submit(calls))
+    before = [stored.event for stored in calls.unpublished_events(limit=100)]
+    event = removal(call, DeletionReason.REQUEST)
+    late = removal(call, DeletionReason.REQUEST)
+
+    assert delete(calls, call, if_revision=call.revision - 1, event=late) is DeleteStatus.REVISION_MISMATCH
+    assert [stored.event for stored in calls.unpublished_events(limit=100)] == before
+    assert delete(calls, call, if_revision=call.revision, event=event) is DeleteStatus.DELETED
+    assert delete(calls, call, if_revision=call.revision, event=late) is DeleteStatus.NOT_FOUND
+
+    assert event.sequence == call.event_count + 1
+    found = calls.unpublished_events(limit=100)
+    assert [stored.event for stored in found] == [*before, event]
+    assert [stored.event for stored in calls.unpublished_of(steps.ref(call), limit=100)] == [*before, event]
+    calls.mark_published(found, now=NOW)
+    assert calls.unpublished_events(limit=100) == []
+
+
+def test_an_expired_call_goes_with_an_event(calls: CallStore) -> None:
+    gone = steps.run(calls, steps.submit(calls, idempotency_key="k", tags=("a",)))
+    starred = steps.applied(calls, make.amended(steps.run(calls, steps.submit(calls)), starred=True))
+    calls.mark_published(calls.unpublished_events(limit=100), now=NOW)
+    end = NOW + make.RETENTION
+    taken_over = steps.submit(calls, idempotency_key="k", now=end)  # before anybody removed the first one
+    calls.mark_published(calls.unpublished_events(limit=100), now=end)
+
+    def prune() -> int:
+        return calls.prune(
+            now=end,
+            events_published_before=NOW,
+            limit=100,
+            event_of=lambda call: removal(call, DeletionReason.EXPIRY, now=end),
+        )
+
+    assert prune() == 1
+    (stored,) = calls.unpublished_events(limit=100)
+    event = stored.event
+    assert (event.type, event.aggregate_id, event.sequence) == (
+        CallEventType.DELETED,
+        gone.call_id,
+        gone.event_count + 1,
+    )
+    assert event.payload_json == '{"reason":"expiry"}'
+    assert prune() == 0
+    assert steps.got(calls, starred, now=end) == starred
+    assert calls.find_by_idempotency_key(make.TENANT, "k", now=end) == taken_over
+    assert calls.list_executions(make.TENANT, gone.call_id, cursor=None, limit=5).items == []
 
 
 def test_events_outlive_their_call_until_they_are_published(calls: CallStore) -> None:

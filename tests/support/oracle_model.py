@@ -22,6 +22,7 @@ import oracledb
 from oracledb.errors import _Error
 
 from duetime.domain.times import format_instant, from_milliseconds
+from tests.support.sqlite_checks import alter_check
 
 _MAX_SHORT_BYTES = 4000
 _PARAMETER = re.compile(r"(?<![:\w'])(?<!\d):([a-z_]\w*)")
@@ -171,7 +172,8 @@ class ModelCursor:
         if definition is not None:
             self.connection.commit()
             try:
-                self._sqlite.execute(definition_for_sqlite(definition[1].strip()))
+                if not alter_check(self._sqlite, definition[1]):
+                    self._sqlite.execute(definition_for_sqlite(definition[1].strip()))
             except sqlite3.Error as error:
                 if _as_driver(error).args[0].code != 955:
                     raise _as_driver(error) from error

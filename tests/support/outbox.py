@@ -15,7 +15,8 @@ from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.shards import Lease
-from duetime.stores.calls_port import CallRef, OutboxEvent
+from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
+from tests.support import calls as make
 from tests.support.clock import NOW
 
 
@@ -86,8 +87,10 @@ class FakeOutbox:
                 for row in self._rows
             ]
 
-    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
-        del now
+    def prune(
+        self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
+    ) -> int:
+        del now, event_of
         self._check()
         self.prunes.append(events_published_before)
         pruned = min(limit, self.prunable)
@@ -197,4 +200,5 @@ def make_dispatcher(
         settings=DispatchSettings(**settings),
         owner_id=owner_id,
         random=random,
+        new_id=lambda: make.id_at(clock.now()),
     )

@@ -19,7 +19,7 @@ from duetime.api.schemas import PLAIN_SHAPE, NothingBody
 from duetime.api.views import views_for
 from duetime.calls.submit import Submitted
 from duetime.delivery.egress import RefusedUrl
-from duetime.domain.call_steps import Transition, amended, cancelled
+from duetime.domain.call_steps import DeletionReason, Transition, amended, cancelled, deleted
 from duetime.domain.errors import (
     CallNotFinished,
     CallNotFound,
@@ -97,7 +97,7 @@ def delete_call(services: Services, request: Request, *, tenant: str, call_id: s
     wanted = if_match(request)
     now = services.context.clock.now()
     for _ in range(_TRIES):
-        revision = None
+        revision = event = None
         try:
             call = calls.found(tenant, call_id, now=now)
         except CallUnreadable:  # it can only be removed
@@ -108,7 +108,8 @@ def delete_call(services: Services, request: Request, *, tenant: str, call_id: s
             if not call.status.is_finished:
                 raise CallNotFinished(f"service call {call_id!r} is {call.status}: cancel it first to remove it")
             revision = call.revision
-        status = calls.store.delete_call(tenant, call_id, now=now, if_revision=revision)
+            event = deleted(call, DeletionReason.REQUEST, new_id=services.context.new_id, now=now)
+        status = calls.store.delete_call(tenant, call_id, now=now, if_revision=revision, event=event)
         if status is DeleteStatus.DELETED:
             return Reply(status=204)
         if status is DeleteStatus.NOT_FOUND:

@@ -20,10 +20,14 @@ from math import inf
 from typing import Protocol
 
 from duetime.calls.publishing import EventPublisher, publish_in_order, ref_of
+from duetime.domain.call_events import CallEvent
+from duetime.domain.call_steps import DeletionReason, NewId, deleted
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
+from duetime.domain.service_calls import ServiceCall
 from duetime.domain.shards import Lease
-from duetime.stores.calls_port import CallRef, OutboxEvent
+from duetime.domain.times import round_down
+from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +73,9 @@ class Outbox(Protocol):
 
     def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None: ...
 
-    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int: ...
+    def prune(
+        self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
+    ) -> int: ...
 
 
 @dataclass(slots=True)
@@ -126,8 +132,10 @@ class Dispatcher:
         owner_id: str,
         metadata: str = "{}",
         random: Callable[[], float],
+        new_id: NewId,
     ) -> None:
         """``metadata``: JSON that tells of this process. ``random`` gives floats in [0, 1)."""
+        self._new_id = new_id
         self._store = store
         self._outbox = outbox
         self._publishers = publishers
@@ -257,12 +265,17 @@ class Dispatcher:
             return False
         now = self._clock.now()
         before = now - timedelta(seconds=settings.retention_seconds)
-        pruned = self._outbox.prune(now=now, events_published_before=before, limit=settings.prune_limit)
+        pruned = self._outbox.prune(
+            now=now, events_published_before=before, limit=settings.prune_limit, event_of=self._expired_event
+        )
         self.stats.pruned += pruned
         if pruned >= settings.prune_limit:
             return True
         self._prune_at = monotonic + settings.prune_interval_seconds * self._jitter()
         return False
+
+    def _expired_event(self, call: ServiceCall) -> CallEvent:
+        return deleted(call, DeletionReason.EXPIRY, new_id=self._new_id, now=round_down(self._clock.now()))
 
     def _has_lease(self) -> bool:
         """Claim, or renew when a third of the lease has gone by: also after a pause, before anything is done."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
-from duetime.stores.calls_port import ApplyStatus, CallStore
+from duetime.stores.calls_port import ApplyStatus, CallStore, DeleteStatus
 
 
 class Bell:
@@ -25,12 +26,11 @@ class Bell:
 
 
 class RingingCallStore:
-    """A ``CallStore``: the one that it is given, but that ``apply`` rings when it has written events."""
+    """A ``CallStore``: the one that it is given, but that whatever writes events rings."""
 
     def __init__(self, calls: CallStore, bell: Bell) -> None:
         self._calls = calls
         self._bell = bell
-        self.delete_call = calls.delete_call
         self.get_calls = calls.get_calls
         self.find_by_idempotency_key = calls.find_by_idempotency_key
         self.list_calls = calls.list_calls
@@ -44,6 +44,20 @@ class RingingCallStore:
         self.load_executions = calls.load_executions
         self.all_events = calls.all_events
         self.load_events = calls.load_events
+
+    def delete_call(
+        self,
+        tenant_id: str,
+        call_id: str,
+        *,
+        now: datetime,
+        if_revision: int | None = None,
+        event: CallEvent | None = None,
+    ) -> DeleteStatus:
+        status = self._calls.delete_call(tenant_id, call_id, now=now, if_revision=if_revision, event=event)
+        if event is not None and status is DeleteStatus.DELETED:
+            self._bell.ring()
+        return status
 
     def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         statuses = self._calls.apply(transitions, now=now)

@@ -65,6 +65,7 @@ class EventType(OpenEnum):
     FAILED = "ServiceCallFailed"
     CANCELLED = "ServiceCallCancelled"
     UPDATED = "ServiceCallUpdated"
+    DELETED = "ServiceCallDeleted"
     DUE_TIME_REACHED = "DueTimeReached"
     EXECUTION_STARTED = "ExecutionStarted"
     EXECUTION_SUCCEEDED = "ExecutionSucceeded"

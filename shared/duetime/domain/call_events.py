@@ -19,6 +19,7 @@ class CallEventType(StrEnum):
     FAILED = "ServiceCallFailed"
     CANCELLED = "ServiceCallCancelled"
     UPDATED = "ServiceCallUpdated"
+    DELETED = "ServiceCallDeleted"
     DUE_TIME_REACHED = "DueTimeReached"
     EXECUTION_STARTED = "ExecutionStarted"
     EXECUTION_SUCCEEDED = "ExecutionSucceeded"

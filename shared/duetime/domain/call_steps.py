@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from duetime.domain.call_events import CallEvent, CallEventType
@@ -212,6 +213,19 @@ def cancelled(call: ServiceCall, *, new_id: NewId, now: datetime, rules: CallRul
         **_ended(call, CallStatus.CANCELLED, now=now, rules=rules),
     )
     return Transition(before=call, after=after, events=tuple(events.events))
+
+
+class DeletionReason(StrEnum):
+    REQUEST = "request"
+    EXPIRY = "expiry"
+
+
+def deleted(call: ServiceCall, reason: DeletionReason, *, new_id: NewId, now: datetime) -> CallEvent:
+    """The last event of a finished call, to be stored in the transaction that removes it in this revision."""
+    events = _Recorder(call, new_id=new_id, now=now)
+    events.add(CallEventType.DELETED, reason=reason)
+    (event,) = events.events
+    return event
 
 
 def begun(

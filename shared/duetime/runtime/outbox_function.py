@@ -6,7 +6,7 @@ Two events are understood:
   to be published, and in which order, is read from the table. So records may come late, twice or in any order. A
   record that tells of a call which the table's TTL has removed leads to the removal of what hung on it.
 - EventBridge's scheduled event: publish what is older than ``sweep_after_seconds`` and still waits, whatever became
-  of its record.
+  of its record, and remove calls that have expired.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from duetime.calls.publishing import EventPublisher, publish_in_order, ref_of
+from duetime.domain.call_steps import DeletionReason, NewId, deleted
 from duetime.domain.clock import Clock
 from duetime.domain.errors import DuetimeError, InvalidInput, StoreError
+from duetime.domain.times import round_down
 from duetime.runtime.logs import log_context
-from duetime.stores.calls_port import CallRef, OutboxEvent
+from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
 from duetime.stores.dynamodb.calls.stream import CallExpired, EventsWritten, read_record
 
 logger = logging.getLogger(__name__)
@@ -50,6 +53,10 @@ class StreamedCalls(Protocol):
     def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None: ...
 
     def remove_children(self, image: dict[str, Any]) -> None: ...
+
+    def prune(
+        self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
+    ) -> int: ...
 
 
 Report = Callable[[Mapping[str, tuple[str, float]]], None]
@@ -81,9 +88,11 @@ class OutboxFunction:
         clock: Clock,
         report: Report,
         sweep_after_seconds: float,
+        new_id: NewId,
         keep_time: Callable[[], None] = lambda: None,
     ) -> None:
         """``keep_time`` sees to it that ``clock`` is right."""
+        self._new_id = new_id
         self._calls = calls
         self._publishers = publishers
         self._clock = clock
@@ -198,6 +207,7 @@ class OutboxFunction:
             self._publish(lost, work)
             if len(page) < PAGE or not lost:
                 break
+        self._remove_expired(deadline)
         self._tell(work, {"OutboxOldest": ("Seconds", oldest_seconds)})
         summary = {"published": work.published, "failedCalls": len(work.failed), "oldestSeconds": oldest_seconds}
         if work.published or work.failed:
@@ -205,6 +215,14 @@ class OutboxFunction:
         if work.failed:
             raise SweepFailed(f"events of {len(work.failed)} calls wait: {next(iter(work.failed.values()))}")
         return summary
+
+    def _remove_expired(self, deadline: float) -> None:
+        """Calls that have expired go, each with the event that tells of it."""
+        while self._clock.monotonic() < deadline:
+            now = round_down(self._clock.now())
+            event_of = partial(deleted, reason=DeletionReason.EXPIRY, new_id=self._new_id, now=now)
+            if self._calls.prune(now=now, events_published_before=now, limit=PAGE, event_of=event_of) < PAGE:
+                break
 
     # -- both ------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.clock import Clock
 from duetime.domain.timers import Timer
 from duetime.runtime.eventbridge import EventBridgePublisher
-from duetime.runtime.ids import new_worker_id, worker_metadata
+from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
 from duetime.runtime.settings import LocalSettings, OutboxSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EventPublisherName, OutboxTuning
 from duetime.runtime.wiring import log_to_lambda, store_clock, write_line
@@ -75,6 +75,7 @@ def opened_dispatcher(
         owner_id=new_worker_id(),
         metadata=worker_metadata(),
         random=random.random,
+        new_id=new_id,
     )
     bell.connect(dispatcher.notify)
     try:
@@ -107,4 +108,5 @@ def outbox_function() -> OutboxFunction:
         report=report,
         sweep_after_seconds=settings.sweep_after_seconds,
         keep_time=clock.keep,
+        new_id=new_id,
     )

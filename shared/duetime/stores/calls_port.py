@@ -7,11 +7,11 @@ operation reads another tenant's rows, whatever its arguments say. ``tests/contr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
@@ -77,6 +77,10 @@ class OutboxEvent:
     published_at: datetime | None = None
 
 
+EventOf: TypeAlias = Callable[[ServiceCall], CallEvent]
+"""Makes the event of a call that is removed."""
+
+
 class CallStore(MovableCallStore, Protocol):
     # -- changes ---------------------------------------------------------------------------------------------
 
@@ -90,11 +94,18 @@ class CallStore(MovableCallStore, Protocol):
         ...
 
     def delete_call(
-        self, tenant_id: str, call_id: str, *, now: datetime, if_revision: int | None = None
+        self,
+        tenant_id: str,
+        call_id: str,
+        *,
+        now: datetime,
+        if_revision: int | None = None,
+        event: CallEvent | None = None,
     ) -> DeleteStatus:
         """Remove a call that is not Running with its timer, tags, idempotency key and executions.
 
-        Its events stay until they are published and pruned; ``list_events`` no longer shows them. A store that needs
+        ``event`` tells of it, with ``if_revision``: it is stored in the transaction that removes the call. Events of
+        a call stay until they are published and pruned; ``list_events`` no longer shows them. A store that needs
         several transactions removes the call last, so that a repeat completes the work.
         """
         ...
@@ -156,9 +167,17 @@ class CallStore(MovableCallStore, Protocol):
         """Idempotent: ``published_at`` is set once."""
         ...
 
-    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
+    def prune(
+        self,
+        *,
+        now: datetime,
+        events_published_before: datetime,
+        limit: int,
+        event_of: EventOf | None = None,
+    ) -> int:
         """Remove up to ``limit`` rows: events published before that time, and expired calls with all they have.
 
-        How many rows of either kind went; 0 where the database does it by itself. No unpublished event is removed.
+        ``event_of`` makes the event of each call that can be read (without the body of its request); it is stored in
+        the transaction that removes the call. How many rows of either kind went. No unpublished event is removed.
         """
         ...

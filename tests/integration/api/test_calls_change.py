@@ -380,6 +380,16 @@ def test_a_finished_call_is_removed_with_all_that_it_has(calls: CallWorld) -> No
         assert delete(calls, call_id).status == 404
 
 
+def test_a_removal_has_its_event_after_all_others(calls: CallWorld) -> None:
+    call_id = calls.submitted()["id"]
+    calls.finish(call_id)
+    assert delete(calls, call_id).status == 204
+    types = [str(stored.event.type) for stored in calls.calls.unpublished_events(limit=100)]
+    assert types[-2:] == ["ServiceCallSucceeded", "ServiceCallDeleted"]
+    last = calls.calls.unpublished_events(limit=100)[-1].event
+    assert (last.sequence, last.payload_json) == (len(types), '{"reason":"request"}')
+
+
 def test_what_has_not_ended_is_not_removed(calls: CallWorld) -> None:
     scheduled, running = calls.submitted()["id"], calls.submitted()["id"]
     calls.begin(running)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.dynamodb_calls_capacity import KINDS, USUAL, Life
+from duetime.domain.call_steps import DeletionReason, deleted
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.calls_port import CallFilter, CallRef
 from duetime.stores.dynamodb.calls.keys import OUTBOX_PARTITIONS
@@ -22,8 +23,8 @@ from tests.support.clock import NOW
 LATER = NOW + seconds(60)
 WRITE_UNITS = {
     "usual": {"submit": 13, "begin": 14, "end": 13, "publish": 6, "delete": 11},
-    "with an idempotency key": {"submit": 15, "begin": 14, "end": 15, "publish": 6, "delete": 15},
-    "with three tags": {"submit": 19, "begin": 14, "end": 15, "publish": 6, "delete": 19},
+    "with an idempotency key": {"submit": 15, "begin": 14, "end": 13, "publish": 6, "delete": 13},
+    "with three tags": {"submit": 19, "begin": 14, "end": 13, "publish": 6, "delete": 17},
     "body of 4 KiB": {"submit": 21, "begin": 14, "end": 13, "publish": 6, "delete": 19},
     "body of 256 KiB": {"submit": 527, "begin": 14, "end": 13, "publish": 6, "delete": 525},
     "answer of 64 KiB": {"submit": 13, "begin": 14, "end": 143, "publish": 6, "delete": 141},
@@ -55,13 +56,19 @@ def test_write_units_of_a_life(client: Any, kind: str) -> None:
     assert counted == WRITE_UNITS[kind]
 
 
+def _delete(store: DynamoDbStore, call: ServiceCall) -> None:
+    event = deleted(call, DeletionReason.REQUEST, new_id=make.ids_at(NOW), now=NOW)
+    store.calls.delete_call(call.tenant_id, call.call_id, now=NOW, if_revision=call.revision, event=event)
+
+
 Act = Callable[[DynamoDbStore, ServiceCall], object]
 CHANGES: dict[str, tuple[Act, float]] = {
-    "star": (lambda store, call: steps.applied(store.calls, make.amended(call, starred=True)), 6),
-    "another name": (lambda store, call: steps.applied(store.calls, make.amended(call, name="other")), 7),
-    "another tag": (lambda store, call: steps.applied(store.calls, make.amended(call, tags=("a", "c"))), 9),
+    "star": (lambda store, call: steps.applied(store.calls, make.amended(call, starred=True)), 9),
+    "another name": (lambda store, call: steps.applied(store.calls, make.amended(call, name="other")), 10),
+    "another tag": (lambda store, call: steps.applied(store.calls, make.amended(call, tags=("a", "c"))), 12),
     "due later": (lambda store, call: steps.applied(store.calls, make.amended(call, due_at=LATER)), 11),
-    "cancel": (lambda store, call: store.calls.delete_call(call.tenant_id, call.call_id, now=NOW), 14),
+    "cancel": (lambda store, call: steps.applied(store.calls, make.cancelled(call)), 12),
+    "delete": (lambda store, call: _delete(store, call), 17),
 }
 
 

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ from duetime.domain.call_events import CallEvent
 from duetime.domain.service_calls import calls_namespace
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
-from duetime.stores.calls_port import ApplyStatus, CallStore
+from duetime.stores.calls_port import ApplyStatus, CallRef, CallStore
 from duetime.stores.open import open_store
 from duetime.stores.port import Store
-from tests.support.calls import begun, concluded, submitted
+from tests.support.calls import begun, cancelled, concluded, submitted
 from tests.support.outbox import first_occurrences
 
 LEASE_SECONDS = 0.6
@@ -96,6 +97,7 @@ def dispatcher(store: Store, publisher: Any, *, owner_id: str, seed: int = 1) ->
         settings=DispatchSettings(lease_seconds=LEASE_SECONDS, poll_interval_seconds=0.02, batch=20),
         owner_id=owner_id,
         random=random.Random(seed).random,
+        new_id=new_id,
     )
 
 
@@ -169,7 +171,7 @@ class Dies:
 
 store = open_store(sys.argv[1])
 Dispatcher(store, Dies(store.calls), [ToFile()], clock=SystemClock(), settings=DispatchSettings(lease_seconds=0.6),
-           owner_id=str(os.getpid()), random=lambda: 0.5).run()
+           owner_id=str(os.getpid()), random=lambda: 0.5, new_id=lambda: "").run()
 """
 
 
@@ -225,9 +227,35 @@ def test_pruning_takes_published_events_after_the_retention_and_no_others(store:
         settings=DispatchSettings(retention_seconds=-60, prune_interval_seconds=0),
         owner_id="a",
         random=lambda: 0.5,
+        new_id=new_id,
     )
     eager.turn()
     assert eager.stats.pruned == 1
     assert calls.unpublished_events(limit=100) == others
     left = calls.list_events("acme", first.event.aggregate_id, after=0, limit=100)
     assert [event.sequence for event in left] == list(range(2, EVENTS_OF_A_LIFE + 1))
+
+
+def test_an_expired_call_is_removed_and_the_event_of_it_is_published(store: Store) -> None:
+    calls: CallStore = store.calls  # type: ignore[attr-defined]
+    long_ago = SystemClock().now() - timedelta(days=400)
+    first = submitted(tenant_id="acme", now=long_ago, num_shards=4)
+    call = first.after
+    for transition in (first, cancelled(call, now=long_ago)):
+        assert calls.apply([transition], now=long_ago) == [ApplyStatus.APPLIED]
+    taken: dict[tuple[str, str], list[int]] = {}
+    publisher = FlakyPublisher(taken, 10**9, 1)
+    subject = Dispatcher(
+        store,
+        calls,
+        [publisher],
+        clock=SystemClock(),
+        settings=DispatchSettings(prune_interval_seconds=0),
+        owner_id="a",
+        random=lambda: 0.5,
+        new_id=new_id,
+    )
+    subject.turn()
+    subject.turn()
+    assert calls.get_calls([CallRef("acme", call.call_id)], now=long_ago) == [None]
+    assert taken == {("acme", call.call_id): [1, 2, 3, 4]}

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from duetime.calls.hinting import Bell, ringing
-from duetime.stores.calls_port import ApplyStatus, CallStore
+from duetime.stores.calls_port import ApplyStatus, CallStore, DeleteStatus
 from duetime.stores.moving_port import MovableCallStore
 from tests.support.clock import NOW
 
 PORT = {**vars(CallStore), **vars(MovableCallStore)}
-OPERATIONS = [name for name in PORT if not name.startswith("_") and name != "apply"]
+OPERATIONS = [name for name in PORT if not name.startswith("_") and name not in ("apply", "delete_call")]
 
 
 def store_that(*statuses: ApplyStatus) -> SimpleNamespace:
@@ -39,6 +39,19 @@ def test_a_change_without_events_rings_nobody() -> None:
     bell.connect(lambda: rung.append(1))
     ringing(store_that(ApplyStatus.APPLIED), bell).apply([SimpleNamespace(events=())], now=NOW)
     assert rung == []
+
+
+@pytest.mark.parametrize(
+    ("status", "event", "rings"),
+    [(DeleteStatus.DELETED, "e", 1), (DeleteStatus.NOT_FOUND, "e", 0), (DeleteStatus.DELETED, None, 0)],
+)
+def test_it_rings_for_a_removal_that_has_an_event(status, event, rings) -> None:
+    bell, rung = Bell(), []
+    bell.connect(lambda: rung.append(1))
+    inner = store_that()
+    inner.delete_call = lambda *_, **given: status if given["event"] == event else None
+    assert ringing(inner, bell).delete_call("a", "b", now=NOW, event=event) is status
+    assert len(rung) == rings
 
 
 def test_a_bell_that_is_not_connected_rings_nobody() -> None:

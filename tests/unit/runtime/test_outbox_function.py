@@ -39,6 +39,7 @@ class World:
             clock=self.clock,
             report=lambda metrics: self.reported.append(dict(metrics)),
             sweep_after_seconds=120,
+            new_id=lambda: "any",
         )
 
     def batch(self, *records: dict) -> list[str]:

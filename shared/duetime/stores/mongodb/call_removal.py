@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import datetime
+
+from duetime.domain.errors import CallUnreadable
 from duetime.domain.service_calls import calls_namespace
-from duetime.stores.mongodb.call_documents import call_key
-from duetime.stores.mongodb.database import EXECUTIONS, SERVICE_CALLS, TIMERS, Database, Session
+from duetime.stores.calls_port import EventOf
+from duetime.stores.mongodb.call_documents import WITHOUT_BODY, call_key, decode_call
+from duetime.stores.mongodb.database import EXECUTIONS, OUTBOX, SERVICE_CALLS, TIMERS, Database, Session
+from duetime.stores.mongodb.event_documents import encode_event
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.timer_documents import timer_key
 from duetime.stores.mongodb.url import Document
-
-_KEY_FIELDS = {"tenant_id": 1, "service_call_id": 1, "shard_id": 1}
 
 
 class CallRemoval:
@@ -17,10 +21,14 @@ class CallRemoval:
         self._calls = database[SERVICE_CALLS]
         self._timers = database[TIMERS]
         self._executions = database[EXECUTIONS]
+        self._outbox = database[OUTBOX]
 
-    def remove(self, condition: Document, session: Session, *, limit: int) -> int:
-        """Remove up to ``limit`` calls that ``condition`` finds in the transaction; how many there were."""
-        found = read(self._calls, condition, _KEY_FIELDS, limit=limit, session=session)
+    def remove(
+        self, condition: Document, session: Session, *, limit: int, event_of: EventOf | None = None, now: datetime
+    ) -> int:
+        """Remove up to ``limit`` calls that ``condition`` finds in the transaction, with an event of each that can be
+        read; how many there were."""
+        found = read(self._calls, condition, WITHOUT_BODY, limit=limit, session=session)
         if not found:
             return 0
         keys = [call_key(call["tenant_id"], call["service_call_id"]) for call in found]
@@ -30,6 +38,13 @@ class CallRemoval:
         self._calls.delete_many(_any_of(keys), session=session)
         self._timers.delete_many(_any_of(timers), session=session)
         self._executions.delete_many(_any_of(keys), session=session)
+        if event_of is not None:
+            events = []
+            for call in found:
+                with suppress(CallUnreadable):
+                    events.append(encode_event(event_of(decode_call(call)), now=now))
+            if events:
+                self._outbox.insert_many(events, session=session)
         return len(found)
 
 

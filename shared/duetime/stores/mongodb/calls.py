@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreError
 from duetime.domain.service_calls import CallStatus, ServiceCall, timer_of
@@ -61,7 +62,8 @@ class Calls:
                 # The key of a call that has expired is free.
                 expired = {"expires_at": {"$lte": now}}
                 key = {"tenant_id": after.tenant_id, "idempotency_key": after.idempotency_key}
-                self._removal.remove({**key, **expired}, session, limit=1)
+                free = {"$unset": {"idempotency_key": ""}}  # the call goes when the dispatcher tells of it
+                self._calls.update_one({**key, **expired}, free, session=session)
             self._batches.run_all(_writes(transition, now), session)
 
         try:
@@ -77,7 +79,13 @@ class Calls:
 
     @translated
     def delete_call(
-        self, tenant_id: str, call_id: str, *, now: datetime, if_revision: int | None = None
+        self,
+        tenant_id: str,
+        call_id: str,
+        *,
+        now: datetime,
+        if_revision: int | None = None,
+        event: CallEvent | None = None,
     ) -> DeleteStatus:
         key = call_key(tenant_id, call_id)
         fields = {"call_revision": 1, "status": 1, "expires_at": 1}
@@ -91,7 +99,8 @@ class Calls:
                 return DeleteStatus.REVISION_MISMATCH
             if stored.get("status") == CallStatus.RUNNING.value:
                 return DeleteStatus.RUNNING
-            self._removal.remove(key, session, limit=1)
+            event_of = None if event is None else lambda _: event
+            self._removal.remove(key, session, limit=1, event_of=event_of, now=now)
             return DeleteStatus.DELETED
 
         return self._database.transact(delete)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from bson import ObjectId
 
-from duetime.stores.calls_port import CallRef, OutboxEvent
+from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
 from duetime.stores.fair_reading import FairReading
 from duetime.stores.mongodb.batches import Batches, Update
 from duetime.stores.mongodb.call_removal import CallRemoval
@@ -108,7 +108,9 @@ class Outbox:
         self._batches.run(marks)
 
     @translated
-    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
+    def prune(
+        self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
+    ) -> int:
         published = {"published_at": {"$lt": events_published_before}}
         found = read(
             self._events, published, {"_id": 1}, order=[("published_at", 1)], limit=limit, hint=EVENT_PUBLISHED
@@ -116,17 +118,19 @@ class Outbox:
         event_ids = [event["_id"] for event in found]
         pruned = self._events.delete_many({"_id": {"$in": event_ids}}).deleted_count if event_ids else 0
         while pruned < limit:
-            removed = self._remove_expired(now, min(limit - pruned, _CALLS_PER_TRANSACTION))
+            removed = self._remove_expired(now, min(limit - pruned, _CALLS_PER_TRANSACTION), event_of)
             pruned += removed
             if removed < _CALLS_PER_TRANSACTION:
                 break
         return pruned
 
-    def _remove_expired(self, now: datetime, limit: int) -> int:
+    def _remove_expired(self, now: datetime, limit: int, event_of: EventOf | None) -> int:
         expired = {"expires_at": {"$lte": now}}
         if self._calls.find_one(expired, {"_id": 1}, hint=CALL_EXPIRY) is None:
             return 0
-        return self._database.transact(lambda session: self._removal.remove(expired, session, limit=limit))
+        return self._database.transact(
+            lambda session: self._removal.remove(expired, session, limit=limit, event_of=event_of, now=now)
+        )
 
 
 def _oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:

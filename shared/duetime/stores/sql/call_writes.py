@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
 from duetime.domain.executions import Execution, ExecutionStatus
 from duetime.domain.service_calls import ServiceCall
@@ -60,6 +61,7 @@ class CallWrites:
             sa.update(service_calls).where(is_call).values(_values(REQUEST_NAMES)), *_KEY, *REQUEST_NAMES
         )
         self._delete = prepare(sa.delete(service_calls).where(is_call), *_KEY)
+        self._unkey = prepare(sa.update(service_calls).where(is_call).values(idempotency_key=sa.null()), *_KEY)
         tag = service_call_tags.c
         tag_names = (tag.tenant_id.name, tag.service_call_id.name, tag.tag.name)
         self._tag = prepare(absent(service_call_tags).values(_values(tag_names)), *tag_names)
@@ -133,6 +135,14 @@ class CallWrites:
             self._relog.many(connection, under_way)
         if self._relog.many(connection, ended) != len(ended):
             self._log.many(connection, ended)
+
+    def tell(self, connection: sa.Connection, events: Sequence[CallEvent]) -> None:
+        """Events of calls that are removed. An event with the number of one is there only of a damaged call."""
+        self._event.many(connection, [encode_event(event) for event in events])
+
+    def free_key(self, connection: sa.Connection, calls: Sequence[tuple[str, str]]) -> None:
+        """Take their idempotency keys from calls, given as (tenant id, call id)."""
+        self._unkey.many(connection, list(calls))
 
     def delete(self, connection: sa.Connection, calls: Sequence[tuple[str, str, int]]) -> int:
         """Remove ``calls``, given as (tenant id, call id, shard id), with their timers; tags and executions go by

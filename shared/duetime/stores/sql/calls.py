@@ -8,6 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreError
 from duetime.domain.service_calls import CallStatus, ServiceCall
@@ -112,12 +113,19 @@ class Calls:
             return False  # a removed call had this id, and not all of its events are pruned
         if call.idempotency_key is not None:
             values = (call.tenant_id, call.idempotency_key, instant_text(now))
-            expired = [tuple(row) for row in self._expired_key.one(connection, *values)]
-            self._writes.delete(connection, expired)
+            rows: list[Any] = [*self._expired_key.one(connection, *values)]
+            expired = [(tenant_id, call_id) for tenant_id, call_id, _ in rows]
+            self._writes.free_key(connection, expired)  # the call goes when the dispatcher tells of it
         return self._writes.insert(connection, [call]) == 1
 
     def delete_call(
-        self, tenant_id: str, call_id: str, *, now: datetime, if_revision: int | None = None
+        self,
+        tenant_id: str,
+        call_id: str,
+        *,
+        now: datetime,
+        if_revision: int | None = None,
+        event: CallEvent | None = None,
     ) -> DeleteStatus:
         with self._database.write(now) as mutation:
             row: Any = self._lock.one(mutation.connection, tenant_id, call_id).first()
@@ -131,6 +139,7 @@ class Calls:
             if status == CallStatus.RUNNING.value:
                 return DeleteStatus.RUNNING
             self._writes.delete(mutation.connection, [(tenant_id, call_id, shard_id)])
+            self._writes.tell(mutation.connection, [] if event is None else [event])
             return DeleteStatus.DELETED
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from duetime.stores.calls_port import CallRef, OutboxEvent
+from duetime.domain.call_events import CallEvent
+from duetime.domain.errors import CallUnreadable
+from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
 from duetime.stores.fair_reading import FairReading
-from duetime.stores.sql.call_rows import instant_text
+from duetime.stores.sql.call_rows import LISTED_COLUMNS, decode_call, instant_text
 from duetime.stores.sql.call_tables import IS_UNPUBLISHED, outbox, service_calls
 from duetime.stores.sql.call_writes import CallWrites
 from duetime.stores.sql.database import Database
@@ -96,6 +99,8 @@ class Outbox:
             .order_by(_CALL.expires_at)
             .limit(given_count("limit"))
         )
+        is_call = sa.and_(_CALL.tenant_id == given("tenant"), _CALL.service_call_id == given("call"))
+        self._listed = prepare(sa.select(*LISTED_COLUMNS).where(is_call), "tenant", "call")
         self._expired = prepare(expired, "now", "limit")
         self._expired_locked = prepare(expired.with_for_update(), "now", "limit")
 
@@ -116,7 +121,9 @@ class Outbox:
             rows = [(int(stored.position), stored.event.event_id) for stored in events]
             self._mark.many(mutation.connection, sorted(rows))
 
-    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
+    def prune(
+        self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
+    ) -> int:
         with self._database.read() as connection:
             event = self._published.one(connection, instant_text(events_published_before), 1).first()
             call = self._expired.one(connection, instant_text(now), 1).first()
@@ -130,7 +137,19 @@ class Outbox:
             pruned = self._delete.many(connection, events)
             # Locked: nobody has starred one of them meanwhile.
             calls: list[Any] = [*self._expired_locked.one(connection, now_text, limit - pruned)]
-            return pruned + self._writes.delete(connection, [tuple(row) for row in calls])
+            told = [] if event_of is None else self._told(connection, calls, event_of)
+            pruned += self._writes.delete(connection, [tuple(row) for row in calls])
+            self._writes.tell(connection, told)
+            return pruned
+
+    def _told(self, connection: sa.Connection, calls: Sequence[Any], event_of: EventOf) -> list[CallEvent]:
+        """The events of the removal of ``calls``; of one that cannot be read there is none."""
+        events = []
+        for tenant_id, call_id, _ in calls:
+            row: Any = self._listed.one(connection, tenant_id, call_id).first()
+            with suppress(CallUnreadable):
+                events.append(event_of(decode_call(row)))
+        return events
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
+from duetime.domain.call_events import CallEvent
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import CallStatus
 from duetime.stores.calls_port import CallRef, DeleteStatus
 from duetime.stores.cassandra.calls.attempts import Attempts
-from duetime.stores.cassandra.calls.index import Index
+from duetime.stores.cassandra.calls.index import Entry, Index
 from duetime.stores.cassandra.calls.keys import Keys
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
+from duetime.stores.cassandra.calls.places import outbox_place
 from duetime.stores.cassandra.requests import Unsettled
 
 _TRIES: Final = 6
@@ -24,7 +26,13 @@ class Deleting:
     _attempts: Attempts
 
     def delete_call(
-        self, tenant_id: str, call_id: str, *, now: datetime, if_revision: int | None = None
+        self,
+        tenant_id: str,
+        call_id: str,
+        *,
+        now: datetime,
+        if_revision: int | None = None,
+        event: CallEvent | None = None,
     ) -> DeleteStatus:
         ref = CallRef(tenant_id, call_id)
         is_unsettled = False
@@ -39,18 +47,21 @@ class Deleting:
             if stored.row.get("status") == CallStatus.RUNNING.value:
                 return DeleteStatus.RUNNING
             try:
-                if self.remove(stored):
+                if self.remove(stored, event):
                     return DeleteStatus.DELETED
             except Unsettled:
                 is_unsettled = True
         raise StoreUnavailable("the service call is being changed too often")
 
-    def remove(self, stored: Stored) -> bool:
+    def remove(self, stored: Stored, event: CallEvent | None = None) -> bool:
         """Whether the call was still as it was read. Raises ``Unsettled``."""
         assert stored.revision is not None
         ref = stored.ref
         attempt = self._attempts.next(above=stored.barred)
-        if not self._partitions.remove(ref, revision=stored.revision, attempt=attempt):
+        if event is not None:
+            place = outbox_place(ref.tenant_id)
+            self._index.put([Entry(place, ref.tenant_id, ref.call_id, stored.revision + 1, attempt)])
+        if not self._partitions.remove(ref, revision=stored.revision, attempt=attempt, event=event):
             return False
         try:
             self._index.remove_until(

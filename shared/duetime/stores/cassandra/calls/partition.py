@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
+from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import ServiceCall, timer_of
@@ -179,19 +180,24 @@ class Partitions:
             statements.append(Statement(_EVENT, (*content, *key, event_position(event.sequence))))
         return self._requests.decide(statements)
 
-    def remove(self, ref: CallRef, *, revision: int, attempt: str) -> bool:
-        """Remove a call and its executions, if its revision is this one. Its events stay. Raises ``Unsettled``."""
+    def remove(self, ref: CallRef, *, revision: int, attempt: str, event: CallEvent | None = None) -> bool:
+        """Remove a call and its executions, if its revision is this one and the attempt is not barred. Its events
+        stay, and ``event`` is added to them. Raises ``Unsettled``."""
         key = (ref.tenant_id, ref.call_id)
         columns = ", ".join(name for name in _STATE.split(", ") if name != "barred")
-        return self._requests.decide(
-            [
-                Statement(f"DELETE {columns} FROM service_calls WHERE {_KEY} IF revision = ?", (*key, revision)),
-                Statement(
-                    f"UPDATE service_calls USING TTL {_BARRED_SECONDS} SET barred = ? WHERE {_KEY}", (attempt, *key)
-                ),
-                Statement(f"DELETE FROM service_calls WHERE {_KEY} AND kind = '{EXECUTION}'", key),
-            ]
-        )
+        statements = [
+            Statement(
+                f"DELETE {columns} FROM service_calls WHERE {_KEY} {_NEXT_CONDITION}", (*key, revision, attempt)
+            ),
+            Statement(
+                f"UPDATE service_calls USING TTL {_BARRED_SECONDS} SET barred = ? WHERE {_KEY}", (attempt, *key)
+            ),
+            Statement(f"DELETE FROM service_calls WHERE {_KEY} AND kind = '{EXECUTION}'", key),
+        ]
+        if event is not None:
+            content = (codec.encode(event), event.event_id, revision + 1)
+            statements.append(Statement(_EVENT, (*content, *key, event_position(event.sequence))))
+        return self._requests.decide(statements)
 
     def bar(self, ref: CallRef, attempt: str) -> Stored:
         """The call as it is once ``attempt`` and all before it can change nothing of it any more."""

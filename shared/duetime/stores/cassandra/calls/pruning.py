@@ -6,13 +6,15 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+from duetime.domain.call_events import CallEvent
+from duetime.domain.errors import CallUnreadable
 from duetime.domain.times import to_milliseconds
-from duetime.stores.calls_port import CallRef
+from duetime.stores.calls_port import CallRef, EventOf
 from duetime.stores.cassandra.calls import places
 from duetime.stores.cassandra.calls.deleting import Deleting
 from duetime.stores.cassandra.calls.index import Entry, Index
 from duetime.stores.cassandra.calls.janitor import Janitor, fits
-from duetime.stores.cassandra.calls.partition import Partitions
+from duetime.stores.cassandra.calls.partition import Partitions, Stored
 from duetime.stores.cassandra.calls.tables import EVENT
 from duetime.stores.cassandra.requests import Requests, Statement, Unsettled
 
@@ -29,11 +31,16 @@ class Pruning(Deleting):
     _index: Index
     _janitor: Janitor
 
-    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
+    def prune(
+        self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
+    ) -> int:
         pruned = 0
         for number in range(places.SLICES):
             pruned += self._prune_slice(
-                number, places.instant_sort(now), lambda entry, _: self._remove_expired(entry, now), limit - pruned
+                number,
+                places.instant_sort(now),
+                lambda entry, _: self._remove_expired(entry, now, event_of),
+                limit - pruned,
             )
         for number in range(places.SLICES, 2 * places.SLICES):
             pruned += self._prune_slice(
@@ -77,7 +84,7 @@ class Pruning(Deleting):
             self._index.remove([entry])
         return len(some)
 
-    def _remove_expired(self, entry: Entry, now: datetime) -> int:
+    def _remove_expired(self, entry: Entry, now: datetime, event_of: EventOf | None) -> int:
         stored = self._partitions.read_state(CallRef(entry.tenant_id, entry.call_id))
         if not fits(entry, stored):
             self._janitor.clear([(entry, stored)])
@@ -85,6 +92,14 @@ class Pruning(Deleting):
         if stored.is_there(now):
             return 0
         try:
-            return 1 if self.remove(stored) else 0
+            return 1 if self.remove(stored, _event(stored, event_of)) else 0
         except Unsettled:
             return 0
+
+
+def _event(stored: Stored, event_of: EventOf | None) -> CallEvent | None:
+    """Of a call that cannot be read there is none."""
+    try:
+        return None if event_of is None else event_of(stored.call())
+    except CallUnreadable:
+        return None

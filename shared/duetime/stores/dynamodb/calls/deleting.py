@@ -5,14 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from duetime.domain.call_events import CallEvent
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace
 from duetime.domain.times import format_instant
-from duetime.stores.calls_port import CallRef, DeleteStatus
+from duetime.stores.calls_port import CallRef, DeleteStatus, EventOf
 from duetime.stores.dynamodb.calls import keys
+from duetime.stores.dynamodb.calls.event_items import encode_events
 from duetime.stores.dynamodb.calls.items import (
     closing,
     decode_call,
@@ -42,7 +46,13 @@ class Deleting:
     _workers: Workers
 
     def delete_call(
-        self, tenant_id: str, call_id: str, *, now: datetime, if_revision: int | None = None
+        self,
+        tenant_id: str,
+        call_id: str,
+        *,
+        now: datetime,
+        if_revision: int | None = None,
+        event: CallEvent | None = None,
     ) -> DeleteStatus:
         """One transaction where its hundred writes suffice.
 
@@ -67,7 +77,7 @@ class Deleting:
                 return DeleteStatus.REVISION_MISMATCH
             if call.status is CallStatus.RUNNING:
                 return DeleteStatus.RUNNING
-            if self._remove(call, now):
+            if self._remove(call, now, event):
                 return DeleteStatus.DELETED
             time.sleep(back_off)
         raise StoreUnavailable("the service call is being changed too often")
@@ -80,23 +90,24 @@ class Deleting:
         tenant_id = image["tenant_id"]["S"]
         call_id = image["sort_key"]["S"].removeprefix(keys.CALL)
         if "idempotency_key" in image:
-            self._calls.delete(
-                keys.idempotency_key(tenant_id, image["idempotency_key"]["S"]),
-                ConditionExpression=_IS_OF_CALL,
-                ExpressionAttributeValues={":call": text(call_id)},
-            )
+            self._release_key(tenant_id, image["idempotency_key"]["S"], call_id)
         if "shard_id" in image:
             self._timers.delete(timer_key(int(image["shard_id"]["N"]), calls_namespace(tenant_id), call_id))
         tags = [keys.tag_key(tenant_id, tag, call_id) for tag in tags_of(image)]
         ref = CallRef(tenant_id, call_id)
         self._calls.delete_many([*tags, keys.body_key(tenant_id, call_id), *self._execution_keys(ref)])
 
-    def prune(self, *, now: datetime, events_published_before: datetime, limit: int) -> int:
-        """Calls that have expired, with what hung on them. Events are left to the table's TTL.
+    def _release_key(self, tenant_id: str, idempotency_key: str, call_id: str) -> None:
+        self._calls.delete(
+            keys.idempotency_key(tenant_id, idempotency_key),
+            ConditionExpression=_IS_OF_CALL,
+            ExpressionAttributeValues={":call": text(call_id)},
+        )
 
-        TTL removes calls as well, later as a rule, and then leaves to the stream's reader what hung on them: so a
-        deployment with a dispatcher needs no such reader.
-        """
+    def prune(
+        self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
+    ) -> int:
+        """Calls that have expired, with what hung on them. Events are left to the table's TTL."""
         del events_published_before
         found = self._workers.map(
             lambda partition: self._expired(partition, now, limit),
@@ -105,7 +116,9 @@ class Deleting:
         expired = sorted(
             (entry for entries in found for entry in entries), key=lambda entry: entry["outbox_key"]["S"]
         )
-        return sum(self._workers.map(lambda entry: self._remove_expired(keys.key_of(entry), now), expired[:limit]))
+        return sum(
+            self._workers.map(lambda entry: self._remove_expired(keys.key_of(entry), now, event_of), expired[:limit])
+        )
 
     def _expired(self, partition: int, now: datetime, limit: int) -> Sequence[Item]:
         """Of one partition of the index, which may lag."""
@@ -116,11 +129,13 @@ class Deleting:
             Limit=limit,
         ).items
 
-    def _remove_expired(self, key: Item, now: datetime) -> bool:
+    def _remove_expired(self, key: Item, now: datetime, event_of: EventOf | None) -> bool:
         item = self._calls.get(key, consistent=True)
         try:
             if item is None or is_closing(item) or not is_absent(item, now):
                 return False
+            with suppress(Unreadable):
+                return self._remove_told(decode_call(item), now, event_of)
             self.remove_children(item)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = type(error).__name__
@@ -130,9 +145,15 @@ class Deleting:
         self._calls.delete(key)
         return True
 
+    def _remove_told(self, call: ServiceCall, now: datetime, event_of: EventOf | None) -> bool:
+        if call.idempotency_key is not None:  # it may have been taken over, since the call reads as absent
+            self._release_key(call.tenant_id, call.idempotency_key, call.call_id)
+        event = None if event_of is None else event_of(call)
+        return self._remove(replace(call, idempotency_key=None), now, event)
+
     # -- one call --------------------------------------------------------------------------------------------
 
-    def _remove(self, call: ServiceCall, now: datetime) -> bool:
+    def _remove(self, call: ServiceCall, now: datetime, event: CallEvent | None) -> bool:
         """False: it was changed meanwhile, and nothing was removed."""
         ref = CallRef(call.tenant_id, call.call_id)
         # No more are added: it has finished, or the condition fails since it has begun.
@@ -140,6 +161,8 @@ class Deleting:
         key = keys.call_key(call.tenant_id, call.call_id)
         condition = ("revision = :revision", {":revision": whole(call.revision)})
         children = self._child_writes(call)
+        if event is not None:
+            children.append(put(self._calls.name, encode_events([event])))
         if 1 + len(children) + len(executions) <= MAX_WRITES:
             removed = [delete(self._calls.name, each) for each in executions]
             return self._wrote(delete(self._calls.name, key, *condition), [*children, *removed])

@@ -87,9 +87,8 @@ def encode_call(call: ServiceCall) -> Item:
     item.update((name, text(value)) for name, value in optional.items() if value is not None)
     if call.tags:
         item["tags"] = {"L": [text(tag) for tag in call.tags]}
-    if call.expires_at is not None:
+    if call.expires_at is not None:  # by ``prune`` and not by TTL, which tells nobody
         item |= {
-            "expires_at": time_to_live(call.expires_at),
             "outbox_partition": whole(keys.expiry_partition(call.call_id)),
             _EXPIRY: text(format_instant(call.expires_at)),
         }
