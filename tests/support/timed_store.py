@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, TypeVar
 
+from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreUnavailable
 from duetime.stores.port import Store
 from duetime.stores.time_source import StoreTime
-from tests.support.virtual_time import VirtualClock
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _BY_ITS_OWN_CLOCK = frozenset(
 class SkewedClock:
     """A machine's clock that is ``ahead_seconds`` ahead of the true one. Its monotonic clock is right."""
 
-    def __init__(self, clock: VirtualClock, ahead_seconds: float) -> None:
+    def __init__(self, clock: Clock, ahead_seconds: float) -> None:
         self._clock = clock
         self.ahead_seconds = ahead_seconds
 
@@ -44,7 +44,7 @@ class TimedStore:
     ``skewed_by``: by how much what it tells of its time is wrong.
     """
 
-    def __init__(self, store: Store, clock: VirtualClock, *, request_seconds: float = 0.0) -> None:
+    def __init__(self, store: Store, clock: Clock, *, request_seconds: float = 0.0) -> None:
         self._store = store
         self._clock = clock
         self._request_seconds = request_seconds

@@ -227,6 +227,15 @@ class Redriven:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShardOwner:
+    """What the owner of a shard told of itself when it claimed."""
+
+    process_id: int | None
+    service_version: str | None
+    host: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
     """Who polls it. ``live`` is false when the lease has run out or was released."""
 
@@ -236,6 +245,7 @@ class Shard:
     claimed_at: datetime | None
     lease_expires_at: datetime | None
     live: bool
+    owner: ShardOwner | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,11 +259,17 @@ class Principal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """``status`` is "ok" or "unavailable"; ``store`` can be "not_ready" too."""
+    """``status`` is "ok" or "unavailable"; ``store`` can be "not_ready" too.
+
+    ``clock``: whether the server's clock agrees with its store's ("ok", "differs", "unknown"). It is ahead by
+    ``clock_offset_seconds``; timers fire by the store's all the same.
+    """
 
     status: str
     version: str
     store: str
+    clock: str = "unknown"
+    clock_offset_seconds: float | None = None
 
     @property
     def is_ok(self) -> bool:

@@ -152,7 +152,9 @@ class TestStoreErrors:
         assert world.api.create(GOOD).status == 201
 
     def test_health(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        assert world.api.get("/health").json() == {"status": "ok", "version": __version__, "store": "ok"}
+        unknown = {"clock": "unknown", "clockOffsetSeconds": None}
+        expected = {"status": "ok", "version": __version__, "store": "ok", **unknown}
+        assert world.api.get("/health").json() == expected
         for error, store in ((StoreUnavailable("x"), "unavailable"), (StoreNotReady("x"), "not_ready")):
 
             def fail(error: StoreError = error) -> None:
@@ -161,7 +163,7 @@ class TestStoreErrors:
             monkeypatch.setattr(world.store, "check", fail)
             answer = world.api.get("/health")
             assert answer.status == 503
-            assert answer.json() == {"status": "unavailable", "version": __version__, "store": store}
+            assert answer.json() == expected | {"status": "unavailable", "store": store}
 
 
 class TestDocuments:
