@@ -233,6 +233,7 @@ MODELS: dict[str, type[Any]] = {
     "SecretAnswer": names.SigningSecret,
     "ServiceCallAnswer": names.ServiceCall,
     "ShardAnswer": names.Shard,
+    "ShardOwnerAnswer": names.ShardOwner,
     "TimerAnswer": names.Timer,
 }
 ENUMS: dict[str, type[Enum]] = {
