@@ -61,7 +61,7 @@ def page_through_list(store: MongoDbStore, single: Namespace) -> None:
 TIMERS: dict[str, tuple[Action, set[str]]] = {
     "nothing due": (lambda store, _: store.due_timers(0, until=NOW - seconds(9), limit=5), {schema.DUE}),
     "due": (page_through_due, {schema.DUE}),
-    "leases and recording": (record_some, {schema.DUE, schema.LOOKUP, schema.EXPIRY, ID}),
+    "leases and recording": (record_some, {schema.DUE, schema.LOOKUP, schema.EXPIRY, schema.IDEMPOTENCY_EXPIRY, ID}),
     "statuses": (lambda store, _: store.shard_statuses([0, 1], now=NOW), {schema.LOOKUP}),
     "get": (lambda store, single: store.get_timer(single, "t0001", now=NOW), {schema.LOOKUP}),
     "replace": (
