@@ -94,15 +94,21 @@ def test_a_waiting_retry_keeps_its_time_when_something_else_changes(store: Store
     assert due(store, single, until=LATER) == [result.timer]
 
 
-def test_a_changed_parked_timer_is_due_again(store: Store, single: Namespace) -> None:
+@pytest.mark.parametrize(
+    ("change", "is_due"), [(TimerChange(tags=("x",)), False), (TimerChange(callback_url="https://other.test/"), True)]
+)
+def test_a_parked_timer_is_due_again_when_it_is_another_message(
+    store: Store, single: Namespace, change: TimerChange, is_due: bool
+) -> None:
     (timer,) = create(store, make_timer(single))
     record(store, [parked(timer, until=LATER)], claim(store))
 
-    result = update(store, single, TimerChange(tags=("x",)))
+    result = update(store, single, change)
 
     assert result.timer is not None
-    assert result.timer.state is TimerState.SCHEDULED
-    assert due(store, single, until=NOW) == [result.timer]
+    assert result.timer.state is (TimerState.SCHEDULED if is_due else TimerState.FIRING)
+    assert due(store, single, until=NOW) == ([result.timer] if is_due else [])
+    assert due(store, single, until=LATER) == [result.timer]
 
 
 def test_an_unknown_timer_cannot_be_changed(store: Store, orders: Namespace) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
+from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus, recorded
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerChange, TimerState
 from duetime.stores.port import PutMode, Store, TimerRef
 from tests.contract.steps import claim, create, due, record, stored
@@ -30,25 +30,6 @@ from tests.support.clock import NOW
 
 LATER = NOW + seconds(30)
 AFTER = NOW + seconds(2)
-
-
-def recorded(outcome: Outcome) -> Timer:
-    """The timer that an applied outcome leaves."""
-    timer = outcome.timer
-    return replace(
-        timer,
-        content=replace(timer.content, execute_at=outcome.execute_at),
-        state=outcome.state,
-        revision=timer.revision + 1,
-        firing_id=outcome.firing_id,
-        attempts=outcome.attempts,
-        next_attempt_at=outcome.next_attempt_at,
-        updated_at=AFTER,
-        fired_at=outcome.fired_at,
-        failure=outcome.failure,
-        expires_at=outcome.expires_at,
-        attempt_log=timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
-    )
 
 
 OUTCOMES: dict[str, Callable[[Timer], Outcome]] = {
@@ -78,8 +59,8 @@ def test_an_outcome_is_what_is_stored(store: Store, single: Namespace, kind: str
 
     assert record(store, [outcome], claim(store), now=AFTER) == [RecordStatus.APPLIED]
 
-    assert stored(store, single) == recorded(outcome)
-    expected = [] if outcome.next_attempt_at is None else [recorded(outcome)]
+    assert stored(store, single) == recorded(outcome, now=AFTER)
+    expected = [] if outcome.next_attempt_at is None else [recorded(outcome, now=AFTER)]
     assert due(store, single, until=LATER) == expected
     assert due(store, single, until=LATER - seconds(0.001)) == []
 
@@ -93,7 +74,7 @@ def test_a_parked_timer_is_recorded_again(store: Store, single: Namespace) -> No
     outcome = replace(fired(parked_timer), attempts=1)
 
     assert record(store, [outcome], lease, now=AFTER) == [RecordStatus.APPLIED]
-    assert stored(store, single) == recorded(outcome)
+    assert stored(store, single) == recorded(outcome, now=AFTER)
     assert due(store, single, until=LATER) == []
 
 
@@ -115,7 +96,7 @@ def test_what_is_to_be_kept_for_decades_is_kept(store: Store, single: Namespace)
 
     assert record(store, [outcome], claim(store), now=AFTER) == [RecordStatus.APPLIED]
 
-    assert stored(store, single) == recorded(outcome)
+    assert stored(store, single) == recorded(outcome, now=AFTER)
 
 
 def test_a_timer_lives_through_retries_to_its_end(store: Store, single: Namespace) -> None:
@@ -138,7 +119,8 @@ def test_each_outcome_of_a_batch_has_its_own_result_in_order(store: Store, singl
     timers = create(store, *make_timers(single, 8))
     lease = claim(store)
     store.delete_timers(single, [TimerRef("t0002")], now=NOW)
-    store.update_timer(single, "t0005", TimerChange(tags=("x",)), firing_id="f", now=NOW)
+    store.update_timer(single, "t0005", TimerChange(payload_json="1"), firing_id="f", now=NOW)
+    store.update_timer(single, "t0006", TimerChange(tags=("x",)), firing_id="f", now=NOW)
 
     statuses = record(store, [fired(timer) for timer in timers], lease)
 
@@ -173,13 +155,45 @@ def test_no_outcomes_no_results(store: Store) -> None:
     assert store.record([], now=NOW) == []
 
 
-def test_an_outcome_is_applied_once(store: Store, single: Namespace) -> None:
+@pytest.mark.parametrize("kind", OUTCOMES)
+def test_an_outcome_whose_answer_was_lost_is_recognised_and_written_once(
+    store: Store, single: Namespace, kind: str
+) -> None:
+    """Instants as the engine has them: finer than any store keeps them."""
+    (timer,) = create(store, make_timer(single, payload_json="1"))
+    lease, outcome = claim(store), OUTCOMES[kind](timer)
+    fired_at = None if outcome.fired_at is None else outcome.fired_at + timedelta(microseconds=999)
+    outcome = replace(outcome, fired_at=fired_at)
+
+    assert record(store, [outcome], lease, now=NOW) == [RecordStatus.APPLIED]
+    first = stored(store, single)
+    assert record(store, [outcome], lease, now=AFTER) == [RecordStatus.APPLIED]
+
+    assert stored(store, single) == first
+
+
+def test_one_that_was_recorded_is_recognised_under_a_lost_lease(store: Store, single: Namespace) -> None:
+    timer, other = create(store, *make_timers(single, 2))
+    lease = claim(store)
+    record(store, [parked(timer, until=LATER)], lease)
+    store.release_leases([lease], now=NOW)
+
+    statuses = record(store, [parked(timer, until=LATER)], lease, now=AFTER)
+
+    assert statuses == [RecordStatus.APPLIED]
+    assert due(store, single, until=NOW) == [other]
+
+
+def test_the_outcome_of_another_worker_is_no_own_one(store: Store, single: Namespace) -> None:
     (timer,) = create(store, make_timer(single))
     lease = claim(store)
+    record(store, [retried(timer, next_attempt_at=LATER)], lease)
+    first = stored(store, single)
 
-    assert record(store, [fired(timer)], lease) == [RecordStatus.APPLIED]
-    assert record(store, [fired(timer)], lease) == [RecordStatus.SUPERSEDED]
-    assert stored(store, single).revision == 2
+    for outcome in (fired(timer), retried(timer, next_attempt_at=LATER + seconds(1)), parked(timer, until=LATER)):
+        assert record(store, [outcome], lease) == [RecordStatus.SUPERSEDED]
+
+    assert stored(store, single) == first
 
 
 @pytest.mark.parametrize("kind", OUTCOMES)
@@ -227,14 +241,68 @@ def test_a_timer_that_was_deleted_and_created_again_is_left_alone(store: Store, 
     assert stored(store, single) == new
 
 
-def test_a_change_that_keeps_firing_and_time_still_supersedes(store: Store, single: Namespace) -> None:
-    (timer,) = create(store, make_timer(single))
-    result = store.update_timer(single, "t1", TimerChange(tags=("x",)), firing_id="f2", now=NOW)
-    assert result.timer is not None
-    assert result.timer.firing_id == timer.firing_id
+LARGE = f'"{"x" * 40_000}"'
+LABELS = TimerChange(
+    tags=("x",),
+    correlation_id="c2",
+    retry_policy_json='{"maxAttempts": 2}',
+    callback_timeout_seconds=7,
+    expire_after_ms=90_000,
+)
 
-    assert record(store, [fired(timer)], claim(store)) == [RecordStatus.SUPERSEDED]
-    assert stored(store, single) == result.timer
+
+@pytest.mark.parametrize("payload_json", ["1", LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("kind", OUTCOMES)
+def test_the_outcome_is_recorded_beside_a_change_that_leaves_the_firing_alone(
+    store: Store, single: Namespace, kind: str, payload_json: str
+) -> None:
+    (timer,) = create(store, make_timer(single, payload_json=payload_json, correlation_id="c", tags=("old",)))
+    outcome = OUTCOMES[kind](timer)
+    store.update_timer(single, "t1", TimerChange(tags=("between",)), firing_id="f2", now=NOW)
+    result = store.update_timer(single, "t1", LABELS, firing_id="f3", now=NOW)
+    assert result.timer is not None
+
+    assert record(store, [outcome], claim(store), now=AFTER) == [RecordStatus.APPLIED]
+
+    assert stored(store, single) == recorded(replace(outcome, timer=result.timer), now=AFTER)
+    assert stored(store, single).revision == 4
+
+
+def test_the_outcome_of_a_parked_timer_is_recorded_beside_such_a_change(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single, correlation_id="c", tags=("old",)))
+    lease = claim(store)
+    record(store, [parked(timer, until=LATER)], lease)
+    parked_timer = stored(store, single)
+    result = store.update_timer(single, "t1", LABELS, firing_id="f2", now=NOW)
+    assert result.timer is not None
+    assert (result.timer.state, result.timer.next_attempt_at) == (TimerState.FIRING, LATER)
+
+    assert record(store, [fired(parked_timer)], lease, now=AFTER) == [RecordStatus.APPLIED]
+
+    assert stored(store, single) == recorded(replace(fired(parked_timer), timer=result.timer), now=AFTER)
+    assert due(store, single, until=LATER) == []
+
+
+def test_a_timer_that_another_worker_parked_again_is_that_ones(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single))
+    lease = claim(store)
+    record(store, [parked(timer, until=LATER)], lease)
+    first = stored(store, single)
+    record(store, [parked(first, until=LATER + seconds(30))], lease)
+
+    assert record(store, [fired(first)], lease) == [RecordStatus.SUPERSEDED]
+    assert stored(store, single).state is TimerState.FIRING
+
+
+def test_what_was_decided_without_an_attempt_is_decided_anew_after_any_change(
+    store: Store, single: Namespace
+) -> None:
+    """It was too late to fire it, say, and then it was given more time."""
+    (timer,) = create(store, make_timer(single, expire_after_ms=1))
+    result = store.update_timer(single, "t1", TimerChange(expire_after_ms=None), firing_id="f2", now=NOW)
+
+    assert record(store, [replace(failed(timer), attempts=0)], claim(store)) == [RecordStatus.SUPERSEDED]
+    assert due(store, single) == [result.timer]
 
 
 def test_nothing_is_written_without_the_lease(subject: Subject, single: Namespace) -> None:
@@ -323,7 +391,7 @@ def test_the_outcome_of_a_parked_timer_needs_no_lease(store: Store, single: Name
     claim(store, 0, "w2", now=lease.expires_at)
 
     assert record(store, [fired(parked_timer)], lease) == [RecordStatus.APPLIED]
-    assert record(store, [fired(parked_timer)]) == [RecordStatus.SUPERSEDED]
+    assert record(store, [failed(parked_timer)]) == [RecordStatus.SUPERSEDED]
     assert stored(store, single).state is TimerState.FIRED
 
 

@@ -105,9 +105,9 @@ def _cancelled(space: Namespace, timer_id: str, result: ChangeResult, *, now: da
         return failed_item(timer_id, refused(timer_id))
     if result.status is ChangeStatus.REVISION_MISMATCH:
         return failed_item(timer_id, RevisionMismatch(f"timer {timer_id!r} has another revision"))
-    if result.timer is None:
+    if result.status is ChangeStatus.NOT_FOUND:
         return failed_item(timer_id, TimerNotFound(space.name, timer_id))
-    return {"id": timer_id, "status": 200, "attemptUnderWay": result.timer.attempt_may_be_under_way(now)}
+    return {"id": timer_id, "status": 200, "attemptUnderWay": result.attempt_may_be_under_way(now)}
 
 
 def failed_item(timer_id: str | None, error: DuetimeError) -> Item:

@@ -129,9 +129,9 @@ def delete_timer(services: Services, request: Request, *, namespace: str, timer_
     )
     if result.status is ChangeStatus.REFUSED:
         raise refused(timer_id)
-    if result.timer is None or result.status is ChangeStatus.NOT_FOUND:
+    if result.status is ChangeStatus.NOT_FOUND:
         raise absent
-    under_way = result.timer.attempt_may_be_under_way(now)
+    under_way = result.attempt_may_be_under_way(now)
     return Reply(status=200, body=encode({"id": timer_id, "namespace": space.name, "attemptUnderWay": under_way}))
 
 

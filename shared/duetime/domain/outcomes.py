@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Failure, Timer, TimerState
+from duetime.domain.times import to_milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The new values of a timer after an attempt. Applies only to ``timer``'s revision and firing.
+    """The new values of a timer after an attempt. Applies only to the attempt that was made (``reconciled``).
 
-    ``timer`` is the timer as it was read and fired. The recorded revision is ``timer.revision + 1``.
+    ``timer`` is the timer as it was read and fired. The recorded revision is the stored one's next.
 
     - fired: ``state`` FIRED, ``next_attempt_at`` None, ``fired_at`` and ``expires_at`` set
     - retry: ``state`` SCHEDULED, ``next_attempt_at`` later, same ``execute_at`` and ``firing_id``
@@ -36,6 +37,12 @@ class Outcome:
     attempt_log: str | None = None
     """None: as it is on ``timer``."""
 
+    @property
+    def is_of_attempt(self) -> bool:
+        """False when nothing was sent: it was too late, say, or the timer was put off."""
+        timer = self.timer
+        return self.state is TimerState.FIRING or (self.attempts, self.firing_id) != (timer.attempts, timer.firing_id)
+
 
 @dataclass(frozen=True, slots=True)
 class LeasedOutcome:
@@ -55,9 +62,76 @@ class LeasedOutcome:
 
 class RecordStatus(StrEnum):
     APPLIED = "applied"
+    """Written, now or by an earlier try whose answer was lost."""
     SUPERSEDED = "superseded"
-    """Its owner updated, replaced or deleted the timer meanwhile: nothing was written."""
+    """The timer is another message by now, waits for another attempt, or is gone: nothing was written."""
     LEASE_LOST = "lease_lost"
     """The shard has another owner now: nothing was written."""
     REFUSED = "refused"
     """The database takes everything but this outcome, and will not take it later either: nothing was written."""
+
+
+def recorded(outcome: Outcome, *, now: datetime) -> Timer:
+    """The timer that ``outcome`` leaves when it is recorded at ``now``."""
+    timer = outcome.timer
+    return replace(
+        timer,
+        content=replace(timer.content, execute_at=outcome.execute_at),
+        state=outcome.state,
+        revision=timer.revision + 1,
+        firing_id=outcome.firing_id,
+        attempts=outcome.attempts,
+        next_attempt_at=outcome.next_attempt_at,
+        updated_at=now,
+        fired_at=outcome.fired_at,
+        failure=outcome.failure,
+        expires_at=outcome.expires_at,
+        attempt_log=timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
+    )
+
+
+def reconciled(outcome: Outcome, stored: Timer | None) -> Outcome | RecordStatus:
+    """What becomes of ``outcome`` when not the revision that was fired is stored, but ``stored``.
+
+    APPLIED: it is recorded, by an earlier try whose answer was lost. An outcome: the attempt is still the stored
+    timer's, so that is to be recorded instead, onto ``stored``. SUPERSEDED: neither.
+    """
+    if stored is None:
+        return RecordStatus.SUPERSEDED
+    if _written_by(recorded(outcome, now=stored.updated_at)) == _written_by(stored):
+        return RecordStatus.APPLIED
+    is_unchanged = stored.revision == outcome.timer.revision
+    # What came of no attempt was decided by the old revision alone, and is to be decided anew.
+    if _is_same_attempt(outcome.timer, stored) and (outcome.is_of_attempt or is_unchanged):
+        return replace(outcome, timer=stored)
+    return RecordStatus.SUPERSEDED
+
+
+def _is_same_attempt(fired: Timer, stored: Timer) -> bool:
+    """Whether the attempt that was made of ``fired`` is the one that ``stored`` waits for.
+
+    Labels, retry policy, timeout and expiry leave firing, attempts and state alone; to fire by hand makes the timer
+    due earlier. Whatever else happens to it renews the firing, counts an attempt, changes the state, or makes it due
+    later: a redrive, another worker's attempt that was parked.
+    """
+    is_same = (stored.firing_id, stored.attempts, stored.state) == (fired.firing_id, fired.attempts, fired.state)
+    if not is_same or stored.next_attempt_at is None or fired.next_attempt_at is None:
+        return False
+    return stored.next_attempt_at <= fired.next_attempt_at
+
+
+def _written_by(timer: Timer) -> tuple[object, ...]:
+    """What an outcome writes and what tells it from any other, as stores keep it: instants in milliseconds.
+
+    Not the time of the write, which differs with each try.
+    """
+    failure = timer.failure
+    at = None if failure is None else failure.at
+    instants = (timer.content.execute_at, timer.next_attempt_at, timer.fired_at, timer.expires_at, at)
+    return (
+        timer.state,
+        timer.attempts,
+        timer.firing_id,
+        None if failure is None else failure.reason,
+        *(None if instant is None else to_milliseconds(instant) for instant in instants),
+    )

@@ -239,27 +239,31 @@ def replaced(stored: Timer, new: Timer) -> Timer:
 def changed(timer: Timer, change: TimerChange, *, firing_id: str, now: datetime) -> Timer:
     """``timer`` with ``change`` applied. The caller has checked that it is not finished.
 
-    A change of what is sent or when makes another message: a new firing with its attempts ahead. Any other
-    change leaves the firing, its attempts and its back-off alone. A parked timer is due again at its due
-    time, since the outcome of the attempt under way will be superseded by this revision.
+    Another message, or another time, is a new firing with its attempts ahead; a message waits out the back-off of
+    the one before, unless that was parked. Any other change (labels, retry policy, timeout, expiry) leaves the firing
+    alone, and the attempt that may be under way: its outcome is recorded beside the change.
     """
-    fields = change.given()
-    content = replace(timer.content, **fields)  # type: ignore[arg-type]  # given() holds the fields' own types
-    is_new_firing = bool(fields.keys() & {"execute_at", "callback_url", "payload_json", "headers_json"})
-    is_restarted = "execute_at" in fields or timer.state is TimerState.FIRING
-    return replace(
-        timer,
-        content=content,
-        digest=content_digest(content),
-        state=TimerState.SCHEDULED,
-        revision=timer.revision + 1,
-        firing_id=firing_id if is_new_firing else timer.firing_id,
-        attempts=0 if is_new_firing else timer.attempts,
-        failure=None if is_new_firing else timer.failure,
-        rearmed_at=None if is_new_firing else timer.rearmed_at,
-        next_attempt_at=content.execute_at if is_restarted else timer.next_attempt_at,
-        updated_at=now,
+    content = replace(timer.content, **change.given())  # type: ignore[arg-type]  # the fields' own types
+    labelled = replace(
+        timer, content=content, digest=content_digest(content), revision=timer.revision + 1, updated_at=now
     )
+    if _firing(content) == _firing(timer.content):
+        return labelled
+    has_own_time = timer.state is TimerState.FIRING or content.execute_at != timer.content.execute_at
+    return replace(
+        labelled,
+        state=TimerState.SCHEDULED,
+        firing_id=firing_id,
+        attempts=0,
+        failure=None,
+        rearmed_at=None,
+        next_attempt_at=content.execute_at if has_own_time else timer.next_attempt_at,
+    )
+
+
+def _firing(content: TimerContent) -> tuple[object, ...]:
+    """What makes it this firing and no other: what is sent, and when."""
+    return content.execute_at, content.callback_url, content.payload_json, content.headers_json
 
 
 def rearmed(timer: Timer, rearm: Rearm, *, now: datetime) -> Timer | None:

@@ -328,8 +328,8 @@ def _in_time(message: Message, now: datetime) -> Message | None:
 
 
 def _body_key(timer: Timer) -> FiringKey:
-    """What ``HeldPayloads`` knows a message by; no timer has this revision."""
-    return timer.firing_id, 0
+    """What ``HeldPayloads`` knows a message by; no timer has such a number of attempts."""
+    return timer.firing_id, -1
 
 
 def _names(timer: Timer) -> dict[str, str | None]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from duetime.domain.timers import Timer
 
 FiringKey = tuple[str, int]
-"""(firing_id, revision): one attempt of one firing."""
+"""(firing_id, attempts before it): one attempt of one firing, whatever else is changed about its timer meanwhile."""
 
 LaneKey = tuple[str, str]
 """(namespace, host): the host with scheme and port, as the callback URL has them."""
@@ -17,7 +17,7 @@ _ORIGIN = re.compile(r"https?://[^/?#\\]*", re.IGNORECASE)
 
 
 def firing_key(timer: Timer) -> FiringKey:
-    return timer.firing_id, timer.revision
+    return timer.firing_id, timer.attempts
 
 
 def lane_key(timer: Timer) -> LaneKey:

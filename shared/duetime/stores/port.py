@@ -97,10 +97,18 @@ class ChangeStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChangeResult:
-    """``timer`` as it is stored now (after an update) or was stored (before a delete); None when NOT_FOUND."""
+    """``timer`` as it is stored now (after an update) or was stored (before a delete).
+
+    None when NOT_FOUND, and for a delete of which the store can tell no more than that its driver sent it twice and
+    that the timer is gone: then the first one did it, and its answer was lost.
+    """
 
     status: ChangeStatus
     timer: Timer | None = None
+
+    def attempt_may_be_under_way(self, now: datetime) -> bool:
+        """Of a deleted timer, be it known or not."""
+        return self.timer is None or self.timer.attempt_may_be_under_way(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +317,7 @@ class Store(MovableStore, Protocol):
         ...
 
     def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
-        """Remove timers in any state. The result carries the timer as it was."""
+        """Remove timers in any state. APPLIED carries the timer as it was, where that is known (``ChangeResult``)."""
         ...
 
     def list_timers(
@@ -405,10 +413,15 @@ class Store(MovableStore, Protocol):
         ...
 
     def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
-        """Write outcomes, each only onto the revision and firing that was fired.
+        """Write outcomes, each only onto the attempt that was made.
+
+        That is fenced by the firing, the number of attempts, the state, and that the timer was not made due later
+        (``domain.outcomes.reconciled``, for all stores alike): what a client changed about it otherwise stays, and
+        the revision counts on. An outcome that is stored already, since the answer of an earlier try was lost, is
+        APPLIED, whoever owns the shard now.
 
         Each is judged by its own ``fence``, whatever leases others of its shard bring: a store with transactions
-        checks ``shard_version`` and owner and answers LEASE_LOST; one without (DynamoDB) goes by the revision alone,
+        checks ``shard_version`` and owner and answers LEASE_LOST; one without (DynamoDB) goes by the attempt alone,
         as every store does for an outcome without a fence.
         ``updated_at`` becomes ``now``.
         """

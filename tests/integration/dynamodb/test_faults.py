@@ -15,7 +15,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
 from duetime.stores.dynamodb.client import MAX_TRIES, make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
+from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, record, stored
 from tests.support.builders import fired, leased, make_namespace, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
@@ -200,7 +200,7 @@ def test_a_superseded_outcome_stays_superseded_when_sent_twice(
     proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
 ) -> None:
     timers = create(proxied, *make_timers(single, 2))
-    proxied.update_timer(single, "t0001", TimerChange(tags=("x",)), firing_id="f", now=NOW)
+    proxied.update_timer(single, "t0001", TimerChange(payload_json="2"), firing_id="f", now=NOW)
     proxy.intercept = lose_first_answer("BatchExecuteStatement")
 
     statuses = record(proxied, [retried(timer, next_attempt_at=NOW + seconds(9)) for timer in timers])
@@ -234,6 +234,32 @@ def test_a_conditional_replace_whose_answer_was_lost_is_applied(
 
     assert result.status is PutStatus.REPLACED
     assert result.timer == stored(proxied, single)
+
+
+@pytest.mark.parametrize("if_revision", [None, 1])
+def test_a_delete_whose_answer_was_lost_is_done(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace, if_revision: int | None
+) -> None:
+    create(proxied, make_timer(single))
+    proxy.intercept = lose_first_answer("DeleteItem")
+
+    (result,) = proxied.delete_timers(single, [TimerRef("t1", if_revision)], now=NOW)
+
+    assert proxy.operations[-2:] == ["DeleteItem"] * 2
+    assert result == ChangeResult(ChangeStatus.APPLIED)
+    assert result.attempt_may_be_under_way(NOW)
+    assert proxied.get_timer(single, "t1", now=NOW) is None
+
+
+def test_a_delete_of_another_revision_is_refused_even_when_sent_twice(
+    proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
+) -> None:
+    (timer,) = create(proxied, make_timer(single))
+    proxy.intercept = lose_first_answer("DeleteItem")
+
+    results = proxied.delete_timers(single, [TimerRef("t1", 7)], now=NOW)
+
+    assert results == [ChangeResult(ChangeStatus.REVISION_MISMATCH, timer)]
 
 
 def test_a_namespace_whose_answer_was_lost_is_made_once(proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:

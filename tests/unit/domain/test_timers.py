@@ -56,10 +56,26 @@ def test_what_does_not_change_the_message_leaves_the_firing_alone(change: TimerC
     assert timer.revision == 5
 
 
-def test_a_changed_parked_timer_is_due_again_at_its_due_time() -> None:
+def test_a_parked_timer_that_becomes_another_message_is_due_again_at_its_due_time() -> None:
     parked = replace(make_timer("t"), state=TimerState.FIRING, next_attempt_at=LATER)
-    timer = changed(parked, TimerChange(tags=("a",)), firing_id="new", now=LATER)
+    timer = changed(parked, TimerChange(payload_json="1"), firing_id="new", now=LATER)
     assert (timer.state, timer.next_attempt_at) == (TimerState.SCHEDULED, parked.content.execute_at)
+    assert timer.firing_id == "new"
+
+
+def test_a_parked_timer_that_stays_the_same_message_stays_parked() -> None:
+    parked = replace(make_timer("t", payload_json="1"), state=TimerState.FIRING, next_attempt_at=LATER)
+    change = TimerChange(
+        execute_at=parked.content.execute_at,
+        payload_json="1",
+        tags=("a",),
+        retry_policy_json="{}",
+        callback_timeout_seconds=7,
+        expire_after_ms=1,
+    )
+    timer = changed(parked, change, firing_id="new", now=LATER)
+    assert (timer.state, timer.next_attempt_at, timer.firing_id) == (TimerState.FIRING, LATER, parked.firing_id)
+    assert (timer.content.tags, timer.revision) == (("a",), parked.revision + 1)
 
 
 def test_none_clears_and_unset_keeps() -> None:

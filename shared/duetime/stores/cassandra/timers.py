@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,6 +16,7 @@ from duetime.stores.cassandra.changes import Change, hold, new_write_id
 from duetime.stores.cassandra.requests import Requests, Row, Statement, Unsettled
 from duetime.stores.cassandra.schema import TIMER
 from duetime.stores.cassandra.timer_rows import COLUMNS, Key, is_trace, key_of_row
+from duetime.stores.rounds import rounds
 
 Holds = Mapping[int, Lease | None]
 """The lease that must be the stored one for the change of a place."""
@@ -28,9 +27,6 @@ T = TypeVar("T")
 CHANGES_PER_BATCH: Final = 30
 BYTES_PER_BATCH: Final = 1024 * 1024
 _KEYS_PER_READ = 50
-_MOST_ROUNDS = 100
-_PATIENT_ROUNDS = 3
-_LONGEST_WAIT_SECONDS = 0.05
 
 WHOLE: Final = ", ".join(("shard_id", "timer_namespace", "timer_id", "write_id", *COLUMNS))
 OF_NAMESPACE: Final = (
@@ -199,14 +195,6 @@ class Timers:
         if any(row["write_id"] == write_id for row in rows.values()):
             return True
         return False if any(change.is_still(rows.get(change.key)) for change in changes) else unsettled
-
-
-def rounds() -> Iterator[int]:
-    """The numbers of attempts from 0, with waits of a random length before the later ones."""
-    for turn in range(_MOST_ROUNDS):
-        if turn > _PATIENT_ROUNDS:
-            time.sleep(random.uniform(0, _LONGEST_WAIT_SECONDS))
-        yield turn
 
 
 def _batches(changes: Mapping[int, Change], holds: Holds) -> Iterator[tuple[Lease | None, list[int]]]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
+from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus, recorded
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import format_instant, read_instant
 from duetime.stores.dynamodb.changes import Change, Item, difference, text, whole
@@ -18,15 +17,18 @@ from duetime.stores.dynamodb.items import (
     DUE_INDEX,
     Unreadable,
     decode,
+    decode_leniently,
     encode,
     failure_text,
     item_key,
     key_of,
     time_to_live,
+    timer_key,
 )
 from duetime.stores.dynamodb.payloads import Payloads, is_large, payload_key_of, within_budget
 from duetime.stores.dynamodb.table import QueryPage, Table, Written, failed
 from duetime.stores.port import DuePage, UnreadableRow
+from duetime.stores.recording import record
 from duetime.stores.refusals import alone
 
 _FIRST_READ = 25
@@ -78,14 +80,14 @@ class Due:
         return DuePage(timers, next_attempt_at=next_attempt_at, unreadable=tuple(unreadable))
 
     def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
-        # No transaction spans shards here: revision and firing are the fence, not the lease (port.py).
-        changes = [_change(each.outcome, now) for each in outcomes]
-        large = [at for at, each in enumerate(outcomes) if _ends_large(each.outcome)]
-        together = [at for at, each in enumerate(outcomes) if not _ends_large(each.outcome)]
-        written = dict(zip(together, self._table.apply([changes[at] for at in together]), strict=True))
-        for at in large:
-            written[at] = alone(partial(self._record_end_of_large, outcomes[at].outcome, changes[at]), failed)
-        return [_status(changes[at], written[at]) for at in range(len(outcomes))]
+        large: dict[str, Item | None] = {}
+        statuses = record(outcomes, write=lambda some: self._write(some, now, large), read=self._read_stored)
+        for each, status in zip(outcomes, statuses, strict=True):
+            timer, expires_at = each.outcome.timer, each.outcome.expires_at
+            if status is RecordStatus.APPLIED and timer.firing_id in large and expires_at is not None:
+                expire = partial(self._expire_payload, timer.shard_id, large[timer.firing_id], expires_at)
+                alone(expire, lambda error: None)  # noqa: ARG005 (the timer has ended all the same)
+        return statuses
 
     def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
         for row in rows:
@@ -106,7 +108,9 @@ class Due:
                 removes=("timer_execute_at",),
                 unchanged=seen,
             )
-            self._expire_payload(row.shard_id, self._table.apply_one(change, return_old=True), expires_at)
+            written = self._table.apply_one(change, return_old=True)
+            if written.is_applied:
+                self._expire_payload(row.shard_id, written.item, expires_at)
 
     def prune_expired(self, *, now: datetime, limit: int) -> int:
         del now, limit  # the table's TTL does it
@@ -170,39 +174,41 @@ class Due:
 
     # -- recording -------------------------------------------------------------------------------------------
 
-    def _record_end_of_large(self, outcome: Outcome, change: Change) -> Written:
-        """A finished timer's payload item must end with it, so its key is asked for."""
-        written = self._table.apply_one(change, return_old=True)
-        if outcome.expires_at is not None:
-            self._expire_payload(outcome.timer.shard_id, written, outcome.expires_at)
-        return written
+    def _write(
+        self, outcomes: Sequence[LeasedOutcome], now: datetime, large: dict[str, Item | None]
+    ) -> list[RecordStatus]:
+        """No transaction spans shards here: revision and firing are the fence, not the lease (port.py).
 
-    def _expire_payload(self, shard_id: int, written: Written, expires_at: datetime) -> None:
-        """``written`` is the end of a timer, with the item as it was."""
-        payload_key = payload_key_of(written.item)
-        if written.is_applied and payload_key is not None:
+        ``large``: where a finished timer has a payload item, which must end with it, its key is asked for, and the
+        item that was met is put there under its firing.
+        """
+        changes = [_change(each.outcome, now) for each in outcomes]
+        apart = [at for at, each in enumerate(outcomes) if _ends_large(each.outcome)]
+        together = [at for at, each in enumerate(outcomes) if not _ends_large(each.outcome)]
+        written = dict(zip(together, self._table.apply([changes[at] for at in together]), strict=True))
+        for at in apart:
+            written[at] = alone(partial(self._table.apply_one, changes[at], return_old=True), failed)
+            large[outcomes[at].outcome.timer.firing_id] = written[at].item
+        return [_status(written[at]) for at in range(len(outcomes))]
+
+    def _read_stored(self, timers: Sequence[Timer]) -> list[Timer | None]:
+        keys = [timer_key(timer.shard_id, timer.namespace, timer.timer_id) for timer in timers]
+        items = [item for item in self._table.get_many(keys, consistent=True) if item is not None]
+        found = [decode_leniently(item) for item in self._payloads.attach(items) if item is not None]
+        by_id = {(timer.namespace, timer.timer_id): timer for timer in found}
+        return [by_id.get((timer.namespace, timer.timer_id)) for timer in timers]
+
+    def _expire_payload(self, shard_id: int, item: Item | None, expires_at: datetime) -> None:
+        """``item``: that of a timer which has ended."""
+        payload_key = payload_key_of(item)
+        if payload_key is not None:
             self._payloads.expire(shard_id, payload_key, expires_at)
 
 
 def _change(outcome: Outcome, now: datetime) -> Change:
-    timer = outcome.timer
-    new = replace(
-        timer,
-        content=replace(timer.content, execute_at=outcome.execute_at),
-        state=outcome.state,
-        attempts=outcome.attempts,
-        revision=timer.revision + 1,
-        next_attempt_at=outcome.next_attempt_at,
-        firing_id=outcome.firing_id,
-        fired_at=outcome.fired_at,
-        failure=outcome.failure,
-        expires_at=outcome.expires_at,
-        attempt_log=timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
-        updated_at=now,
-    )
     # Both are encoded with the payload inside, wherever it is stored: it does not change, so it is not written.
-    old_item = encode(timer)
-    sets, removes = difference(old_item, encode(new))
+    old_item = encode(outcome.timer)
+    sets, removes = difference(old_item, encode(recorded(outcome, now=now)))
     return Change(
         key=key_of(old_item),
         sets=sets,
@@ -215,12 +221,10 @@ def _ends_large(outcome: Outcome) -> bool:
     return outcome.state.is_finished and is_large(outcome.timer.content.payload_json)
 
 
-def _status(change: Change, written: Written) -> RecordStatus:
+def _status(written: Written) -> RecordStatus:
     if written.failure is not None:
         return RecordStatus.REFUSED
-    if written.is_applied:
-        return RecordStatus.APPLIED
-    return RecordStatus.APPLIED if written.is_own_work(change) else RecordStatus.SUPERSEDED
+    return RecordStatus.APPLIED if written.is_applied else RecordStatus.SUPERSEDED
 
 
 def _unreadable_row(item: Item, reason: str) -> UnreadableRow:

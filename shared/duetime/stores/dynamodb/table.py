@@ -47,7 +47,7 @@ class Written:
     """The result of a conditional write: applied, its condition failed, or (``failure``) refused for good.
 
     ``item``: the stored item that a refused write met (None when there is none), or what the write was asked to
-    return. ``is_repeated`` as in ``ConditionFailed``.
+    return. ``is_repeated``: the driver sent the request more than once.
     """
 
     is_applied: bool
@@ -237,7 +237,8 @@ class Table:
             answer = self._call(operation, TableName=self.name, **parameters)
         except ConditionFailed as refusal:
             return Written(is_applied=False, item=refusal.item, is_repeated=refusal.is_repeated)
-        return Written(is_applied=True, item=answer.get("Attributes"))
+        is_repeated = answer.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
+        return Written(is_applied=True, item=answer.get("Attributes"), is_repeated=is_repeated)
 
     def _identity(self, item: Item) -> str:
         return str([item[name] for name in self._key_names])

@@ -286,13 +286,14 @@ class Timers:
             parameters["ConditionExpression"] = "timer_revision = :revision"
             parameters["ExpressionAttributeValues"] = {":revision": whole(ref.if_revision)}
         written = self._table.delete(key, **parameters)
+        item = written.item
+        if item is None:
+            # Nothing is there, and the driver asked twice: as far as can be told, its first request removed it.
+            return ChangeResult(ChangeStatus.APPLIED if written.is_repeated else ChangeStatus.NOT_FOUND)
         if not written.is_applied:
-            stored = self._read(written.item, now)
+            stored = self._read(item, now)
             status = ChangeStatus.NOT_FOUND if stored is None else ChangeStatus.REVISION_MISMATCH
             return ChangeResult(status, stored)
-        if written.item is None:
-            return ChangeResult(ChangeStatus.NOT_FOUND)
-        item = written.item
         payload = self._payloads.remove(int(item["shard_id"]["N"]), payload_key_of(item))
         timer = decode_leniently(item if payload is None else {**item, "timer_payload": text(payload)})
         if timer.is_expired(now):

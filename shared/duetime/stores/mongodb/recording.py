@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
+from duetime.domain.timers import Timer
 from duetime.stores.mongodb.batches import Batches, Delete, Update
 from duetime.stores.mongodb.database import TIMERS, Database
 from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.fencing import ShardFence
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import BY_ID, EXPIRY, LOOKUP
-from duetime.stores.mongodb.timer_documents import key_of, outcome_change
+from duetime.stores.mongodb.timer_documents import decode_or_salvage, key_of, outcome_change
+from duetime.stores.mongodb.timers import Timers
+from duetime.stores.recording import record
 
 
 class Recording:
@@ -21,10 +24,19 @@ class Recording:
     def __init__(self, database: Database) -> None:
         self._batches = Batches(database)
         self._fence = ShardFence(database)
-        self._timers = database[TIMERS]
+        self._timers = Timers(database)
+        self._collection = database[TIMERS]
 
     @translated
     def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
+        return record(outcomes, write=lambda some: self._write(some, now), read=self._read)
+
+    def _read(self, timers: Sequence[Timer]) -> list[Timer | None]:
+        keys = [(timer.shard_id, timer.namespace, timer.timer_id) for timer in timers]
+        found = {key: decode_or_salvage(document) for key, document in self._timers.find_many(keys).items()}
+        return [found.get(key) for key in keys]
+
+    def _write(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:
         lost = self._fence.lost(each.fence for each in outcomes)
         kept = [each.outcome for each in outcomes if each.fence not in lost]
         written = iter(self._batches.run([_update(outcome, now) for outcome in kept]))
@@ -35,7 +47,7 @@ class Recording:
         """The TTL index does it too, by the server's clock; where that is off, slow or behind, this does."""
         expired = {"timer_expires_at": {"$lte": now}}
         fields, order = {"_id": 1, "shard_id": 1}, [("timer_expires_at", 1)]
-        found = read(self._timers, expired, fields, order=order, limit=limit, hint=EXPIRY)
+        found = read(self._collection, expired, fields, order=order, limit=limit, hint=EXPIRY)
         # Conditional again: a timer may have been redriven or replaced meanwhile.
         return sum(
             self._batches.run([Delete(collection=TIMERS, found_by={**each, **expired}, hint=BY_ID) for each in found])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,15 +14,12 @@ from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import BY_ID
 from duetime.stores.mongodb.timer_documents import timer_key
 from duetime.stores.mongodb.url import Document
+from duetime.stores.rounds import rounds
 
 R = TypeVar("R")
 
 Key = tuple[int, str, str]
 """Shard id, namespace, timer id."""
-
-_MOST_ROUNDS = 100
-_PATIENT_ROUNDS = 3
-_LONGEST_WAIT_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +64,7 @@ class Timers:
         waiting = list(range(len(keys)))
         if not waiting:
             return []
-        for turn in range(_MOST_ROUNDS):
+        for _ in rounds():
             stored = self.find_many([keys[place] for place in waiting])
             decisions = {place: judge(place, stored.get(keys[place])) for place in waiting}
             results |= {place: each.result for place, each in decisions.items() if each.write is None}
@@ -83,8 +78,6 @@ class Timers:
                     waiting.append(place)
             if not waiting:
                 return [results[place] for place in range(len(keys))]
-            if turn >= _PATIENT_ROUNDS:
-                time.sleep(random.uniform(0, _LONGEST_WAIT_SECONDS))
         raise StoreUnavailable("other writers changed the timer again and again")
 
 

@@ -8,20 +8,27 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
+from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
+from duetime.stores.recording import record
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.fencing import ShardFence
 from duetime.stores.sql.rows import OUTCOME_NAMES, encode_outcome
 from duetime.stores.sql.tables import RowType, constant, given, given_count, timers
+from duetime.stores.sql.timer_rows import Key, TimerRows
 
 _ROW = timers.c
 
 
 class Recording:
-    """One transaction per batch: the leases are checked in it, and every row is fenced by revision and firing."""
+    """One transaction per batch: the leases are checked in it, and every row is fenced by revision and firing.
 
-    def __init__(self, database: Database) -> None:
+    What was refused is read, and written again where the attempt is still the row's.
+    """
+
+    def __init__(self, database: Database, rows: TimerRows) -> None:
         self._database = database
+        self._rows = rows
         self._fence = ShardFence(database)
         self._prepare_record()
         self._prepare_prune()
@@ -83,6 +90,15 @@ class Recording:
         )
 
     def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
+        return record(outcomes, write=lambda some: self._write(some, now), read=self._read)
+
+    def _read(self, timers: Sequence[Timer]) -> list[Timer | None]:
+        keys = [_key(timer) for timer in timers]
+        with self._database.read() as connection:
+            found = self._rows.find_many(connection, keys)
+        return [found.get(key) for key in keys]
+
+    def _write(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:
         if not outcomes:
             return []
         with self._database.write(now) as mutation:
@@ -92,9 +108,9 @@ class Recording:
             if self._record.many(mutation.connection, rows) == len(outcomes):
                 return [RecordStatus.APPLIED] * len(outcomes)
             mutation.connection.rollback()
-        return self._record_each(outcomes, now)
+        return self._write_each(outcomes, now)
 
-    def _record_each(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:
+    def _write_each(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:
         """One statement per outcome, when a batch as a whole does not say which of them were superseded."""
         statuses = [RecordStatus.SUPERSEDED] * len(outcomes)
         with self._database.write(now) as mutation:
@@ -118,7 +134,10 @@ class Recording:
             return self._prune.many(mutation.connection, keys)
 
 
-def _lock_order(each: LeasedOutcome) -> tuple[int, str, str]:
+def _lock_order(each: LeasedOutcome) -> Key:
     """That of the clients' batches: transactions that meet on several rows must not wait for each other."""
-    timer = each.outcome.timer
+    return _key(each.outcome.timer)
+
+
+def _key(timer: Timer) -> Key:
     return timer.shard_id, timer.namespace, timer.timer_id

@@ -76,7 +76,7 @@ class SqlStore:
         self.due_timers = due.due_timers
         self.quarantine = restarted(due.quarantine)
 
-        recording = Recording(self.database)
+        recording = Recording(self.database, rows)
         self.record = restarted(recording.record)
         self._prune_timers = restarted(recording.prune_expired)
 
