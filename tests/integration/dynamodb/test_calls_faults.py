@@ -12,6 +12,7 @@ from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef, CallStore, OutboxEvent
 from duetime.stores.dynamodb.client import MAX_TRIES, make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.moving_port import LoadStatus
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.clock import NOW
@@ -221,3 +222,17 @@ def test_a_removal_whose_answer_was_lost_is_done(
 
     assert proxied.calls.delete_call(call.tenant_id, call.call_id, now=NOW) == "deleted"
     assert steps.got(store.calls, call) is None
+
+
+def test_an_event_whose_load_was_not_answered_is_loaded(
+    store: DynamoDbStore, proxy: DynamoDbProxy, proxied: DynamoDbStore
+) -> None:
+    event = make.submitted().events[0]
+    proxy.intercept = lose_first_answer("PutItem")
+
+    statuses = proxied.calls.load_events([OutboxEvent(event, "[1,1]")], now=NOW)
+
+    assert proxy.operations[-2:] == ["PutItem"] * 2
+    assert statuses == [LoadStatus.LOADED]
+    ref = CallRef(event.tenant_id, event.aggregate_id)
+    assert [each.event for each in store.calls.unpublished_of(ref, limit=5)] == [event]

@@ -90,8 +90,11 @@ class Loading(Outbox):
         for stored in events:
             found = there.get(stored.event.sequence)
             if found is None:
-                written = self._calls.put(self._event_item(stored, now), ConditionExpression=_IS_NEW)
-                statuses.append(LoadStatus.LOADED if written.is_applied else LoadStatus.CONFLICT)
+                item = self._event_item(stored, now)
+                written = self._calls.put(item, ConditionExpression=_IS_NEW)
+                # The very item in the way is this write's: the driver repeated it, since its answer was lost.
+                is_loaded = written.is_applied or written.item == item
+                statuses.append(LoadStatus.LOADED if is_loaded else LoadStatus.CONFLICT)
             else:
                 is_same = found == (stored.event, stored.published_at)
                 statuses.append(LoadStatus.PRESENT if is_same else LoadStatus.CONFLICT)
