@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -270,6 +271,7 @@ def test_a_shard_is_made_first_and_claimed_by_an_update(store: SqlStore, driver:
 def test_outcomes_are_recorded_under_the_lock_of_their_shard(store: SqlStore, driver: RecordedDriver) -> None:
     batch = make_timers(SINGLE, 2)
     driver.answer("^SELECT timers.shard_id, timers.shard_version", (0, 4, "w"))
+    driver.answer("FROM timers WHERE timers.timer_namespace", row_of(replace(batch[0], firing_id="another")))
     driver.answer("^UPDATE timers", rowcount=[0, 1], times=1)
     driver.answer("^UPDATE timers", rowcount=0, times=1)
     driver.answer("^UPDATE timers", rowcount=1, times=1)

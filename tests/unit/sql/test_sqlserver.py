@@ -9,6 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -229,6 +230,7 @@ def test_outcomes_are_recorded_under_the_lock_of_their_shard(store: SqlStore, dr
 def test_outcomes_whose_timer_has_changed_are_told_apart(store: SqlStore, driver: RecordedDriver) -> None:
     batch = make_timers(SINGLE, 2)
     driver.answer("^SELECT timers.shard_id, timers.shard_version", (0, 4, "w"))
+    driver.answer("FROM timers WHERE timers.timer_namespace", row_of(replace(batch[0], firing_id="another")))
     driver.answer("^UPDATE timers", rowcount=[0, 1], times=1)
     driver.answer("^UPDATE timers", rowcount=0, times=1)
     driver.answer("^UPDATE timers", rowcount=1, times=1)

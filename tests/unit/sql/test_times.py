@@ -22,9 +22,10 @@ FROM_DATABASE = {
     "UPDATE timers.timer_updated_at",
     "UPDATE workers.worker_expires_at",
     "WHERE timers.shard_lease_expires_at",
+    "WHERE timers.timer_expires_at",
     "WHERE workers.worker_expires_at",
 }
-"""Leases, the outbox, and when a row was made and changed."""
+"""Leases, the outbox, when a row was made and changed, and which one has expired."""
 MOVED_AS_THEY_ARE = {
     "INSERT api_keys.key_created_at",
     "INSERT namespaces.created_at",

@@ -81,12 +81,11 @@ class Recording:
                 _ROW.timer_execute_at == given("at"),
                 _ROW.timer_uuid == given("uuid"),
                 # Again: it may have been replaced meanwhile, and have ended anew at the same instant.
-                _ROW.timer_expires_at <= given("now"),
+                _ROW.timer_expires_at <= self._database.db_now.epoch_ms(),
             ),
             "shard",
             "at",
             "uuid",
-            "now",
         )
 
     def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
@@ -130,7 +129,7 @@ class Recording:
                 return 0
         with self._database.write(now) as mutation:
             now_ms = to_milliseconds(mutation.now)
-            keys = [(*row, now_ms) for row in self._expired.one(mutation.connection, now_ms, limit)]
+            keys = [tuple(row) for row in self._expired.one(mutation.connection, now_ms, limit)]
             return self._prune.many(mutation.connection, keys)
 
 
