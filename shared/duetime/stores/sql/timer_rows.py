@@ -87,7 +87,7 @@ class TimerRows:
         for (shard_id, namespace), group in groupby(sorted(set(keys)), key=itemgetter(0, 1)):
             timer_ids = [timer_id for _, _, timer_id in group]
             for row in self._select_some.rows(connection, timer_ids, shard_id, namespace):
-                found[shard_id, namespace, row[_TIMER_ID]] = decode_or_salvage(row)
+                found[shard_id, namespace, row[TIMER_ID]] = decode_or_salvage(row)
         return found
 
     def lock(self, mutation: Mutation, keys: Iterable[Key], *, now: datetime) -> dict[Key, Timer | None]:
