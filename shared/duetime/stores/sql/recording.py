@@ -13,7 +13,7 @@ from duetime.domain.times import to_milliseconds
 from duetime.stores.recording import record
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.fencing import ShardFence
-from duetime.stores.sql.rows import OUTCOME_NAMES, encode_outcome
+from duetime.stores.sql.rows import OUTCOME_NAMES, decode_or_salvage, encode_outcome
 from duetime.stores.sql.tables import RowType, constant, given, given_count, timers
 from duetime.stores.sql.timer_rows import Key, TimerRows
 
@@ -94,7 +94,7 @@ class Recording:
     def _read(self, timers: Sequence[Timer]) -> list[Timer | None]:
         keys = [_key(timer) for timer in timers]
         with self._database.read() as connection:
-            found = self._rows.find_many(connection, keys)
+            found = {key: decode_or_salvage(row) for key, row in self._rows.some(connection, keys).items()}
         return [found.get(key) for key in keys]
 
     def _write(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:

@@ -81,15 +81,6 @@ class TimerRows:
         """The row, readable or not, expired or not."""
         return self._select.one(connection, shard_id, namespace, timer_id).first()
 
-    def find_many(self, connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, Timer]:
-        """Those that there are, expired or not; one that cannot be read as a failed timer."""
-        found: dict[Key, Timer] = {}
-        for (shard_id, namespace), group in groupby(sorted(set(keys)), key=itemgetter(0, 1)):
-            timer_ids = [timer_id for _, _, timer_id in group]
-            for row in self._select_some.rows(connection, timer_ids, shard_id, namespace):
-                found[shard_id, namespace, row[TIMER_ID]] = decode_or_salvage(row)
-        return found
-
     def lock(self, mutation: Mutation, keys: Iterable[Key], *, now: datetime) -> dict[Key, Timer | None]:
         """``find`` for each of ``keys``, and nobody else changes the rows before the transaction ends."""
         rows = self.lock_rows(mutation, keys)
