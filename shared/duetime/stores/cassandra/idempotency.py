@@ -9,7 +9,7 @@ from duetime.domain.idempotency import IdempotencyRecord
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.cassandra.changes import ttl_seconds
 from duetime.stores.cassandra.requests import Requests, Row, Statement, Unsettled
-from duetime.stores.cassandra.timers import rounds
+from duetime.stores.rounds import rounds
 
 _FIND = "SELECT record_claim_id, record_content, record_expires_at FROM idempotency_records WHERE record_key = ?"
 _PUT = (
