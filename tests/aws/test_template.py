@@ -135,6 +135,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
                 "dynamodb:DeleteItem",
                 "dynamodb:GetItem",
                 "dynamodb:PartiQLUpdate",
+                "dynamodb:PutItem",
                 "dynamodb:Query",
                 "dynamodb:UpdateItem",
             },
