@@ -21,7 +21,7 @@ resource.setrlimit(resource.RLIMIT_NPROC, (1024, 1024))  # does not bind root, s
 from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.settings import PollerSettings
-from duetime.runtime.wiring import make_poller
+from duetime.runtime.wiring import make_poller, store_clock
 from duetime.stores.open import open_store
 from duetime.stores.port import PutMode
 
@@ -46,7 +46,7 @@ for name in range(6):
                                 firing_id=f"{name}-{number}", now=now))
     store.put_timers(timers, mode=PutMode.CREATE, now=now)
 settings = PollerSettings(store=f"sqlite:///{path}", egress_allow_loopback=True, initial_window=200)
-poller, sender = make_poller(store, settings, clock, events=None, secret_box=None)
+poller, sender = make_poller(store, settings, store_clock(store), events=None, secret_box=None)
 peak = {"files": 0, "threads": 0, "in_flight": 0}
 
 async def main():

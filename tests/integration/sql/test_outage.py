@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.settings import WorkerSettings
-from duetime.runtime.wiring import make_poller
+from duetime.runtime.wiring import make_poller, store_clock
 from duetime.stores.open import open_store
 from duetime.stores.port import PutMode, Store
 from tests.support.builders import make_timer
@@ -100,11 +100,13 @@ def test_after_an_outage_timers_fire_at_once(name: str) -> None:
         through = url.set(host="127.0.0.1", port=line.port).render_as_string(hide_password=False)
         with opened(through) as store:
             settings = WorkerSettings(store=through)
-            poller, sender = make_poller(store, settings, clock, events=None, secret_box=None)
+            poller, sender = make_poller(store, settings, store_clock(store), events=None, secret_box=None)
             stop = asyncio.Event()
             running = asyncio.create_task(poller.run(stop))
-            while poller.stats()["shards_owned"] < 4:
-                await asyncio.sleep(0.05)
+            async with asyncio.timeout(60):
+                while poller.stats()["shards_owned"] < 4:
+                    assert not running.done(), running.exception()
+                    await asyncio.sleep(0.05)
             await line.cut()
             now = clock.now()
             timers = [make_timer(namespace, f"t{at}", execute_at=now, callback_url=callback) for at in range(8)]
