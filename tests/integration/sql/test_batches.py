@@ -55,7 +55,7 @@ def record(batch: Batch) -> None:
 
 
 def replace(batch: Batch) -> None:
-    others = make_timers(batch.namespace, len(batch.timers), payload_json="2")
+    others = [make_timer(batch.namespace, timer.timer_id, payload_json="2") for timer in batch.timers]
     results = batch.store.put_timers(others, mode=PutMode.REPLACE, now=NOW)
     assert {result.status for result in results} == {PutStatus.REPLACED}
 
