@@ -49,8 +49,6 @@ ASKED_FOR_OR_JUDGED_BY_THE_CALLER = {
     "UPDATE timers.timer_expires_at",
     "UPDATE timers.timer_fired_at",
     "UPDATE timers.timer_rearmed_at",
-    # Pruning: the instant of its unit of work, as it was read.
-    "WHERE timers.timer_expires_at",
     # The old one, which the caller has read.
     "UPDATE timers.timer_created_at",
 }

@@ -1,20 +1,20 @@
-"""Stored text of another form is a clear error that shows nothing of the text."""
+"""Stored text of another form makes its namespace unreadable, with a clear reason that shows nothing of the text."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from duetime.domain.call_events import CallEventType
-from duetime.domain.errors import StoreError
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Namespace, NamespaceSettings
-from duetime.stores.namespace_text import read_namespace, secrets_text, settings_text
+from duetime.stores.namespace_text import StoredNamespace, read_namespace, secrets_text, settings_text
 from tests.support.clock import NOW
 
 
 def read(*, settings: str | None = None, secrets: str | None = None) -> Namespace:
-    return read_namespace(
-        name="orders",
+    stored = StoredNamespace(
         num_shards=4,
         first_shard=0,
         dedicated=False,
@@ -24,6 +24,7 @@ def read(*, settings: str | None = None, secrets: str | None = None) -> Namespac
         secrets=secrets,
         tenant_id="acme",
     )
+    return read_namespace("orders", lambda: stored, tenant_id=lambda: "acme")
 
 
 def test_what_has_its_default_is_not_stored() -> None:
@@ -37,14 +38,15 @@ def test_what_has_its_default_is_not_stored() -> None:
 def test_a_webhook_is_read_as_it_was_stored(event_types, is_enabled) -> None:
     webhook = EventWebhook(url="https://hooks.test/?key=1", event_types=event_types, is_enabled=is_enabled)
     stored = settings_text(NamespaceSettings(webhook=webhook))
-    assert read(settings=stored).settings == NamespaceSettings(webhook=webhook)
+    assert read(settings=stored) == replace(read(), settings=NamespaceSettings(webhook=webhook))
     assert "key=1" not in repr(webhook)
 
 
 @pytest.mark.parametrize("settings", ["", "{", "[]", "7", "null", '{"webhook": {"url": "x"}}', '{"webhook": 7}'])
-def test_settings_of_another_form_are_an_error(settings: str) -> None:
-    with pytest.raises(StoreError, match="namespace 'orders' cannot be read"):
-        read(settings=settings)
+def test_a_namespace_with_settings_of_another_form_is_unreadable(settings: str) -> None:
+    found = read(settings=settings)
+    assert found == replace(read(), unreadable=found.unreadable)
+    assert (found.unreadable or "").startswith("the stored namespace cannot be read: ")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,8 @@ def test_settings_of_another_form_are_an_error(settings: str) -> None:
         '[{"id": "a", "sealed": "", "createdAt": "confidential", "expiresAt": null}]',
     ],
 )
-def test_secrets_of_another_form_are_an_error_that_shows_none(secrets: str) -> None:
-    with pytest.raises(StoreError, match="namespace 'orders' cannot be read") as caught:
-        read(secrets=secrets)
-    assert "confidential" not in str(caught.value)
+def test_a_namespace_with_secrets_of_another_form_is_unreadable_and_shows_none(secrets: str) -> None:
+    found = read(secrets=secrets)
+    assert found == replace(read(), unreadable=found.unreadable)
+    assert (found.unreadable or "").startswith("the stored namespace cannot be read: ")
+    assert "confidential" not in repr(found)
