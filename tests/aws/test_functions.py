@@ -208,6 +208,8 @@ def test_the_service_calls_api_uses_just_the_permissions_that_it_has(
             api.call("PATCH", f"{CALLS}/{ids[1]}", {"request": {"body": None}})[0],
             api.call("POST", f"{CALLS}/{ids[0]}/rerun")[0],
             api.call("POST", f"{CALLS}/{large}/rerun")[0],
+            api.call("POST", f"{CALLS}/{ids[2]}/fire")[0],
+            *(api.call("POST", f"{CALLS}/{call_id}/cancel")[0] for call_id in ids[1:3]),
             *(api.call("DELETE", f"{CALLS}/{call_id}")[0] for call_id in (*ids, large, often)),
         ]
     assert all(200 <= status < 300 for status in statuses), statuses
