@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from duetime.api.call_encoding import events_json, execution_json, execution_summary_json
 from duetime.api.call_fields import sequence
 from duetime.api.call_schemas import CallQuery, EventQuery
@@ -14,9 +16,10 @@ from duetime.api.pages import fitting_page
 from duetime.api.reading import read_query
 from duetime.api.schemas import PageQuery
 from duetime.api.views import views_for
+from duetime.domain.call_events import CallEvent
 from duetime.domain.errors import ExecutionNotFound, InvalidInput
 from duetime.domain.ids import is_uuid
-from duetime.domain.service_calls import CallStatus
+from duetime.domain.service_calls import CallStatus, ServiceCall
 from duetime.stores.calls_port import CallFilter, CallOrder
 
 LAST_EVENT_ID = "Last-Event-ID"
@@ -73,10 +76,16 @@ def list_events(services: Services, request: Request, *, tenant: str, call_id: s
     call = calls.found(tenant, call_id, now=services.context.clock.now())
     events = calls.store.list_events(tenant, call_id, after=after, limit=query.limit)
     next_after = events[-1].sequence if events else after
-    # The call was read first: events that came since then are not counted in it. Where there are none, those that are
-    # not there any more (published events are pruned before their call expires) are not waited for.
-    complete = call.status.is_finished and (not events or next_after >= call.event_count)
-    return Reply(status=200, body=events_json(events, next_after=next_after, complete=complete))
+    return Reply(status=200, body=events_json(events, next_after=next_after, complete=is_complete(call, events)))
+
+
+def is_complete(call: ServiceCall, events: Sequence[CallEvent]) -> bool:
+    """Whether ``call`` has finished and nothing follows ``events``, which were read after it.
+
+    Events that came since then are not counted in the call. Where there are none, those that are not there any more
+    (published events are pruned before their call expires) are not waited for.
+    """
+    return call.status.is_finished and (not events or events[-1].sequence >= call.event_count)
 
 
 def _last_event_id(request: Request, after: int) -> int:

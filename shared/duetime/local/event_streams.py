@@ -21,9 +21,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from duetime.api.call_lists import is_complete
 from duetime.api.errors import TooManyStreams, Unauthenticated
 from duetime.api.problems import problem_reply
-from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.domain.call_events import CallEvent
 from duetime.domain.clock import Clock
 from duetime.domain.errors import CallUnreadable, StoreError
 from duetime.domain.principals import Principal
@@ -168,7 +169,7 @@ class EventStreams:
         started = self._clock.monotonic()
         look = _Look(ref, self._calls, check_key, self._clock)
         stream = _Stream(look, send, offload=self._offload, settings=self._settings)
-        following = asyncio.ensure_future(stream.follow(page["items"], page["nextAfter"]))
+        following = asyncio.ensure_future(stream.follow(page))
         try:
             await asyncio.wait({following, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
             reason = following.result() if following.done() else "gone" if gone.done() else "stopped"
@@ -190,6 +191,14 @@ class EventStreams:
         logger.info("a stream of events ended", extra=facts)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Further events; ``complete``: nothing follows them."""
+
+    events: list[CallEvent]
+    complete: bool
+
+
 class _Look:
     """What one look at the store comes to. Runs in a thread."""
 
@@ -199,7 +208,7 @@ class _Look:
         self._check_key = check_key
         self._clock = clock
 
-    def events_after(self, after: int) -> list[CallEvent] | None:
+    def events_after(self, after: int) -> _Found | None:
         """None when the call was removed. Raises ``Unauthenticated`` and ``StoreError``.
 
         The call is read first, and its events only when it has more: a quiet stream costs one read a look.
@@ -207,13 +216,15 @@ class _Look:
         self._check_key()
         try:
             (call,) = self._calls.get_calls([self.ref], now=self._clock.now())
-        except CallUnreadable:  # its events may be readable
-            pass
-        else:
-            if call is None:
-                return None
-            if call.event_count <= after:
-                return []
+        except CallUnreadable:  # its events may be readable, and one of them tells of its end
+            events = self._list(after)
+            return _Found(events, any(event.type.is_terminal for event in events))
+        if call is None:
+            return None
+        events = [] if call.event_count <= after else self._list(after)
+        return _Found(events, is_complete(call, events))
+
+    def _list(self, after: int) -> list[CallEvent]:
         return self._calls.list_events(self.ref.tenant_id, self.ref.call_id, after=after, limit=_PAGE)
 
 
@@ -228,8 +239,8 @@ class _Stream:
         self._written_at = 0.0
         self.sent = 0
 
-    async def follow(self, documents: Sequence[dict[str, Any]], after: int) -> str:
-        """Send ``documents`` (events as JSON) and all that come after the sequence number ``after``.
+    async def follow(self, page: dict[str, Any]) -> str:
+        """Send the events of ``page`` (an answer of the list, as JSON) and all that come after them.
 
         Returns why it ended: ``finished``, ``removed``, ``unauthenticated``, ``lifetime`` or ``unread``. Of the first
         two the client is told, since there is nothing to come back for; after the third it is refused when it does.
@@ -238,17 +249,20 @@ class _Stream:
         ends_at = loop.time() + self._settings.lifetime_seconds
         try:
             await self._write(f"retry: {self._settings.retry_ms}\n\n".encode())
-            if await self._write_events(documents):
+            await self._write_events(page["items"])
+            if page["complete"]:
                 return await self._end("finished")
+            after = page["nextAfter"]
             interval = self._settings.first_interval_seconds
             while loop.time() < ends_at:
-                events = await self._read(after)
-                if events is None:
+                found = await self._read(after)
+                if found is None:
                     return await self._end("removed")
-                if events:
-                    if await self._write_events([event.document() for event in events]):
-                        return await self._end("finished")
-                    after = events[-1].sequence
+                await self._write_events([event.document() for event in found.events])
+                if found.complete:
+                    return await self._end("finished")
+                if found.events:
+                    after = found.events[-1].sequence
                     interval = self._settings.first_interval_seconds
                     continue
                 if loop.time() - self._written_at >= self._settings.heartbeat_seconds:
@@ -261,24 +275,21 @@ class _Stream:
             return "unauthenticated"
         return "lifetime"
 
-    async def _read(self, after: int) -> list[CallEvent] | None:
+    async def _read(self, after: int) -> _Found | None:
         try:
             return await self._offload.run(lambda: self._look.events_after(after))
         except StoreError as error:
             self._warn(error)
-            return []
+            return _Found([], complete=False)
 
     def _warn(self, error: StoreError) -> None:
         facts = {"action": "events.unread", "service_call_id": self._look.ref.call_id, "error": error.code}
         logger.warning("the events of a stream could not be read", extra=facts)
 
-    async def _write_events(self, documents: Sequence[dict[str, Any]]) -> bool:
-        """Whether one of them tells of the call's end."""
-        if not documents:
-            return False
-        await self._write(b"".join(map(_event_bytes, documents)))
-        self.sent += len(documents)
-        return any(CallEventType(document["type"]).is_terminal for document in documents)
+    async def _write_events(self, documents: Sequence[dict[str, Any]]) -> None:
+        if documents:
+            await self._write(b"".join(map(_event_bytes, documents)))
+            self.sent += len(documents)
 
     async def _end(self, reason: str) -> str:
         """Tell the client not to come back."""

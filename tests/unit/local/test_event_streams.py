@@ -16,9 +16,11 @@ from duetime.api.authentication import KeyAuthenticator
 from duetime.api.key_changes import create_key
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.principals import Role
+from duetime.domain.times import MAX_INSTANT
 from duetime.local.event_streams import EventStreams
 from tests.support.builders import seconds
 from tests.support.call_api import CallWorld, call_world
+from tests.support.clock import NOW
 from tests.support.event_streams import SETTINGS, Client, InPlace, make_streams, play
 from tests.support.virtual_time import InlineOffload, VirtualClock, run_virtually
 
@@ -93,6 +95,33 @@ def test_a_page_is_not_the_end(calls: CallWorld) -> None:
     client = Client(calls.path(call_id, "events"), "limit=2")
     play(calls, client.ask)
     assert [event["sequence"] for event in client.events] == [*range(1, 8)]
+
+
+@pytest.mark.parametrize("query", ["", "after=6", "after=7", "limit=7"])
+def test_what_came_after_the_end_of_the_call_is_sent_too(calls: CallWorld, query: str) -> None:
+    call_id = calls.submitted()["id"]
+    calls.finish(call_id)
+    assert calls.api.call("PATCH", calls.path(call_id), {"starred": True}).status == 200
+    client = Client(calls.path(call_id, "events"), query)
+    clock = VirtualClock()
+    run_virtually(clock, client.ask(make_streams(calls, clock)))
+    assert client.types[-1] == "ServiceCallUpdated"
+    assert client.text.endswith('event: end\ndata: {"reason":"finished"}\n\n')
+    assert clock.elapsed_seconds < 1
+
+
+def test_a_stream_ends_where_the_end_of_the_call_was_pruned(calls: CallWorld) -> None:
+    call_id = calls.submitted()["id"]
+    calls.finish(call_id)
+    calls.calls.mark_published(calls.calls.unpublished_events(limit=100), now=NOW)
+    assert calls.calls.prune(now=NOW, events_published_before=MAX_INSTANT, limit=100) == 7
+    assert calls.api.call("PATCH", calls.path(call_id), {"starred": True}).status == 200
+    client = Client(calls.path(call_id, "events"))
+    clock = VirtualClock()
+    run_virtually(clock, client.ask(make_streams(calls, clock)))
+    assert client.types == ["ServiceCallUpdated"]
+    assert client.text.endswith('event: end\ndata: {"reason":"finished"}\n\n')
+    assert clock.elapsed_seconds < 1
 
 
 def test_who_has_seen_everything_need_not_come_back(calls: CallWorld) -> None:
