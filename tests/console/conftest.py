@@ -26,7 +26,8 @@ from tests.support.receiver import Receiver
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-WAIT_MS = 10_000
+WAIT_MS = 30_000
+"""Far more than anything takes, for machines that are busy."""
 # Background networking would look for hosts of the browser's maker; there is no sandbox for root.
 FLAGS = [
     "--no-sandbox",
@@ -150,7 +151,7 @@ def new_console(browser: Browser) -> Iterator[Callable[..., Console]]:
         context.set_default_timeout(WAIT_MS)
         page = context.new_page()
         number = next(_numbers)
-        client = httpx.Client(base_url=server.url, timeout=20, verify=NO_TLS)
+        client = httpx.Client(base_url=server.url, timeout=WAIT_MS / 1000, verify=NO_TLS)
         console = Console(page, server.url, client, f"tenant-{number}", f"space-{number}")
         opened.append((context, client, _watch(page, console)))
         return console
@@ -177,7 +178,7 @@ class GuardedServer:
     def keys(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "duetime.cli", "keys", *arguments]
         done = subprocess.run(
-            command, cwd=self.cwd, env=command_environment(), capture_output=True, text=True, timeout=30, check=True
+            command, cwd=self.cwd, env=command_environment(), capture_output=True, text=True, timeout=60, check=True
         )
         return done.stdout.strip()
 

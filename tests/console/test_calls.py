@@ -23,6 +23,12 @@ def names(page: Page) -> list[str]:
     return page.locator("tbody .main-cell > a").all_inner_texts()
 
 
+def events(page: Page) -> list[str]:
+    """Types of those that are shown, when they are complete."""
+    page.get_by_text("complete", exact=True).wait_for()
+    return page.locator(".events b").all_inner_texts()
+
+
 def test_a_call_is_submitted_and_followed_to_its_end(console: Console, receiver: Receiver) -> None:
     gate = Gate()
     body = b'{"invoice": 12345678901234567890, "paid": 1.10}'
@@ -46,8 +52,7 @@ def test_a_call_is_submitted_and_followed_to_its_end(console: Console, receiver:
     # Nothing was clicked since: the page has followed the events.
     expect_status(page, "Succeeded")
     assert "the receiver answered 201" in page.locator(".lead").inner_text()
-    page.get_by_text("complete", exact=True).wait_for()
-    assert page.locator(".events b").all_inner_texts()[::6] == ["ServiceCallSubmitted", "ServiceCallSucceeded"]
+    assert events(page)[::6] == ["ServiceCallSubmitted", "ServiceCallSucceeded"]
     response = page.locator(".message", has=page.get_by_role("heading", name="Response"))
     assert response.locator("pre").inner_text() == '{\n  "invoice": 12345678901234567890,\n  "paid": 1.10\n}'
     response.get_by_role("button", name="Raw").click()
@@ -119,7 +124,7 @@ def test_a_waiting_call_is_changed_starred_and_cancelled(console: Console, recei
     page = console.page
     console.calls(call_id)
     expect_status(page, "Scheduled")
-    page.get_by_text("Nothing was sent yet.").wait_for()
+    page.get_by_text("Nothing was sent.").wait_for()
 
     page.get_by_role("button", name="Edit name and tags").click()
     page.get_by_role("dialog").get_by_label("Name", exact=True).fill("renamed")
@@ -147,10 +152,70 @@ def test_a_waiting_call_is_changed_starred_and_cancelled(console: Console, recei
     expect_status(page, "Cancelled")
     page.get_by_text("Cancelled before it was sent.").wait_for()
     assert console.api("GET", path)["status"] == "Cancelled"
+    scheduled = ["ServiceCallUpdated", "ServiceCallScheduled"]
+    assert events(page)[-5:] == ["ServiceCallUpdated", "ServiceCallUpdated", *scheduled, "ServiceCallCancelled"]
     page.get_by_role("button", name="Remove").click()
     page.get_by_role("button", name="Remove the call").click()
     page.get_by_text("No service calls yet.").wait_for()
     assert console.client.get(path).status_code == 404
+
+
+def test_a_waiting_call_is_fired(console: Console, receiver: Receiver) -> None:
+    url = receiver.on("/fired", reply(200))
+    page = console.page
+    console.calls(console.submit("early", url, delay="1h"))
+    page.get_by_role("button", name="Fire now").click()
+    expect_status(page, "Succeeded")
+    receiver.wait_for(1, path="/fired")
+    assert events(page)[:5] == [
+        "ServiceCallSubmitted",
+        "ServiceCallScheduled",
+        "ServiceCallUpdated",
+        "ServiceCallScheduled",
+        "DueTimeReached",
+    ]
+    for action in ("Fire now", "Change due time", "Cancel"):
+        assert page.get_by_role("button", name=action).count() == 0
+
+
+def test_a_call_is_cancelled_between_two_attempts(console: Console, receiver: Receiver) -> None:
+    url = receiver.on("/unwell", reply(503, b"not now"))
+    policy = {"maxAttempts": 3, "initialInterval": "1h"}
+    page = console.page
+    console.calls(console.submit("given up", url, retryPolicy=policy))
+    page.locator(".lead", has_text="Attempt 1 failed").wait_for()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("dialog").get_by_text("There will be no further attempt.").wait_for()
+    page.get_by_role("button", name="Cancel the call").click()
+    expect_status(page, "Cancelled")
+    assert "Cancelled after one attempt" in page.locator(".lead").inner_text()
+    assert "the receiver answered 503" in page.locator(".lead").inner_text()
+    assert events(page)[-2:] == ["ExecutionFailed", "ServiceCallCancelled"]
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Service calls").click()
+    page.get_by_role("link", name="Cancelled", exact=True).click()
+    page.wait_for_url(re.compile("status=Cancelled"))
+    page.locator("tbody .badge", has_text="Cancelled").wait_for()
+    assert names(page) == ["given up"]
+
+
+def test_what_becomes_of_a_finished_call_is_shown(console: Console, receiver: Receiver) -> None:
+    call_id = console.submit("kept", receiver.on("/kept", reply(200)))
+    path = f"/v1/tenants/{console.tenant}/service-calls/{call_id}"
+    page = console.page
+    page.clock.install()
+    console.calls(call_id)
+    expect_status(page, "Succeeded")
+    assert len(events(page)) == 7
+    page.get_by_role("button", name="Star kept").click()
+    page.locator(".events li", has_text="ServiceCallUpdated").get_by_text("starred=true").wait_for()
+    assert len(events(page)) == 8
+    console.api("PATCH", path, json={"tags": ["by another"]})
+    page.clock.run_for(10_100)
+    page.locator(".events li").nth(8).get_by_text('tags=["by another"]').wait_for()
+    console.api("DELETE", path)
+    page.clock.run_for(10_100)
+    page.get_by_text("404 Service call not found").wait_for()
+    assert page.locator(".events").is_hidden()
 
 
 def test_a_change_of_what_has_changed_meanwhile_is_refused_and_said(console: Console, receiver: Receiver) -> None:

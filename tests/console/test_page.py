@@ -203,6 +203,15 @@ def test_what_cannot_be_read_can_be_tried_again(console: Console) -> None:
     assert page.get_by_text("503 Store unavailable").count() == 0
 
 
+@pytest.mark.parametrize("area", ["calls", "timers"])
+def test_the_bar_leads_to_what_the_address_names(console: Console, area: str) -> None:
+    bar = console.page.get_by_role("navigation", name="Main")
+    label, of = ("Service calls", console.tenant) if area == "calls" else ("Timers", console.namespace)
+    console.open(area, of, "new")
+    bar.get_by_role("link", name=label).click()
+    console.page.wait_for_url(f"{console.url}/console#/{area}/{of}")
+
+
 def test_an_address_that_means_nothing(console: Console) -> None:
     page = console.page
     for path in ("nothing/at/all", "calls/%E0%A4%A"):

@@ -71,6 +71,8 @@ function navigate() {
   const { path, segments, query } = parse(location.hash);
   const found = match(segments);
   const focused = document.activeElement?.dataset?.key;
+  // Before the bar is drawn: it leads to the tenant and the namespace that the address names.
+  if (found) session.remember(found.params);
   drawTop(found?.area);
   const page = {
     area: found?.area,

@@ -6,7 +6,6 @@ import { h, replace } from "./dom.js";
 import { follow } from "./events.js";
 import { rawMember } from "./json.js";
 import { fromLogged, headerTable, message, noResponse, textBox } from "./messages.js";
-import * as session from "./session.js";
 import { between, milliseconds, nearly, now, when } from "./times.js";
 import { badge, code, copier, facts, httpStatus, link, loading, muted, place, problemView, section, tags } from "./ui.js";
 
@@ -21,7 +20,6 @@ const REASONS = {
 
 export function callDetail(page, { tenant, id, execution: wanted }) {
   page.title("Service call");
-  session.remember({ tenant });
   const view = new CallView(page, tenant, id, wanted);
   view.start();
   return view.element;
@@ -43,25 +41,30 @@ class CallView {
     this.element = h("article", null, h("p", { class: "crumbs" }, link(place("calls", tenant), "Service calls")), this.head, this.rest);
     this.shown = "";
     this.shownExecutions = "";
+    this.isFollowing = false;
     this.bodies = new Map();
   }
 
   start() {
-    const { signal } = this.page;
     this.load();
-    follow(`${this.path}/events`, {
-      signal,
+    this.followEvents();
+    this.page.every(10000, () => this.load());
+  }
+
+  /** Until they are complete. What has finished can still be changed: then `loadOnce` has them followed again. */
+  async followEvents() {
+    this.isFollowing = true;
+    await follow(`${this.path}/events`, {
+      after: this.events.last,
+      signal: this.page.signal,
       onEvents: (items) => {
         this.events.add(items);
         this.load();
       },
-      onState: (state) => {
-        this.events.tell(state);
-        if (state === "complete") this.load();
-      },
+      onState: (state) => this.events.tell(state),
     });
-    // After the call's end its events are not followed any more; its star and tags can still change.
-    this.page.every(10000, () => this.load());
+    await this.load();
+    this.isFollowing = false;
   }
 
   /** One load at a time; a wish for another one meanwhile is fulfilled after it. */
@@ -92,6 +95,7 @@ class CallView {
       if (call.text !== this.shown) {
         this.shown = call.text;
         this.drawCall(call.data, call.text);
+        if (!this.isFollowing) this.followEvents();
       }
       const text = JSON.stringify(executions);
       if (text !== this.shownExecutions) {
@@ -131,7 +135,7 @@ class CallView {
 
   drawExecutions({ items, nextCursor }) {
     if (!items.length) {
-      replace(this.executions, h("p", { class: "muted" }, "Nothing was sent yet."));
+      replace(this.executions, h("p", { class: "muted" }, "Nothing was sent."));
       return;
     }
     const opened = this.wanted ?? items[0].id;

@@ -28,7 +28,6 @@ const FILTERS = [
 
 export function callList(page, { tenant }) {
   page.title("Service calls");
-  session.remember({ tenant });
   const base = place("calls", tenant);
   const query = {};
   for (const name of ["status", "name", "from", "to", "correlationId", "starred", "order", "dueTo"]) query[name] = page.query.get(name);

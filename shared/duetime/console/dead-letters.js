@@ -20,7 +20,6 @@ const NAMES = FILTERS.map(({ name }) => name);
 
 export function deadLetters(page, { namespace }) {
   page.title(`Dead letters of ${namespace}`);
-  session.remember({ namespace });
   const base = place("dead-letters", namespace);
   const given = Object.fromEntries(NAMES.map((name) => [name, page.query.get(name)]).filter(([, value]) => value));
   const selection = new Selection();

@@ -8,11 +8,12 @@ const AGAIN_MS = 5000;
 const RECONNECT_MS = 500;
 
 /**
- * Tells `onEvents` of all events, the stored ones first, until the call has ended or `signal` does. `onState` is told
- * `streaming`, `polling`, `complete`, or a Problem. A stream that breaks off is taken up where it was.
+ * Tells `onEvents` of all events behind the sequence number `after`, the stored ones first, until the call has ended or
+ * `signal` does. `onState` is told `streaming`, `polling`, `complete`, or a Problem. A stream that breaks off is taken up
+ * where it was.
  */
-export async function follow(path, { onEvents, onState, signal }) {
-  const place = { after: 0 };
+export async function follow(path, { after, onEvents, onState, signal }) {
+  const place = { after };
   let mayStream = true;
   while (!signal.aborted) {
     await whenLive(signal);

@@ -14,7 +14,6 @@ const SOON_MS = 1500;
 
 export function timerDetail(page, { namespace, id }) {
   page.title(id);
-  session.remember({ namespace });
   const path = paths.timer(namespace, id);
   const box = h("div", null, loading("Loading the timer…"));
   const view = { shown: "", timer: null, turn: 0 };

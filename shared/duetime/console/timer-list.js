@@ -56,7 +56,6 @@ export function timersHome(page) {
 
 export function timerList(page, { namespace }) {
   page.title(`Timers of ${namespace}`);
-  session.remember({ namespace });
   const base = place("timers", namespace);
   const query = Object.fromEntries(["state", "tag", "dueFrom", "dueTo", "correlationId", "reason"].map((name) => [name, page.query.get(name)]));
   const list = pagedList(page, {
