@@ -83,3 +83,14 @@ def test_answers_of_a_gateway_open_it_only_when_they_go_on_for_a_second() -> Non
     assert answer(8.0)
     breaker.succeeded()
     assert [answer(8.1) for _ in range(50)] == [False] * 50
+
+
+def test_once_it_was_answered_pauses_are_short_again() -> None:
+    breaker = make_breaker()
+    for at in (0.0, 0.0, 0.0, 5.0):
+        fail(breaker, at)
+    assert breaker.open_until == 15.0
+    breaker.succeeded()
+    for _ in range(3):
+        fail(breaker, 20.0)
+    assert breaker.open_until == 25.0

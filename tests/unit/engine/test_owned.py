@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+from duetime.domain.timers import TimerState
 from duetime.engine.keys import firing_key, lane_key
 from duetime.engine.reading import START, Position, Span
 from tests.support import virtual_time
@@ -33,3 +36,13 @@ def test_a_timer_that_is_given_up_is_left_on_its_page_and_may_be_taken_from_the_
     assert shard.is_new(timer)
     assert shard.reading.left == {lane_key(timer): PAGE}
     assert shard.payloads.bytes == 0
+
+
+def test_a_parked_attempt_is_not_taken_up_beside_itself() -> None:
+    shard, timer = make_shard(), make_timer("t")
+    parked = replace(timer, state=TimerState.FIRING, revision=2)
+    shard.take(timer, PAGE)
+    shard.park(firing_key(timer), parked)
+    assert not shard.is_new(parked)
+    shard.settle(firing_key(parked))
+    assert shard.is_new(parked)

@@ -455,3 +455,17 @@ def test_every_timer_is_taken_once_and_those_of_a_lane_in_order(
     for lane in range(3):
         of_lane = [number for number in taken if lanes[number] == lane]
         assert of_lane == sorted(of_lane)
+
+
+def test_lanes_without_room_keep_nobody_from_the_turn_however_many_they_are() -> None:
+    reading = ShardReading(shard_id=0, interval_seconds=0.1, survey_at=1e9)
+    page = Span(START, END)
+    for number in range(120):
+        reading.leave((f"full-{number}", "http://receiver.test"), page)
+    reading.leave(A, page)
+
+    def wants(key: LaneKey, monotonic: float) -> bool:
+        return key == A
+
+    asked = [reading.plan(NOW, monotonic, wants)[0] for monotonic in range(5)]
+    assert any(request is not None for request in asked)
