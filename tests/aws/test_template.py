@@ -105,6 +105,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
             {
                 "dynamodb:BatchGetItem",
                 "dynamodb:GetItem",
+                "dynamodb:PartiQLInsert",
                 "dynamodb:PartiQLUpdate",
                 "dynamodb:PutItem",
                 "dynamodb:UpdateItem",

@@ -10,7 +10,7 @@ import pytest
 from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import NamespaceConflict
 from duetime.domain.event_webhooks import EventWebhook
-from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.domain.namespaces import Misfire, Namespace, NamespaceSettings, Pause, SealedSecret
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
 from duetime.stores.port import Store
 from tests.contract.subject import Subject
@@ -55,6 +55,31 @@ def test_a_dedicated_namespace_stays_dedicated(store: Store) -> None:
     assert create(store, "vip", 8, dedicated=True) == stored
     with pytest.raises(NamespaceConflict):
         create(store, "vip", 8)
+
+
+@pytest.mark.parametrize("changes", [0, 1])
+def test_a_deleted_namespace_is_gone_and_its_name_is_free(store: Store, changes: int) -> None:
+    kept, gone = create(store, "kept"), create(store, "gone", 8)
+    for _ in range(changes):
+        changed = store.update_namespace(replace(gone, settings=SETTINGS), if_revision=gone.revision, now=NOW)
+        assert changed is not None
+        gone = changed
+
+    assert store.delete_namespace("gone", if_revision=gone.revision)
+
+    assert store.get_namespace("gone") is None
+    assert store.list_namespaces(cursor=None, limit=10, tenant_id=kept.tenant_id).items == [kept]
+    assert store.delete_namespace("gone", if_revision=gone.revision), "a repeat says the same"
+    assert create(store, "gone", 5).num_shards == 5
+
+
+def test_a_namespace_that_was_changed_meanwhile_is_not_deleted(store: Store) -> None:
+    created = create(store, "orders")
+    changed = store.update_namespace(replace(created, settings=SETTINGS), if_revision=1, now=NOW)
+
+    assert not store.delete_namespace("orders", if_revision=1)
+
+    assert store.get_namespace("orders") == changed
 
 
 def test_an_unknown_namespace_is_none(store: Store) -> None:
@@ -139,6 +164,10 @@ SETTINGS = NamespaceSettings(
     retry_policy_json='{"maxAttempts": 3,  "backoffMultiplier": 1.50}',
     max_in_flight=7,
     rate_limit_per_second=0.1,
+    misfire=Misfire.EXPIRE,
+    pause=Pause(NOW, "the warehouse is closed"),
+    resumed_at=NOW - seconds(60),
+    deleting_since=NOW + seconds(60),
     webhook=EventWebhook(
         url="https://hooks.test/?key=1", event_types=(CallEventType.FAILED, CallEventType.SUCCEEDED), is_enabled=False
     ),

@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from duetime.api.schemas import MAX_BATCH_ITEMS, CancelItem, TimerBody
 from duetime.domain.attempts import AttemptOutcome
+from duetime.domain.namespaces import Misfire, NamespaceState
 from duetime.domain.principals import Role
 from duetime.domain.timers import FailureReason, TimerState
 
@@ -96,10 +97,21 @@ class NamespaceAnswer(Answer):
     max_in_flight: int | None
     rate_limit: float | None
     retry_policy: dict[str, Any] | None = Field(description="of timers without one of their own, as it was given")
+    misfire: Misfire | None = Field(description="of timers that came due in a pause; null: fire")
+    state: NamespaceState
+    paused_at: datetime | None
+    pause_reason: str | None
     unreadable: str | None = Field(
         description="in a list: why what is stored of it cannot be read; then its settings are null,"
         " what is not known of its shards is 0, and its timers wait"
     )
+
+
+class NamespaceDeletionAnswer(Answer):
+    """One step of a deletion. 200: the namespace is gone; 202: send the same request again."""
+
+    removed: int = Field(description="timers that this step removed")
+    done: bool
 
 
 class SecretAnswer(Answer):

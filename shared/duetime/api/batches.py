@@ -28,7 +28,7 @@ Item = dict[str, Any]
 def create_batch(services: Services, request: Request, *, namespace: str) -> Reply:
     """POST: create up to 500 timers. Those that are good are stored, also when others are not."""
     context = services.context
-    space = services.namespaces.get(namespace, request.principal)
+    space = services.namespaces.open(namespace, request.principal)
     now = context.clock.now()
     found = read_items(request, TIMERS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BODY_BYTES)
     items: list[Item | None] = []

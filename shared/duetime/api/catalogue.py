@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from duetime import __version__
+from duetime.api import namespace_states
 from duetime.api.auth import own_tenant
-from duetime.api.conditions import etag, if_match, if_none_match
+from duetime.api.conditions import EntityTags, etag, if_match, if_none_match
 from duetime.api.context import Services
 from duetime.api.encoding import encode, list_json, namespace_json, shard_json
 from duetime.api.http import Reply, Request
 from duetime.api.namespace_changes import changed_settings, found_namespace
 from duetime.api.reading import read_body, read_query, validate
-from duetime.api.schemas import NAMESPACE_SHAPE, NamespaceBody, PageQuery
+from duetime.api.schemas import (
+    NAMESPACE_SHAPE,
+    PLAIN_SHAPE,
+    DeleteNamespaceQuery,
+    NamespaceBody,
+    NothingBody,
+    PageQuery,
+    PauseBody,
+)
 from duetime.domain.errors import InvalidCursor, InvalidInput, RevisionMismatch, StoreError, StoreNotReady
 from duetime.domain.ids import check_namespace
 from duetime.domain.namespaces import Namespace
@@ -48,10 +58,6 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
     if dedicated is None:
         dedicated = known.dedicated if known else False
 
-    def check(current: Namespace) -> None:
-        if wanted is not None and not wanted.match_strongly(current.revision):
-            raise RevisionMismatch("the namespace has another revision than If-Match names")
-
     # In open mode a namespace that exists may be any tenant's.
     tenant_id = known.tenant_id if known else own_tenant(principal)
     stored, is_new = store.create_namespace(
@@ -59,8 +65,8 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
     )
     given = given_settings(body)
     if given or wanted is not None:
-        stored = changed_settings(store, namespace, given, principal=principal, now=now, check=check)
-    services.namespaces.note_settings(stored)
+        stored = changed_settings(store, namespace, given, principal=principal, now=now, check=_checked(wanted))
+    services.namespaces.note(stored)
     reply = _namespace_reply(201 if is_new else 200, stored)
     return replace(reply, headers={**reply.headers, "location": f"/v1/namespaces/{namespace}"}) if is_new else reply
 
@@ -72,6 +78,7 @@ def given_settings(body: NamespaceBody) -> dict[str, Any]:
         "retry_policy": ("retry_policy_json", None if policy is None else policy.text),
         "max_in_flight": ("max_in_flight", body.max_in_flight),
         "rate_limit": ("rate_limit_per_second", None if body.rate_limit is None else float(body.rate_limit)),
+        "misfire": ("misfire", body.misfire),
     }
     return dict(field for name, field in values.items() if name in body.model_fields_set)
 
@@ -87,6 +94,65 @@ def get_namespace(services: Services, request: Request, *, namespace: str) -> Re
 
 def _namespace_reply(status: int, namespace: Namespace) -> Reply:
     return Reply(status=status, body=namespace_json(namespace), headers={"etag": etag(namespace.revision)})
+
+
+def pause_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
+    """POST: nothing of it is fired any more, ``NAMESPACE_SECONDS`` from now at the latest."""
+    check = _checked(if_match(request))
+    body = validate(PauseBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    context = services.context
+    stored = namespace_states.paused(
+        context.store,
+        namespace,
+        reason=body.reason,
+        principal=request.principal,
+        now=context.clock.now(),
+        check=check,
+    )
+    services.namespaces.note(stored)
+    return _namespace_reply(200, stored)
+
+
+def resume_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
+    """POST: it is fired from again. Late timers follow its ``misfire``."""
+    check = _checked(if_match(request))
+    validate(NothingBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    context = services.context
+    stored = namespace_states.resumed(
+        context.store, namespace, principal=request.principal, now=context.clock.now(), check=check
+    )
+    services.namespaces.note(stored)
+    return _namespace_reply(200, stored)
+
+
+def delete_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
+    """DELETE: 202 for a step of the deletion, to be repeated until 200."""
+    check = _checked(if_match(request))
+    query = read_query(DeleteNamespaceQuery, request)
+    context = services.context
+    step = namespace_states.delete_some(
+        context.store,
+        namespace,
+        is_forced=query.force,
+        principal=request.principal,
+        now=context.clock.now(),
+        check=check,
+    )
+    services.namespaces.forget(namespace)
+    body = encode({"removed": step.removed, "done": step.is_done})
+    return Reply(status=200, body=body) if step.is_done else _to_be_repeated(body, step.wait_seconds)
+
+
+def _to_be_repeated(body: str, wait_seconds: int) -> Reply:
+    return Reply(status=202, body=body, headers={"retry-after": str(wait_seconds)})
+
+
+def _checked(wanted: EntityTags | None) -> Callable[[Namespace], None]:
+    def check(current: Namespace) -> None:
+        if wanted is not None and not wanted.match_strongly(current.revision):
+            raise RevisionMismatch("the namespace has another revision than If-Match names")
+
+    return check
 
 
 def list_namespaces(services: Services, request: Request) -> Reply:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duetime.api.cursors import CursorCodec
 from duetime.api.http import Request
-from duetime.api.namespace_changes import readable, stored_namespace, visible
+from duetime.api.namespace_changes import NAMESPACE_SECONDS, kept, readable, stored_namespace, visible
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
-from duetime.domain.errors import StoreError
+from duetime.domain.errors import NamespaceNotFound, StoreError
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, Namespace
 from duetime.domain.principals import Principal
 from duetime.domain.redaction import DEFAULT_RULES, RedactionRules
-from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import Timer
 from duetime.stores.port import Store
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from duetime.api.call_services import CallServices
 
 _MAX_CACHED_NAMESPACES = 10_000
-_POLICY_SECONDS = 10.0
-"""As ``engine.directory`` has it for pollers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,51 +86,46 @@ class ApiContext:
 
 
 class NamespaceCache:
-    """What never changes of namespaces, by name, and their retry policies as they were a moment ago.
-
-    What was found is kept; absence is asked for every time.
-    """
+    """Namespaces by name, as they were ``NAMESPACE_SECONDS`` ago at most. Absence is asked for every time."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._found: dict[str, Namespace] = {}
-        self._policies: dict[str, tuple[RetryPolicy, float]] = {}
+        self._found: dict[str, tuple[Namespace, float]] = {}
         """With the monotonic time up to which they are taken for current."""
 
     def get(self, name: str, principal: Principal | None) -> Namespace:
-        """The namespace as it was created. Raises ``NamespaceNotFound``, also when it is another tenant's.
-
-        Timers need its shards alone. ``NamespaceUnreadable`` is raised where those cannot be read.
-        """
-        namespace = self._found.get(name)
-        if namespace is None:
-            stored = stored_namespace(self._store, name, principal=principal)
-            namespace = (stored if stored.num_shards else readable(stored)).as_created()
-            if len(self._found) >= _MAX_CACHED_NAMESPACES:
-                self._found.clear()
-                self._policies.clear()
-            self._found[name] = namespace
-            self.note_settings(stored)
-        return visible(namespace, principal)
-
-    def note_settings(self, namespace: Namespace) -> None:
-        """``namespace`` is as it was just read or stored."""
-        self._policies[namespace.name] = namespace.settings.retry_policy, self._clock.monotonic() + _POLICY_SECONDS
-
-    def retry_policy(self, space: Namespace) -> RetryPolicy:
-        """The policy of its timers that have none of their own, not older than pollers know it.
+        """Raises ``NamespaceNotFound``, also when it is another tenant's, and ``NamespaceUnreadable`` where not even
+        its shards can be read.
 
         While the store does not answer, what was known stays.
         """
-        policy, stale_at = self._policies.get(space.name, (DEFAULT_RETRY_POLICY, float("-inf")))
-        now = self._clock.monotonic()
-        if now >= stale_at:
-            with suppress(StoreError):
-                stored = self._store.get_namespace(space.name)
-                policy = policy if stored is None else stored.settings.retry_policy
-            self._policies[space.name] = policy, now + _POLICY_SECONDS
-        return policy
+        known, stale_at = self._found.get(name, (None, float("-inf")))
+        if known is None or self._clock.monotonic() >= stale_at:
+            try:
+                known = stored_namespace(self._store, name, principal=None)
+            except NamespaceNotFound:
+                self._found.pop(name, None)
+                raise
+            except StoreError:
+                if known is None:
+                    raise
+            self.note(known)
+        return visible(known if known.num_shards else readable(known), principal)
+
+    def open(self, name: str, principal: Principal | None) -> Namespace:
+        """The same, for new timers. Raises ``NamespaceDeleting`` too."""
+        return kept(self.get(name, principal))
+
+    def forget(self, name: str) -> None:
+        """What is known of it is no longer true."""
+        self._found.pop(name, None)
+
+    def note(self, namespace: Namespace) -> None:
+        """``namespace`` is as it was just read or stored."""
+        if len(self._found) >= _MAX_CACHED_NAMESPACES:
+            self._found.clear()
+        self._found[namespace.name] = namespace, self._clock.monotonic() + NAMESPACE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,10 @@ def namespace_json(namespace: Namespace) -> str:
         "createdAt": format_instant(namespace.created_at),
         "maxInFlight": settings.max_in_flight,
         "rateLimit": int(rate) if rate is not None and rate.is_integer() else rate,
+        "misfire": settings.misfire,
+        "state": namespace.state,
+        "pausedAt": None if settings.pause is None else format_instant(settings.pause.at),
+        "pauseReason": None if settings.pause is None else settings.pause.reason,
         "unreadable": namespace.unreadable,
     }
     return f'{encode(members)[:-1]},"retryPolicy":{settings.retry_policy_json or "null"}}}'

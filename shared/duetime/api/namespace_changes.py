@@ -16,13 +16,14 @@ from typing import Any
 from duetime.delivery.sealing import SecretBox, SecretUnavailable
 from duetime.domain.errors import (
     InvalidInput,
+    NamespaceDeleting,
     NamespaceNotFound,
     NamespaceUnreadable,
     SecretShownOnce,
     StoreUnavailable,
 )
 from duetime.domain.ids import check_namespace
-from duetime.domain.namespaces import Namespace, SealedSecret
+from duetime.domain.namespaces import Namespace, NamespaceState, SealedSecret
 from duetime.domain.principals import Principal
 from duetime.domain.secrets import (
     NEW_SECRET_BYTES,
@@ -35,6 +36,8 @@ from duetime.domain.secrets import (
 from duetime.stores.port import Store
 
 _TRIES = 5
+NAMESPACE_SECONDS = 10.0
+"""For how long a process may go by what it has read of a namespace: ``engine.directory`` as well as the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +155,13 @@ def readable(namespace: Namespace) -> Namespace:
     """``namespace``; one that cannot be read raises ``NamespaceUnreadable``."""
     if namespace.unreadable is not None:
         raise NamespaceUnreadable(namespace.name)
+    return namespace
+
+
+def kept(namespace: Namespace) -> Namespace:
+    """``namespace``; one that is being deleted raises ``NamespaceDeleting``."""
+    if namespace.state is NamespaceState.DELETING:
+        raise NamespaceDeleting(namespace.name)
     return namespace
 
 

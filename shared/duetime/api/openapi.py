@@ -83,6 +83,27 @@ OPERATIONS: dict[str, Operation] = {
         answers={200: answers.NamespaceAnswer, 304: None},
         problems=(400, 404),
     ),
+    "deleteNamespace": Operation(
+        summary="Delete a namespace, and with force its timers: a step at a time, until the answer is 200",
+        tag=_TAG_NAMESPACES,
+        query=schemas.DeleteNamespaceQuery,
+        answers={200: answers.NamespaceDeletionAnswer, 202: answers.NamespaceDeletionAnswer},
+        problems=(400, 404, 409, 412),
+    ),
+    "pauseNamespace": Operation(
+        summary="Fire nothing of a namespace until it is resumed",
+        tag=_TAG_NAMESPACES,
+        body=schemas.PauseBody,
+        body_is_required=False,
+        answers={200: answers.NamespaceAnswer},
+        problems=(400, 404, 409, 412, 413, 415),
+    ),
+    "resumeNamespace": Operation(
+        summary="Fire the timers of a namespace again; late ones as its misfire says",
+        tag=_TAG_NAMESPACES,
+        answers={200: answers.NamespaceAnswer},
+        problems=(400, 404, 409, 412, 413, 415),
+    ),
     "createSecret": Operation(
         summary="Create a signing secret; the one before it stays valid for an overlap",
         tag=_TAG_NAMESPACES,

@@ -59,7 +59,7 @@ def _rearm(
         raise error
     assert result.timer is not None  # only NOT_FOUND has none
     context.on_stored([result.timer])
-    return timer_reply(services, 200, result.timer, space)
+    return timer_reply(200, result.timer, space)
 
 
 def redrive_timers(services: Services, request: Request, *, namespace: str) -> Reply:

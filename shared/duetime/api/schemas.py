@@ -21,7 +21,7 @@ from duetime.api import fields
 from duetime.api.raw_json import RawJson, Shape
 from duetime.domain.api_keys import MAX_KEY_NAME_CHARACTERS, check_key_name
 from duetime.domain.ids import MAX_TIMER_ID_CHARACTERS
-from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
+from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS, Misfire
 from duetime.domain.principals import Role
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, MAX_ATTEMPTS, MIN_INTERVAL_SECONDS
 from duetime.domain.service_calls import ONE_ATTEMPT
@@ -196,6 +196,21 @@ class NamespaceBody(Body):
     rate_limit: Annotated[float, Field(ge=MIN_RATE_LIMIT, le=MAX_RATE_LIMIT, allow_inf_nan=False)] | None = Field(
         default=None, description="attempts started per second; null for no limit"
     )
+    misfire: Annotated[Misfire, Field(strict=False)] | None = Field(
+        default=None,
+        description="what becomes of timers that came due while the namespace was paused: fire, which is the"
+        " default, or expire",
+    )
+
+
+class PauseBody(Body):
+    """Why nothing is to be fired, for people."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+
+
+class DeleteNamespaceQuery(Body):
+    force: bool = Field(default=False, strict=False, description="whether its timers are deleted with it")
 
 
 class SecretBody(Body):

@@ -21,7 +21,7 @@ def list_timers(services: Services, request: Request, *, namespace: str) -> Repl
     query = read_query(TimerQuery, request)
     bound_to = _cursor_query(space, query)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
-    policy = services.namespaces.retry_policy(space)
+    policy = space.settings.retry_policy
     show = views_for(services, request).timer
     items, next_cursor = fitting_page(
         lambda limit: _page(services, space, query, cursor, limit),

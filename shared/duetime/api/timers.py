@@ -36,7 +36,7 @@ ResultT = TypeVar("ResultT", PutResult, ChangeResult)
 def create_timer(services: Services, request: Request, *, namespace: str) -> Reply:
     """POST: 201, or 200 when the same timer exists already; ``TimerConflict`` when another one has its id."""
     context = services.context
-    space = services.namespaces.get(namespace, request.principal)
+    space = services.namespaces.open(namespace, request.principal)
     now = context.clock.now()
     found = read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES)
     timer = read_timer(found, space, egress=context.egress, new_id=context.new_id, now=now)
@@ -49,7 +49,8 @@ def create_timer(services: Services, request: Request, *, namespace: str) -> Rep
 def put_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """PUT: create (201) or replace (200), whatever state the timer is in."""
     context = services.context
-    space, timer_id = read_address(services, request, namespace, timer_id)
+    space = services.namespaces.open(namespace, request.principal)
+    timer_id = check_id(space, read_id(timer_id))
     wanted, unwanted = if_match(request), if_none_match(request)
     if unwanted is not None and (wanted is not None or not unwanted.is_any):
         raise InvalidInput("If-None-Match", "must be * here, and without If-Match")
@@ -81,7 +82,7 @@ def get_timer(services: Services, request: Request, *, namespace: str, timer_id:
     known = if_none_match(request)
     if known is not None and known.match_weakly(timer.revision):
         return Reply(status=304, headers={"etag": etag(timer.revision)})
-    policy = services.namespaces.retry_policy(space)
+    policy = space.settings.retry_policy
     body = views_for(services, request).timer(timer, policy)
     return Reply(status=200, body=body, headers={"etag": etag(timer.revision)})
 
@@ -111,7 +112,7 @@ def patch_timer(services: Services, request: Request, *, namespace: str, timer_i
         raise TimerFinished(f"timer {timer_id!r} is {result.timer.state}: it can be replaced, not changed")
     if change.given():
         context.on_stored([result.timer])
-    return timer_reply(services, 200, result.timer, space)
+    return timer_reply(200, result.timer, space)
 
 
 def delete_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -192,13 +193,13 @@ def _stored_reply(services: Services, space: Namespace, timer_id: str, result: P
     if timer is None:  # only a mismatch, which has been told, and a refusal have none
         raise refused(timer_id)
     if result.status is PutStatus.UNCHANGED:
-        return timer_reply(services, 200, timer, space)
+        return timer_reply(200, timer, space)
     services.context.on_stored([timer])
-    return timer_reply(services, 201 if result.status is PutStatus.CREATED else 200, timer, space)
+    return timer_reply(201 if result.status is PutStatus.CREATED else 200, timer, space)
 
 
-def timer_reply(services: Services, status: int, timer: Timer, space: Namespace) -> Reply:
+def timer_reply(status: int, timer: Timer, space: Namespace) -> Reply:
     headers = {"etag": etag(timer.revision)}
     if status == 201:
         headers["location"] = timer_path(timer.namespace, timer.timer_id)
-    return Reply(status=status, body=timer_json(timer, services.namespaces.retry_policy(space)), headers=headers)
+    return Reply(status=status, body=timer_json(timer, space.settings.retry_policy), headers=headers)

@@ -16,7 +16,12 @@ _PAGE = 200
 _MAX_SECRET_CHARACTERS = 1024
 _CLEAR = "none"
 
-_OPTIONS = {"maxInFlight": "--max-in-flight", "rateLimit": "--rate-limit", "retryPolicy": "--retry-policy"}
+_OPTIONS = {
+    "maxInFlight": "--max-in-flight",
+    "rateLimit": "--rate-limit",
+    "retryPolicy": "--retry-policy",
+    "misfire": "--misfire",
+}
 
 
 class _Overlap(click.ParamType[float]):
@@ -48,7 +53,9 @@ def list_namespaces(*, tenant: str | None, **given: str | None) -> None:
     from duetime.domain.secrets import valid_secrets
     from duetime.runtime.wiring import measured_clock
 
-    rows = [("NAME", "TENANT", "SHARDS", "DEDICATED", "MAX-IN-FLIGHT", "RATE-LIMIT", "SECRETS", "RETRY-POLICY")]
+    rows = [
+        ("NAME", "TENANT", "STATE", "SHARDS", "DEDICATED", "MAX-IN-FLIGHT", "RATE-LIMIT", "SECRETS", "RETRY-POLICY")
+    ]
     cursor: str | None = None
     with opened(LocalKeySettings, given) as (_, store):
         now = measured_clock(store).now()
@@ -60,6 +67,7 @@ def list_namespaces(*, tenant: str | None, **given: str | None) -> None:
                     (
                         namespace.name,
                         namespace.tenant_id,
+                        namespace.state,
                         str(namespace.num_shards),
                         "yes" if namespace.dedicated else "no",
                         _shown(settings.max_in_flight),
@@ -95,6 +103,7 @@ def show_namespace(*, namespace: str, **given: str | None) -> None:
     metavar="JSON|none",
     help="""For timers without a policy of their own, like '{"maxAttempts": 5, "initialInterval": "10s"}'.""",
 )
+@click.option("--misfire", metavar="fire|expire|none", help="What becomes of timers that came due in a pause.")
 @settings_options(LocalKeySettings, "store", *LOGS)
 def set_namespace(
     *,
@@ -102,13 +111,16 @@ def set_namespace(
     max_in_flight: str | None,
     rate_limit: str | None,
     retry_policy: str | None,
+    misfire: str | None,
     **given: str | None,
 ) -> None:
     """Change settings of NAMESPACE. What is not given stays; "none" clears a setting.
 
     Pollers follow within seconds, also for the timers that are stored already.
     """
-    changes = _settings(max_in_flight=max_in_flight, rate_limit=rate_limit, retry_policy=retry_policy)
+    changes = _settings(
+        max_in_flight=max_in_flight, rate_limit=rate_limit, retry_policy=retry_policy, misfire=misfire
+    )
     if not changes:
         raise click.UsageError(f"give at least one of {', '.join(_OPTIONS.values())}")
     from duetime.api.encoding import namespace_json
@@ -120,7 +132,74 @@ def set_namespace(
         click.echo(namespace_json(changed_settings(store, namespace, changes, principal=None, now=now)))
 
 
-def _settings(*, max_in_flight: str | None, rate_limit: str | None, retry_policy: str | None) -> dict[str, Any]:
+@namespaces.command("pause", short_help="Fire nothing of a namespace until it is resumed.")
+@click.argument("namespace")
+@click.option("--reason", help="Why, for people: up to 255 characters.")
+@settings_options(LocalKeySettings, "store", *LOGS)
+def pause_namespace(*, namespace: str, reason: str | None, **given: str | None) -> None:
+    """Fire nothing of NAMESPACE until it is resumed. Timers are created and changed as ever.
+
+    Pollers follow within seconds. What is under way ends.
+    """
+    from duetime.api.encoding import namespace_json
+    from duetime.api.namespace_states import paused
+    from duetime.api.raw_json import RawObject
+    from duetime.api.reading import validate
+    from duetime.api.schemas import PauseBody
+    from duetime.domain.errors import InvalidInput
+    from duetime.runtime.wiring import measured_clock
+
+    try:
+        wanted = validate(PauseBody, RawObject({} if reason is None else {"reason": reason}, []))
+    except InvalidInput as error:
+        raise click.UsageError(f"--reason {error.message}") from None
+    with opened(LocalKeySettings, given) as (_, store):
+        now = measured_clock(store).now()
+        click.echo(namespace_json(paused(store, namespace, reason=wanted.reason, principal=None, now=now)))
+
+
+@namespaces.command("resume", short_help="Fire the timers of a namespace again.")
+@click.argument("namespace")
+@settings_options(LocalKeySettings, "store", *LOGS)
+def resume_namespace(*, namespace: str, **given: str | None) -> None:
+    """Fire the timers of NAMESPACE again. What came due meanwhile is fired, or expires: its --misfire says."""
+    from duetime.api.encoding import namespace_json
+    from duetime.api.namespace_states import resumed
+    from duetime.runtime.wiring import measured_clock
+
+    with opened(LocalKeySettings, given) as (_, store):
+        click.echo(namespace_json(resumed(store, namespace, principal=None, now=measured_clock(store).now())))
+
+
+@namespaces.command("delete", short_help="Delete a namespace.")
+@click.argument("namespace")
+@click.option("--force", is_flag=True, help="Delete its timers with it.")
+@settings_options(LocalKeySettings, "store", *LOGS)
+def delete_namespace(*, namespace: str, force: bool, **given: str | None) -> None:
+    """Delete NAMESPACE, which takes some twenty seconds: until no process can still be creating timers in it.
+
+    One that has timers is refused without --force. When this breaks off, the same command goes on.
+    """
+    import time
+
+    from duetime.api.namespace_states import delete_some
+    from duetime.runtime.wiring import measured_clock
+
+    removed = 0
+    with opened(LocalKeySettings, given) as (_, store):
+        clock = measured_clock(store)
+        while True:
+            step = delete_some(store, namespace, is_forced=force, principal=None, now=clock.now())
+            removed += step.removed
+            if step.is_done:
+                break
+            time.sleep(min(step.wait_seconds, 1))
+    click.echo(f"deleted namespace {namespace} with {removed} timers")
+
+
+def _settings(
+    *, max_in_flight: str | None, rate_limit: str | None, retry_policy: str | None, misfire: str | None
+) -> dict[str, Any]:
     """What is to be set, by the rules of the API's body. Raises ``click.UsageError``."""
     from duetime.api.catalogue import given_settings
     from duetime.api.raw_json import RawJson, RawObject
@@ -132,8 +211,9 @@ def _settings(*, max_in_flight: str | None, rate_limit: str | None, retry_policy
         "maxInFlight": None if max_in_flight is None else _number(max_in_flight),
         "rateLimit": None if rate_limit is None else _number(rate_limit),
         "retryPolicy": None if retry_policy is None else RawJson(retry_policy.strip()),
+        "misfire": misfire,
     }
-    texts = {"maxInFlight": max_in_flight, "rateLimit": rate_limit, "retryPolicy": retry_policy}
+    texts = {"maxInFlight": max_in_flight, "rateLimit": rate_limit, "retryPolicy": retry_policy, "misfire": misfire}
     members = {name: None if texts[name] == _CLEAR else value for name, value in values.items() if texts[name]}
     try:
         return given_settings(validate(NamespaceBody, RawObject(members, [])))

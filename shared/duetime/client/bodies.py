@@ -67,7 +67,9 @@ NAMESPACE: Table = {
     "retry_policy": ("retryPolicy", policy),
     "max_in_flight": ("maxInFlight", plain),
     "rate_limit": ("rateLimit", plain),
+    "misfire": ("misfire", plain),
 }
+PAUSE: Table = {"reason": ("reason", plain)}
 SECRET: Table = {"secret": ("secret", plain), "overlap": ("overlap", duration)}
 API_KEY: Table = {
     "role": ("role", plain),

@@ -49,6 +49,21 @@ class AttemptOutcome(OpenEnum):
     FAILED = "failed"
 
 
+class NamespaceState(OpenEnum):
+    ACTIVE = "Active"
+    PAUSED = "Paused"
+    """Its timers wait."""
+    DELETING = "Deleting"
+    """Nothing can be created in it any more."""
+
+
+class Misfire(OpenEnum):
+    """What becomes of timers that came due while their namespace was paused."""
+
+    FIRE = "fire"
+    EXPIRE = "expire"
+
+
 class Role(OpenEnum):
     """From the least to the most: each may do all that the one before it may."""
 
@@ -176,8 +191,20 @@ class Namespace:
     max_in_flight: int | None
     rate_limit: float | None
     retry_policy: RetryPolicy | None
+    state: NamespaceState
+    misfire: Misfire | None
+    paused_at: datetime | None
+    pause_reason: str | None
     unreadable: str | None = None
     """In a list: why what is stored of it cannot be read. Its timers wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceDeletion:
+    """One step: how many timers it removed, and whether the namespace is gone."""
+
+    removed: int
+    done: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

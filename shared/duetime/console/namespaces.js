@@ -34,6 +34,7 @@ export function namespaceTable(items) {
     [
       { label: "Namespace", class: "main-cell", cell: (one) => link(place("timers", one.name), one.name) },
       withTenants && { label: "Tenant", cell: (one) => code(one.tenantId) },
+      { label: "State", class: "fit", cell: state },
       { label: "Shards", class: "fit", cell: shards },
       { label: "At once", class: "fit", cell: (one) => one.maxInFlight ?? muted("no limit") },
       { label: "Rate", class: "fit", cell: (one) => (one.rateLimit === null ? muted("no limit") : `${one.rateLimit}/s`) },
@@ -43,6 +44,11 @@ export function namespaceTable(items) {
     ].filter(Boolean),
     items,
   );
+}
+
+function state(one) {
+  const title = one.state === "Paused" ? `since ${one.pausedAt}${one.pauseReason ? `: ${one.pauseReason}` : ""}` : undefined;
+  return h("span", { title }, one.state);
 }
 
 function shards(one) {

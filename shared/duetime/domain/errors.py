@@ -56,6 +56,24 @@ class NamespaceConflict(DuetimeError):
     code = "namespace_conflict"
 
 
+class NamespaceDeleting(DuetimeError):
+    """The namespace is being deleted: nothing can be created in it any more."""
+
+    code = "namespace_deleting"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"namespace {name!r} is being deleted")
+
+
+class NamespaceNotEmpty(DuetimeError):
+    """The namespace has timers, and its deletion is to spare them."""
+
+    code = "namespace_not_empty"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"namespace {name!r} has timers; force=true deletes them with it")
+
+
 class SecretNotFound(DuetimeError):
     code = "secret_not_found"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import StrEnum
 
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy, policy_in_force
@@ -14,13 +15,38 @@ DEFAULT_NUM_SHARDS = 16
 MAX_NUM_SHARDS = MAX_SHARED_SHARDS
 
 
+class NamespaceState(StrEnum):
+    ACTIVE = "Active"
+    PAUSED = "Paused"
+    """Timers are created and changed as ever, and wait; none is fired."""
+    DELETING = "Deleting"
+    """Timers are being removed; none is fired, and none can be created."""
+
+
+class Misfire(StrEnum):
+    """What becomes of timers that came due while their namespace was paused, once it is resumed."""
+
+    FIRE = "fire"
+    EXPIRE = "expire"
+    """They fail with the reason ``expired``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Since when nothing is fired, and why: in the words of whoever paused it."""
+
+    at: datetime
+    reason: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceSettings:
     """What can be changed of a namespace; None: as everywhere.
 
     ``retry_policy_json`` (as in ``domain.retry``) is for timers without a policy of their own. ``max_in_flight``
     callbacks may be under way at once and ``rate_limit_per_second`` attempts be started, by all pollers together.
-    ``webhook`` is where a tenant's events go: only its internal namespace for them has one. ``unknown_json`` is what
+    ``webhook`` is where a tenant's events go: only its internal namespace for them has one. ``resumed_at``: when the
+    last pause ended. ``deleting_since``: when its deletion began. ``unknown_json`` is what
     a newer version has stored beside them, a JSON object: it is kept as it is.
     """
 
@@ -28,6 +54,10 @@ class NamespaceSettings:
     max_in_flight: int | None = None
     rate_limit_per_second: float | None = None
     webhook: EventWebhook | None = None
+    misfire: Misfire | None = None
+    pause: Pause | None = None
+    resumed_at: datetime | None = None
+    deleting_since: datetime | None = None
     unknown_json: str | None = None
 
     @property
@@ -71,6 +101,12 @@ class Namespace:
     revision: int = 1
     tenant_id: str = DEFAULT_TENANT
     unreadable: str | None = None
+
+    @property
+    def state(self) -> NamespaceState:
+        if self.settings.deleting_since is not None:
+            return NamespaceState.DELETING
+        return NamespaceState.ACTIVE if self.settings.pause is None else NamespaceState.PAUSED
 
     def as_created(self) -> Namespace:
         """What never changes of it, to be kept for as long as one likes."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from duetime.delivery.sealing import SecretBox, SecretUnavailable
 from duetime.delivery.signing import Signer
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.domain.namespaces import Namespace, SealedSecret
+from duetime.domain.namespaces import Misfire, Namespace, NamespaceState, SealedSecret
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from duetime.domain.timers import Timer
 from duetime.stores.port import Store
 
 log = logging.getLogger(__name__)
@@ -26,8 +28,9 @@ _MAX_VIEWS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceView:
-    """A namespace as the engine needs it. ``is_usable`` is False while its callbacks cannot be signed, or what is
-    stored of it cannot be read: its timers wait.
+    """A namespace as the engine needs it. ``is_usable`` is False while it is paused or being deleted, its callbacks
+    cannot be signed, or what is stored of it cannot be read: its timers wait. ``resumed_at`` is set where those that
+    came due in a pause are to expire.
 
     ``max_in_flight`` and ``rate_limit_per_second`` (attempts started) are for all pollers together.
     """
@@ -38,10 +41,19 @@ class NamespaceView:
     rate_limit_per_second: float | None = None
     signer: Signer | None = None
     is_usable: bool = True
+    resumed_at: datetime | None = None
 
     @property
     def has_limits(self) -> bool:
         return self.max_in_flight is not None or self.rate_limit_per_second is not None
+
+    def is_missed(self, timer: Timer) -> bool:
+        """Whether ``timer`` came due in a pause, was not tried before, and is to expire."""
+        return (
+            self.resumed_at is not None
+            and timer.attempts == 0
+            and max(timer.armed_at, timer.updated_at) < self.resumed_at
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +123,8 @@ class NamespaceDirectory:
             return _Entry(NamespaceView(), monotonic + REFRESH_SECONDS, None)
         if namespace.unreadable is not None:
             return _unreadable(namespace.name, namespace, namespace.unreadable, monotonic)
+        if namespace.state is not NamespaceState.ACTIVE:
+            return _Entry(_view(namespace, None, is_usable=False), monotonic + REFRESH_SECONDS, namespace)
         valid = self._valid_secrets(namespace)
         if (
             known is not None
@@ -167,4 +181,5 @@ def _view(namespace: Namespace, signer: Signer | None, *, is_usable: bool) -> Na
         rate_limit_per_second=settings.rate_limit_per_second,
         signer=signer,
         is_usable=is_usable,
+        resumed_at=settings.resumed_at if settings.misfire is Misfire.EXPIRE else None,
     )

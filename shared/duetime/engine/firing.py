@@ -157,7 +157,7 @@ class Firing:
                 and self._is_looked_after(shard, timer, page)
             ):
                 continue
-            if timer.is_too_late(now) and self._has_record_room:
+            if self._is_too_late(timer, now) and self._has_record_room:
                 shard.take(timer, page)
                 self._recorded.expire(shard, timer, now)
             elif (
@@ -211,7 +211,7 @@ class Firing:
         self._flow.next_token_at(monotonic)  # lets in those that have a token by now
         while len(callbacks) < places and (taken := self._flow.take(monotonic)) is not None:
             key, shard, timer = taken
-            is_ours, is_too_late = shard.is_trusted(monotonic), timer.is_too_late(now)
+            is_ours, is_too_late = shard.is_trusted(monotonic), self._is_too_late(timer, now)
             if is_ours and not is_too_late and self._can_be_sent(key):
                 if self._handled is not None and self._handled.takes(key[0]):
                     self._handled.begin(shard, timer, lane=key, monotonic=monotonic)
@@ -276,6 +276,10 @@ class Firing:
         """False while a namespace's secret cannot be had: nothing is sent unsigned that should be signed."""
         view = self._directory.get(key[0])
         return (view is None or view.is_usable) and self._has_record_room and not self._is_full(key)
+
+    def _is_too_late(self, timer: Timer, now: datetime) -> bool:
+        view = self._directory.get(timer.namespace)
+        return timer.is_too_late(now) or (view is not None and view.is_usable and view.is_missed(timer))
 
     def _is_full(self, key: LaneKey) -> bool:
         return self._handled is not None and self._handled.is_full(key[0])

@@ -108,9 +108,12 @@ def outcome_of(
 
 def expired(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
     """The end of a timer that it is too late to fire. No attempt is made."""
-    limit_ms = timer.content.expire_after_ms
-    assert limit_ms is not None
-    message = f"not fired within {limit_ms / 1000:g} s of its due time (expireAfter)"
+    if timer.is_too_late(now):
+        assert timer.content.expire_after_ms is not None
+        limit_seconds = timer.content.expire_after_ms / 1000
+        message = f"not fired within {limit_seconds:g} s of its due time (expireAfter)"
+    else:
+        message = "it came due while its namespace was paused (misfire)"
     failure = Failure(FailureReason.EXPIRED, message, now)
     return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
 

@@ -15,7 +15,7 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
-from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.domain.namespaces import Misfire, Namespace, NamespaceSettings, Pause, SealedSecret
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import (
     CallFailure,
@@ -95,6 +95,11 @@ class SettingsModel(Model):
     max_in_flight: Ordinal | None = None
     rate_limit_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     webhook: WebhookModel | None = None
+    misfire: Misfire | None = None
+    paused_at: Instant | None = None
+    pause_reason: str | None = None
+    resumed_at: Instant | None = None
+    deleting_since: Instant | None = None
     unknown_json: UnknownJson | None = None
 
     def to_domain(self) -> NamespaceSettings:
@@ -111,6 +116,10 @@ class SettingsModel(Model):
                 is_enabled=webhook.enabled,
                 unknown_json=webhook.unknown_json,
             ),
+            misfire=self.misfire,
+            pause=None if self.paused_at is None else Pause(self.paused_at, self.pause_reason),
+            resumed_at=self.resumed_at,
+            deleting_since=self.deleting_since,
             unknown_json=self.unknown_json,
         )
 

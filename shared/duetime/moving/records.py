@@ -174,6 +174,11 @@ def _settings(settings: NamespaceSettings) -> dict[str, Any]:
             "maxInFlight": settings.max_in_flight,
             "rateLimitPerSecond": None if rate is None else float(rate),
             "webhook": shown_webhook,
+            "misfire": settings.misfire,
+            "pausedAt": None if settings.pause is None else _instant(settings.pause.at),
+            "pauseReason": None if settings.pause is None else settings.pause.reason,
+            "resumedAt": None if settings.resumed_at is None else _instant(settings.resumed_at),
+            "deletingSince": None if settings.deleting_since is None else _instant(settings.deleting_since),
             "unknownJson": settings.unknown_json,
         }
     )

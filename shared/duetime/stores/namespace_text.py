@@ -14,7 +14,7 @@ from typing import Any
 
 from duetime.domain.errors import NamespaceConflict, NamespaceUnreadable
 from duetime.domain.event_webhooks import EventWebhook
-from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.domain.namespaces import Misfire, Namespace, NamespaceSettings, Pause, SealedSecret
 from duetime.domain.retry import read_retry_policy
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant
 from duetime.stores.decoding import DECODING_ERRORS, what_is_wrong
@@ -24,8 +24,10 @@ _NAMES = {
     "retryPolicy": "retry_policy_json",  # text within text: it is kept exactly as it was given
     "maxInFlight": "max_in_flight",
     "rateLimit": "rate_limit_per_second",
+    "misfire": "misfire",
 }
-_KNOWN = frozenset({*_NAMES, "webhook"})
+_TIMES = {"resumedAt": "resumed_at", "deletingSince": "deleting_since"}
+_KNOWN = frozenset({*_NAMES, *_TIMES, "webhook", "pausedAt", "pauseReason"})
 _KNOWN_OF_WEBHOOK = frozenset({"url", "eventTypes", "enabled"})
 
 
@@ -46,6 +48,10 @@ class StoredNamespace:
 def settings_text(settings: NamespaceSettings) -> str | None:
     """None when nothing is set."""
     values = {name: getattr(settings, field) for name, field in _NAMES.items()}
+    instants = {name: getattr(settings, field) for name, field in _TIMES.items()}
+    if settings.pause is not None:
+        values["pauseReason"], instants["pausedAt"] = settings.pause.reason, settings.pause.at
+    values |= {name: None if at is None else format_instant(at) for name, at in instants.items()}
     given = {name: value for name, value in values.items() if value is not None}
     if settings.webhook is not None:
         given["webhook"] = _webhook_row(settings.webhook)
@@ -115,7 +121,8 @@ def agreed(stored: Namespace, *, num_shards: int, dedicated: bool, tenant_id: st
 
 
 def _settings(row: dict[str, Any]) -> NamespaceSettings:
-    webhook, policy = row.get("webhook"), _text(row, "retryPolicy")
+    webhook, policy, misfire = row.get("webhook"), _text(row, "retryPolicy"), _text(row, "misfire")
+    paused_at = _instant(row, "pausedAt")
     if policy is not None:
         read_retry_policy(policy)
     return NamespaceSettings(
@@ -123,6 +130,10 @@ def _settings(row: dict[str, Any]) -> NamespaceSettings:
         max_in_flight=_number(row, "maxInFlight", int),
         rate_limit_per_second=_number(row, "rateLimit", int | float),
         webhook=None if webhook is None else _webhook(webhook),
+        misfire=None if misfire is None else Misfire(misfire),
+        pause=None if paused_at is None else Pause(paused_at, _text(row, "pauseReason")),
+        resumed_at=_instant(row, "resumedAt"),
+        deleting_since=_instant(row, "deletingSince"),
         unknown_json=_unknown_text(row, _KNOWN),
     )
 
@@ -151,6 +162,11 @@ def _text(row: dict[str, Any], name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise TypeError
     return value
+
+
+def _instant(row: dict[str, Any], name: str) -> datetime | None:
+    value = _text(row, name)
+    return None if value is None else read_instant(value)
 
 
 def _number(row: dict[str, Any], name: str, kind: Any) -> Any:

@@ -229,6 +229,12 @@ class Store(MovableStore, Protocol):
         """
         ...
 
+    def delete_namespace(self, name: str, *, if_revision: int) -> bool:
+        """Remove a namespace, not its timers, if its stored revision is ``if_revision``. True when it is gone, also
+        when there was none. Its shards stay: others may have timers there, and a dedicated range is given to no
+        other."""
+        ...
+
     def shard_map(self) -> ShardMap:
         """Which shards exist now. One cheap read: pollers ask every second."""
         ...

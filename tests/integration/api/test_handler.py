@@ -34,7 +34,7 @@ def test_an_unknown_path(api: Api) -> None:
     ("method", "path", "allowed"),
     [
         ("POST", "/v1/shards", "GET, HEAD, OPTIONS"),
-        ("PATCH", "/v1/namespaces/default", "GET, HEAD, OPTIONS, PUT"),
+        ("PATCH", "/v1/namespaces/default", "DELETE, GET, HEAD, OPTIONS, PUT"),
         ("DELETE", "/v1/namespaces/default/timers", "GET, HEAD, OPTIONS, POST"),
         ("POST", "/v1/namespaces/default/timers/t1", "DELETE, GET, HEAD, OPTIONS, PATCH, PUT"),
         ("PROPFIND", "/health", "GET, HEAD, OPTIONS"),

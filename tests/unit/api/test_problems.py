@@ -53,6 +53,8 @@ def test_every_error_of_the_house_has_its_status() -> None:
         http_errors.RouteNotFound: 404,
         http_errors.MethodNotAllowed: 405,
         errors.NamespaceConflict: 409,
+        errors.NamespaceDeleting: 409,
+        errors.NamespaceNotEmpty: 409,
         errors.TimerConflict: 409,
         errors.TimerFinished: 409,
         errors.SecretRotationUnderWay: 409,

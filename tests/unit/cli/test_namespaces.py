@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from duetime.cli.main import run
-from duetime.domain.namespaces import Namespace
+from duetime.domain.namespaces import Misfire, Namespace, NamespaceState
 from duetime.domain.secrets import parse_secret, secret_text, valid_secrets
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.local_key import KeyFile, LocalSecretBox
 from duetime.stores.open import open_store
-from duetime.stores.port import Store
+from duetime.stores.port import PutMode, Store
+from tests.support.builders import make_timer
 
 NOW = SystemClock().now()
 """The commands read the real clock."""
@@ -87,6 +88,19 @@ class TestNamespaces:
         assert orders(store).settings.rate_limit_per_second == 10
         assert orders(store).settings.retry_policy_json == policy
 
+    def test_one_is_paused_and_resumed(self, cli: Cli, store: Store) -> None:
+        shown = json.loads(cli("namespaces", "pause", "orders", "--reason", "stocktaking")[0])
+        assert (shown["state"], shown["pauseReason"]) == ("Paused", "stocktaking")
+        assert orders(store).state is NamespaceState.PAUSED
+        assert json.loads(cli("namespaces", "resume", "orders")[0])["state"] == "Active"
+        cli("namespaces", "set", "orders", "--misfire", "expire")
+        assert orders(store).settings.misfire is Misfire.EXPIRE
+
+    def test_one_that_has_timers_is_not_deleted_without_force(self, cli: Cli, store: Store) -> None:
+        store.put_timers([make_timer(orders(store), execute_at=NOW)], mode=PutMode.CREATE, now=NOW)
+        assert "force" in cli.fails("namespaces", "delete", "orders", code=1)
+        assert orders(store).state is NamespaceState.ACTIVE
+
     def test_they_are_listed(self, cli: Cli, store: Store) -> None:
         store.create_namespace("vip", num_shards=2, dedicated=True, now=NOW, tenant_id="acme")
         cli("namespaces", "set", "vip", "--rate-limit", "10", "--retry-policy", '{"maxAttempts": 3}')
@@ -95,8 +109,8 @@ class TestNamespaces:
         lines = [re.split(r" {2,}", line) for line in cli("namespaces", "list")[0].splitlines()]
 
         assert lines[1:] == [
-            ["orders", "default", "4", "no", "-", "-", "0", "-"],
-            ["vip", "acme", "2", "yes", "-", "10", "1", '{"maxAttempts": 3}'],
+            ["orders", "default", "Active", "4", "no", "-", "-", "0", "-"],
+            ["vip", "acme", "Active", "2", "yes", "-", "10", "1", '{"maxAttempts": 3}'],
         ]
         of_acme = cli("namespaces", "list", "--tenant", "acme")[0].splitlines()
         assert [line.split()[0] for line in of_acme] == ["NAME", "vip"]

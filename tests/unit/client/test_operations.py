@@ -83,9 +83,19 @@ USES: dict[str, Use] = {
         retry_policy=POLICY,
         max_in_flight=7,
         rate_limit=1.5,
+        misfire="expire",
         if_revision=d.namespaces.get(has["namespace"]).revision,
     ),
     "getNamespace": lambda d, has: d.namespaces.get(has["namespace"]),
+    "pauseNamespace": lambda d, has: d.namespaces.pause(
+        has["namespace"], reason="r", if_revision=d.namespaces.get(has["namespace"]).revision
+    ),
+    "resumeNamespace": lambda d, has: d.namespaces.resume(
+        has["namespace"], if_revision=d.namespaces.get(has["namespace"]).revision
+    ),
+    "deleteNamespace": lambda d, has: d.namespaces.delete(
+        has["namespace"], force=True, if_revision=d.namespaces.get(has["namespace"]).revision
+    ),
     "listNamespaces": lambda d, has: list(d.namespaces.list(page_size=1)),
     "createSecret": lambda d, has: d.signing_secrets(has["namespace"]).create(
         secret="whsec_" + "A" * 40, overlap=timedelta()
@@ -228,6 +238,7 @@ MODELS: dict[str, type[Any]] = {
     "LoggedRequestAnswer": names.SentRequest,
     "LoggedResponseAnswer": names.ReceivedResponse,
     "NamespaceAnswer": names.Namespace,
+    "NamespaceDeletionAnswer": names.NamespaceDeletion,
     "PrincipalAnswer": names.Principal,
     "RetryPolicyAnswer": names.RetryPolicy,
     "SecretAnswer": names.SigningSecret,
@@ -244,6 +255,8 @@ ENUMS: dict[str, type[Enum]] = {
     "ExecutionStatus": names.ExecutionStatus,
     "FailureReason": names.FailureReason,
     "Method": names.Method,
+    "Misfire": names.Misfire,
+    "NamespaceState": names.NamespaceState,
     "Role": names.Role,
     "TimerState": names.TimerState,
 }

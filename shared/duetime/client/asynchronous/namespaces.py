@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from duetime.client import bodies
 from duetime.client.asynchronous.transport import AsyncTransport
-from duetime.client.models import CreatedSecret, Namespace, SigningSecret
-from duetime.client.requests import changing, reading, removing, segment
+from duetime.client.models import CreatedSecret, Misfire, Namespace, NamespaceDeletion, SigningSecret
+from duetime.client.requests import Request, changing, reading, removing, revision_header, segment
 from duetime.client.values import UNSET, RetryPolicy, Unset
 
 _PATH = "/v1/namespaces"
@@ -37,6 +37,7 @@ class AsyncNamespaces:
         retry_policy: RetryPolicy | Unset | None = UNSET,
         max_in_flight: int | Unset | None = UNSET,
         rate_limit: float | Unset | None = UNSET,
+        misfire: Misfire | str | Unset | None = UNSET,
         if_revision: int | None = None,
     ) -> Namespace:
         """Create a namespace, confirm it, or change its settings. What is not given stays, None clears a setting.
@@ -50,6 +51,7 @@ class AsyncNamespaces:
             retry_policy=retry_policy,
             max_in_flight=max_in_flight,
             rate_limit=rate_limit,
+            misfire=misfire,
         )
         request = changing(
             "putNamespace",
@@ -58,6 +60,35 @@ class AsyncNamespaces:
             Namespace,
             body,
             if_revision=if_revision,
+        )
+        return await self._transport.send(request)
+
+    async def pause(self, name: str, *, reason: str | None = None, if_revision: int | None = None) -> Namespace:
+        """Nothing of it is fired until it is resumed, within some seconds. Timers are created and changed as ever."""
+        body = bodies.body(bodies.PAUSE, reason=reason)
+        path = f"{_of(name)}/pause"
+        request = changing("pauseNamespace", "POST", path, Namespace, body, if_revision=if_revision)
+        return await self._transport.send(request)
+
+    async def resume(self, name: str, *, if_revision: int | None = None) -> Namespace:
+        """Fire again. What became due meanwhile is fired at once, or expires: as its ``misfire`` says."""
+        path = f"{_of(name)}/resume"
+        request = changing("resumeNamespace", "POST", path, Namespace, if_revision=if_revision)
+        return await self._transport.send(request)
+
+    async def delete(self, name: str, *, force: bool = False, if_revision: int | None = None) -> NamespaceDeletion:
+        """One bounded step of its deletion: repeat it, after a second, until ``done``.
+
+        ``force`` deletes its timers too. A ``Conflict`` without it where there are any. ``NotFound`` when it is gone.
+        """
+        request = Request(
+            operation="deleteNamespace",
+            method="DELETE",
+            path=_of(name),
+            query=(("force", "true"),) if force else (),
+            headers=revision_header(if_revision),
+            read=lambda answer: answer.as_a(NamespaceDeletion),
+            gone=lambda: NamespaceDeletion(removed=0, done=True),
         )
         return await self._transport.send(request)
 

@@ -127,6 +127,26 @@ class Catalogue:
                 continue
         raise StoreUnavailable("the namespace is being changed too often")
 
+    def delete_namespace(self, name: str, *, if_revision: int) -> bool:
+        is_sent = False
+        for _ in rounds():
+            row = self._entries.find(_kind(name), name, is_serial=is_sent)
+            if row is None:
+                return True
+            stored = _namespace(row)
+            if stored.revision != if_revision:
+                return False
+            statements = [
+                self._entries.remove(name, if_write_id=row["write_id"]),
+                self._entries.remove_of_tenant(stored.tenant_id, name),
+            ]
+            try:
+                if self._requests.decide(statements):
+                    return True
+            except Unsettled:
+                is_sent = True
+        raise StoreUnavailable("the namespace is being changed too often")
+
     def shard_map(self) -> ShardMap:
         return _shard_map(self._entries.find(SHARDS, ""))
 

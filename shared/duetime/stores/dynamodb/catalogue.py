@@ -170,14 +170,32 @@ class Catalogue:
             removes=tuple(name for name, value in texts.items() if value is None),
             unchanged={
                 "namespace_name": text(namespace.name),
-                # A namespace that was never changed has no revision stored.
-                "namespace_revision": whole(if_revision) if if_revision != _FIRST_REVISION else None,
+                **_revision(if_revision),
             },
         )
         written = self._table.update(**as_update(change), ReturnValues="ALL_NEW")
         if written.item is None or not (written.is_applied or written.is_own_work(change)):
             return None
         return _namespace(written.item)
+
+    def delete_namespace(self, name: str, *, if_revision: int) -> bool:
+        for back_off in back_offs(_CREATE_TRIES):
+            stored = self.get_namespace(name)
+            if stored is None:
+                return True
+            if stored.revision != if_revision:
+                return False
+            update = as_update(Change(key=_namespace_key(name), sets={}, unchanged=_revision(if_revision)))
+            condition = {
+                each: update[each] for each in ("ConditionExpression", "ExpressionAttributeValues") if update[each]
+            }
+            itself = {"TableName": self._table.name, "Key": _namespace_key(name), **condition}
+            pointer = _pointer(stored.tenant_id, name)
+            key = {part: pointer[part] for part in ("shard_id", "sortKey")}
+            if self._table.transact([{"Delete": itself}, {"Delete": {"TableName": self._table.name, "Key": key}}]):
+                return True
+            time.sleep(back_off)
+        raise StoreUnavailable("the namespace is being changed too often")
 
     def shard_map(self) -> ShardMap:
         return _shard_map(self._table.get(_COUNTER_KEY, consistent=False))
@@ -275,6 +293,11 @@ def _changeable(namespace: Namespace) -> Item:
     if namespace.revision != _FIRST_REVISION:
         item["namespace_revision"] = whole(namespace.revision)
     return item
+
+
+def _revision(revision: int) -> Item:
+    """For ``Change.unchanged``. A namespace that was never changed has no revision stored."""
+    return {"namespace_revision": whole(revision) if revision != _FIRST_REVISION else None}
 
 
 def _pointer(tenant_id: str, name: str) -> Item:

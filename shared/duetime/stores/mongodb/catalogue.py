@@ -125,6 +125,12 @@ class Catalogue:
         return None if document is None else _namespace(document)
 
     @translated
+    def delete_namespace(self, name: str, *, if_revision: int) -> bool:
+        if self._namespaces.delete_one({"_id": name, "namespace_revision": if_revision}).deleted_count:
+            return True
+        return self._namespaces.find_one({"_id": name}, {"_id": 1}) is None
+
+    @translated
     def shard_map(self) -> ShardMap:
         shards = self._counters.find_one({"_id": _SHARDS}) or {}
         return ShardMap(int(shards.get("shared_shards", 0)), int(shards.get("dedicated_end", MAX_SHARED_SHARDS)))

@@ -45,6 +45,7 @@ class MongoDbStore:
         self.get_namespace = catalogue.get_namespace
         self.list_namespaces = catalogue.list_namespaces
         self.update_namespace = catalogue.update_namespace
+        self.delete_namespace = catalogue.delete_namespace
         self.shard_map = catalogue.shard_map
         self.catalogue_secret = catalogue.catalogue_secret
         self.catalogue_secrets = catalogue.catalogue_secrets

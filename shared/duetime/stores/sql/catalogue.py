@@ -88,6 +88,13 @@ class Catalogue:
             "settings",
             "secrets",
         )
+        self._delete = prepare(
+            sa.delete(namespaces).where(
+                columns.namespace_name == name, columns.namespace_revision == given("revision")
+            ),
+            "name",
+            "revision",
+        )
         counter = counters.c.counter_name == name
         self._counters = prepare(sa.select(counters.c.counter_name, counters.c.counter_value))
         self._counter = prepare(sa.select(counters.c.counter_value).where(counter).with_for_update(), "name")
@@ -138,6 +145,12 @@ class Catalogue:
             if not self._update.count(mutation.connection, namespace.name, if_revision, settings, secrets):
                 return None
             return _namespace(self._get.one(mutation.connection, namespace.name).one())
+
+    def delete_namespace(self, name: str, *, if_revision: int) -> bool:
+        with self._database.write() as mutation:
+            if self._delete.count(mutation.connection, name, if_revision):
+                return True
+            return self._get.one(mutation.connection, name).first() is None
 
     def shard_map(self) -> ShardMap:
         with self._database.read() as connection:

@@ -37,6 +37,7 @@ class SqlStore:
         self.get_namespace = catalogue.get_namespace
         self.list_namespaces = catalogue.list_namespaces
         self.update_namespace = restarted(catalogue.update_namespace)
+        self.delete_namespace = restarted(catalogue.delete_namespace)
         self.shard_map = catalogue.shard_map
         self.catalogue_secret = restarted(catalogue.catalogue_secret)
         self.catalogue_secrets = catalogue.catalogue_secrets

@@ -1,0 +1,129 @@
+"""Namespaces that are paused, over the real store, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from duetime.api.namespace_states import paused, resumed
+from duetime.domain.namespaces import Misfire
+from duetime.domain.timers import FailureReason, TimerState
+from duetime.stores.port import Store
+from tests.support.builders import make_namespace
+from tests.support.engine import make_poller, make_timer, put
+from tests.support.scripted_sender import ScriptedSender
+from tests.support.stores import memory_store
+from tests.support.virtual_time import START, VirtualClock, run_virtually
+
+NAMESPACE = make_namespace("default")
+FOLLOWS_SECONDS = 10.0
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with memory_store() as store:
+        for name in ("default", "other"):
+            store.create_namespace(name, num_shards=4, dedicated=False, now=START)
+        yield store
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+class Script:
+    def __init__(self, store: Store, clock: VirtualClock) -> None:
+        self.store, self.clock = store, clock
+
+    def pause(self) -> None:
+        paused(self.store, "default", reason=None, principal=None, now=self.clock.now())
+
+    def resume(self) -> None:
+        resumed(self.store, "default", principal=None, now=self.clock.now())
+
+    def let_expire(self) -> None:
+        found = self.store.get_namespace("default")
+        assert found is not None
+        wanted = replace(found, settings=replace(found.settings, misfire=Misfire.EXPIRE))
+        assert self.store.update_namespace(wanted, if_revision=found.revision, now=START)
+
+
+def run(store: Store, clock: VirtualClock, script: Callable[[ScriptedSender], Awaitable[None]]) -> ScriptedSender:
+    sender = ScriptedSender()
+    poller = make_poller(store, sender, clock)
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        task = asyncio.create_task(poller.run(stop))
+        await script(sender)
+        stop.set()
+        await task
+
+    run_virtually(clock, main())
+    return sender
+
+
+def ids(sender: ScriptedSender) -> list[str]:
+    return sorted(str(body["timerId"]) for body in sender.received)
+
+
+def test_nothing_is_fired_in_a_pause_and_all_of_it_after(store: Store, clock: VirtualClock) -> None:
+    steps = Script(store, clock)
+    put(store, [make_timer("first", execute_at=at(1))], START)
+    put(store, [make_timer(f"t{n}", execute_at=at(30 + n)) for n in range(5)], START)
+    put(store, [make_timer("neighbour", namespace="other", execute_at=at(31))], START)
+
+    async def script(sender: ScriptedSender) -> None:
+        await asyncio.sleep(2)
+        steps.pause()
+        await asyncio.sleep(58)
+        assert ids(sender) == ["first", "neighbour"]
+        put(store, [make_timer("created in the pause", execute_at=clock.now())], clock.now())
+        steps.resume()
+        await asyncio.sleep(FOLLOWS_SECONDS + 2)
+
+    fired = ids(run(store, clock, script))
+    assert fired == ["created in the pause", "first", "neighbour", *(f"t{n}" for n in range(5))]
+
+
+def test_a_pause_that_begins_while_timers_wait_takes_hold_within_seconds(store: Store, clock: VirtualClock) -> None:
+    steps = Script(store, clock)
+    put(store, [make_timer(f"t{n}", execute_at=at(n)) for n in range(60)], START)
+
+    async def script(sender: ScriptedSender) -> None:
+        await asyncio.sleep(5.5)
+        steps.pause()
+        await asyncio.sleep(60)
+
+    fired = ids(run(store, clock, script))
+    assert 6 <= len(fired) <= 6 + FOLLOWS_SECONDS + 1
+
+
+def test_with_misfire_expire_late_timers_fail_and_later_ones_fire(store: Store, clock: VirtualClock) -> None:
+    steps = Script(store, clock)
+    steps.let_expire()
+    put(store, [make_timer("late", execute_at=at(20)), make_timer("later", execute_at=at(50))], START)
+
+    async def script(sender: ScriptedSender) -> None:
+        steps.pause()
+        await asyncio.sleep(30)
+        steps.resume()
+        put(store, [make_timer("past", execute_at=at(10), now=clock.now())], clock.now())
+        await asyncio.sleep(30)
+
+    assert ids(run(store, clock, script)) == ["later", "past"]
+    timer = store.get_timer(NAMESPACE, "late", now=clock.now())
+    assert timer is not None
+    assert (timer.state, timer.attempts) == (TimerState.FAILED, 0)
+    assert timer.failure is not None
+    assert timer.failure.reason is FailureReason.EXPIRED
+    assert "paused" in timer.failure.message
