@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+from duetime.domain.call_events import CallEventType
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import NamespaceSettings
 from duetime.domain.service_calls import ServiceCall
@@ -46,9 +48,9 @@ class Subscriber:
         return found
 
 
-def live(store: DynamoDbStore, **fields: Any) -> ServiceCall:
+def live(store: DynamoDbStore, *, ago: timedelta = timedelta(0), **fields: Any) -> ServiceCall:
     """A call from its submission to its end: seven events in three items."""
-    now = SystemClock().now()
+    now = SystemClock().now() - ago
     running = make_calls.begun(apply(store, make_calls.submitted(now=now, **fields)), now=now)
     apply(store, running)
     return apply(store, make_calls.concluded(running.after, running.executions[0], now=now))
@@ -152,6 +154,9 @@ def test_the_outbox_uses_just_the_permissions_that_it_has(
         "userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"},
         "dynamodb": {"OldImage": image, "SequenceNumber": "999999999999999999999"},
     }
+    # What has expired is removed by the schedule, with an event.
+    gone = CallRef("acme", live(calls_store, ago=2 * make_calls.RETENTION).call_id)
+    calls_store.calls.mark_published(calls_store.calls.unpublished_of(gone, limit=10), now=now)
     # What is published in part is marked event by event.
     first = calls_store.calls.unpublished_of(CallRef("acme", call.call_id), limit=1)
     with account.running(
@@ -162,4 +167,6 @@ def test_the_outbox_uses_just_the_permissions_that_it_has(
 
     assert answers[0] == {"batchItemFailures": []}
     assert calls_store.calls.list_executions("acme", call.call_id, cursor=None, limit=10).items == []
+    (told,) = calls_store.calls.unpublished_of(gone, limit=10)
+    assert told.event.type is CallEventType.DELETED
     assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["OutboxRole"])
