@@ -108,14 +108,17 @@ def outcome_of(
 
 def expired(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
     """The end of a timer that it is too late to fire. No attempt is made."""
-    if timer.is_too_late(now):
-        assert timer.content.expire_after_ms is not None
-        limit_seconds = timer.content.expire_after_ms / 1000
-        message = f"not fired within {limit_seconds:g} s of its due time (expireAfter)"
-    else:
-        message = "it came due while its namespace was paused (misfire)"
+    limit_ms = timer.content.expire_after_ms
+    assert limit_ms is not None
+    message = f"not fired within {limit_ms / 1000:g} s of its due time (expireAfter)"
     failure = Failure(FailureReason.EXPIRED, message, now)
     return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
+
+
+def missed(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """The end of a timer that came due in a pause of its namespace, and is not to be fired late."""
+    failure = Failure(FailureReason.EXPIRED, "it came due while its namespace was paused (misfire)", now)
+    return failed_as(timer, failure, now=now, settings=settings)
 
 
 def unreadable(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:

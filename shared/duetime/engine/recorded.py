@@ -15,7 +15,7 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.engine.gated import GatedAttempts
 from duetime.engine.keys import firing_key
-from duetime.engine.outcomes import expired, outcome_of, parked, unrecorded
+from duetime.engine.outcomes import expired, missed, outcome_of, parked, unrecorded
 from duetime.engine.owned import OwnedShard
 from duetime.engine.postponing import Postponements
 from duetime.engine.recording import Recordable, Recorder
@@ -75,7 +75,8 @@ class RecordedAttempts:
 
     def expire(self, shard: OwnedShard, timer: Timer, now: datetime) -> None:
         """It is too late to fire ``timer``, which was taken."""
-        self.record(shard, shard.lease, expired(timer, now=now, settings=self._settings))
+        end = expired if timer.is_too_late(now) else missed
+        self.record(shard, shard.lease, end(timer, now=now, settings=self._settings))
 
     def record(self, shard: OwnedShard, lease: Lease, outcome: Outcome) -> None:
         self._record(shard, lease, outcome, instead_of=None)
