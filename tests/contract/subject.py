@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
@@ -32,3 +33,5 @@ class Subject:
     """The database removes expired timers; ``prune_expired`` has nothing to do."""
     events_expire_by_themselves: bool = False
     """The same for published events; ``calls.prune`` sees to calls alone."""
+    expire_events: Callable[[datetime], None] | None = None
+    """Remove those events now that the database would have removed by that time."""

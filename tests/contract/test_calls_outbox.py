@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from duetime.domain.call_events import CallEvent
+from duetime.domain.call_steps import DeletionReason, Transition, deleted
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.calls_port import CallRef, CallStore, OutboxEvent
 from duetime.stores.port import Store
@@ -187,6 +189,67 @@ def test_published_events_are_pruned_when_their_time_is_up(subject: Subject, cal
     if not subject.events_expire_by_themselves:
         left = calls.list_events(make.TENANT, call.call_id, after=0, limit=5)
         assert [event.sequence for event in left] == [2]
+
+
+def published(calls: CallStore, *, now: timedelta = timedelta(0)) -> None:
+    calls.mark_published(waiting(calls), now=NOW + now)
+
+
+def past_retention(subject: Subject, calls: CallStore, *, days: int) -> None:
+    """The retention of events is a week. Twice: what is put off must not be met again at once."""
+    for _ in range(2):
+        prune(calls, before=(days - 7) * DAY, now=days * DAY)
+        if subject.expire_events is not None:
+            subject.expire_events(NOW + days * DAY)
+
+
+def kept(calls: CallStore, call: ServiceCall) -> list[int]:
+    return [event.sequence for event in calls.list_events(make.TENANT, call.call_id, after=0, limit=100)]
+
+
+@pytest.mark.parametrize("how", ["from the beginning", "after they were published", "before they are published"])
+def test_events_of_a_starred_call_stay_with_it(subject: Subject, calls: CallStore, how: str) -> None:
+    call = steps.run(calls, steps.submit(calls, starred=how == "from the beginning"))
+    other = steps.run(calls, steps.submit(calls))
+    if how == "after they were published":
+        published(calls)
+    if how != "from the beginning":
+        call = steps.applied(calls, make.amended(call, starred=True))
+    published(calls)
+
+    past_retention(subject, calls, days=8)
+    past_retention(subject, calls, days=16)
+
+    assert kept(calls, call) == list(range(1, call.event_count + 1))
+    assert kept(calls, other) == []
+    call = steps.applied(calls, make.amended(call, starred=False))
+    published(calls, now=16 * DAY)
+    past_retention(subject, calls, days=24)
+    assert kept(calls, call) == []
+
+
+def test_events_of_a_starred_call_that_is_moved_stay_with_it(subject: Subject, calls: CallStore) -> None:
+    call = replace(steps.run(calls, steps.submit(calls, starred=True)), tenant_id="moved")
+    events = [replace(stored.event, tenant_id="moved") for stored in waiting(calls)]
+    steps.applied(calls, Transition(before=None, after=call))
+
+    calls.load_events([OutboxEvent(event, "", NOW) for event in events], now=NOW)
+    past_retention(subject, calls, days=8)
+
+    assert calls.list_events("moved", call.call_id, after=0, limit=100) == events
+
+
+def test_events_of_a_removed_call_go_though_it_was_starred(subject: Subject, calls: CallStore) -> None:
+    call = steps.run(calls, steps.submit(calls, starred=True))
+    published(calls)
+    past_retention(subject, calls, days=8)
+    event = deleted(call, DeletionReason.REQUEST, new_id=make.ids_at(NOW), now=NOW)
+    calls.delete_call(make.TENANT, call.call_id, now=NOW, if_revision=call.revision, event=event)
+    published(calls, now=8 * DAY)
+
+    past_retention(subject, calls, days=16)
+
+    assert calls.all_events(cursor=None, limit=100).events == []
 
 
 def test_no_unpublished_event_is_pruned(calls: CallStore) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
@@ -19,9 +20,11 @@ from moto import mock_aws
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
 from duetime.stores.dynamodb.calls import keys
+from duetime.stores.dynamodb.calls.event_items import ROW_TYPE
 from duetime.stores.dynamodb.calls.store import DEFAULT_MAX_PARALLEL
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.items import timer_key
+from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.dynamodb.url import default_calls_table_name
 from duetime.stores.time_source import TimeSource
@@ -29,6 +32,7 @@ from tests.contract.subject import Subject
 from tests.support.moto_transactions import cheap_transactions
 
 REGION = "us-east-1"
+_NEVER = {"N": "inf"}
 
 
 def unique_table_name() -> str:
@@ -86,6 +90,16 @@ def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: 
             ExpressionAttributeValues={":method": {"S": "nonsense"}},
         )
 
+    def expire_events(until: datetime) -> None:
+        calls_table = default_calls_table_name(name)
+        for page in client.get_paginator("scan").paginate(TableName=calls_table, ConsistentRead=True):
+            for item in page["Items"]:
+                if (
+                    item["row_type"]["S"] == ROW_TYPE
+                    and float(item.get(TIME_TO_LIVE_ATTRIBUTE, _NEVER)["N"]) <= until.timestamp()
+                ):
+                    client.delete_item(TableName=calls_table, Key=keys.key_of(item))
+
     store = open_again()
     store.initialise()
     return Subject(
@@ -97,4 +111,5 @@ def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: 
         checks_leases=False,
         expires_by_itself=True,
         events_expire_by_themselves=True,
+        expire_events=expire_events,
     )

@@ -164,7 +164,11 @@ class CallStore(MovableCallStore, Protocol):
         ...
 
     def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None:
-        """Idempotent: ``published_at`` is set once."""
+        """Idempotent: ``published_at`` is set once.
+
+        Where the database removes events by itself, as ``prune`` says otherwise, the event that tells of a star given
+        or taken, or of a call's removal, decides when it is marked what becomes of the call's earlier ones.
+        """
         ...
 
     def prune(
@@ -176,6 +180,9 @@ class CallStore(MovableCallStore, Protocol):
         event_of: EventOf | None = None,
     ) -> int:
         """Remove up to ``limit`` rows: events published before that time, and expired calls with all they have.
+
+        Events of a starred call stay, whenever they were published. When it has lost its star, or is gone, they go as
+        others do; a store may find that out later, by the time from ``events_published_before`` to ``now`` at most.
 
         ``event_of`` makes the event of each call that can be read (without the body of its request); it is stored in
         the transaction that removes the call. How many rows of either kind went. No unpublished event is removed.

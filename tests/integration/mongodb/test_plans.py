@@ -187,6 +187,7 @@ def test_calls_executions_and_events_are_found_by_their_keys(
         schema.CALL_KEY,
         schema.CALL_IDEMPOTENCY,
         schema.CALL_EXPIRY,
+        schema.CALL_STARRED,
         schema.LOOKUP,
         schema.EXECUTION_KEY,
         schema.EXECUTION_NUMBER,

@@ -180,8 +180,9 @@ POINTS: dict[str, tuple[Action, set[str]]] = {
     "pruning": (
         lambda store, _: store.calls.prune(now=NOW + make.RETENTION, events_published_before=LATER, limit=1000),
         {
-            "outbox USING COVERING INDEX idx_outbox_published (published_at<?)",
+            "outbox USING INDEX idx_outbox_published (published_at<?)",
             "outbox USING INTEGER PRIMARY KEY (rowid=?)",
+            f"service_calls USING INDEX {BY_ID} LEFT-JOIN",
             "service_calls USING INDEX idx_service_calls_expiry (expires_at<?)",
             f"service_calls USING INDEX {BY_ID}",
             f"timers USING INDEX {BY_TIMER_ID}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
 
 from bson import ObjectId
 
@@ -21,10 +22,11 @@ from duetime.stores.mongodb.event_documents import (
     report_unreadable,
 )
 from duetime.stores.mongodb.reading import read
-from duetime.stores.mongodb.schema import BY_ID, CALL_EXPIRY, EVENT_PUBLISHED, EVENT_UNPUBLISHED
+from duetime.stores.mongodb.schema import BY_ID, CALL_EXPIRY, CALL_STARRED, EVENT_PUBLISHED, EVENT_UNPUBLISHED
 from duetime.stores.mongodb.url import Document
 
 _MAX_REPORTED = 1000
+_EVENTS_PER_READ = 500
 _CALLS_PER_TRANSACTION = 50
 _IN_ORDER = [("tenant_id", 1), ("aggregate_id", 1), ("event_sequence", 1)]
 
@@ -111,11 +113,7 @@ class Outbox:
     def prune(
         self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
     ) -> int:
-        published = {"published_at": {"$lt": events_published_before}}
-        found = read(
-            self._events, published, {"_id": 1}, order=[("published_at", 1)], limit=limit, hint=EVENT_PUBLISHED
-        )
-        event_ids = [event["_id"] for event in found]
+        event_ids = self._past_retention(events_published_before, limit)
         pruned = self._events.delete_many({"_id": {"$in": event_ids}}).deleted_count if event_ids else 0
         while pruned < limit:
             removed = self._remove_expired(now, min(limit - pruned, _CALLS_PER_TRANSACTION), event_of)
@@ -124,6 +122,32 @@ class Outbox:
                 break
         return pruned
 
+    def _past_retention(self, published_before: datetime, limit: int) -> list[ObjectId]:
+        """The oldest events published before that time whose calls are not starred; at most ``limit``."""
+        past: list[ObjectId] = []
+        published = {"published_at": {"$lt": published_before}}
+        fields = {"tenant_id": 1, "aggregate_id": 1}
+        order = [("published_at", 1)]
+        with self._events.find(
+            published, fields, sort=order, batch_size=_EVENTS_PER_READ, hint=EVENT_PUBLISHED
+        ) as events:
+            while len(past) < limit and (some := list(islice(events, _EVENTS_PER_READ))):
+                starred = self._starred({_call_of(event) for event in some})
+                past += [event["_id"] for event in some if _call_of(event) not in starred]
+        return past[:limit]
+
+    def _starred(self, calls: set[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Those of ``calls``, (tenant id, call id), that are starred: by the index of these, which are few."""
+        by_tenant: dict[str, list[str]] = {}
+        for tenant_id, call_id in calls:
+            by_tenant.setdefault(tenant_id, []).append(call_id)
+        starred: set[tuple[str, str]] = set()
+        for tenant_id, call_ids in by_tenant.items():
+            wanted = {"tenant_id": tenant_id, "is_starred": True, "service_call_id": {"$in": call_ids}}
+            found = read(self._calls, wanted, {"service_call_id": 1}, limit=len(call_ids), hint=CALL_STARRED)
+            starred |= {(tenant_id, call["service_call_id"]) for call in found}
+        return starred
+
     def _remove_expired(self, now: datetime, limit: int, event_of: EventOf | None) -> int:
         expired = {"expires_at": {"$lte": now}}
         if self._calls.find_one(expired, {"_id": 1}, hint=CALL_EXPIRY) is None:
@@ -131,6 +155,10 @@ class Outbox:
         return self._database.transact(
             lambda session: self._removal.remove(expired, session, limit=limit, event_of=event_of, now=now)
         )
+
+
+def _call_of(event: Document) -> tuple[str, str]:
+    return event["tenant_id"], event["aggregate_id"]
 
 
 def _oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:

@@ -84,9 +84,16 @@ class Outbox:
             "key_id",
             "key_event",
         )
+        # By the key of the call of each event, if it is there: NOT EXISTS lets a server read all calls for it.
+        with_call = outbox.outerjoin(
+            service_calls,
+            sa.and_(_CALL.tenant_id == _EVENT.tenant_id, _CALL.service_call_id == _EVENT.aggregate_id),
+        )
+        is_of_no_star = sa.or_(_CALL.is_starred.is_(None), _CALL.is_starred == constant(0))
         self._published = prepare(
             sa.select(_EVENT.id)
-            .where(_EVENT.published_at < given("before"))
+            .select_from(with_call)
+            .where(_EVENT.published_at < given("before"), is_of_no_star)
             .order_by(_EVENT.published_at)
             .limit(given_count("limit")),
             "before",

@@ -27,7 +27,14 @@ from duetime.stores.cassandra.calls.documents import (
     event_position,
     execution_position,
 )
-from duetime.stores.cassandra.calls.places import Place, places_of, read_places, write_places
+from duetime.stores.cassandra.calls.places import (
+    LISTS,
+    STARRED_LIST,
+    Place,
+    places_of,
+    read_places,
+    write_places,
+)
 from duetime.stores.cassandra.calls.tables import EVENT, EXECUTION
 from duetime.stores.cassandra.requests import Requests, Row, Statement, Unsettled
 from duetime.stores.timer_check import checked
@@ -89,6 +96,10 @@ class Stored:
     @cached_property
     def places(self) -> frozenset[Place]:
         return read_places(self.row.get("places"))
+
+    @property
+    def is_starred(self) -> bool:
+        return any(place.table == LISTS and place.partition[0] == STARRED_LIST for place in self.places)
 
     def is_there(self, now: datetime) -> bool:
         """There is such a call, and it has not expired."""

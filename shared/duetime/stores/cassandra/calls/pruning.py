@@ -46,7 +46,7 @@ class Pruning(Deleting):
             pruned += self._prune_slice(
                 number,
                 places.sort_before(events_published_before),
-                lambda entry, most: self._forget_events(entry, events_published_before, most),
+                lambda entry, most: self._forget_events(entry, now, events_published_before, most),
                 limit - pruned,
             )
         return pruned
@@ -68,7 +68,7 @@ class Pruning(Deleting):
             after = (last.place.sort, last.tenant_id, last.call_id)
         return pruned
 
-    def _forget_events(self, entry: Entry, before: datetime, limit: int) -> int:
+    def _forget_events(self, entry: Entry, now: datetime, before: datetime, limit: int) -> int:
         ref = CallRef(entry.tenant_id, entry.call_id)
         before_ms = to_milliseconds(before)
         gone = [
@@ -76,6 +76,9 @@ class Pruning(Deleting):
             for row in self._partitions.events(ref)
             if row["published_ms"] is not None and row["published_ms"] < before_ms
         ]
+        if gone and self._partitions.read_state(ref).is_starred:
+            self._postpone(entry, max(now, before))
+            return 0
         some = gone[:limit]
         for at in range(0, len(some), _MOST_IN):
             chunk = some[at : at + _MOST_IN]
@@ -83,6 +86,12 @@ class Pruning(Deleting):
         if len(some) == len(gone):
             self._index.remove([entry])
         return len(some)
+
+    def _postpone(self, entry: Entry, until: datetime) -> None:
+        """A starred call is looked at once per retention, not each time; so it is found when it has lost its star."""
+        place = places.published_place(entry.tenant_id, entry.call_id, until)
+        self._index.put([Entry(place, entry.tenant_id, entry.call_id, 0, self._attempts.next())])
+        self._index.remove([entry])
 
     def _remove_expired(self, entry: Entry, now: datetime, event_of: EventOf | None) -> int:
         stored = self._partitions.read_state(CallRef(entry.tenant_id, entry.call_id))

@@ -85,12 +85,14 @@ class Loading(Outbox):
 
     def _load_events_of_call(self, events: Sequence[OutboxEvent], now: datetime) -> list[LoadStatus]:
         """Each becomes an item of its own, unless an item has it already, alone or with others."""
-        there = self._events_from(_call_of(events[0]), events[0].event.sequence, events[-1].event.sequence)
+        ref = _call_of(events[0])
+        there = self._events_from(ref, events[0].event.sequence, events[-1].event.sequence)
+        is_kept = ref in self._starred([ref])
         statuses = []
         for stored in events:
             found = there.get(stored.event.sequence)
             if found is None:
-                item = self._event_item(stored, now)
+                item = self._event_item(stored, now, is_kept=is_kept)
                 written = self._calls.put(item, ConditionExpression=_IS_NEW)
                 # The very item in the way is this write's: the driver repeated it, since its answer was lost.
                 is_loaded = written.is_applied or written.item == item
@@ -112,12 +114,13 @@ class Loading(Outbox):
                 continue
         return found
 
-    def _event_item(self, stored: OutboxEvent, now: datetime) -> Item:
+    def _event_item(self, stored: OutboxEvent, now: datetime, *, is_kept: bool) -> Item:
         item = encode_events([stored.event])
         if stored.published_at is not None:
             del item["outbox_partition"], item["outbox_key"]
             item["published_at"] = text(format_instant(stored.published_at))
-            item["expires_at"] = time_to_live(now + self._event_retention)
+            if not is_kept:
+                item["expires_at"] = time_to_live(now + self._event_retention)
         return item
 
 

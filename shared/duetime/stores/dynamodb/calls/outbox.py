@@ -7,13 +7,15 @@ read from the table, strongly consistent and in order, so that none of them is o
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Final
 
+from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import StoreUnavailable
-from duetime.domain.times import format_instant
+from duetime.domain.times import format_instant, read_instant
 from duetime.stores.calls_port import CallRef, OutboxEvent
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.event_items import ROW_TYPE, published_text, published_times
@@ -28,6 +30,8 @@ _INDEX_PAGE = 500
 """Of each partition, some 75 KB of keys: 10 read units while so many wait."""
 _CALLS_AT_ONCE = 16
 _RACE_TRIES = 10
+_MAY_TELL_OF_STAR: Final = frozenset({CallEventType.UPDATED, CallEventType.DELETED})
+"""Events behind which a call may have a star that it had not before, or none any more."""
 
 
 class Outbox(Reading):
@@ -57,18 +61,25 @@ class Outbox(Reading):
         return events[:limit]
 
     def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None:
-        by_item: dict[tuple[CallRef, str], set[int]] = {}
+        by_item: defaultdict[tuple[CallRef, str], set[int]] = defaultdict(set)
+        star_told_at: dict[CallRef, int] = {}
         for each in events:
             ref = CallRef(each.event.tenant_id, each.event.aggregate_id)
-            by_item.setdefault((ref, each.position), set()).add(each.event.sequence)
+            by_item[ref, each.position].add(each.event.sequence)
+            if each.event.type in _MAY_TELL_OF_STAR:
+                star_told_at[ref] = max(each.event.sequence, star_told_at.get(ref, 0))
+        starred = self._starred({ref for ref, _ in by_item})
+        # Before the marks: if this is cut short, the events are published once more, and this is done once more.
+        for ref, sequence in star_told_at.items():
+            self._follow_star(ref, sequence, is_starred=ref in starred, now=now)
         whole_items: list[Change] = []
         for (ref, position), sequences in by_item.items():
             first, last = read_cursor(position, int, int)
             key = keys.key(ref.tenant_id, keys.event_sort_key(ref.call_id, last))
             if len(sequences) == last - first + 1:
-                whole_items.append(self._change_to_published(key, now))
+                whole_items.append(self._change_to_published(key, now, is_kept=ref in starred))
             else:
-                self._mark_some(key, range(first, last + 1), sequences, now)
+                self._mark_some(key, range(first, last + 1), sequences, now, is_kept=ref in starred)
         # One whose condition fails was marked before, or is gone.
         for written in self._calls.apply(whole_items):
             if written.failure is not None:
@@ -116,19 +127,45 @@ class Outbox(Reading):
 
     # -- marking ---------------------------------------------------------------------------------------------
 
-    def _change_to_published(self, key: Item, now: datetime, unchanged: Item | None = None) -> Change:
-        """All events of the item: it leaves the index, and TTL removes it after the retention."""
+    def _starred(self, refs: Iterable[CallRef]) -> set[CallRef]:
+        asked = list(refs)
+        call_keys = [keys.call_key(ref.tenant_id, ref.call_id) for ref in asked]
+        items = self._calls.get_many(call_keys, consistent=True)
+        return {ref for ref, item in zip(asked, items, strict=True) if item is not None and "starred_key" in item}
+
+    def _follow_star(self, ref: CallRef, sequence: int, *, is_starred: bool, now: datetime) -> None:
+        """Published events up to ``sequence``: a star takes the TTL from them, and without it they have one again."""
+        changes = []
+        for item in self._event_items(ref, after=0, limit=sequence):
+            if "published_at" not in item or ("expires_at" in item) is not is_starred:
+                continue
+            # Not in the past: TTL leaves alone what it should have removed five years ago.
+            end = max(read_instant(item["published_at"]["S"]) + self._event_retention, now)
+            changes.append(
+                Change(
+                    key=keys.key_of(item),
+                    sets={} if is_starred else {"expires_at": time_to_live(end)},
+                    removes=("expires_at",) if is_starred else (),
+                    unchanged={"published_at": item["published_at"]},
+                )
+            )
+        for written in self._calls.apply(changes):
+            if written.failure is not None:
+                raise written.failure
+
+    def _change_to_published(
+        self, key: Item, now: datetime, *, is_kept: bool, unchanged: Item | None = None
+    ) -> Change:
+        """All events of the item: it leaves the index, and TTL removes it after the retention, unless ``is_kept``."""
+        end = {} if is_kept else {"expires_at": time_to_live(now + self._event_retention)}
         return Change(
             key=key,
-            sets={
-                "published_at": text(format_instant(now)),
-                "expires_at": time_to_live(now + self._event_retention),
-            },
+            sets={"published_at": text(format_instant(now)), **end},
             removes=("outbox_partition", "outbox_key", "published"),
             unchanged={"row_type": text(ROW_TYPE), "published_at": None, **(unchanged or {})},
         )
 
-    def _mark_some(self, key: Item, all_of_item: range, sequences: set[int], now: datetime) -> None:
+    def _mark_some(self, key: Item, all_of_item: range, sequences: set[int], now: datetime, *, is_kept: bool) -> None:
         for back_off in back_offs(_RACE_TRIES):
             item = self._calls.get(key, consistent=True)
             if item is None or "published_at" in item:
@@ -139,7 +176,7 @@ class Outbox(Reading):
                 return
             seen = {"published": item.get("published")}
             if len(marked) == len(all_of_item):
-                change = self._change_to_published(key, now, seen)
+                change = self._change_to_published(key, now, is_kept=is_kept, unchanged=seen)
             else:
                 change = Change(
                     key=key,
