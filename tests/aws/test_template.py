@@ -132,6 +132,7 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
         ),
         (
             {
+                "dynamodb:BatchGetItem",
                 "dynamodb:BatchWriteItem",
                 "dynamodb:DeleteItem",
                 "dynamodb:GetItem",
