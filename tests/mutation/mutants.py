@@ -86,10 +86,14 @@ MUTANTS = (
     *_of(
         "engine/outcomes.py",
         "tests/unit/engine/test_outcomes.py",
-        ("firing_id=new_firing_id,", "firing_id=timer.firing_id,", "a rescheduled timer looks like a repeat"),
         (
-            "max(answer.next_execute_at, earliest)",
-            "answer.next_execute_at",
+            "at=at, fired_at=fired_at, firing_id=new_firing_id",
+            "at=at, fired_at=fired_at, firing_id=timer.firing_id",
+            "a rescheduled timer looks like a repeat",
+        ),
+        (
+            "at = max(answer.next_execute_at, earliest)",
+            "at = answer.next_execute_at",
             "a receiver keeps the poller busy with itself",
         ),
         (
@@ -97,10 +101,11 @@ MUTANTS = (
             "next_attempt_at=fired_at,",
             "a parked timer is fired again while its callback runs",
         ),
+        ("        attempts=0,\n", "        attempts=timer.attempts + 1,\n", "a rescheduled timer has fewer attempts"),
         (
-            "            attempts=0,\n            execute_at=next_execute_at,",
-            "            attempts=attempts,\n            execute_at=next_execute_at,",
-            "a rescheduled timer has fewer attempts",
+            "max(first_started_at, timer.rearmed_at or first_started_at)",
+            "timer.armed_at",
+            "an outage of ours costs retries",
         ),
     ),
     *_of(

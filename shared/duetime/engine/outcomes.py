@@ -35,75 +35,86 @@ def outcome_of(
     ``new_firing_id`` is used when the receiver rescheduled the timer.
     """
 
-    def log(became: AttemptOutcome) -> str:
-        excerpt_bytes = settings.attempt_excerpt_bytes
-        return log_attempt(
-            timer,
-            answer,
-            result,
-            became,
-            fired_at=fired_at,
-            first_attempt_at=first_started_at,
-            excerpt_bytes=excerpt_bytes,
-        )
-
     first_started_at = fired_at
     if timer.attempts:
         first_started_at = first_attempt_at(timer.attempt_log, firing_id=timer.firing_id) or fired_at
-    attempts = timer.attempts + 1
-    execute_at = timer.content.execute_at
     if answer.verdict is Verdict.FIRED:
-        return Outcome(
-            timer=timer,
-            state=TimerState.FIRED,
-            attempts=attempts,
-            execute_at=execute_at,
-            next_attempt_at=None,
-            firing_id=timer.firing_id,
-            fired_at=fired_at,
-            expires_at=now + timedelta(seconds=settings.fired_retention_seconds),
-            attempt_log=log(AttemptOutcome.FIRED),
-        )
-    if answer.verdict is Verdict.RESCHEDULE:
+        became = AttemptOutcome.FIRED
+        outcome = _fired(timer, fired_at=fired_at, now=now, settings=settings)
+    elif answer.verdict is Verdict.RESCHEDULE:
         assert answer.next_execute_at is not None
+        became = AttemptOutcome.RESCHEDULED
         # A receiver that names the past every time must not keep the poller busy with itself.
         earliest = round_up(now + timedelta(seconds=settings.reschedule_floor_seconds))
-        next_execute_at = max(answer.next_execute_at, earliest)
-        return Outcome(
-            timer=timer,
-            state=TimerState.SCHEDULED,
-            attempts=0,
-            execute_at=next_execute_at,
-            next_attempt_at=next_execute_at,
-            firing_id=new_firing_id,
-            fired_at=fired_at,
-            attempt_log=log(AttemptOutcome.RESCHEDULED),
-        )
-    assert answer.reason is not None
-    failure = Failure(answer.reason, answer.message, now, result.status)
-    next_attempt_at = None
-    if answer.verdict is Verdict.RETRY:
-        next_attempt_at = policy_in_force(timer.content.retry_policy_json, default_policy).next_attempt_at(
-            attempts=attempts,
-            first_attempt_at=max(first_started_at, timer.rearmed_at or first_started_at),
-            now=now,
-            random=random,
-            retry_after_seconds=answer.retry_after_seconds,
-        )
-    if next_attempt_at is not None:
-        return Outcome(
-            timer=timer,
-            state=TimerState.SCHEDULED,
-            attempts=attempts,
-            execute_at=execute_at,
-            next_attempt_at=next_attempt_at,
-            firing_id=timer.firing_id,
-            fired_at=timer.fired_at,
-            failure=failure,
-            attempt_log=log(AttemptOutcome.RETRY),
-        )
-    failed = _failed(timer, failure, attempts=attempts, now=now, settings=settings)
-    return replace(failed, attempt_log=log(AttemptOutcome.FAILED))
+        at = max(answer.next_execute_at, earliest)
+        outcome = _rescheduled(timer, at=at, fired_at=fired_at, firing_id=new_firing_id)
+    else:
+        assert answer.reason is not None
+        failure = Failure(answer.reason, answer.message, now, result.status)
+        retry_at = None
+        if answer.verdict is Verdict.RETRY:
+            retry_at = policy_in_force(timer.content.retry_policy_json, default_policy).next_attempt_at(
+                attempts=timer.attempts + 1,
+                first_attempt_at=max(first_started_at, timer.rearmed_at or first_started_at),
+                now=now,
+                random=random,
+                retry_after_seconds=answer.retry_after_seconds,
+            )
+        if retry_at is not None:
+            became = AttemptOutcome.RETRY
+            outcome = _retried(timer, failure, at=retry_at)
+        else:
+            became = AttemptOutcome.FAILED
+            outcome = _failed(timer, failure, attempts=timer.attempts + 1, now=now, settings=settings)
+    attempt_log = log_attempt(
+        timer,
+        answer,
+        result,
+        became,
+        fired_at=fired_at,
+        first_attempt_at=first_started_at,
+        excerpt_bytes=settings.attempt_excerpt_bytes,
+    )
+    return replace(outcome, attempt_log=attempt_log)
+
+
+def _fired(timer: Timer, *, fired_at: datetime, now: datetime, settings: EngineSettings) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.FIRED,
+        attempts=timer.attempts + 1,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=None,
+        firing_id=timer.firing_id,
+        fired_at=fired_at,
+        expires_at=now + timedelta(seconds=settings.fired_retention_seconds),
+    )
+
+
+def _rescheduled(timer: Timer, *, at: datetime, fired_at: datetime, firing_id: str) -> Outcome:
+    """Another firing, with all its attempts ahead."""
+    return Outcome(
+        timer=timer,
+        state=TimerState.SCHEDULED,
+        attempts=0,
+        execute_at=at,
+        next_attempt_at=at,
+        firing_id=firing_id,
+        fired_at=fired_at,
+    )
+
+
+def _retried(timer: Timer, failure: Failure, *, at: datetime) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.SCHEDULED,
+        attempts=timer.attempts + 1,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=at,
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
+        failure=failure,
+    )
 
 
 def expired(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
