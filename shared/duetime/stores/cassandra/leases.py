@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from duetime.domain.errors import StoreUnavailable
@@ -17,6 +18,7 @@ from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.cassandra.changes import new_write_id
 from duetime.stores.cassandra.requests import Requests, Row, Statement, Unsettled
 from duetime.stores.cassandra.schema import SHARD
+from duetime.stores.shard_reading import read_status
 
 _OF_SHARD = (
     f"shard_id = ? AND row_kind = {SHARD} AND sort_at = 0 AND timer_namespace = '' AND sort_text = '' "
@@ -49,7 +51,10 @@ class Leases:
 
     def shard_statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
         rows = read_shards(self._requests, shard_ids)
-        return [_status(shard_id, row, now) for shard_id, row in zip(shard_ids, rows, strict=True)]
+        return [
+            read_status(shard_id, partial(_status, shard_id, row, now))
+            for shard_id, row in zip(shard_ids, rows, strict=True)
+        ]
 
     def claim_shards(
         self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
@@ -58,7 +63,7 @@ class Leases:
         until, rows = _later(now, lease_seconds), read_shards(self._requests, shard_ids)
         claims: list[_Claim] = []
         for shard_id, row in zip(shard_ids, rows, strict=True):
-            status = _status(shard_id, row, now)
+            status = read_status(shard_id, partial(_status, shard_id, row, now))
             if status.is_free:
                 lease = Lease(shard_id, status.version + 1, owner_id, until)
                 claims.append(_claim(lease, row, metadata=metadata, now=now))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import format_instant, read_instant
 from duetime.stores.dynamodb.changes import Change, Item, text, whole
 from duetime.stores.dynamodb.items import item_key
 from duetime.stores.dynamodb.table import Table, Written
+from duetime.stores.shard_reading import read_status
 
 _OWNERSHIP = "SHARD#OWNERSHIP"
 
@@ -24,7 +26,10 @@ class Leases:
     def shard_statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
         # Eventually consistent, at half the price: a claim is what decides, and it is conditional.
         items = self._table.get_many([item_key(shard_id, _OWNERSHIP) for shard_id in shard_ids], consistent=False)
-        return [_status(shard_id, item, now) for shard_id, item in zip(shard_ids, items, strict=True)]
+        return [
+            read_status(shard_id, partial(_status, shard_id, item, now))
+            for shard_id, item in zip(shard_ids, items, strict=True)
+        ]
 
     def claim_shards(
         self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
@@ -34,7 +39,7 @@ class Leases:
         new: list[tuple[Lease, Item]] = []
         changes: list[tuple[Lease, Change]] = []
         for shard_id, item in zip(shard_ids, items, strict=True):
-            status = _status(shard_id, item, now)
+            status = read_status(shard_id, partial(_status, shard_id, item, now))
             if not status.is_free:
                 continue
             lease = Lease(shard_id, status.version + 1, owner_id, until)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from bson import ObjectId
 from pymongo import ReturnDocument, UpdateOne
@@ -24,6 +25,7 @@ from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.timer_documents import RowType
 from duetime.stores.mongodb.url import Document
+from duetime.stores.shard_reading import read_status
 
 _SHARD = RowType.SHARD.value
 _DUPLICATE_KEY = 11000
@@ -41,7 +43,9 @@ class Leases:
     def shard_statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
         owned = self._read_shards(shard_ids)
         at = self._database.clock(now)
-        return [_status(shard_id, owned.get(shard_id, {}), at) for shard_id in shard_ids]
+        return [
+            read_status(shard_id, partial(_status, shard_id, owned.get(shard_id, {}), at)) for shard_id in shard_ids
+        ]
 
     @translated
     def claim_shards(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.shard_reading import read_status
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.tables import NIL_UUID, RowType, constant, given, given_count, is_shard_row, timers, workers
 
@@ -107,7 +109,7 @@ class Leases:
         with self._database.read() as connection:
             rows = self._statuses.rows(connection, shard_ids, NIL_UUID)
             now_ms = self._database.clock_ms(connection, now)
-        found = {row[0]: _status(row, now_ms) for row in rows}
+        found = {row[0]: read_status(row[0], partial(_status, row, now_ms)) for row in rows}
         return [found.get(shard_id) or ShardStatus(shard_id) for shard_id in shard_ids]
 
     def claim_shards(
@@ -120,7 +122,10 @@ class Leases:
             connection, now_ms = mutation.connection, to_milliseconds(mutation.now)
             # In one order everywhere, so that claims of the same shards wait for one another and do not embrace.
             ordered = sorted(shard_ids)
-            known = {row[0]: _status(row, now_ms) for row in self._statuses.rows(connection, ordered, NIL_UUID)}
+            known = {
+                row[0]: read_status(row[0], partial(_status, row, now_ms))
+                for row in self._statuses.rows(connection, ordered, NIL_UUID)
+            }
             self._make.many(connection, [(shard_id, NIL_UUID) for shard_id in ordered if shard_id not in known])
             taken = [
                 shard_id
