@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 def read_status(shard_id: int, read: Callable[[], ShardStatus]) -> ShardStatus:
-    """What ``read`` decodes. A damaged row may hide a live lease, so its shard is not free until somebody mends it."""
+    """What ``read`` decodes. A damaged row may hide a live lease: its shard is not free until somebody mends it."""
     try:
         return read()
     except DECODING_ERRORS as error:
