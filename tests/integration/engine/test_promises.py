@@ -114,6 +114,7 @@ class Version:
     due_at: datetime
     receiver: str
     """How it answers, until the end."""
+    tags: tuple[str, ...] = ()
     is_by_hand: bool = False
     is_withdrawn: bool = False
     """Changed or deleted before it was due: nothing may be sent."""
@@ -218,6 +219,7 @@ class PromiseMachine(RuleBasedStateMachine):
             payload_json=str(version.number),
             retry_policy_json=POLICY,
             callback_timeout_seconds=10,
+            tags=version.tags,
             now=self.clock.now(),
         )
 
@@ -262,7 +264,9 @@ class PromiseMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.current)
     @rule(pause=PAUSE, which=WHICH)
     def patch_tags(self, pause: float, which: int) -> None:
-        self._update(self._pick(pause, which), TimerChange(tags=(f"tag-{next(self.numbers)}",)))
+        timer_id, tags = self._pick(pause, which), (f"tag-{next(self.numbers)}",)
+        if self._update(timer_id, TimerChange(tags=tags)) is ChangeStatus.APPLIED:
+            self.current[timer_id].tags = tags
 
     @precondition(lambda self: self.current)
     @rule(pause=PAUSE, which=WHICH, delay=st.sampled_from([0.0, 2.0]), receiver=RECEIVER)
@@ -271,6 +275,7 @@ class PromiseMachine(RuleBasedStateMachine):
         version = self._new_version(delay, receiver)
         change = TimerChange(execute_at=version.due_at, payload_json=str(version.number))
         if self._update(timer_id, change) is ChangeStatus.APPLIED:
+            version.tags = self.current[timer_id].tags
             self._withdraw(timer_id)
             self.current[timer_id] = version
 
