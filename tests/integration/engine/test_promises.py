@@ -1,12 +1,13 @@
 """The promises of section 8 of the design, against a model of a few fields: any order of client writes and faults.
 
 Store, two pollers and the executor of service calls are real and run in virtual time. Clients write at any moment,
-also between a callback and its record. Requests of the pollers to the store fail before or after they are done, and
-pollers die. What must hold is checked at the receiver, and at the end in the store:
+also between a callback and its record. Requests of the pollers to the store fail before or after they are done,
+pollers die or are cut off from the store for longer than a lease, and their machines' clocks are wrong and jump.
+What must hold is checked at the receiver, and at the end in the store:
 
 - nothing accepted is lost: what was not cancelled is fired, and its end is recorded;
 - nothing is early;
-- no attempt is sent twice, unless its poller died between the callback and the record;
+- no attempt is sent twice, unless its poller died, or lost its lease, between the callback and the record;
 - a firing has one ``webhook-id``, and a change that returned before the due time is honoured;
 - the request of an execution is sent once at most, whatever dies, and a call ends once.
 """
@@ -19,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -32,13 +34,14 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.timers import Rearm, TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.stores.calls_port import CallStore
-from duetime.stores.port import ChangeStatus, PutMode, PutStatus, Store, TimerRef
+from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
 from tests.support.builders import make_namespace
 from tests.support.engine import make_poller, make_timer
 from tests.support.executing import Executing
 from tests.support.faulty_calls import FaultyCalls
 from tests.support.scripted_sender import RequestSender, Script, header
 from tests.support.stores import memory_store
+from tests.support.timed_store import SkewedClock, TimedStore
 from tests.support.virtual_time import VirtualClock, VirtualTimeLoop
 
 NAMESPACE = make_namespace("default")
@@ -64,12 +67,20 @@ PAUSE = st.sampled_from([0.0, 0.001, 0.02, 0.3, 1.0, 2.5])
 
 @dataclass
 class Faults:
-    """How many of the next requests of pollers to the store fail, before or after they are done."""
+    """How many of a poller's next requests to the store fail, before or after they are done. Until when all do."""
 
+    clock: VirtualClock
     before: int = 0
     after: int = 0
+    cut_until: float = 0.0
+
+    @property
+    def is_cut_off(self) -> bool:
+        return self.clock.monotonic() < self.cut_until
 
     def fail_before(self, *_: Any) -> None:
+        if self.is_cut_off:
+            raise StoreUnavailable("cut off")
         if self.before:
             self.before -= 1
             raise StoreUnavailable("not reached")
@@ -81,11 +92,16 @@ class Faults:
 
 
 class FaultyStore:
-    """The store as pollers see it."""
+    """The store as a poller sees it."""
 
-    _OPERATIONS = frozenset({"record", "due_timers", "renew_leases"})
+    _OPERATIONS = frozenset(
+        {
+            *("record", "due_timers", "renew_leases", "release_leases", "claim_shards", "shard_statuses"),
+            *("announce_worker", "store_time"),
+        }
+    )
 
-    def __init__(self, store: Store, faults: Faults) -> None:
+    def __init__(self, store: TimedStore, faults: Faults) -> None:
         self._store = store
         self._faults = faults
         self.calls: CallStore = FaultyCalls(  # type: ignore[assignment]
@@ -120,6 +136,15 @@ class Version:
     """Changed or deleted before it was due: nothing may be sent."""
 
 
+@dataclass
+class Running:
+    """A poller, its machine's clock, and what goes wrong between it and the store."""
+
+    task: asyncio.Task[None]
+    clock: SkewedClock
+    faults: Faults
+
+
 @dataclass(frozen=True)
 class Sent:
     """A callback of a timer."""
@@ -138,14 +163,13 @@ class PromiseMachine(RuleBasedStateMachine):
         self._opened = memory_store()
         self.store = self._opened.__enter__()
         self.store.create_namespace(NAMESPACE.name, num_shards=4, dedicated=False, now=self.clock.now())
-        self.faults = Faults()
         self.executing = Executing(self.store, self.clock, settings=SETTINGS)  # type: ignore[arg-type]
         self.is_healed = False
         self.call_receiver = "quick"
         self.sent: list[Sent] = []
         self.requests: Counter[str] = Counter()
         self.excused: set[str] = set()
-        """The webhook ids whose poller died while they were in flight."""
+        """The webhook ids whose poller died or was cut off while they were in flight."""
         self.current: dict[str, Version] = {}
         self.versions: dict[int, Version] = {}
         self.calls: list[str] = []
@@ -154,7 +178,7 @@ class PromiseMachine(RuleBasedStateMachine):
         self.kills = 0
         self.runner = asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(self.clock))
         self.runner.__enter__()
-        self.pollers: list[asyncio.Task[None]] = []
+        self.pollers: list[Running] = []
         self.runner.run(self._start_pollers(2))
 
     def teardown(self) -> None:
@@ -174,23 +198,26 @@ class PromiseMachine(RuleBasedStateMachine):
     async def _start_pollers(self, number: int) -> None:
         for _ in range(number):
             name = f"worker-{next(self.names)}"
-            store = FaultyStore(self.store, self.faults)
+            faults, own_clock = Faults(self.clock), SkewedClock(self.clock, 0.0)
+            store = FaultyStore(TimedStore(self.store, self.clock), faults)
             poller = make_poller(
                 store,  # type: ignore[arg-type]
-                RequestSender(answer=self._answer),
+                RequestSender(answer=partial(self._answer, faults)),
                 self.clock,
                 worker_id=name,
                 settings=SETTINGS,
                 handler=self.executing.executor(store.calls),
+                own_clock=own_clock,
             )
-            self.pollers.append(asyncio.get_running_loop().create_task(poller.run(asyncio.Event())))
+            task = asyncio.get_running_loop().create_task(poller.run(asyncio.Event()))
+            self.pollers.append(Running(task, own_clock, faults))
 
     async def _stop_pollers(self) -> None:
         for poller in self.pollers:
-            poller.cancel()
-        await asyncio.gather(*self.pollers, return_exceptions=True)
+            poller.task.cancel()
+        await asyncio.gather(*(poller.task for poller in self.pollers), return_exceptions=True)
 
-    def _answer(self, callback: Callback) -> Script:
+    def _answer(self, faults: Faults, callback: Callback) -> Script:
         execution_id = header(callback, EXECUTION_ID_HEADER)
         if execution_id is not None:
             self.requests[execution_id] += 1
@@ -199,6 +226,8 @@ class PromiseMachine(RuleBasedStateMachine):
         body = json.loads(callback.body)
         webhook_id = header(callback, "webhook-id")
         assert webhook_id is not None
+        if faults.is_cut_off:
+            self.excused.add(webhook_id)
         self.sent.append(Sent(body["timerId"], body["payload"], webhook_id, body["attempt"], self.clock.now()))
         return RECEIVERS["quick" if self.is_healed else self.versions[body["payload"]].receiver]
 
@@ -208,7 +237,7 @@ class PromiseMachine(RuleBasedStateMachine):
 
         self.runner.run(sleep())
         for poller in self.pollers:
-            assert not poller.done(), poller
+            assert not poller.task.done(), poller
 
     # -- clients ---------------------------------------------------------------------------------------------
 
@@ -316,27 +345,39 @@ class PromiseMachine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self._wait(seconds)
 
-    @rule(before=st.integers(0, 2), after=st.integers(0, 2))
-    def fail_requests(self, before: int, after: int) -> None:
-        self.faults.before, self.faults.after = before, after
+    @rule(number=st.integers(0, 1), before=st.integers(0, 2), after=st.integers(0, 2))
+    def fail_requests(self, number: int, before: int, after: int) -> None:
+        self.pollers[number].faults.before, self.pollers[number].faults.after = before, after
+
+    @rule(number=st.integers(0, 1), ahead_seconds=st.sampled_from([0.0, 5.0, -5.0, 12.0, -15.0, 300.0, -300.0]))
+    def set_a_clock(self, number: int, ahead_seconds: float) -> None:
+        self.pollers[number].clock.ahead_seconds = ahead_seconds
+
+    @rule(number=st.integers(0, 1), seconds=st.sampled_from([3.0, 15.0]))
+    def cut_a_poller_off(self, number: int, seconds: float) -> None:
+        self._excuse_what_is_in_flight()
+        self.pollers[number].faults.cut_until = self.clock.monotonic() + seconds
 
     @precondition(lambda self: self.kills < MAX_KILLS)
     @rule(number=st.integers(0, 1))
     def kill_a_poller(self, number: int) -> None:
         """Nothing is drained or released; another one starts."""
         self.kills += 1
+        self._excuse_what_is_in_flight()
+
+        async def replace() -> None:
+            poller = self.pollers.pop(number)
+            poller.task.cancel()
+            await asyncio.gather(poller.task, return_exceptions=True)
+            await self._start_pollers(1)
+
+        self.runner.run(replace())
+
+    def _excuse_what_is_in_flight(self) -> None:
         for sent in self.sent:
             timer = self.store.get_timer(NAMESPACE, sent.timer_id, now=self.clock.now())
             if timer is not None and not timer.state.is_finished:
                 self.excused.add(sent.webhook_id)
-
-        async def replace() -> None:
-            poller = self.pollers.pop(number)
-            poller.cancel()
-            await asyncio.gather(poller, return_exceptions=True)
-            await self._start_pollers(1)
-
-        self.runner.run(replace())
 
     # -- what must hold --------------------------------------------------------------------------------------
 
@@ -358,7 +399,8 @@ class PromiseMachine(RuleBasedStateMachine):
     def heal_and_wait(self) -> None:
         self.is_healed = True
         self.call_receiver = "quick"
-        self.faults.before = self.faults.after = 0
+        for poller in self.pollers:
+            poller.faults.before = poller.faults.after = 0
         self._wait(END_SECONDS)
 
     def everything_came_to_its_end(self) -> None:
