@@ -49,7 +49,7 @@ def test_an_unreadable_namespace_is_not_made_again(store: Store, bad: Namespace)
 
 def test_what_a_newer_version_has_set_survives_a_change_by_this_one(store: Store, orders: Namespace) -> None:
     webhook = EventWebhook(url="https://x.test/", event_types=("ServiceCallPaused",), unknown_json='{"batch": 5}')
-    settings = NamespaceSettings(max_in_flight=3, webhook=webhook, unknown_json='{"pausedAt": {"by": [1.5, null]}}')
+    settings = NamespaceSettings(max_in_flight=3, webhook=webhook, unknown_json='{"quietHours": {"by": [1.5, null]}}')
     stored = store.update_namespace(replace(orders, settings=settings), if_revision=1, now=NOW)
     assert stored is not None
     assert stored.settings == settings

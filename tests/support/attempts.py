@@ -32,6 +32,7 @@ def logged(outcome: Outcome, *, status: int = 200, body: bytes = b'{"ok":true}')
         result,
         _became(outcome),
         fired_at=NOW,
+        first_attempt_at=NOW,
         excerpt_bytes=EngineSettings().attempt_excerpt_bytes,
     )
     return replace(outcome, attempt_log=log)
