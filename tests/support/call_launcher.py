@@ -58,8 +58,8 @@ def poll(store_url: str, point: str) -> None:
         "never": {},
     }
     settings = load_settings(WorkerSettings, {"store": store_url})
-    clock = SystemClock()
     with wiring.opened_store(store_url) as store:
+        clock = wiring.store_clock(store)
         calls = FaultyCalls(store.calls, **points[point])  # type: ignore[arg-type]
         with wiring.opened_poller(store, settings, clock, secret_box=None, calls=calls) as poller:  # type: ignore[arg-type]
             asyncio.run(poller.run(asyncio.Event()))

@@ -143,6 +143,10 @@ class TestNamespaces:
             "maxInFlight": None,
             "rateLimit": None,
             "retryPolicy": None,
+            "misfire": None,
+            "state": "Active",
+            "pausedAt": None,
+            "pauseReason": None,
             "unreadable": None,
         }
         assert answer.json() == expected

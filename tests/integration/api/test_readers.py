@@ -22,6 +22,7 @@ from tests.support.api import context_for
 from tests.support.builders import failed, leased
 from tests.support.call_api import call_services
 from tests.support.http import Api
+from tests.support.leases import claim_shard
 from tests.support.stores import memory_store
 from tests.support.tenants import Tenant, TenantWorld, make_tenant_world
 
@@ -89,7 +90,7 @@ def fail(world: TenantWorld, namespace: Namespace, timer_id: str) -> None:
         headers={"content-type": "application/json"},
         body=json.dumps(BODY),
     )
-    lease = world.store.claim_shard(timer.shard_id, "test", lease_seconds=10, now=world.clock.now())
+    lease = claim_shard(world.store, timer.shard_id, "test", lease_seconds=10, now=world.clock.now())
     assert lease is not None
     outcome = replace(failed(timer), attempt_log=append_attempt(None, record))
     world.store.record(leased([outcome], lease), now=world.clock.now())

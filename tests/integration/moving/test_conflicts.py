@@ -214,7 +214,7 @@ def test_what_cannot_be_read_of_the_catalogue_is_told_and_the_rest_is_moved(sour
     key_of_a_later_role(source, "later", "acme", secret="s")
     own = source.get_namespace("own")
     assert own is not None
-    later = replace(own, settings=replace(own.settings, unknown_json='{"pausedAt": 1}'))
+    later = replace(own, settings=replace(own.settings, unknown_json='{"quietHours": 1}'))
     assert source.update_namespace(later, if_revision=own.revision, now=NOW)
     data = exported(source)
 
@@ -230,5 +230,5 @@ def test_what_cannot_be_read_of_the_catalogue_is_told_and_the_rest_is_moved(sour
     assert target.get_namespace("orders") is None
     moved = target.get_namespace("own")
     assert moved is not None
-    assert moved.settings.unknown_json == '{"pausedAt": 1}'
+    assert moved.settings.unknown_json == '{"quietHours": 1}'
     assert target.list_timers(moved, TimerFilter(), cursor=None, limit=5, now=NOW).items
