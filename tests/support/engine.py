@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -75,6 +76,15 @@ def make_poller(
         gate=gate,
         secret_box=secret_box,
     )
+
+
+async def running(poller: Poller, script: Callable[[], Awaitable[None]]) -> None:
+    """Run ``poller`` while ``script`` runs, then stop it in good order."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(poller.run(stop))
+    await script()
+    stop.set()
+    await task
 
 
 def put(store: Store, timers: Sequence[Timer], now: datetime) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from duetime.api.cursors import CursorCodec
 from duetime.api.http import Request
-from duetime.api.namespace_changes import NAMESPACE_SECONDS, kept, readable, stored_namespace, visible
+from duetime.api.namespace_changes import kept, readable, stored_namespace, visible
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
 from duetime.domain.errors import NamespaceNotFound, StoreError
-from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, Namespace
+from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, NAMESPACE_SECONDS, Namespace
 from duetime.domain.principals import Principal
 from duetime.domain.redaction import DEFAULT_RULES, RedactionRules
 from duetime.domain.timers import Timer

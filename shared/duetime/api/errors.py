@@ -90,7 +90,7 @@ class TooManyStreams(DuetimeError):
 
 
 class UnknownHost(DuetimeError):
-    """The request names this server by a name that nobody has told it."""
+    """The ``Host`` of the request is none of this server's names."""
 
     code = "unknown_host"
 

@@ -36,8 +36,6 @@ from duetime.domain.secrets import (
 from duetime.stores.port import Store
 
 _TRIES = 5
-NAMESPACE_SECONDS = 10.0
-"""For how long a process may go by what it has read of a namespace: ``engine.directory`` as well as the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

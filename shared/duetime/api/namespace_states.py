@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from duetime.api.namespace_changes import NAMESPACE_SECONDS, changed_namespace, found_namespace, kept
+from duetime.api.namespace_changes import changed_namespace, found_namespace, kept
 from duetime.domain.errors import NamespaceNotEmpty
-from duetime.domain.namespaces import Namespace, NamespaceState, Pause
+from duetime.domain.namespaces import NAMESPACE_SECONDS, Namespace, NamespaceState, Pause
 from duetime.domain.principals import Principal
 from duetime.stores.port import Store, TimerFilter, TimerRef
 

@@ -339,7 +339,7 @@ def concluded(
 def timed_out(
     call: ServiceCall, execution: Execution, *, new_id: NewId, now: datetime, rules: CallRules, random: float
 ) -> Transition:
-    """The watchdog's step: the open ``execution`` is past its deadline and nobody has told how it ended."""
+    """The watchdog's step: the open ``execution`` is past its deadline, and unreported."""
     result = ExecutionResult(
         response_status=None,
         response=None,

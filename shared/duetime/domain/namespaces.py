@@ -13,6 +13,8 @@ from duetime.domain.tenants import DEFAULT_TENANT
 
 DEFAULT_NUM_SHARDS = 16
 MAX_NUM_SHARDS = MAX_SHARED_SHARDS
+NAMESPACE_SECONDS = 10.0
+"""For how long a process may go by what it has read of a namespace: pollers as well as the API."""
 
 
 class NamespaceState(StrEnum):

@@ -1,6 +1,6 @@
 """What the engine knows of namespaces: their limits, their default retry policy, the keys that sign their callbacks.
 
-Read in the threads that poll, looked up by the event loop. A change takes effect after ``REFRESH_SECONDS`` at most.
+Read in the threads that poll, looked up by the event loop. A change takes effect after ``NAMESPACE_SECONDS`` at most.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from duetime.delivery.sealing import SecretBox, SecretUnavailable
 from duetime.delivery.signing import Signer
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.domain.namespaces import Misfire, Namespace, NamespaceState, SealedSecret
+from duetime.domain.namespaces import NAMESPACE_SECONDS, Misfire, Namespace, NamespaceState, SealedSecret
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import Timer
 from duetime.stores.port import Store
 
 log = logging.getLogger(__name__)
 
-REFRESH_SECONDS = 10.0
 _RETRY_SECONDS = 2.0
 _MAX_VIEWS = 10_000
 
@@ -85,7 +84,7 @@ class NamespaceDirectory:
     @property
     def unreadable(self) -> int:
         """How many namespaces whose timers were due of late cannot be read."""
-        lately = self._clock.monotonic() - REFRESH_SECONDS
+        lately = self._clock.monotonic() - NAMESPACE_SECONDS
         entries = tuple(self._entries.values())
         return sum(entry.is_unreadable and entry.stale_at > lately for entry in entries)
 
@@ -120,11 +119,11 @@ class NamespaceDirectory:
 
     def _read(self, namespace: Namespace | None, known: _Entry | None, monotonic: float) -> _Entry:
         if namespace is None:  # its timers are orphans: nothing says that they should not be fired
-            return _Entry(NamespaceView(), monotonic + REFRESH_SECONDS, None)
+            return _Entry(NamespaceView(), monotonic + NAMESPACE_SECONDS, None)
         if namespace.unreadable is not None:
             return _unreadable(namespace.name, namespace, namespace.unreadable, monotonic)
         if namespace.state is not NamespaceState.ACTIVE:
-            return _Entry(_view(namespace, None, is_usable=False), monotonic + REFRESH_SECONDS, namespace)
+            return _Entry(_view(namespace, None, is_usable=False), monotonic + NAMESPACE_SECONDS, namespace)
         valid = self._valid_secrets(namespace)
         if (
             known is not None
@@ -147,7 +146,7 @@ class NamespaceDirectory:
                     },
                 )
                 return _Entry(_view(namespace, None, is_usable=False), monotonic + _RETRY_SECONDS, namespace)
-        return _Entry(_view(namespace, signer, is_usable=True), monotonic + REFRESH_SECONDS, namespace)
+        return _Entry(_view(namespace, signer, is_usable=True), monotonic + NAMESPACE_SECONDS, namespace)
 
     def _valid_secrets(self, namespace: Namespace) -> list[SealedSecret]:
         now = self._clock.now()
@@ -169,7 +168,7 @@ def _unreadable(name: str, namespace: Namespace | None, reason: str, monotonic: 
     )
     shard_ids = range(0) if namespace is None else namespace.shard_ids()
     view = NamespaceView(shard_ids=shard_ids, is_usable=False)
-    return _Entry(view, monotonic + REFRESH_SECONDS, namespace, is_unreadable=True)
+    return _Entry(view, monotonic + NAMESPACE_SECONDS, namespace, is_unreadable=True)
 
 
 def _view(namespace: Namespace, signer: Signer | None, *, is_usable: bool) -> NamespaceView:

@@ -188,7 +188,7 @@ class ExecutionTuning(CallTuning, RedactionTuning):
 
     call_watchdog_grace_seconds: Seconds = Field(
         CallRules().watchdog_grace_seconds,
-        description="How long after its timeout an execution of which nobody has told the end becomes a failed one.",
+        description="How long after its timeout an unreported execution becomes a failed one.",
     )
     call_log_bodies: bool = Field(True, description="Whether the execution log keeps bodies.")
     call_log_max_body_bytes: int = Field(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.engine.poller import Poller
 from duetime.stores.port import Store
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW
-from tests.support.engine import make_poller, make_timer, put
+from tests.support.engine import make_poller, make_timer, put, running
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.virtual_time import START, VirtualClock, run_virtually
@@ -59,14 +58,6 @@ def store() -> Iterator[Store]:
     with memory_store() as store:
         store.create_namespace(NAMESPACE.name, num_shards=NAMESPACE.num_shards, dedicated=False, now=START)
         yield store
-
-
-async def running(poller: Poller, script: Callable[[], Awaitable[None]]) -> None:
-    stop = asyncio.Event()
-    task = asyncio.create_task(poller.run(stop))
-    await script()
-    stop.set()
-    await task
 
 
 @pytest.mark.parametrize("outage_seconds", [3.0, 17.3, 300.1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
@@ -13,11 +13,10 @@ from duetime.domain.attempts import AttemptOutcome, read_attempts
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.timers import Timer, TimerChange, TimerState
 from duetime.domain.times import format_instant, parse_instant
-from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import PutMode, Store, TimerRef
 from tests.support.builders import make_namespace
-from tests.support.engine import make_poller, make_timer, put
+from tests.support.engine import make_poller, make_timer, put, running
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.virtual_time import START, VirtualClock, run_virtually
@@ -35,15 +34,6 @@ def store() -> Iterator[Store]:
     with memory_store() as store:
         store.create_namespace(NAMESPACE.name, num_shards=NAMESPACE.num_shards, dedicated=False, now=START)
         yield store
-
-
-async def running(poller: Poller, script: Callable[[], Awaitable[None]]) -> None:
-    """Run ``poller`` while ``script`` runs, then stop it in good order."""
-    stop = asyncio.Event()
-    task = asyncio.create_task(poller.run(stop))
-    await script()
-    stop.set()
-    await task
 
 
 def at(seconds: float) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from duetime.stores.port import Store
 from duetime.stores.sql.store import SqlStore
 from tests.integration.engine.test_announcing import Bus
 from tests.support.builders import make_namespace
-from tests.support.engine import make_poller, make_timer, put
+from tests.support.engine import make_poller, make_timer, put, running
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.virtual_time import START, VirtualClock, run_virtually
@@ -65,14 +65,6 @@ def store() -> Iterator[Store]:
     with memory_store() as store:
         store.create_namespace(NAMESPACE.name, num_shards=NAMESPACE.num_shards, dedicated=False, now=START)
         yield store
-
-
-async def running(poller: Poller, script: Callable[[], Awaitable[None]]) -> None:
-    stop = asyncio.Event()
-    task = asyncio.create_task(poller.run(stop))
-    await script()
-    stop.set()
-    await task
 
 
 def run(poller: Poller, clock: VirtualClock, seconds: float) -> None:
