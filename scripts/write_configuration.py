@@ -39,7 +39,7 @@ Store URLs:
   `sqlite://` (in memory: gone when the process ends, and for one process only)
 - `dynamodb://<table>`, with `?region=...` and, for an emulator, `endpoint_url=http://...`. Credentials come from
   where AWS's SDK looks for them.
-- PostgreSQL, MySQL, MariaDB, TiDB, Oracle, SQL Server, MongoDB, Cassandra: [stores](stores.md).
+- Others, and how far each store is proved: [stores](stores.md).
 """
 
 SECTIONS: tuple[tuple[str, type[Settings]], ...] = (

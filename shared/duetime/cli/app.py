@@ -18,6 +18,7 @@ from duetime.cli.options import LOGS, load, settings_options
 from duetime.cli.timers import redrive, timers
 from duetime.runtime.settings import LocalSettings, WorkerSettings
 from duetime.runtime.tuning import EngineTuning, KeySettings, StoreSettings
+from duetime.stores.kinds import told
 
 _ENGINE = tuple(name for name in EngineTuning.model_fields if name not in KeySettings.model_fields)
 _ACCESS = ("auth", "auth_cache_seconds", "open_to_network", "allowed_hosts")
@@ -25,7 +26,10 @@ _KEYS = ("kms_key_id", "key_file")
 _EVENTS = ("event_publishers", "event_bus", "event_retention_seconds")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog=f"Stores. {told()} See docs/stores.md.",
+)
 @click.version_option(__version__, prog_name="duetime", message="%(prog)s %(version)s")
 def app() -> None:
     """Duetime, a durable timer service: call this URL with this payload at this time.
@@ -92,9 +96,9 @@ def init(**given: str | None) -> None:
     """Create the store's tables, or migrate them to this version. Can be run again at any time."""
     settings = load(StoreSettings, given)
     from duetime.runtime.redaction import redact_text
-    from duetime.runtime.wiring import opened_store
+    from duetime.runtime.wiring import chosen_store
 
-    with opened_store(settings.store) as store:
+    with chosen_store(settings.store) as store:
         store.initialise()
     click.echo(f"{redact_text(settings.store)} is ready")
 

@@ -55,7 +55,7 @@ def serve(settings: LocalSettings) -> int:
     with ExitStack() as stack:
         listener = stack.enter_context(bind(settings.host, settings.port))
         _refuse_exposure(settings, listener)
-        store = stack.enter_context(wiring.opened_store(settings.store))
+        store = stack.enter_context(wiring.chosen_store(settings.store))
         wiring.make_ready(store, settings.store)
         clock = wiring.measured_clock(store)
         _ensure_default_namespace(store, settings, clock)
@@ -126,7 +126,7 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
     if wiring.is_in_memory(settings.store):
         raise InvalidSettings("--store: a store in memory has no timers but those of its own process")
     with ExitStack() as stack:
-        store = stack.enter_context(wiring.opened_store(settings.store))
+        store = stack.enter_context(wiring.chosen_store(settings.store))
         store.check()
         clock = wiring.measured_clock(store)
         secret_box = wiring.make_secret_box(settings)

@@ -23,6 +23,7 @@ from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
 from duetime.runtime.logs import configure_logging
 from duetime.runtime.settings import LocalSettings, PollerSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EngineTuning, KeySettings, LocalKeySettings, Settings
+from duetime.stores.kinds import BY_SCHEME, SupportLevel
 from duetime.stores.port import Store
 from duetime.stores.store_clock import StoreClock
 
@@ -64,6 +65,22 @@ def opened_store(url: str) -> Iterator[Store]:
         yield store
     finally:
         store.close()
+
+
+@contextmanager
+def chosen_store(url: str) -> Iterator[Store]:
+    """``opened_store`` for those who begin to rely on it: says how far a store is proved that is not supported."""
+    with opened_store(url) as store:
+        kind = BY_SCHEME[url.partition(":")[0]]
+        if kind.level is not SupportLevel.SUPPORTED:
+            logger.warning(
+                "the store for %s is %s: its tests run on %s (docs/stores.md)",
+                kind.name,
+                kind.level.value,
+                kind.ran_on,
+                extra={"action": "store.unproved", "level": kind.level.value},
+            )
+        yield store
 
 
 def make_ready(store: Store, url: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from duetime.domain.errors import InvalidSettings
+from duetime.stores.kinds import BY_SCHEME
 from duetime.stores.port import Store
 from duetime.stores.time_source import TimeSource
 
@@ -36,21 +37,12 @@ def _open_cassandra(url: str, time_source: TimeSource) -> Store:
     return open_cassandra_store(url, time_source=time_source)
 
 
-_SCHEMES: dict[str, tuple[str, _Opener]] = {
-    "cassandra": ("cassandra", _open_cassandra),
-    "dynamodb": ("dynamodb", _open_dynamodb),
-    "mariadb": ("mysql", _open_sql),
-    "mongodb": ("mongodb", _open_mongodb),
-    "mongodb+srv": ("mongodb", _open_mongodb),
-    "mssql": ("sqlserver", _open_sql),
-    "mysql": ("mysql", _open_sql),
-    "oracle": ("oracle", _open_sql),
-    "tidb": ("mysql", _open_sql),
-    "postgresql": ("postgresql", _open_sql),
-    "sqlite": ("sql", _open_sql),
-    "sqlserver": ("sqlserver", _open_sql),
+_OPENERS: dict[str, _Opener] = {
+    "cassandra": _open_cassandra,
+    "dynamodb": _open_dynamodb,
+    "mongodb": _open_mongodb,
 }
-"""By scheme: the extra of the package that brings the driver, and what opens the URL."""
+"""By the extra that brings the driver, of the stores that are not SQL."""
 
 
 def open_store(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> Store:
@@ -63,24 +55,19 @@ def open_store(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> St
     scheme, separator, _ = url.partition("://")
     if not separator:
         raise InvalidSettings(f"a store URL begins with a scheme ({_known()}), like sqlite:///data/duetime.db")
-    if scheme not in _SCHEMES:
+    kind = BY_SCHEME.get(scheme)
+    if kind is None:
         raise InvalidSettings(f"unknown store scheme {scheme!r}; known are {_known()}")
-    extra, opener = _SCHEMES[scheme]
     try:
-        return opener(url, time_source)
+        return _OPENERS.get(kind.extra, _open_sql)(url, time_source)
     except ModuleNotFoundError as error:
         # A missing module of our own is a defect, not a setting.
         if (error.name or "").partition(".")[0] == "duetime":
             raise
         raise InvalidSettings(
-            f"the store {scheme}:// needs {error.name!r}, which is not installed: pip install 'duetime[{extra}]'"
+            f"the store {scheme}:// needs {error.name!r}, which is not installed: pip install 'duetime[{kind.extra}]'"
         ) from error
 
 
-def known_schemes() -> dict[str, str]:
-    """The schemes of store URLs, each with the extra of the package that it needs."""
-    return {scheme: extra for scheme, (extra, _) in _SCHEMES.items()}
-
-
 def _known() -> str:
-    return ", ".join(f"{scheme}://" for scheme in sorted(_SCHEMES))
+    return ", ".join(f"{scheme}://" for scheme in sorted(BY_SCHEME))

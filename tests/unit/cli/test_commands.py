@@ -177,3 +177,29 @@ def test_an_option_s_placeholder_says_what_goes_there(option: str, placeholder: 
         parameter.opts[0]: parameter.metavar for parameter in every_command()[("serve",)].params if parameter.opts
     }
     assert metavars[option] == placeholder
+
+
+@pytest.mark.parametrize("command", ["serve", "worker", "init"])
+@pytest.mark.parametrize(
+    ("url", "warning"),
+    [
+        ("tidb://u@127.0.0.1:{port}/x", "the store for TiDB is experimental: its tests run on "),
+        ("oracle://u:p@127.0.0.1:{port}/x", "the store for Oracle is untested: its tests run on no server "),
+    ],
+)
+def test_a_start_says_how_far_its_store_is_proved(
+    command: str, url: str, warning: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--port", "0"] if command == "serve" else []
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        assert run([command, "--store", url.format(port=closed.getsockname()[1]), *more]) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if " store.unproved " in line]
+
+    assert " WARNING " in line
+    assert warning in line
+
+
+def test_a_supported_store_needs_no_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["init", "--store", f"sqlite:///{tmp_path}/duetime.db"]) == 0
+    assert "WARNING" not in capsys.readouterr().err

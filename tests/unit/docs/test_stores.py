@@ -1,4 +1,4 @@
-"""docs/stores.md, "How to add a store": each scheme that can be opened has all of it."""
+"""docs/stores.md, "How to add a store": each kind of store has all of it, and its level is told everywhere."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from duetime.stores.open import known_schemes
+from duetime.cli.app import app
+from duetime.stores.kinds import KINDS, StoreKind, SupportLevel
 
 ROOT = Path(__file__).parents[3]
 OVERVIEW = (ROOT / "docs" / "stores.md").read_text()
-PAGES = sorted(set(re.findall(r"\]\(stores/(\w+)\.md\) \|", OVERVIEW)))
+PAGES = sorted({kind.page for kind in KINDS})
 SECTIONS = ["Run it", "Capacity", "Backup and restore", "What was run", "Known limits"]
-SCHEMES = sorted(known_schemes().items())
 
 
 def rows(section: str) -> list[str]:
@@ -22,15 +23,34 @@ def rows(section: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("| [")]
 
 
-@pytest.mark.parametrize(("scheme", "extra"), SCHEMES)
-def test_a_scheme_is_in_the_table_with_its_extra_and_a_page(scheme: str, extra: str) -> None:
-    (row,) = [row for row in rows("Which one") if f"`{scheme}://" in row]
+@pytest.mark.parametrize("section", ["Which one", "Support levels"])
+def test_the_tables_have_a_row_for_each_kind_with_its_level_in_the_same_order(section: str) -> None:
+    heads = [" | ".join(row.split(" | ")[:2]) for row in rows(section)]
 
-    assert f"| `{extra}` |" in row
-    assert re.search(r"\]\(stores/\w+\.md\) \|", row)
+    assert heads == [f"| [{kind.name}](stores/{kind.page}.md) | {kind.level}" for kind in KINDS]
 
 
-@pytest.mark.parametrize("extra", sorted({extra for _, extra in SCHEMES}))
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_kind_is_in_the_tables_with_its_schemes_extra_and_what_it_ran_on(kind: StoreKind) -> None:
+    (which,) = [row for row in rows("Which one") if row.startswith(f"| [{kind.name}]")]
+    (level,) = [row for row in rows("Support levels") if row.startswith(f"| [{kind.name}]")]
+
+    assert re.findall(r"`([a-z+]+)://", which) == list(kind.schemes)
+    assert f"| `{kind.extra}` |" in which
+    assert level.split(" | ")[2] == kind.ran_on
+
+
+def test_the_readme_and_the_help_tell_the_stores_of_each_level() -> None:
+    readme = (ROOT / "README.md").read_text()
+    shown = CliRunner().invoke(app, ["--help"]).output
+    for level in SupportLevel:
+        names = ", ".join(str(kind) for kind in KINDS if kind.level is level)
+
+        assert re.search(rf"^\| {level.said}\b[^|]*\| {re.escape(names)} \|$", readme, re.M)
+        assert f"{level.said.capitalize()}: {names}." in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("extra", sorted({kind.extra for kind in KINDS}))
 def test_an_extra_can_be_installed_and_is_there_for_development(extra: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     makefile = (ROOT / "Makefile").read_text()
@@ -50,7 +70,7 @@ def test_a_page_has_all_sections_and_a_row_of_what_was_run(page: str) -> None:
     headings = re.findall(r"^## (.*)$", text, re.M)
 
     assert [heading for heading in headings if heading in SECTIONS] == SECTIONS
-    assert any(f"(stores/{page}.md)" in row for row in rows("What was run"))
+    assert any(f"(stores/{page}.md)" in row for row in rows("Support levels"))
 
 
 @pytest.mark.parametrize("page", sorted(set(PAGES) - {"sqlite", "dynamodb"}))
