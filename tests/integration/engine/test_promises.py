@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -30,15 +29,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from duetime.delivery.call_request import EXECUTION_ID_HEADER
 from duetime.delivery.port import Callback
-from duetime.domain.errors import StoreUnavailable
 from duetime.domain.timers import Rearm, TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
-from duetime.stores.calls_port import CallStore
 from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
 from tests.support.builders import make_namespace
 from tests.support.engine import make_poller, make_timer
 from tests.support.executing import Executing
-from tests.support.faulty_calls import FaultyCalls
+from tests.support.faulty_store import Faults, FaultyStore
 from tests.support.scripted_sender import RequestSender, Script, header
 from tests.support.stores import memory_store
 from tests.support.timed_store import SkewedClock, TimedStore
@@ -63,63 +60,6 @@ TIMER = st.sampled_from(TIMERS)
 RECEIVER = st.sampled_from(sorted(RECEIVERS))
 WHICH = st.integers(0, len(TIMERS) - 1)
 PAUSE = st.sampled_from([0.0, 0.001, 0.02, 0.3, 1.0, 2.5])
-
-
-@dataclass
-class Faults:
-    """How many of a poller's next requests to the store fail, before or after they are done. Until when all do."""
-
-    clock: VirtualClock
-    before: int = 0
-    after: int = 0
-    cut_until: float = 0.0
-
-    @property
-    def is_cut_off(self) -> bool:
-        return self.clock.monotonic() < self.cut_until
-
-    def fail_before(self, *_: Any) -> None:
-        if self.is_cut_off:
-            raise StoreUnavailable("cut off")
-        if self.before:
-            self.before -= 1
-            raise StoreUnavailable("not reached")
-
-    def fail_after(self, *_: Any) -> None:
-        if self.after:
-            self.after -= 1
-            raise StoreUnavailable("the answer was lost")
-
-
-class FaultyStore:
-    """The store as a poller sees it."""
-
-    _OPERATIONS = frozenset(
-        {
-            *("record", "due_timers", "renew_leases", "release_leases", "claim_shards", "shard_statuses"),
-            *("announce_worker", "store_time"),
-        }
-    )
-
-    def __init__(self, store: TimedStore, faults: Faults) -> None:
-        self._store = store
-        self._faults = faults
-        self.calls: CallStore = FaultyCalls(  # type: ignore[assignment]
-            store.calls, before=faults.fail_before, after=faults.fail_after
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        operation: Callable[..., Any] = getattr(self._store, name)
-        if name not in self._OPERATIONS:
-            return operation
-
-        def faulty(*arguments: Any, **options: Any) -> Any:
-            self._faults.fail_before()
-            result = operation(*arguments, **options)
-            self._faults.fail_after()
-            return result
-
-        return faulty
 
 
 @dataclass
