@@ -33,8 +33,6 @@ SERVER_STORES = frozenset(
         "moto",
         "mongodb",
         "noserver",
-        "oracle-model",
-        "sqlserver-model",
         *server_urls(),
     }
 )
@@ -47,9 +45,7 @@ REPEATED: dict[str, tuple[str, ...]] = {
     "cassandra-model": (),
     "ministack": ("test_put", "test_record", "test_races", "test_calls_apply", "test_calls_lists"),
     "moto": (),
-    "oracle-model": (),
     "sqlite-memory": ("test_put", "test_record", "test_calls_apply"),
-    "sqlserver-model": (),
     # On a MongoDB of somebody's own everything is run.
     **({} if "DUETIME_TEST_MONGODB_URL" in os.environ else {"mongodb": ()}),
 }

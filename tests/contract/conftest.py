@@ -16,7 +16,7 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
-from tests.contract.sql_stores import oracle_model, sql_server, sqlite_file, sqlite_memory, sqlserver_model
+from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory
 from tests.contract.subject import Subject
 from tests.support.cassandra import model_subject, server_subject, server_url
 from tests.support.clock import NOW
@@ -32,10 +32,8 @@ STORES: dict[str, Factory] = {
     "ministack": lambda request: ministack_subject(request.getfixturevalue("ministack_client")),
     "mongodb": lambda request: mongodb_subject(request.getfixturevalue("mongodb_url")),
     "moto": lambda request: moto_subject(),
-    "oracle-model": oracle_model,
     "sqlite-file": sqlite_file,
     "sqlite-memory": sqlite_memory,
-    "sqlserver-model": sqlserver_model,
 }
 
 

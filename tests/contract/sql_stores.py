@@ -18,8 +18,6 @@ from duetime.stores.sql.tables import timers
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
 from tests.support.databases import empty_database, shared_server_store
-from tests.support.oracle_model import OracleModel
-from tests.support.sqlserver_model import open_model
 
 
 def open_sql(url: str) -> SqlStore:
@@ -52,17 +50,10 @@ def corrupt_call(store: SqlStore, call: ServiceCall) -> None:
 
 @contextmanager
 def subject_at(url: str, *, is_shared: bool) -> Iterator[Subject]:
-    with subject_of(lambda: open_sql(url), is_shared=is_shared) as subject:
-        yield subject
-
-
-@contextmanager
-def subject_of(open_store: Callable[[], SqlStore], *, is_shared: bool) -> Iterator[Subject]:
-    """``open_store`` opens the same data each time."""
-    store = open_store()
+    store = open_sql(url)
     try:
         store.initialise()
-        with subject_with(store, open_store if is_shared else None) as subject:
+        with subject_with(store, (lambda: open_sql(url)) if is_shared else None) as subject:
             yield subject
     finally:
         store.close()
@@ -100,29 +91,6 @@ def sqlite_file(request: pytest.FixtureRequest) -> Iterator[Subject]:
 @contextmanager
 def sqlite_memory(request: pytest.FixtureRequest) -> Iterator[Subject]:
     with subject_at("sqlite://", is_shared=False) as subject:
-        yield subject
-
-
-@contextmanager
-def sqlserver_model(request: pytest.FixtureRequest) -> Iterator[Subject]:
-    """The store of SQL Server on SQLite, which translates its statements."""
-    directory: Path = request.getfixturevalue("tmp_path")
-    with subject_of(lambda: open_model(directory / "model.db"), is_shared=True) as subject:
-        yield subject
-
-
-@contextmanager
-def oracle_model(request: pytest.FixtureRequest) -> Iterator[Subject]:
-    """The store of Oracle on SQLite, likewise."""
-    directory: Path = request.getfixturevalue("tmp_path")
-    model = OracleModel(directory / "oracle.db")
-
-    def open_on_model() -> SqlStore:
-        store = open_sql("oracle://duetime:password@model/service")
-        sa.event.listen(store.database.engine, "do_connect", model.connect)
-        return store
-
-    with subject_of(open_on_model, is_shared=True) as subject:
         yield subject
 
 

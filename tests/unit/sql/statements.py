@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from pymssql import _mssql
 
 from duetime.stores.sql.store import SqlStore
-from tests.support.recorded_driver import Sent
 
 
 @dataclass(frozen=True)
@@ -43,12 +41,3 @@ def query_plan(store: SqlStore, statement: Ran) -> list[str]:
         rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement.sql}", statement.parameters).all()
     steps = [row[3] for row in rows]
     return [step for step in steps if "duetime_now" not in step and not step.startswith("SCALAR SUBQUERY")]
-
-
-def pymssql_texts(sent: Sent) -> list[str]:
-    """The texts that pymssql makes of a statement and its values, and sends."""
-    each = sent.parameters if sent.is_many else [sent.parameters]
-    return [
-        (_mssql.substitute_params(sent.sql, parameters) if parameters else sent.sql.encode()).decode()
-        for parameters in each
-    ]
