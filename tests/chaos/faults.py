@@ -19,7 +19,7 @@ from tests.chaos.cluster import LEASE_SECONDS, Cluster, faked_clock, freeze, jum
 from tests.chaos.ledger import Allowed
 
 SQLITE = "sqlite"
-SERVERS = ("postgresql", "mariadb")
+SERVERS = ("postgresql", "mariadb", "mysql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def killed_connections(cluster: Cluster, seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(1)
-        (_cut_postgresql if url.drivername == "postgresql" else _cut_mariadb)(url)
+        (_cut_postgresql if url.drivername == "postgresql" else _cut_mysql)(url)
 
 
 def _cut_postgresql(url: sa.URL) -> None:
@@ -95,7 +95,7 @@ def _cut_postgresql(url: sa.URL) -> None:
         )
 
 
-def _cut_mariadb(url: sa.URL) -> None:
+def _cut_mysql(url: sa.URL) -> None:
     connection = pymysql.connect(host=url.host, port=url.port or 3306, user=url.username)
     with connection, connection.cursor() as cursor:
         cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s", (url.database,))

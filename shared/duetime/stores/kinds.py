@@ -45,7 +45,7 @@ KINDS = (  # the best proved first
     StoreKind("SQLite", _SUPPORTED, "3", ("sqlite",), "sql", "sqlite"),
     StoreKind("PostgreSQL", _SUPPORTED, "18", ("postgresql",), "postgresql", "postgresql"),
     StoreKind("MariaDB", _SUPPORTED, "10.11", ("mariadb",), "mysql", "mysql"),
-    StoreKind("MySQL", _EXPERIMENTAL, "MariaDB, its relative", ("mysql",), "mysql", "mysql"),
+    StoreKind("MySQL", _SUPPORTED, "8.0", ("mysql",), "mysql", "mysql"),
     StoreKind("DynamoDB", _EXPERIMENTAL, "two emulators, never the service", ("dynamodb",), "dynamodb", "dynamodb"),
     StoreKind("MongoDB", _EXPERIMENTAL, "SecantusDB, a stand-in", ("mongodb", "mongodb+srv"), "mongodb", "mongodb"),
     StoreKind("Cassandra", _EXPERIMENTAL, "a model in the tests", ("cassandra",), "cassandra", "cassandra"),

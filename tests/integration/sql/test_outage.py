@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 import sqlalchemy as sa
 
 from duetime.runtime.clock import SystemClock
@@ -16,7 +15,7 @@ from duetime.runtime.wiring import make_poller, store_clock
 from duetime.stores.open import open_store
 from duetime.stores.port import PutMode, Store
 from tests.support.builders import make_timer
-from tests.support.databases import empty_database, open_server_store, server_urls
+from tests.support.databases import database_url, open_server_store
 from tests.support.ports import reserved_port
 
 OUTAGE_SECONDS = 12.0
@@ -76,12 +75,9 @@ def opened(url: str) -> Iterator[Store]:
         store.close()
 
 
-@pytest.mark.parametrize("name", ["postgresql", "mariadb"])
-def test_after_an_outage_timers_fire_at_once(name: str) -> None:
-    if name not in server_urls():
-        pytest.skip("no server")
-    url = sa.make_url(empty_database(name))
-    operator = open_server_store(name)
+def test_after_an_outage_timers_fire_at_once(server: str) -> None:
+    url = sa.make_url(database_url(server))
+    operator = open_server_store(server)
     clock = SystemClock()
     namespace, _ = operator.create_namespace("default", num_shards=4, dedicated=False, now=clock.now())
     fired_at: list[float] = []
