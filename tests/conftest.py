@@ -14,6 +14,7 @@ from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.url import default_calls_table_name
 from duetime.stores.open import open_store
+from tests.support import met
 from tests.support.databases import empty_database, server_urls
 from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack
@@ -51,6 +52,10 @@ REPEATED: dict[str, tuple[str, ...]] = {
 }
 """Stores of which these files of the contract alone are run always: models, stand-ins, SQLite without its file.
 `make test-repeated` runs the rest, which takes minutes; CI does so on a machine that is fast enough (.ci/run)."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(met)
 
 
 @pytest.hookimpl(tryfirst=True)

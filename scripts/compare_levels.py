@@ -1,0 +1,48 @@
+"""Compares the levels of duetime/stores/kinds.py with what the suites met: ``python -m scripts.compare_levels FILE``.
+
+The exit code is 1 when a store that is called supported has not passed one of the suites on a server of its version.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from duetime.stores.kinds import KINDS, StoreKind, SupportLevel
+
+SUITES = ("contract", "crash", "workers")
+
+
+def is_version_of(kind: StoreKind, version: str) -> bool:
+    """Whether ``version``, which a server says of itself, is the one that the table has: MariaDB speaks as MySQL."""
+    is_relative = any(name in version for name in ("MariaDB", "TiDB") if name != kind.name)
+    return not is_relative and re.search(rf"(?<![\d.]){re.escape(kind.ran_on)}(?!\d)", version) is not None
+
+
+def unproved(met: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the table calls supported and ``met`` does not show, a line for each suite of each store."""
+    found = {
+        (kind.name, each["suite"])
+        for each in met
+        for kind in KINDS
+        if each["store"] == kind.schemes[0] and each["passed"] and is_version_of(kind, each["version"])
+    }
+    return [
+        f"{kind} is called supported, and its suite {suite!r} has passed on no such server"
+        for kind in KINDS
+        if kind.level is SupportLevel.SUPPORTED
+        for suite in SUITES
+        if (kind.name, suite) not in found
+    ]
+
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1])
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    problems = unproved(map(json.loads, lines))
+    print("\n".join([*lines, *problems]))
+    sys.exit(1 if problems else 0)
