@@ -18,7 +18,8 @@ from duetime.stores.calls_port import CallStore
 from duetime.stores.port import Store
 from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory
 from tests.contract.subject import Subject
-from tests.support.cassandra import model_subject, server_subject, server_url
+from tests.support.cassandra import server_subject, server_url
+from tests.support.cassandra_model import model_subject
 from tests.support.clock import NOW
 from tests.support.databases import server_urls
 from tests.support.dynamodb import ministack_subject, moto_subject
@@ -38,8 +39,8 @@ STORES: dict[str, Factory] = {
 
 
 STORES |= {name: partial(sql_server, name) for name in server_urls()}
-if (cassandra_url := server_url()) is not None:
-    STORES["cassandra"] = lambda request: server_subject(cassandra_url)
+if server_url() is not None:
+    STORES["cassandra"] = lambda request: server_subject()
 
 
 @pytest.fixture(params=sorted(STORES))

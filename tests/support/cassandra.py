@@ -1,31 +1,45 @@
-"""Cassandra stores for tests: over the model in ``tests/support/cql``, or on the server of
-``DUETIME_TEST_CASSANDRA_URL``, where each store has a keyspace of its own, which goes at the end."""
+"""Cassandra stores for tests, on the server of ``DUETIME_TEST_CASSANDRA_URL`` (scripts/server.sh starts one).
+
+Each test process has a keyspace of its own there, which stays: to make one takes the server seconds.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from uuid import uuid4
+from functools import cache
+from urllib.parse import urlsplit, urlunsplit
 
-from duetime.domain.errors import StoreNotReady
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
 from duetime.stores.cassandra.changes import timer_key
 from duetime.stores.cassandra.requests import Statement
+from duetime.stores.cassandra.schema import initialise
 from duetime.stores.cassandra.session import CassandraSession
 from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.cassandra.timer_rows import key_of
 from duetime.stores.cassandra.url import CassandraUrl, parse_cassandra_url
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
-from tests.support.cql.driver import driver_over
-from tests.support.cql.model import CassandraModel
+from tests.support.databases import own_name
 
 URL_VARIABLE = "DUETIME_TEST_CASSANDRA_URL"
-MODEL_URL = "cassandra://model:9042/duetime"
-_SESSION_MODULE = "duetime.stores.cassandra.session"
+TABLES = {
+    "timers": "shard_id",
+    "catalogue": "catalogue_part",
+    "workers": "worker_group",
+    "idempotency_records": "record_key",
+    "service_calls": "tenant_id, call_id",
+    "call_lists": "tenant_id, list, slice",
+    "call_due": "shard_id",
+    "call_outbox": "slice",
+    "call_removals": "slice",
+    "call_keys": "tenant_id, idempotency_key",
+}
+"""What their partitions are named by."""
 _CORRUPT = (
     "UPDATE timers SET timer_tags = ?, timer_state = ? WHERE shard_id = ? AND row_kind = ? AND sort_at = ? "
     "AND timer_namespace = ? AND sort_text = ? AND timer_id = ? IF EXISTS"
@@ -37,59 +51,84 @@ def server_url() -> str | None:
     return os.environ.get(URL_VARIABLE)
 
 
-def open_at(url: CassandraUrl) -> CassandraStore:
-    return CassandraStore(CassandraSession(url), time_source=TimeSource.CALLER)
+def with_keyspace(url: str, keyspace: str) -> str:
+    return urlunsplit(urlsplit(url)._replace(path=f"/{keyspace}"))
+
+
+class SharedSession(CassandraSession):
+    """May be closed, which ends its connections only."""
+
+    def close(self) -> None:
+        with self._lock:
+            self._disconnect()
+
+
+@cache
+def shared_session(url: str) -> CassandraSession:
+    """Opened once in this test process, in a keyspace that has the tables."""
+    session = SharedSession(patient(url))
+    initialise(session)
+    return session
+
+
+def patient(url: str) -> CassandraUrl:
+    """With as much time as a machine that has other things to do may need."""
+    return replace(parse_cassandra_url(url), timeout_seconds=60.0)
+
+
+def store_on(session: CassandraSession) -> CassandraStore:
+    return CassandraStore(session, time_source=TimeSource.CALLER)
+
+
+def empty_keyspace(url: str | None = None) -> str:
+    """The URL of the process's keyspace on the server (of ``url``), with the schema and without rows.
+
+    To truncate takes twenty times as long as to delete the partitions that there are.
+    """
+    server = url or os.environ[URL_VARIABLE]
+    own = with_keyspace(server, own_name())
+    empty(shared_session(own))
+    return own
+
+
+def empty(session: CassandraSession) -> None:
+    names = list(TABLES.items())
+    parts = session.read_each([Statement(f"SELECT DISTINCT {key} FROM {table}") for table, key in names])
+    session.write(
+        [
+            Statement(
+                f"DELETE FROM {table} WHERE {' AND '.join(f'{name} = ?' for name in key.split(', '))}",
+                tuple(row.values()),
+            )
+            for (table, key), rows in zip(names, parts, strict=True)
+            for row in rows
+        ]
+    )
+    # Conditional writes have whole milliseconds for a time, deletions do not: what follows at once would be deleted.
+    time.sleep(0.002)
 
 
 @contextmanager
-def model_store(model: CassandraModel | None = None) -> Iterator[CassandraStore]:
-    """An initialised store over the model."""
-    with driver_over(model or CassandraModel(), _SESSION_MODULE):
-        store = open_at(parse_cassandra_url(MODEL_URL))
-        try:
-            store.initialise()
-            yield store
-        finally:
-            store.close()
-
-
-@contextmanager
-def model_subject() -> Iterator[Subject]:
-    with driver_over(CassandraModel(), _SESSION_MODULE):
-        yield from _subject(lambda: open_at(parse_cassandra_url(MODEL_URL)))
-
-
-@contextmanager
-def server_subject(url: str) -> Iterator[Subject]:
-    of_its_own = replace(parse_cassandra_url(url), keyspace=f"duetime_test_{uuid4().hex[:16]}", timeout_seconds=60.0)
-    try:
-        yield from _subject(lambda: open_at(of_its_own))
-    finally:
-        store = open_at(of_its_own)
-        with suppress(StoreNotReady):  # it was never made
-            store.session.change_schema([f"DROP KEYSPACE {of_its_own.keyspace}"])
-        store.close()
-
-
-def _subject(make_store: Callable[[], CassandraStore]) -> Iterator[Subject]:
-    stores = [make_store()]
-    store = stores[0]
+def server_subject() -> Iterator[Subject]:
+    url = empty_keyspace()
+    session = shared_session(url)
+    store = store_on(session)
+    others: list[CassandraStore] = []
 
     def reopen() -> CassandraStore:
-        stores.append(make_store())
-        return stores[-1]
+        others.append(store_on(CassandraSession(patient(url))))
+        return others[-1]
 
     def corrupt(timer: Timer) -> None:
         values = ("{broken", "nonsense", *timer_key(key_of(timer)))
-        assert store.session.decide([Statement(_CORRUPT, values)])
+        assert session.decide([Statement(_CORRUPT, values)])
 
     def corrupt_call(call: ServiceCall) -> None:
         values = ("{broken", call.tenant_id, call.call_id)
-        assert store.session.decide([Statement(_CORRUPT_CALL, values)])
+        assert session.decide([Statement(_CORRUPT_CALL, values)])
 
     try:
-        store.initialise()
         yield Subject(store=store, corrupt=corrupt, corrupt_call=corrupt_call, reopen=reopen, expires_by_itself=True)
     finally:
-        for each in stores:
+        for each in others:
             each.close()

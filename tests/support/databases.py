@@ -22,7 +22,7 @@ from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import metadata, schema_migrations
 from duetime.stores.time_source import TimeSource
 
-_OTHERS = {"mongodb"}
+_OTHERS = {"cassandra", "mongodb"}
 """Stores that are not SQL have support modules of their own."""
 _CHECKOUT = f"{zlib.crc32(str(Path(__file__).parent).encode()):08x}"
 """Runs of several checkouts at once must not meet."""
@@ -35,11 +35,16 @@ def server_urls() -> dict[str, str]:
     return {match[1].lower(): url for match, url in found if match and url and match[1].lower() not in _OTHERS}
 
 
+def own_name() -> str:
+    """What the database of this test process is called."""
+    return f"duetime_test_{_CHECKOUT}_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+
+
 @cache
 def database_url(name: str) -> str:
     """The URL of a database of this test process's own on the server ``name``. Made if absent, and left."""
     url = sa.make_url(server_urls()[name])
-    database = f"duetime_test_{_CHECKOUT}_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
+    database = own_name()
     dialect = open_dialect(url.render_as_string(hide_password=False))
     try:
         if dialect.name == "mssql":

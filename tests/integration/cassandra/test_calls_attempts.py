@@ -16,8 +16,8 @@ from duetime.stores.cassandra.calls.store import CassandraCallStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
-from tests.support.cassandra import model_store
 from tests.support.cassandra_calls import World, count_requests, world
+from tests.support.cassandra_model import model_store
 from tests.support.clock import NOW
 from tests.support.cql.faults import Fault, Request
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.integration.calls import test_soak
-from tests.support.cassandra import model_store
+from tests.support.cassandra_model import model_store
 from tests.support.cql.faults import Fault, Request
 from tests.support.cql.model import CassandraModel
 from tests.support.executing import Executing

@@ -18,8 +18,8 @@ from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.port import PutMode, TimerRef
 from tests.contract.steps import claim, create, due, stored
 from tests.support.builders import failed, fired, leased, make_timer, retried, seconds
-from tests.support.cassandra import model_store
 from tests.support.cassandra_calls import FailAt, count_requests
+from tests.support.cassandra_model import model_store
 from tests.support.cassandra_rows import assert_whole
 from tests.support.clock import NOW
 from tests.support.cql.faults import Fault

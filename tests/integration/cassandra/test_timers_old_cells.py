@@ -10,7 +10,7 @@ from duetime.stores.cassandra.schema import DUE, TIMER
 from duetime.stores.port import TimerRef
 from tests.contract.steps import claim, create, due, record, stored
 from tests.support.builders import failed, fired, make_timer, retried, seconds
-from tests.support.cassandra import model_store
+from tests.support.cassandra_model import model_store
 from tests.support.clock import NOW
 
 _KEY = (

@@ -12,8 +12,8 @@ from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.port import PutMode, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, due, stored
 from tests.support.builders import failed, fired, leased, make_timer, make_timers, retried, seconds
-from tests.support.cassandra import model_store
 from tests.support.cassandra_calls import count_requests
+from tests.support.cassandra_model import model_store
 from tests.support.clock import NOW
 from tests.support.cql.faults import Request
 from tests.support.cql.model import CassandraModel

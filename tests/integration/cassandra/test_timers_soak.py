@@ -12,7 +12,7 @@ import pytest
 from duetime.domain.timers import TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.stores.cassandra.store import CassandraStore
-from tests.support.cassandra import model_store
+from tests.support.cassandra_model import model_store
 from tests.support.cassandra_rows import assert_whole
 from tests.support.cql.faults import Fault, Request
 from tests.support.cql.model import CassandraModel
