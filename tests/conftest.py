@@ -15,10 +15,10 @@ from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.url import default_calls_table_name
 from duetime.stores.open import open_store
 from tests.support import met
-from tests.support.databases import empty_database, server_urls
 from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack
 from tests.support.mongodb import mongodb_database, running_mongodb
+from tests.support.server_stores import empty_store, server_names
 
 # A deadline for one example measures how busy the machine is.
 settings.register_profile("duetime", deadline=None)
@@ -34,7 +34,7 @@ SERVER_STORES = frozenset(
         "moto",
         "mongodb",
         "noserver",
-        *server_urls(),
+        *server_names(),
     }
 )
 """Parameters that stand for a store on a server or an emulator, where a request costs a hundred of SQLite."""
@@ -108,7 +108,7 @@ def mongodb_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "mongodb", *sorted(server_urls())])
+@pytest.fixture(params=["sqlite", "mongodb", *server_names()])
 def store_variables(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     """The environment of processes that share a store: the SQLite file of their directory, or a database."""
     if request.param == "sqlite":
@@ -120,4 +120,4 @@ def store_variables(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
             store.close()
             yield {"DUETIME_STORE": url}
     else:
-        yield {"DUETIME_STORE": empty_database(request.param)}
+        yield {"DUETIME_STORE": empty_store(request.param)}

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from tests.support.callbacks import CallbackReceiver
-from tests.support.databases import server_urls
 from tests.support.processes import DuetimeServer
+from tests.support.server_stores import server_names
 
 MAX_IN_FLIGHT = 64
 # Leases are as short as they can be, since a restart waits for those of the killed server to end.
@@ -21,7 +21,7 @@ BATCH = 25
 
 
 # Not on MongoDB's stand-in, which is too slow for kills by the clock: tests/integration/mongodb/test_processes.py.
-@pytest.mark.parametrize("store_variables", ["sqlite", *sorted(server_urls())], indirect=True)
+@pytest.mark.parametrize("store_variables", ["sqlite", *server_names()], indirect=True)
 @pytest.mark.parametrize(
     ("timers", "kills", "seed"),
     [

@@ -9,19 +9,19 @@ import pytest
 from duetime.cli.main import run
 from duetime.client.webhooks import verify
 from tests.support.callbacks import CallbackReceiver
-from tests.support.databases import empty_database, server_urls
 from tests.support.processes import DuetimeServer, in_seconds
+from tests.support.server_stores import empty_store, server_names
 
 CALLS = "/v1/tenants/default/service-calls"
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("target", ["sqlite", *sorted(server_urls())])
+@pytest.mark.parametrize("target", ["sqlite", *server_names()])
 def test_secrets_cursors_etags_and_idempotency_keys_outlive_a_move(
     target: str, tmp_path: Path, receiver: CallbackReceiver
 ) -> None:
     old, file = f"sqlite:///{tmp_path}/old.db", str(tmp_path / "x.jsonl")
-    new = f"sqlite:///{tmp_path}/other/new.db" if target == "sqlite" else empty_database(target)
+    new = f"sqlite:///{tmp_path}/other/new.db" if target == "sqlite" else empty_store(target)
     key = str(tmp_path / "duetime.key")
     call = {"name": "n", "request": {"method": "GET", "url": receiver.url}, "dueAt": in_seconds(3600)}
     with DuetimeServer("--store", old, cwd=tmp_path) as server:
