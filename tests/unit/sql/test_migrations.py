@@ -15,6 +15,7 @@ from duetime.domain.shards import shard_index
 from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.domain.times import format_instant
 from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.migrations import Migration, check_version
 from duetime.stores.sql.sqlite_migrations import MIGRATIONS, TRACKING_TABLE
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import metadata
@@ -162,6 +163,16 @@ def test_a_newer_schema_is_not_touched(store: SqlStore) -> None:
         store.check()
     with pytest.raises(StoreNotReady, match="version 99"):
         store.initialise()
+
+
+@pytest.mark.parametrize("current", [1, 4, 6])
+def test_a_schema_in_one_piece_is_of_its_version_or_not_there(current: int) -> None:
+    migrations = [Migration(5, "whole_schema", ())]
+    check_version(0, migrations)
+    check_version(5, migrations)
+
+    with pytest.raises(StoreNotReady, match=f"version {current}"):
+        check_version(current, migrations)
 
 
 def test_calls_keep_their_tags_and_executions_when_their_table_is_made_anew(tmp_path: Path) -> None:

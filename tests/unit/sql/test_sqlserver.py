@@ -21,7 +21,6 @@ from duetime.stores.open import open_store
 from duetime.stores.sql.column_types import exact_text_of
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.sqlserver_migrations import MIGRATIONS
 from duetime.stores.sql.sqlserver_sql import _as_sent
 from duetime.stores.sql.tables import metadata
 from duetime.stores.time_source import TimeSource
@@ -174,21 +173,3 @@ def test_what_ends_a_text_keeps_the_order() -> None:
 
     assert sorted(ids) == sorted(ids, key=lambda each: each + "\x01")
     assert len({(each + "\x01").rstrip(" ") for each in ids}) == len(ids)
-
-
-def test_indexes_keep_within_their_bytes() -> None:
-    """900 for a clustered key, 1,700 for others; the one exception is told in docs/stores/sqlserver.md."""
-    sizes = {"INT": 4, "BIGINT": 8, "BINARY(16)": 16}
-    too_large = []
-    for statement in (text for migration in MIGRATIONS for text in migration.statements):
-        if match := re.search(r"CREATE TABLE (\w+) \(", statement):
-            table = match[1]
-            columns = re.findall(r"^\s*(\w+) (INT|BIGINT|BINARY\(16\)|NVARCHAR\((\d+)\))", statement, re.M)
-            sizes |= {f"{table}.{name}": sizes.get(kind) or 2 * int(length) for name, kind, length in columns}
-            keys = [(table, 900, *re.search(r"PRIMARY KEY CLUSTERED \((.*?)\)", statement).groups())]  # type: ignore[union-attr]
-        else:
-            keys = [(table, 1700, names) for table, names in re.findall(r"INDEX \w+\s+ON (\w+) \((.*?)\)", statement)]
-        for table, limit, names in keys:
-            size = sum(sizes[f"{table}.{name.split()[0]}"] for name in names.split(", "))
-            too_large += [(table, names)] if size > limit else []
-    assert too_large == [("timers", "timer_namespace, timer_correlation_id, timer_id")]

@@ -15,7 +15,7 @@ from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.sql.db_now import db_now_strategy
 from duetime.stores.sql.dialects import SqlDialect
 from duetime.stores.sql.errors import translated
-from duetime.stores.sql.migrations import check_not_newer, current_version, migrate
+from duetime.stores.sql.migrations import check_version, current_version, migrate
 from duetime.stores.sql.prepared import Prepared, PreparedList
 from duetime.stores.time_source import StoreTime, TimeSource
 
@@ -106,7 +106,7 @@ class Database:
         except StoreNotReady:
             self._refuse_empty()
             raise
-        check_not_newer(current, migrations)
+        check_version(current, migrations)
         if current < migrations[-1].version:
             raise StoreNotReady(
                 f"the database has schema version {current}; this program needs {migrations[-1].version}, to which"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import event
+from sqlalchemy import event, exc
+
+from duetime.domain.errors import InvalidSettings
 
 MAX_CONNECTIONS = 16
 CONNECT_TIMEOUT_SECONDS = 5
@@ -54,6 +56,23 @@ def server_engine(
             context.is_disconnect = True
 
     return engine
+
+
+def read_server_url(url: str, schemes: Collection[str], shape: str) -> tuple[sa.URL, bool]:
+    """The URL without its options, and whether to encrypt (``?tls=on``).
+
+    Raises ``InvalidSettings``: the ``shape`` of such a URL, in one line.
+    """
+    try:
+        parsed = sa.make_url(url)
+    except (exc.ArgumentError, ValueError):
+        raise InvalidSettings(shape) from None
+    options = dict(parsed.query)
+    tls = options.pop("tls", "off")
+    is_complete = parsed.drivername in schemes and parsed.database and is_address(parsed)
+    if not is_complete or options or tls not in ("on", "off"):
+        raise InvalidSettings(shape)
+    return parsed.set(query={}), tls == "on"
 
 
 def is_address(url: sa.URL) -> bool:

@@ -3,18 +3,49 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from sqlalchemy import exc
 
-from duetime.domain.errors import StoreError, StoreUnavailable
+from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
 
 class TransactionAborted(StoreUnavailable):
     """The database ended a transaction, and stored nothing of it, so that others could go on: a deadlock, say."""
+
+
+def by_code(reasons: Mapping[str, Iterable[int]]) -> dict[int, str]:
+    """The reason for each of a driver's codes, from the codes of each reason."""
+    return {code: reason for reason, codes in reasons.items() for code in codes}
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCodes:
+    """What the codes of a driver's errors mean, as its database's documentation has them."""
+
+    aborted: Mapping[int, str]
+    """In favour of another transaction: by what."""
+    try_again: Mapping[int, str]
+    """What is in the way for now."""
+    refused: Mapping[int, str]
+    """What the server does with the user, or has not."""
+    no_schema: frozenset[int]
+
+    def meaning(self, code: int, where: str) -> StoreError | None:
+        """None for a code that has none here. ``where`` names the server and the database."""
+        if code in self.aborted:
+            return TransactionAborted(f"the database asks to try again: {self.aborted[code]}")
+        if code in self.try_again:
+            return StoreUnavailable(f"the database asks to try again: {self.try_again[code]}")
+        if code in self.no_schema:
+            return StoreNotReady("the database has no Duetime schema of this version; `duetime init` makes it")
+        if code in self.refused:
+            return StoreUnavailable(f"the server of {where} {self.refused[code]}")
+        return None
 
 
 Classifier = Callable[[BaseException], StoreError]

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Migration:
     version: int
-    """Counted from 1 without gaps."""
+    """Counted from 1 without gaps; a schema that is made in one piece (whole_schema.py) has its last one only."""
     name: str
     statements: tuple[str, ...]
 
@@ -32,12 +32,11 @@ def migrate(
 ) -> list[int]:
     """Apply what is missing inside the open, seeded write transaction of ``connection``; the versions applied.
 
-    ``tracking_table`` creates ``schema_migrations`` if it is absent. Raises
-    ``StoreNotReady`` when the database is of a newer schema than this program.
+    ``tracking_table`` creates ``schema_migrations`` if it is absent. Raises ``StoreNotReady``.
     """
     connection.exec_driver_sql(tracking_table)
     current = current_version(connection)
-    check_not_newer(current, migrations)
+    check_version(current, migrations)
     missing = [migration for migration in migrations if migration.version > current]
     for migration in missing:
         for statement in migration.statements:
@@ -61,7 +60,13 @@ def current_version(connection: sa.Connection) -> int:
     return connection.execute(sa.select(sa.func.max(schema_migrations.c.migration_version))).scalar() or 0
 
 
-def check_not_newer(current: int, migrations: Sequence[Migration]) -> None:
+def check_version(current: int, migrations: Sequence[Migration]) -> None:
+    """Raises ``StoreNotReady`` for a schema from which ``migrations`` do not go on."""
     latest = migrations[-1].version
+    if 0 < current < migrations[0].version:
+        raise StoreNotReady(
+            f"the database has schema version {current}, and no migration leads to {latest}: export what it holds"
+            " with the program that made it, and import that into a new database"
+        )
     if current > latest:
         raise StoreNotReady(f"the database has schema version {current}; this program knows {latest}")

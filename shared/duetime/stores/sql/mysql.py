@@ -10,19 +10,19 @@ from typing import Any
 import pymysql
 import sqlalchemy as sa
 from pymysql.constants import CLIENT, CR, ER
-from sqlalchemy import event, exc
+from sqlalchemy import event
 
-from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.sql import mysql_sql
 from duetime.stores.sql.db_now import MysqlDbNow
 from duetime.stores.sql.engines import (
     CONNECT_TIMEOUT_SECONDS,
     LOCK_TIMEOUT_SECONDS,
     encryption_problem,
-    is_address,
+    read_server_url,
     server_engine,
 )
-from duetime.stores.sql.errors import TransactionAborted
+from duetime.stores.sql.errors import ErrorCodes
 from duetime.stores.sql.mysql_migrations import MIGRATIONS, TRACKING_TABLE
 
 SOCKET_TIMEOUT_SECONDS = 20
@@ -86,10 +86,10 @@ _REFUSED = {
     3159: "wants encryption: ?tls=on",
     CR.CR_SSL_CONNECTION_ERROR: "does not encrypt, which ?tls=on asks for",
 }
+_CODES = ErrorCodes(_ABORTED, _TRY_AGAIN, _REFUSED, _NO_SCHEMA)
 _UNREACHABLE = frozenset(
     {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_UNKNOWN_HOST, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST}
 )
-_SCHEMES = ("mysql", "mariadb", "tidb")
 
 
 class MysqlDialect:
@@ -169,14 +169,8 @@ class MysqlDialect:
 
     def classify(self, error: BaseException) -> StoreError:
         code = _code_of(error)
-        if code in _ABORTED:
-            return TransactionAborted(f"the database asks to try again: {_ABORTED[code]}")
-        if code in _TRY_AGAIN:
-            return StoreUnavailable(f"the database asks to try again: {_TRY_AGAIN[code]}")
-        if code in _NO_SCHEMA:
-            return StoreNotReady("the database has no Duetime schema of this version; `duetime init` makes it")
-        if code in _REFUSED:
-            return StoreUnavailable(f"the server of {self._where} {_REFUSED[code]}")
+        if known := _CODES.meaning(code, self._where):
+            return known
         if reason := encryption_problem(error):
             return StoreUnavailable(f"the database at {self._where} cannot be used: {reason}")
         if code in _UNREACHABLE:
@@ -200,13 +194,4 @@ def open_dialect(url: str) -> MysqlDialect:
 def read_url(url: str) -> tuple[sa.URL, bool]:
     """The URL without options, and whether to encrypt. Raises ``InvalidSettings``."""
     shape = "a MySQL URL is like mysql://user:password@host:3306/database, with ?tls=on to encrypt"
-    try:
-        parsed = sa.make_url(url)
-    except (exc.ArgumentError, ValueError):
-        raise InvalidSettings(shape) from None
-    options = dict(parsed.query)
-    tls = options.pop("tls", "off")
-    is_complete = parsed.drivername in _SCHEMES and parsed.database and is_address(parsed)
-    if not is_complete or options or tls not in ("on", "off"):
-        raise InvalidSettings(shape)
-    return parsed.set(query={}), tls == "on"
+    return read_server_url(url, ("mysql", "mariadb", "tidb"), shape)

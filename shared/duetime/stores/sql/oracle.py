@@ -8,70 +8,57 @@ from typing import Any
 
 import oracledb
 import sqlalchemy as sa
-from sqlalchemy import exc
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.sql import oracle_sql
-from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, encryption_problem, is_address, server_engine
-from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.oracle_migrations import MIGRATIONS, TRACKING_TABLE, TURN_TABLE
+from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, encryption_problem, read_server_url, server_engine
+from duetime.stores.sql.errors import ErrorCodes, by_code
+from duetime.stores.sql.oracle_schema import MIGRATIONS, TRACKING_TABLE, TURN_TABLE
 
 SCHEMA_TURN_SECONDS = 15
 """Less than a statement may take, or the driver would give up first."""
 DEFAULT_PORT = 1521
 
 _TURN = f"LOCK TABLE schema_turn IN EXCLUSIVE MODE WAIT {SCHEMA_TURN_SECONDS}"
-_ABORTED = {
-    60: "a deadlock",
-    8177: "a conflict with another transaction",
-    1555: "a snapshot that is too old",
-    4020: "a deadlock over the schema",
-}
 _READ_ONLY = 16000
-_TRY_AGAIN = {
-    54: "a lock that was not released in time",
-    30006: "a lock that was not released in time",
-    1013: "a statement that took too long",
-    18: "too many sessions",
-    20: "too many processes",
-    2391: "too many sessions",
-    12516: "too many processes",
-    12519: "too many processes",
-    12520: "too many processes",
-    1033: "a start or a shutdown",
-    1034: "a server that is not started",
-    1089: "a shutdown",
-    1090: "a shutdown",
-    1109: "a database that is not open",
-    257: "a full archive of its log",
-    1536: "a quota that is used up",
-    1653: "a full tablespace",
-    1654: "a full tablespace",
-    1688: "a full tablespace",
-    1691: "a full tablespace",
-    1692: "a full tablespace",
-    1683: "a full tablespace",
-    30036: "a full undo tablespace",
-    4031: "a lack of memory",
-    4030: "a lack of memory",
-    _READ_ONLY: "a read-only database",
-    4068: "a change of the schema",
-}
-_NO_SCHEMA = frozenset({904, 942})
-_REFUSED = {
-    1017: "refuses the user or the password",
-    1005: "wants a password",
-    28000: "has locked the user",
-    28001: "says that the password has expired",
-    1045: "does not let the user make sessions",
-    1031: "does not let the user do this",
-    1950: "gives the user no room in its tablespace",
-    12505: "has no such service",
-    12514: "has no such service",
-    12521: "has no such service",
-    12526: "does not let the user in now",
-    12528: "does not let the user in now",
-}
+_CODES = ErrorCodes(
+    aborted=by_code(
+        {
+            "a deadlock": (60,),
+            "a conflict with another transaction": (8177,),
+            "a snapshot that is too old": (1555,),
+            "a deadlock over the schema": (4020,),
+        }
+    ),
+    try_again=by_code(
+        {
+            "a lock that was not released in time": (54, 30006),
+            "a statement that took too long": (1013,),
+            "too many sessions": (18, 2391),
+            "too many processes": (20, 12516, 12519, 12520),
+            "a start or a shutdown": (1033, 1034, 1089, 1090, 1109),
+            "a full archive of its log": (257,),
+            "a quota that is used up": (1536,),
+            "a full tablespace": (1653, 1654, 1683, 1688, 1691, 1692, 30036),
+            "a lack of memory": (4030, 4031),
+            "a read-only database": (_READ_ONLY,),
+            "a change of the schema": (4068,),
+        }
+    ),
+    refused=by_code(
+        {
+            "refuses the user or the password": (1005, 1017),
+            "has locked the user": (28000,),
+            "says that the password has expired": (28001,),
+            "does not let the user make sessions": (1045,),
+            "does not let the user do this": (1031,),
+            "gives the user no room in its tablespace": (1950,),
+            "has no such service": (12505, 12514, 12521),
+            "does not let the user in now": (12526, 12528),
+        }
+    ),
+    no_schema=frozenset({904, 942}),
+)
 _OF_DRIVER = {
     "DPY-3010": "is too old for the driver",
     "DPY-3015": "has a kind of password that the driver does not know",
@@ -150,14 +137,8 @@ class OracleDialect:
         if reason := encryption_problem(error):
             return StoreUnavailable(f"the database at {self._where} cannot be used: {reason}")
         number, code = _codes_of(error)
-        if number in _ABORTED:
-            return TransactionAborted(f"the database asks to try again: {_ABORTED[number]}")
-        if number in _TRY_AGAIN:
-            return StoreUnavailable(f"the database asks to try again: {_TRY_AGAIN[number]}")
-        if number in _NO_SCHEMA:
-            return StoreNotReady("the database has no Duetime schema of this version; `duetime init` makes it")
-        if number in _REFUSED:
-            return StoreUnavailable(f"the server of {self._where} {_REFUSED[number]}")
+        if known := _CODES.meaning(number, self._where):
+            return known
         if code in _OF_DRIVER:
             return StoreUnavailable(f"the server of {self._where} {_OF_DRIVER[code]}")
         if code.startswith(_UNREACHABLE) or 12150 <= number < 12700:
@@ -176,13 +157,7 @@ def _codes_of(error: BaseException) -> tuple[int, str]:
 def open_dialect(url: str) -> OracleDialect:
     """``oracle://user:password@host:1521/service``; ``?tls=on`` encrypts and verifies the server."""
     shape = "an Oracle URL is like oracle://user:password@host:1521/service, with ?tls=on to encrypt"
-    try:
-        parsed = sa.make_url(url)
-    except (exc.ArgumentError, ValueError):
-        raise InvalidSettings(shape) from None
-    options = dict(parsed.query)
-    tls = options.pop("tls", "off")
-    is_complete = all((parsed.host, parsed.database, parsed.username, parsed.password, is_address(parsed)))
-    if parsed.drivername != "oracle" or not is_complete or options or tls not in ("on", "off"):
+    parsed, is_encrypted = read_server_url(url, ("oracle",), shape)
+    if not (parsed.host and parsed.username and parsed.password):
         raise InvalidSettings(shape)
-    return OracleDialect(parsed.set(query={}), is_encrypted=tls == "on")
+    return OracleDialect(parsed, is_encrypted=is_encrypted)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 import oracledb
 import sqlalchemy as sa
 from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.oracle.base import OracleDDLCompiler, OracleTypeCompiler
 from sqlalchemy.dialects.oracle.cx_oracle import OracleCompiler_cx_oracle
 from sqlalchemy.dialects.oracle.oracledb import OracleDialect_oracledb, OracleExecutionContext_oracledb
 
@@ -83,6 +85,20 @@ class OracleCompiler(OracleCompiler_cx_oracle):
         return f"{text} WAIT {LOCK_TIMEOUT_SECONDS}" if text else text
 
 
+class OracleTypes(OracleTypeCompiler):
+    def visit_large_binary(self, type_: Any, **_: Any) -> str:
+        """No BLOB: all of ours are short."""
+        return f"RAW({type_.length or 1024})"
+
+
+class OracleDdl(OracleDDLCompiler):
+    def get_column_specification(self, column: sa.Column[Any], **kw: Any) -> str:
+        """ORDER: or each instance of a cluster would number events from a stock of its own, later ones first."""
+        text: str = super().get_column_specification(column, **kw)
+        is_counter = column is column.table._autoincrement_column
+        return text.replace(" NOT NULL", " GENERATED ALWAYS AS IDENTITY (ORDER) NOT NULL") if is_counter else text
+
+
 class OracleContext(OracleExecutionContext_oracledb):
     def _generate_cursor_outputtype_handler(self) -> None:
         """Values are read alike, whether SQLAlchemy knows the statement or is given its text."""
@@ -92,6 +108,8 @@ class OracleSql(OracleDialect_oracledb):
     supports_statement_cache = True
     execution_ctx_cls = OracleContext
     statement_compiler = OracleCompiler
+    type_compiler_cls = OracleTypes
+    ddl_compiler = OracleDdl
 
     def create_connect_args(self, url: sa.URL) -> Any:  # noqa: ARG002
         """All of them are the engine's ``connect_args``."""
@@ -185,47 +203,6 @@ def _prepare_session(connection: Any) -> None:
         cursor.close()
 
 
-class _Attempt:
-    """A connection that is being made by a thread, and that nobody may want any more when it is there."""
-
-    def __init__(self, connect: Callable[[], Any]) -> None:
-        self._connect = connect
-        self._lock = threading.Lock()
-        self._is_over = threading.Event()
-        self._is_given_up = False
-        self._connection: Any = None
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            connection = self._connect()
-        except (OSError, UnicodeError) as error:
-            # An unknown host, or a name that is none: the driver passes them on.
-            self._error = NoAnswer(f"no connection: {type(error).__name__}")
-        except BaseException as error:
-            self._error = error
-        else:
-            with self._lock:
-                if not self._is_given_up:
-                    self._connection = connection
-            if self._connection is None:
-                with suppress(Exception):
-                    connection.close()
-        finally:
-            self._is_over.set()
-            _silent.release()
-
-    def result(self, seconds: float) -> Any:
-        if not self._is_over.wait(seconds):
-            with self._lock:
-                self._is_given_up = self._connection is None
-            if self._is_given_up:
-                raise NoAnswer("no answer in time")
-        if self._error is not None:
-            raise self._error
-        return self._connection
-
-
 _silent = threading.Semaphore(MAX_SILENT_CONNECTS)
 
 
@@ -237,9 +214,30 @@ def connect_in_time(connect: Callable[[], Any], *, seconds: float) -> Any:
     """
     if not _silent.acquire(timeout=seconds):
         raise NoAnswer("too many connections are waiting for an answer")
-    attempt = _Attempt(connect)
-    threading.Thread(target=attempt.run, name="oracle-connect", daemon=True).start()
-    return attempt.result(seconds)
+    attempt: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            connection = connect()
+        except BaseException as error:
+            if attempt.set_running_or_notify_cancel():
+                attempt.set_exception(error)
+        else:
+            if attempt.set_running_or_notify_cancel():
+                attempt.set_result(connection)
+            else:  # nobody wants it any more
+                connection.close()
+        finally:
+            _silent.release()
+
+    threading.Thread(target=run, name="oracle-connect", daemon=True).start()
+    try:
+        return attempt.result(seconds)
+    except (OSError, UnicodeError) as error:
+        # Also an unknown host, or a name that is none: the driver passes them on.
+        if isinstance(error, FutureTimeout) and not attempt.cancel():
+            return attempt.result()
+        raise NoAnswer(f"no connection: {type(error).__name__}") from None
 
 
 registry.register(DRIVER_NAME.replace("+", "."), __name__, OracleSql.__name__)

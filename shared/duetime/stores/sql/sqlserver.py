@@ -8,12 +8,12 @@ from typing import Any
 
 import pymssql
 import sqlalchemy as sa
-from sqlalchemy import event, exc
+from sqlalchemy import event
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS, is_address, server_engine
-from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.sqlserver_migrations import MIGRATIONS, TRACKING_TABLE
+from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS, read_server_url, server_engine
+from duetime.stores.sql.errors import ErrorCodes, by_code
+from duetime.stores.sql.sqlserver_schema import MIGRATIONS, TRACKING_TABLE
 from duetime.stores.sql.sqlserver_sql import DRIVER_NAME, InsertIfAbsent, SqlServerSql
 
 QUERY_TIMEOUT_SECONDS = 20
@@ -40,59 +40,50 @@ _TURN = f"""
     SELECT @turn
 """
 
-_ABORTED = {
-    1205: "a deadlock",
-    3960: "a conflict with another transaction",
-    3961: "a conflict with a change of the schema",
-    3902: "a transaction that the server has ended",
-    41302: "a conflict with another transaction",
-    41305: "a conflict with another transaction",
-    41325: "a conflict with another transaction",
-}
 _ASTRAY = frozenset({3906, 976, 983})
 """A database that has become read-only, and replicas that do not serve."""
-_TRY_AGAIN = {
-    1222: "a lock that was not released in time",
-    20003: "a statement that took too long",
-    701: "a lack of memory",
-    802: "a lack of memory",
-    1204: "a lack of locks",
-    8645: "a lack of memory",
-    8651: "a lack of memory",
-    1101: "a full disk",
-    1105: "a full disk",
-    9002: "a full transaction log",
-    40544: "a database that has reached its size",
-    3906: "a read-only database",
-    3908: "a database that recovers",
-    6005: "a shutdown",
-    976: "a replica that does not serve",
-    983: "a replica that does not serve",
-    10928: "too many requests",
-    10929: "too many requests",
-    40501: "too many requests",
-    40197: "a failover",
-    40613: "a failover",
-    49918: "too many requests",
-    49919: "too many requests",
-    49920: "too many requests",
-    17809: "too many connections",
-}
-_NO_SCHEMA = frozenset({207, 208})
-_REFUSED = {
-    18456: "refuses the user or the password",
-    18452: "refuses the user",
-    18486: "has locked the user",
-    18487: "says that the password has expired",
-    18488: "says that the password must be changed",
-    4060: "has no such database, or does not let the user use it",
-    916: "does not let the user use the database",
-    229: "does not let the user do this in the database",
-    262: "does not let the user make tables in the database",
-    40615: "does not let this address in",
-}
+_CODES = ErrorCodes(
+    aborted=by_code(
+        {
+            "a deadlock": (1205,),
+            "a conflict with another transaction": (3960, 41302, 41305, 41325),
+            "a conflict with a change of the schema": (3961,),
+            "a transaction that the server has ended": (3902,),
+        }
+    ),
+    try_again=by_code(
+        {
+            "a lock that was not released in time": (1222,),
+            "a statement that took too long": (20003,),
+            "a lack of memory": (701, 802, 8645, 8651),
+            "a lack of locks": (1204,),
+            "a full disk": (1101, 1105),
+            "a full transaction log": (9002,),
+            "a database that has reached its size": (40544,),
+            "a read-only database": (3906,),
+            "a database that recovers": (3908,),
+            "a shutdown": (6005,),
+            "a replica that does not serve": (976, 983),
+            "too many requests": (10928, 10929, 40501, 49918, 49919, 49920),
+            "a failover": (40197, 40613),
+            "too many connections": (17809,),
+        }
+    ),
+    refused=by_code(
+        {
+            "refuses the user or the password": (18452, 18456),
+            "has locked the user": (18486,),
+            "says that the password has expired": (18487,),
+            "says that the password must be changed": (18488,),
+            "has no such database, or does not let the user use it": (4060,),
+            "does not let the user use the database": (916,),
+            "does not let the user do this in the database": (229, 262),
+            "does not let this address in": (40615,),
+        }
+    ),
+    no_schema=frozenset({207, 208}),
+)
 _UNREACHABLE = frozenset({20002, 20004, 20006, 20009, 20012, 20013, 20017, 20047, 10053, 10054, 233})
-_SCHEMES = ("sqlserver", "mssql")
 
 
 class SqlServerDialect:
@@ -153,14 +144,8 @@ class SqlServerDialect:
 
     def classify(self, error: BaseException) -> StoreError:
         number = _number_of(error)
-        if number in _ABORTED:
-            return TransactionAborted(f"the database asks to try again: {_ABORTED[number]}")
-        if number in _TRY_AGAIN:
-            return StoreUnavailable(f"the database asks to try again: {_TRY_AGAIN[number]}")
-        if number in _NO_SCHEMA:
-            return StoreNotReady("the database has no Duetime schema of this version; `duetime init` makes it")
-        if number in _REFUSED:
-            return StoreUnavailable(f"the server of {self._where} {_REFUSED[number]}")
+        if known := _CODES.meaning(number, self._where):
+            return known
         if number in _UNREACHABLE or (number == 0 and isinstance(error, pymssql.InterfaceError)):
             return StoreUnavailable(f"the database at {self._where} cannot be reached")
         if isinstance(error, pymssql.InterfaceError):
@@ -191,17 +176,7 @@ def _check_database(connection: Any, _: object) -> None:
 def open_dialect(url: str) -> SqlServerDialect:
     """``sqlserver://`` or ``mssql://`` and ``user:password@host:1433/database``; ``?tls=on`` encrypts."""
     shape = "a SQL Server URL is like sqlserver://user:password@host:1433/database, with ?tls=on to encrypt"
-    try:
-        parsed = sa.make_url(url)
-    except (exc.ArgumentError, ValueError):
-        raise InvalidSettings(shape) from None
-    options = dict(parsed.query)
-    tls = options.pop("tls", "off")
-    if (
-        parsed.drivername not in _SCHEMES
-        or not (parsed.host and parsed.database and is_address(parsed))
-        or options
-        or tls not in ("on", "off")
-    ):
+    parsed, is_encrypted = read_server_url(url, ("sqlserver", "mssql"), shape)
+    if not parsed.host:
         raise InvalidSettings(shape)
-    return SqlServerDialect(parsed.set(query={}), is_encrypted=tls == "on")
+    return SqlServerDialect(parsed, is_encrypted=is_encrypted)

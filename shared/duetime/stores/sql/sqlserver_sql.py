@@ -13,13 +13,14 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import registry
-from sqlalchemy.dialects.mssql.base import MSSQLCompiler
+from sqlalchemy.dialects.mssql.base import MSDDLCompiler, MSSQLCompiler, MSTypeCompiler
 from sqlalchemy.dialects.mssql.pymssql import MSDialect_pymssql
 
 from duetime.domain.errors import StoreError
 
 DRIVER_NAME = "mssql+duetime"
 """The engine's URL begins with it."""
+_BINARY = "COLLATE Latin1_General_100_BIN2"
 _LOCKED = "WITH (UPDLOCK, ROWLOCK)"
 _LOCKED_OR_ABSENT = "WITH (UPDLOCK, ROWLOCK, HOLDLOCK)"
 _IN_TRANSACTION = "duetime_in_transaction"
@@ -51,6 +52,40 @@ class SqlServerCompiler(MSSQLCompiler):
         return f"{text}TOP ({self.process(limit, **kw)}) " if limit is not None and self._use_top(select) else text
 
 
+class SqlServerTypes(MSTypeCompiler):
+    """Texts are Unicode, compared by their bits, with two units of UTF-16 for each of their characters."""
+
+    def visit_string(self, type_: Any, **_: Any) -> str:
+        return f"NVARCHAR({min(2 * type_.length, 4000)}) {_BINARY}"
+
+    def visit_unicode(self, type_: Any, **_: Any) -> str:
+        """Has room for what ends an exact text (column_types.py)."""
+        return f"NVARCHAR({2 * type_.length + 1}) {_BINARY}"
+
+    def visit_text(self, *_: Any, **__: Any) -> str:
+        return "NVARCHAR(MAX)"
+
+    def visit_large_binary(self, type_: Any, **_: Any) -> str:
+        return f"VARBINARY({type_.length or 1024})"
+
+    def visit_small_integer(self, *_: Any, **__: Any) -> str:
+        """What literals are."""
+        return "INT"
+
+
+class SqlServerDdl(MSDDLCompiler):
+    def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
+        """With the condition that SQLite's has, whose column it holds too: or each row would be looked up for it."""
+        text: str = super().visit_create_index(create, *args, **kw)  # type: ignore[no-untyped-call]
+        condition = create.element.dialect_options["sqlite"]["where"]
+        if condition is None:
+            return text
+        column = condition.left.name
+        included = "" if column in create.element.columns else f" INCLUDE ({column})"
+        where = self.sql_compiler.process(condition, include_table=False, literal_binds=True)
+        return f"{text}{included} WHERE {where}"
+
+
 class SqlServerSql(MSDialect_pymssql):
     """Transactions are begun, committed and rolled back by statements: pymssql does neither in its autocommit mode.
 
@@ -59,6 +94,8 @@ class SqlServerSql(MSDialect_pymssql):
 
     supports_statement_cache = True
     statement_compiler = SqlServerCompiler
+    type_compiler_cls = SqlServerTypes
+    ddl_compiler = SqlServerDdl
 
     def begin(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN TRANSACTION")
