@@ -40,6 +40,13 @@ def test_a_kind_is_in_the_tables_with_its_schemes_extra_and_what_it_ran_on(kind:
     assert level.split(" | ")[2] == kind.ran_on
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.level is not SupportLevel.SUPPORTED], ids=str)
+def test_a_page_begins_with_the_level_of_what_is_not_supported(kind: StoreKind) -> None:
+    head = (ROOT / "docs" / "stores" / f"{kind.page}.md").read_text().partition("\n## ")[0]
+
+    assert re.search(rf"\*\*{kind.level.said}\*\*", head, re.I)
+
+
 def test_the_readme_and_the_help_tell_the_stores_of_each_level() -> None:
     readme = (ROOT / "README.md").read_text()
     shown = CliRunner().invoke(app, ["--help"]).output
