@@ -97,7 +97,17 @@ class SqliteDbNow:
         return sa.func.strftime(sa.literal_column(f"'{_ISO_FORMAT}'"), base, modifier, type_=sa.Text)
 
 
-class PostgresqlDbNow:
+class _ServerDbNow:
+    """An expression of the server gives the instant: epoch milliseconds."""
+
+    _epoch_ms: str
+
+    def epoch_ms(self, offset_ms: ColumnElement[int] | int = 0) -> ColumnElement[int]:
+        base: ColumnElement[int] = sa.literal_column(self._epoch_ms, type_=sa.BigInteger)
+        return base if _is_zero(offset_ms) else base + offset_ms
+
+
+class PostgresqlDbNow(_ServerDbNow):
     """``CURRENT_TIMESTAMP``: the start of the transaction, for all its statements.
 
     Where the caller's time is wanted, a setting that ends with the transaction holds it.
@@ -122,10 +132,6 @@ class PostgresqlDbNow:
         now_ms: int = connection.exec_driver_sql(f"SELECT {self._epoch_ms}").scalar_one()
         return now_ms
 
-    def epoch_ms(self, offset_ms: ColumnElement[int] | int = 0) -> ColumnElement[int]:
-        base: ColumnElement[int] = sa.literal_column(self._epoch_ms, type_=sa.BigInteger)
-        return base if _is_zero(offset_ms) else base + offset_ms
-
     def iso_text(self, offset_seconds: ColumnElement[float] | float = 0) -> ColumnElement[str]:
         instant: ColumnElement[Any] = sa.literal_column(self._instant, type_=sa.DateTime(timezone=True))
         if not _is_zero(offset_seconds):
@@ -136,7 +142,7 @@ class PostgresqlDbNow:
         return sa.func.to_char(utc, sa.literal_column("""'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'"""), type_=sa.Text)
 
 
-class MysqlDbNow:
+class MysqlDbNow(_ServerDbNow):
     """``CURRENT_TIMESTAMP(3)``, held still for a whole transaction by the session variable ``timestamp``.
 
     By itself it is the same within one statement only. MySQL, MariaDB and TiDB all have the variable; SYSDATE is what
@@ -147,7 +153,7 @@ class MysqlDbNow:
     now_statement = "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)"
     clock_statements = ("SET timestamp = 1", "SELECT UNIX_TIMESTAMP(SYSDATE())", "SET timestamp = DEFAULT")
     """Once on each new connection: whether the variable can be set, and SYSDATE goes on."""
-    _EPOCH_MS = "CAST(UNIX_TIMESTAMP(CURRENT_TIMESTAMP(3)) * 1000 AS SIGNED)"
+    _epoch_ms = "CAST(UNIX_TIMESTAMP(CURRENT_TIMESTAMP(3)) * 1000 AS SIGNED)"
     _ISO_FORMAT = "'%Y-%m-%dT%H:%i:%s.%f'"
 
     @classmethod
@@ -166,12 +172,8 @@ class MysqlDbNow:
             connection.exec_driver_sql(f"SET timestamp = {caller_now_ms // 1000}.{caller_now_ms % 1000:03}")
             return caller_now_ms
         connection.exec_driver_sql("SET timestamp = UNIX_TIMESTAMP(SYSDATE(3))")
-        now_ms: int = connection.exec_driver_sql(f"SELECT {self._EPOCH_MS}").scalar_one()
+        now_ms: int = connection.exec_driver_sql(f"SELECT {self._epoch_ms}").scalar_one()
         return now_ms
-
-    def epoch_ms(self, offset_ms: ColumnElement[int] | int = 0) -> ColumnElement[int]:
-        base: ColumnElement[int] = sa.literal_column(self._EPOCH_MS, type_=sa.BigInteger)
-        return base if _is_zero(offset_ms) else base + offset_ms
 
     def iso_text(self, offset_seconds: ColumnElement[float] | float = 0) -> ColumnElement[str]:
         instant: ColumnElement[Any] = sa.literal_column("CURRENT_TIMESTAMP(3)")
@@ -182,7 +184,7 @@ class MysqlDbNow:
         return sa.func.concat(sa.func.left(text, sa.literal_column("23")), sa.literal_column("'Z'"), type_=sa.Text)
 
 
-class SqlServerDbNow:
+class SqlServerDbNow(_ServerDbNow):
     """An instant in the session's context, replaced when a mutation transaction begins.
 
     SYSUTCDATETIME moves from statement to statement. A value in the context needs no table and no rights; it is of
@@ -191,7 +193,7 @@ class SqlServerDbNow:
 
     connect_statements: tuple[str, ...] = ()
     _EPOCH = "CAST('1970-01-01' AS DATETIME2(3))"
-    _EPOCH_MS = "CAST(SESSION_CONTEXT(N'duetime.now_ms') AS BIGINT)"
+    _epoch_ms = "CAST(SESSION_CONTEXT(N'duetime.now_ms') AS BIGINT)"
     now_statement = f"SELECT DATEDIFF_BIG(MILLISECOND, {_EPOCH}, SYSUTCDATETIME())"
     _DAY_MS = 24 * 60 * 60 * 1000
     seed_statement = f"""
@@ -204,12 +206,8 @@ class SqlServerDbNow:
         now_ms: int = connection.exec_driver_sql(self.seed_statement, {"now_ms": caller_now_ms}).scalar_one()
         return now_ms
 
-    def epoch_ms(self, offset_ms: ColumnElement[int] | int = 0) -> ColumnElement[int]:
-        base: ColumnElement[int] = sa.literal_column(self._EPOCH_MS, type_=sa.BigInteger)
-        return base if _is_zero(offset_ms) else base + offset_ms
-
     def iso_text(self, offset_seconds: ColumnElement[float] | float = 0) -> ColumnElement[str]:
-        milliseconds: ColumnElement[Any] = sa.literal_column(self._EPOCH_MS, type_=sa.BigInteger)
+        milliseconds: ColumnElement[Any] = sa.literal_column(self._epoch_ms, type_=sa.BigInteger)
         if not _is_zero(offset_seconds):
             offset_ms = sa.func.round(sa.literal_column("1000") * offset_seconds, sa.literal_column("0"))
             milliseconds = (milliseconds + sa.cast(offset_ms, sa.BigInteger)).self_group()
@@ -225,7 +223,7 @@ class SqlServerDbNow:
         return with_t.concat(sa.literal_column("N'Z'"))
 
 
-class OracleDbNow:
+class OracleDbNow(_ServerDbNow):
     """A text of the session, its CLIENT_INFO, replaced when a mutation transaction begins.
 
     SYSTIMESTAMP moves from statement to statement. The text needs no table and no rights, and outlives the commits
@@ -233,7 +231,7 @@ class OracleDbNow:
     """
 
     connect_statements: tuple[str, ...] = ()
-    _EPOCH_MS = "TO_NUMBER(SYS_CONTEXT('USERENV', 'CLIENT_INFO'))"
+    _epoch_ms = "TO_NUMBER(SYS_CONTEXT('USERENV', 'CLIENT_INFO'))"
     _EPOCH = "TIMESTAMP '1970-01-01 00:00:00'"
     _ISO_FORMAT = """'YYYY-MM-DD"T"HH24:MI:SS.FF3"Z"'"""
     _AGE = f"SYS_EXTRACT_UTC(SYSTIMESTAMP) - {_EPOCH}"
@@ -262,12 +260,8 @@ class OracleDbNow:
         connection.exec_driver_sql(self.seed_statement, {"seeded": seeded})
         return int(seeded.getvalue())
 
-    def epoch_ms(self, offset_ms: ColumnElement[int] | int = 0) -> ColumnElement[int]:
-        base: ColumnElement[int] = sa.literal_column(self._EPOCH_MS, type_=sa.BigInteger)
-        return base if _is_zero(offset_ms) else base + offset_ms
-
     def iso_text(self, offset_seconds: ColumnElement[float] | float = 0) -> ColumnElement[str]:
-        milliseconds: ColumnElement[Any] = sa.literal_column(self._EPOCH_MS, type_=sa.BigInteger)
+        milliseconds: ColumnElement[Any] = sa.literal_column(self._epoch_ms, type_=sa.BigInteger)
         if not _is_zero(offset_seconds):
             offset_ms = sa.func.round(sa.literal_column("1000") * offset_seconds, type_=sa.BigInteger)
             milliseconds = (milliseconds + offset_ms).self_group()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +16,19 @@ MAX_CONNECTIONS = 16
 CONNECT_TIMEOUT_SECONDS = 5
 LOCK_TIMEOUT_SECONDS = 5
 """How long a statement waits for other transactions, and a thread for a connection."""
+
+
+class ServerDialect:
+    """What the dialects for servers have in common (dialects.py)."""
+
+    streams_rows = False
+
+    def create_database(self) -> None:
+        """The database itself, or the user and its schema, belongs to its operator."""
+
+    @contextmanager
+    def write_turn(self) -> Iterator[None]:
+        yield
 
 
 def pool_options(size: int, wait_seconds: float) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from duetime.stores.sql.db_now import MysqlDbNow
 from duetime.stores.sql.engines import (
     CONNECT_TIMEOUT_SECONDS,
     LOCK_TIMEOUT_SECONDS,
+    ServerDialect,
     encryption_problem,
     read_server_url,
     server_engine,
@@ -92,7 +93,7 @@ _UNREACHABLE = frozenset(
 )
 
 
-class MysqlDialect:
+class MysqlDialect(ServerDialect):
     """Connections commit by themselves; writes begin a transaction explicitly (READ COMMITTED, with row locks)."""
 
     name = "mysql"
@@ -102,7 +103,6 @@ class MysqlDialect:
     tracking_table = TRACKING_TABLE
     # Seen on MariaDB 10.11, with eight writers of one timer: the index has the old and the new place of its row.
     locking_reads_miss_moved_rows = True
-    streams_rows = False
     size_function = "octet_length"
 
     def __init__(self, url: sa.URL, *, is_encrypted: bool) -> None:
@@ -141,15 +141,8 @@ class MysqlDialect:
                     raise
                 raise StoreNotReady("the server must let sessions set timestamp (secure_timestamp=NO)") from error
 
-    def create_database(self) -> None:
-        """The database itself belongs to its operator."""
-
     def begin_write(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql("START TRANSACTION")
-
-    @contextmanager
-    def write_turn(self) -> Iterator[None]:
-        yield
 
     @contextmanager
     def schema_turn(self, connection: sa.Connection) -> Iterator[None]:

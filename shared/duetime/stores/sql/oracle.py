@@ -11,7 +11,13 @@ import sqlalchemy as sa
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.sql import oracle_sql
-from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, encryption_problem, read_server_url, server_engine
+from duetime.stores.sql.engines import (
+    CONNECT_TIMEOUT_SECONDS,
+    ServerDialect,
+    encryption_problem,
+    read_server_url,
+    server_engine,
+)
 from duetime.stores.sql.errors import ErrorCodes, by_code
 from duetime.stores.sql.oracle_schema import MIGRATIONS, TRACKING_TABLE, TURN_TABLE
 
@@ -71,7 +77,7 @@ _OF_DRIVER = {
 _UNREACHABLE = ("DPY-1001", "DPY-4011", "DPY-6")
 
 
-class OracleDialect:
+class OracleDialect(ServerDialect):
     """A write is a transaction that its first change begins (READ COMMITTED, with row locks)."""
 
     name = "oracle"
@@ -79,7 +85,6 @@ class OracleDialect:
     tracking_table = TRACKING_TABLE
     # Oracle begins a statement again whose row has changed; a second look costs little and relies on nothing.
     locking_reads_miss_moved_rows = True
-    streams_rows = False
     size_function = "length"
 
     def __init__(self, url: sa.URL, *, is_encrypted: bool) -> None:
@@ -107,15 +112,8 @@ class OracleDialect:
             recycle_seconds=900,
         )
 
-    def create_database(self) -> None:
-        """The user and its schema belong to their operator."""
-
     def begin_write(self, connection: sa.Connection) -> None:
         """Nothing to send: reads of READ COMMITTED begin no transaction, and the first change does."""
-
-    @contextmanager
-    def write_turn(self) -> Iterator[None]:
-        yield
 
     @contextmanager
     def schema_turn(self, connection: sa.Connection) -> Iterator[None]:

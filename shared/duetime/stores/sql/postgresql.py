@@ -14,7 +14,13 @@ from sqlalchemy import event, exc
 from sqlalchemy.dialects import postgresql as postgresql_sql
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS, is_address, server_engine
+from duetime.stores.sql.engines import (
+    CONNECT_TIMEOUT_SECONDS,
+    LOCK_TIMEOUT_SECONDS,
+    ServerDialect,
+    is_address,
+    server_engine,
+)
 from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.postgresql_migrations import MIGRATIONS, TRACKING_TABLE
 
@@ -60,14 +66,13 @@ _NO_SCHEMA = (errors.UndefinedTable, errors.UndefinedColumn)
 _REFUSED = (errors.InvalidPassword, errors.InvalidAuthorizationSpecification, errors.InvalidCatalogName)
 
 
-class PostgresqlDialect:
+class PostgresqlDialect(ServerDialect):
     """Connections commit by themselves; writes begin a transaction explicitly (READ COMMITTED, with row locks)."""
 
     name = "postgresql"
     migrations = MIGRATIONS
     tracking_table = TRACKING_TABLE
     locking_reads_miss_moved_rows = False
-    streams_rows = False
     size_function = "octet_length"
 
     def __init__(self, url: sa.URL) -> None:
@@ -83,15 +88,8 @@ class PostgresqlDialect:
         )
         event.listen(self.engine, "connect", _prepare_session)
 
-    def create_database(self) -> None:
-        """The database itself belongs to its operator."""
-
     def begin_write(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN")
-
-    @contextmanager
-    def write_turn(self) -> Iterator[None]:
-        yield
 
     @contextmanager
     def schema_turn(self, connection: sa.Connection) -> Iterator[None]:

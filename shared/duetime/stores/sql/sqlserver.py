@@ -11,7 +11,13 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS, read_server_url, server_engine
+from duetime.stores.sql.engines import (
+    CONNECT_TIMEOUT_SECONDS,
+    LOCK_TIMEOUT_SECONDS,
+    ServerDialect,
+    read_server_url,
+    server_engine,
+)
 from duetime.stores.sql.errors import ErrorCodes, by_code
 from duetime.stores.sql.sqlserver_schema import MIGRATIONS, TRACKING_TABLE
 from duetime.stores.sql.sqlserver_sql import DRIVER_NAME, InsertIfAbsent, SqlServerSql
@@ -86,7 +92,7 @@ _CODES = ErrorCodes(
 _UNREACHABLE = frozenset({20002, 20004, 20006, 20009, 20012, 20013, 20017, 20047, 10053, 10054, 233})
 
 
-class SqlServerDialect:
+class SqlServerDialect(ServerDialect):
     """Connections commit by themselves; writes begin a transaction explicitly (READ COMMITTED, with row locks)."""
 
     name = "mssql"
@@ -94,7 +100,6 @@ class SqlServerDialect:
     tracking_table = TRACKING_TABLE
     # As for InnoDB: the row is found by one index and locked by another, and may have moved between.
     locking_reads_miss_moved_rows = True
-    streams_rows = False
     size_function = "datalength"
 
     def __init__(self, url: sa.URL, *, is_encrypted: bool) -> None:
@@ -122,16 +127,9 @@ class SqlServerDialect:
         )
         event.listen(self.engine, "connect", _check_database)
 
-    def create_database(self) -> None:
-        """The database itself belongs to its operator."""
-
     def begin_write(self, connection: sa.Connection) -> None:
         assert isinstance(connection.dialect, SqlServerSql)
         connection.dialect.begin(connection)
-
-    @contextmanager
-    def write_turn(self) -> Iterator[None]:
-        yield
 
     @contextmanager
     def schema_turn(self, connection: sa.Connection) -> Iterator[None]:
