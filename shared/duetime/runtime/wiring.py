@@ -78,7 +78,7 @@ def chosen_store(url: str) -> Iterator[Store]:
                 kind.name,
                 kind.level.value,
                 kind.ran_on,
-                extra={"action": "store.unproved", "level": kind.level.value},
+                extra={"action": "store.unproved", "support": kind.level.value},
             )
         yield store
 

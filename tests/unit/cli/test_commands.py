@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import socket
 import sys
 from pathlib import Path
@@ -183,21 +184,22 @@ def test_an_option_s_placeholder_says_what_goes_there(option: str, placeholder: 
 @pytest.mark.parametrize(
     ("url", "warning"),
     [
-        ("tidb://u@127.0.0.1:{port}/x", "the store for TiDB is experimental: its tests run on "),
-        ("oracle://u:p@127.0.0.1:{port}/x", "the store for Oracle is untested: its tests run on no server "),
+        ("tidb://u@127.0.0.1:{port}/x", ("experimental", "the store for TiDB is experimental: its tests run on ")),
+        ("oracle://u:p@127.0.0.1:{port}/x", ("untested", "the store for Oracle is untested: its tests run on no ")),
     ],
 )
 def test_a_start_says_how_far_its_store_is_proved(
-    command: str, url: str, warning: str, capsys: pytest.CaptureFixture[str]
+    command: str, url: str, warning: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = ["--port", "0"] if command == "serve" else []
+    more = ["--log-format", "json", *(["--port", "0"] if command == "serve" else [])]
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         assert run([command, "--store", url.format(port=closed.getsockname()[1]), *more]) == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if " store.unproved " in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("{")]
+    (event,) = [event for event in map(json.loads, lines) if event["action"] == "store.unproved"]
 
-    assert " WARNING " in line
-    assert warning in line
+    assert (event["level"], event["support"]) == ("warning", warning[0])
+    assert event["message"].startswith(warning[1])
 
 
 def test_a_supported_store_needs_no_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

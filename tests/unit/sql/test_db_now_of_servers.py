@@ -85,6 +85,15 @@ def test_what_no_server_has_run_is_read_by_a_grammar(
         (read,) = sqlglot.parse(f"SELECT {sql(expression, dialect)} AS x FROM t", dialect=grammar)
         assert read is not None
         assert read.key == "select"
+    (read,) = sqlglot.parse(strategy.now_statement, dialect=grammar)
+    assert read is not None
+    assert read.key == "select"
+
+
+def test_the_batch_that_fixes_sql_server_s_instant_ends_by_telling_it() -> None:
+    batch = sqlglot.parse(SqlServerDbNow.seed_statement.replace("%(now_ms)s", "NULL"), dialect="tsql")
+
+    assert [each.key for each in batch if each is not None] == ["declare", "execute", "select"]
 
 
 @pytest.mark.parametrize(
