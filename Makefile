@@ -141,8 +141,9 @@ test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on se
 	  $(SERVER_DIRECTORIES)
 
 .PHONY: test-repeated
-test-repeated: $(VENV)/.dev-installed $(TOOLS) ## Run on models and stand-ins what other stores show too
-	$(BIN)/python -m pytest -m repeated $(PARALLEL) tests/contract tests/integration/cassandra
+test-repeated: $(VENV)/.dev-installed $(TOOLS) ## Run on models, stand-ins and a second version what others show too
+	eval "$$(scripts/test_databases.sh mariadb114)"; $(BIN)/python -m pytest -m repeated $(PARALLEL) \
+	  tests/contract tests/integration/cassandra
 
 # Playwright drives a Chromium of this machine, and is nothing that Duetime needs: an environment of its own, beside
 # that of the tests.
@@ -181,7 +182,7 @@ BENCHMARKS := $(filter-out receiver service,$(basename $(notdir $(wildcard bench
 
 .PHONY: bench
 bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the other
-	for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
+	eval "$$(scripts/test_databases.sh)"; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 # `make run` brings the drivers that most need; the others have no packages for some machines.
 RUN_EXTRAS := $(addprefix --extra ,dynamodb local mongodb mysql postgresql sql)

@@ -44,13 +44,15 @@ SERVER_DIRECTORIES = {("integration", "dynamodb"), ("integration", "mongodb")}
 """All that is in them."""
 REPEATED: dict[str, tuple[str, ...]] = {
     "cassandra-model": (),
+    "mariadb114": (),
     "ministack": ("test_put", "test_record", "test_races", "test_calls_apply", "test_calls_lists"),
     "moto": (),
     "sqlite-memory": ("test_put", "test_record", "test_calls_apply"),
     # On a MongoDB of somebody's own everything is run.
     **({} if "DUETIME_TEST_MONGODB_URL" in os.environ else {"mongodb": ()}),
 }
-"""Stores of which these files of the contract alone are run always: models, stand-ins, SQLite without its file.
+"""Stores of which these files of the contract alone are run always: models, stand-ins, a second version, SQLite
+without its file.
 `make test-repeated` runs the rest, which takes minutes; CI does so on a machine that is fast enough (.ci/run)."""
 
 

@@ -31,7 +31,7 @@ _PROPERTY = "store met"
 @dataclass(frozen=True)
 class Met:
     store: str
-    """As in ``DUETIME_TEST_<STORE>_URL``, in lower case."""
+    """The scheme of its URL; a second version has the same."""
     version: str
     """What the server says of itself."""
     suite: str
@@ -42,6 +42,10 @@ def suite_of(path: Path) -> str | None:
     if path.stem in ("test_workers", "test_processes"):
         return "workers"
     return path.parent.name if path.parent.name in ("contract", "crash") else None
+
+
+def scheme_of(store: str) -> str:
+    return server_urls().get(store, store).partition("://")[0]
 
 
 @cache
@@ -86,7 +90,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.when == "call" and report.passed and suite is not None and store is not None:
         # A server that does not say what it is counts as none.
         with suppress(Exception):
-            report.user_properties.append((_PROPERTY, astuple(Met(store, version_of(store), suite))))
+            report.user_properties.append((_PROPERTY, astuple(Met(scheme_of(store), version_of(store), suite))))
     return report
 
 
