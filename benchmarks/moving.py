@@ -2,7 +2,7 @@
 
     python -m benchmarks.moving [--timers 100000] [--calls 2000] [--directory DIR]
 
-From SQLite to a file, from there into each target, and back into a file. Targets are SQLite and the SQL servers that
+From SQLite to a file, from there into each target, and back into a file. Targets are SQLite and the servers that
 ``DUETIME_TEST_<STORE>_URL`` name: their database for tests is emptied. An import compares the store with the file.
 ``memory`` is the most that the process had; the first line is that of an empty store.
 """
@@ -26,7 +26,7 @@ from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.runtime.ids import new_id
 from duetime.stores.open import open_store
 from duetime.stores.port import PutMode, Store
-from tests.support.databases import empty_database, server_urls
+from tests.support.server_stores import empty_store, server_names
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 BATCH = 500
@@ -49,7 +49,7 @@ def main() -> None:
         file = directory / "source.jsonl"
         measure("export from sqlite", None, "export", "--store", source, "--output", str(file))
         targets = {"sqlite": initialised(f"sqlite:///{directory}/target.db")}
-        targets |= {server: empty_database(server) for server in sorted(server_urls())}
+        targets |= {server: empty_store(server) for server in server_names()}
         for target, url in targets.items():
             move(target, url, file, directory)
         print(f"{arguments.timers} timers, {arguments.calls} calls, {file.stat().st_size / 1e6:.0f} MB in the file")

@@ -1,4 +1,4 @@
-"""SQLite, PostgreSQL and MariaDB side by side in one run: create, drain, precision.
+"""SQLite, PostgreSQL, MariaDB, MySQL and Cassandra side by side in one run: create, drain, precision, requests.
 
     eval "$(scripts/test_databases.sh)"
     python -m benchmarks.stores [--rounds 3] [--timers 5000] [--rate 200] [--seconds 8]
@@ -9,7 +9,7 @@
   due at one instant, and fired when they are due one after the other (precision).
 
 The stores take turns, round by round; the medians of the rounds are compared with SQLite's of the same run. Servers
-are those that ``DUETIME_TEST_<STORE>_URL`` names; each gets a database of the benchmark's own, dropped at the end.
+are those that ``DUETIME_TEST_<STORE>_URL`` names: their database for tests is emptied.
 How the statements are run (by index, without a sort, in one partition) is asserted by the tests of query plans.
 """
 
@@ -20,8 +20,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,13 @@ from benchmarks.firing import drain, precision
 from benchmarks.receiver import Receiver
 from benchmarks.service import running
 from benchmarks.store_sql import NOW, NUM_SHARDS, create, fired, make_timers, read_due, record
-from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.cassandra.store import CassandraStore
+from duetime.stores.open import open_store
+from duetime.stores.port import Store
 from duetime.stores.sql.store import SqlStore
-from tests.support.databases import server_urls
 from tests.support.leases import claim_shard
+from tests.support.server_stores import empty_store, server_names
 
-_DATABASE = "duetime_benchmark"
 Figures = dict[str, float]
 
 
@@ -49,23 +51,7 @@ class Load:
 
 
 @contextmanager
-def own_database(url: str) -> Iterator[str]:
-    """The URL of an empty database on the server of ``url``."""
-    parsed = sa.make_url(url)
-    dialect = open_dialect(url)
-    try:
-        with dialect.engine.connect() as connection:
-            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {_DATABASE}")
-            connection.exec_driver_sql(f"CREATE DATABASE {_DATABASE}")
-        yield parsed.set(database=_DATABASE).render_as_string(hide_password=False)
-        with dialect.engine.connect() as connection:
-            connection.exec_driver_sql(f"DROP DATABASE {_DATABASE}")
-    finally:
-        dialect.engine.dispose()
-
-
-@contextmanager
-def requests_sent(store: SqlStore) -> Iterator[Callable[[], int]]:
+def requests_sent(store: Store) -> Iterator[Callable[[], int]]:
     """Counts what goes to the database: a statement, or a batch of one statement, is one request."""
     sent = 0
 
@@ -73,15 +59,23 @@ def requests_sent(store: SqlStore) -> Iterator[Callable[[], int]]:
         nonlocal sent
         sent += 1
 
-    sa.event.listen(store.database.engine, "before_cursor_execute", note)
+    if isinstance(store, SqlStore):
+        listened = (store.database.engine, "before_cursor_execute", note)
+        sa.event.listen(*listened)
+        forget = partial(sa.event.remove, *listened)
+    else:
+        assert isinstance(store, CassandraStore)
+        session = store.session._connected()
+        session.add_request_init_listener(note)
+        forget = partial(session.remove_request_init_listener, note)
     try:
         yield lambda: sent
     finally:
-        sa.event.remove(store.database.engine, "before_cursor_execute", note)
+        forget()
 
 
 def measure_store(url: str, round_number: int, load: Load) -> Figures:
-    store = SqlStore(open_dialect(url))
+    store = open_store(url)
     store.initialise()
     namespace, _ = store.create_namespace("bench", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
     claimed = (
@@ -159,14 +153,11 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--seconds", type=int, default=8)
     given = parser.parse_args()
-    servers = server_urls()
-    if not servers:
+    names = sorted(server_names(), reverse=True)
+    if not names:
         print("no server is named by DUETIME_TEST_<STORE>_URL: SQLite alone (scripts/test_databases.sh finds them)")
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as databases:
-        urls = {"sqlite": f"sqlite:///{Path(folder) / 'bench.db'}"}
-        urls |= {
-            name: databases.enter_context(own_database(url)) for name, url in sorted(servers.items(), reverse=True)
-        }
+    with tempfile.TemporaryDirectory() as folder:
+        urls = {"sqlite": f"sqlite:///{Path(folder) / 'bench.db'}"} | {name: empty_store(name) for name in names}
         show(measure(urls, given.rounds, Load(given.timers, given.rate, given.seconds)))
 
 
