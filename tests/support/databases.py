@@ -93,6 +93,13 @@ def _make_oracle_user(dialect: SqlDialect, name: str, *, password: str) -> None:
         connection.exec_driver_sql(f"GRANT SELECT_CATALOG_ROLE TO {name}")
 
 
+def is_tidb(connection: sa.Connection) -> bool:
+    """By what the server says: its dialect runs on MySQL and MariaDB too."""
+    return (
+        connection.dialect.name == "mysql" and "TiDB" in connection.exec_driver_sql("SELECT version()").scalar_one()
+    )
+
+
 def _is_database(connection: sa.Connection, name: str) -> bool:
     """PostgreSQL's databases are no schemas."""
     if connection.dialect.name != "postgresql":

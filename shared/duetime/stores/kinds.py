@@ -49,7 +49,7 @@ KINDS = (  # the best proved first
     StoreKind("DynamoDB", _EXPERIMENTAL, "two emulators, never the service", ("dynamodb",), "dynamodb", "dynamodb"),
     StoreKind("MongoDB", _EXPERIMENTAL, "SecantusDB, a stand-in", ("mongodb", "mongodb+srv"), "mongodb", "mongodb"),
     StoreKind("Cassandra", _EXPERIMENTAL, "a model in the tests", ("cassandra",), "cassandra", "cassandra"),
-    StoreKind("TiDB", _EXPERIMENTAL, "MariaDB, which leaves out what is TiDB's", ("tidb",), "mysql", "mysql"),
+    StoreKind("TiDB", _EXPERIMENTAL, "MySQL 8.0, which leaves out what is TiDB's", ("tidb",), "mysql", "mysql"),
     StoreKind("Oracle", _UNTESTED, "no server", ("oracle",), "oracle", "oracle"),
     StoreKind("SQL Server", _UNTESTED, "no server", ("sqlserver", "mssql"), "sqlserver", "sqlserver"),
 )

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.mysql.base import MySQLDialect
 
 from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tidb import TidbSql
+from tests.support.databases import is_tidb
 from tests.unit.sql.statements import Ran, recorded_statements
 
 
@@ -56,8 +56,7 @@ def plans(store: SqlStore, tables: Sequence[str], action: Callable[[], object]) 
     with recorded_statements(store) as statements:
         action()
     with store.database.engine.connect() as connection:
-        is_tidb = isinstance(connection.dialect, TidbSql)
-        explain = _explain_tidb if is_tidb else _EXPLANATIONS[connection.dialect.name]
+        explain = _explain_tidb if is_tidb(connection) else _EXPLANATIONS[connection.dialect.name]
         return [
             Plan(each.sql, tuple(explain(connection, each)))
             for each in statements

@@ -24,9 +24,9 @@ from duetime.stores.port import ChangeStatus, PutMode, TimerRef
 from duetime.stores.sql.restarting import MAX_TRIES
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
-from duetime.stores.sql.tidb import TidbSql
 from tests.support.builders import make_timer, make_timers
 from tests.support.clock import NOW
+from tests.support.databases import is_tidb
 
 PATIENCE_SECONDS = 20
 _WAITERS = {
@@ -139,10 +139,9 @@ def count_aborted(store: SqlStore) -> Callable[[], int]:
 
 def wait_for_a_waiter(store: SqlStore) -> None:
     """Until a transaction of the test's database waits for a lock."""
-    dialect = store.database.engine.dialect
-    question = sa.text(_TIDB_WAITERS if isinstance(dialect, TidbSql) else _WAITERS[dialect.name])
     deadline = time.monotonic() + PATIENCE_SECONDS
     with store.database.read() as connection:
+        question = sa.text(_TIDB_WAITERS if is_tidb(connection) else _WAITERS[connection.dialect.name])
         while not connection.execute(question).scalar():
             assert time.monotonic() < deadline, "nobody waits for a lock"
             time.sleep(0.2)  # InnoDB shows the state at the first look within a tenth of a second, again and again

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import sqlalchemy as sa
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
@@ -22,6 +23,7 @@ _OTHERS = {
     "mysql": "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()",
 }
 _END = {"postgresql": "SELECT pg_terminate_backend({})", "mysql": "KILL {}"}
+_SHORT_PATIENCE = {"postgresql": "SET idle_session_timeout = '1s'", "mysql": "SET SESSION wait_timeout = 1"}
 
 
 def is_stored(store: SqlStore, namespace: Namespace, timer_id: str) -> bool:
@@ -34,15 +36,19 @@ def end_connections(server: str) -> int:
     shared_server_store(server).close()  # which other tests go on with
     store = open_server_store(server)
     with store.database.engine.connect() as connection:
-        others = _OTHERS[connection.dialect.name]
-        found = connection.exec_driver_sql(others).scalars().all()
+        found = connection.exec_driver_sql(_OTHERS[connection.dialect.name]).scalars().all()
         for number in found:
             connection.exec_driver_sql(_END[connection.dialect.name].format(number))
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while connection.exec_driver_sql(others).first() is not None:
-            assert time.monotonic() < deadline, "the server does not end its connections"
+        wait_until_alone(connection)
     store.close()
     return len(found)
+
+
+def wait_until_alone(connection: sa.Connection) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while connection.exec_driver_sql(_OTHERS[connection.dialect.name]).first() is not None:
+        assert time.monotonic() < deadline, "the server does not end its connections"
+        time.sleep(0.05)
 
 
 def test_connections_that_the_server_ended_fail_one_operation(
@@ -64,6 +70,25 @@ def test_connections_that_the_server_ended_fail_one_operation(
         server_store.get_timer(single, "t", now=NOW)
     for number in range(6):
         assert is_stored(server_store, single, f"t{number}")
+
+
+def test_a_session_that_was_idle_for_too_long_fails_one_operation(
+    server: str, server_store: SqlStore, single: Namespace
+) -> None:
+    """As when a machine stood still."""
+    if server_store.database.engine.dialect.name not in _SHORT_PATIENCE:
+        pytest.skip("how to shorten it is written for two kinds of servers")
+    shared_server_store(server).close()
+    operator = open_server_store(server)
+    with server_store.database.read() as connection:
+        connection.exec_driver_sql(_SHORT_PATIENCE[connection.dialect.name])
+    with operator.database.read() as connection:
+        wait_until_alone(connection)
+    operator.close()
+
+    with pytest.raises(StoreUnavailable):
+        server_store.get_timer(single, "t", now=NOW)
+    assert is_stored(server_store, single, "t")
 
 
 def test_a_server_that_took_no_writes_gets_them_again(server: str, server_store: SqlStore, single: Namespace) -> None:
