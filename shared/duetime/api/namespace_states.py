@@ -16,7 +16,7 @@ from duetime.api.namespace_changes import changed_namespace, found_namespace, ke
 from duetime.domain.errors import NamespaceNotEmpty
 from duetime.domain.namespaces import NAMESPACE_SECONDS, Namespace, NamespaceState, Pause
 from duetime.domain.principals import Principal
-from duetime.stores.port import Store, TimerFilter, TimerRef
+from duetime.stores.port import ChangeStatus, Store, TimerFilter, TimerRef
 
 log = logging.getLogger(__name__)
 
@@ -159,9 +159,9 @@ def _remove_timers(store: Store, namespace: Namespace, now: datetime) -> tuple[i
     removed, cursor = 0, None
     for _ in range(_PAGES_AT_ONCE):
         page = store.list_timers(namespace, _EVERYTHING, cursor=cursor, limit=_PAGE, now=now)
-        if page.items:
-            store.delete_timers(namespace, [TimerRef(timer.timer_id) for timer in page.items], now=now)
-        removed += len(page.items)
+        results = store.delete_timers(namespace, [TimerRef(timer.timer_id) for timer in page.items], now=now)
+        # One whose id is damaged in the store has no name to remove it by: it expires.
+        removed += sum(result.status is ChangeStatus.APPLIED for result in results)
         cursor = page.next_cursor
         if cursor is None:
             return removed, removed == 0

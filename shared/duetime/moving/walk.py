@@ -116,9 +116,9 @@ class Walk:
                 if isinstance(whole, ServiceCall):
                     records.append(record_of(whole))
                     records += self._executions_of(whole)
-                elif whole is not None:
+                elif (reason := whole or _why_unreadable(listed)) is not None:
                     place = (listed.tenant_id, listed.call_id)
-                    records.append(record_of(Unreadable(Kind.SERVICE_CALL, place, whole)))
+                    records.append(record_of(Unreadable(Kind.SERVICE_CALL, place, reason)))
             return Page(records, page.next_cursor)
 
         return read
@@ -194,6 +194,12 @@ def _pages_of(stage: _Stage, cursor: str | None, after: Position) -> Iterator[Wa
             limit = max(1, limit // 2)
         elif size < _LARGE_PAGE_BYTES // 4:
             limit = min(stage.max_limit, limit * 2)
+
+
+def _why_unreadable(listed: ServiceCall) -> str | None:
+    """One whose id is damaged is listed, and is not found by it."""
+    outcome = listed.outcome
+    return outcome.message if outcome is not None and outcome.reason is CallFailure.UNREADABLE else None
 
 
 def _page_of(items: list[T], key: Callable[[T], str], cursor: str | None, limit: int) -> Page[Record]:

@@ -1,4 +1,4 @@
-"""What a service call and an event must be that are sent or shown: for them what ``timer_check`` is for timers.
+"""What a service call, its log and its events must be that are sent or shown: what ``timer_check`` is for timers.
 
 The body of a request is looked at where it is sent (``delivery.call_request``): no answer shows it.
 """
@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from duetime.domain.call_events import CallEvent
+from duetime.domain.executions import Execution
 from duetime.domain.json_text import are_headers, is_object, is_policy
 from duetime.domain.service_calls import ServiceCall
+from duetime.stores.decoding import is_whole, repaired
 
 
 class DamagedRow(ValueError):
@@ -29,14 +31,23 @@ def call_without_damage(call: ServiceCall) -> ServiceCall:
     damaged = set(_damaged(call))
     request = replace(call.request, headers_json=None) if "headers_json" in damaged else call.request
     policy = None if "retry_policy_json" in damaged else call.retry_policy_json
-    return replace(call, request=request, retry_policy_json=policy, attempts=max(0, call.attempts))
+    return repaired(replace(call, request=request, retry_policy_json=policy, attempts=max(0, call.attempts)))
 
 
 def checked_event(event: CallEvent) -> CallEvent:
     """``event``, or ``DamagedRow``: its payload becomes a part of what is published."""
     if not is_object(event.payload_json):
         raise DamagedRow("payload_json is damaged")
+    if not is_whole(event):
+        raise DamagedRow("a text is damaged")
     return event
+
+
+def checked_execution(execution: Execution) -> Execution:
+    """``execution``, or ``DamagedRow`` when it cannot be shown as it is."""
+    if not is_whole(execution):
+        raise DamagedRow("a text is damaged")
+    return execution
 
 
 def _damaged(call: ServiceCall) -> Iterator[str]:
@@ -49,3 +60,5 @@ def _damaged(call: ServiceCall) -> Iterator[str]:
         yield "attempts"
     if call.timeout_seconds < 1:
         yield "timeout_seconds"
+    if not is_whole(call):
+        yield "a text"

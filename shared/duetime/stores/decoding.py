@@ -1,6 +1,24 @@
-"""What reading a stored row may raise, when the row is damaged or another version has written it."""
+"""What reading a stored row may raise, when the row is damaged or another version has written it; and texts of bytes
+that are no UTF-8.
+
+A driver that is asked to go on at such bytes keeps them as halves of surrogate pairs, so the stores know them for
+damage: ``is_whole`` tells, and ``repaired`` gives what can be shown. None leaves a store.
+"""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_BYTES = "\0"
+"""No id begins with it."""
+_HALVES = re.compile("[\ud800-\udfff]")
 
 DECODING_ERRORS = (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 
@@ -8,3 +26,75 @@ DECODING_ERRORS = (KeyError, ValueError, TypeError, AttributeError, OverflowErro
 def what_is_wrong(error: Exception) -> str:
     """One of ``DECODING_ERRORS`` in words. Any but a missing field may quote what was read, which may be a secret."""
     return f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else type(error).__name__
+
+
+def is_text(text: str) -> bool:
+    """Whether ``text`` is Unicode, which can be sent and shown. An ASCII text is told by a flag of the string."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def text_of_bytes(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def bytes_of_text(text: str) -> bytes:
+    """What ``text_of_bytes`` made ``text`` of."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def as_cursor(text: str) -> str:
+    """A cursor for the place of ``text``, which may be damaged. The cursor is not: it goes into answers and files."""
+    return text if is_text(text) else _BYTES + bytes_of_text(text).hex()
+
+
+def of_cursor(cursor: str) -> str:
+    """What ``as_cursor`` was given."""
+    return text_of_bytes(bytes.fromhex(cursor[1:])) if cursor.startswith(_BYTES) else cursor
+
+
+def is_whole(value: Any) -> bool:
+    """Whether all texts in ``value`` are: a dataclass or a tuple, with those that are in it."""
+    whole: Any = type(value)
+    parts = _parts(whole)
+    for part in parts(value) if parts is not None else (value,):
+        kind: Any = type(part)
+        if kind is str:
+            if not (part.isascii() or is_text(part)):
+                return False
+        elif _parts(kind) is not None and not is_whole(part):
+            return False
+    return True
+
+
+def whole(value: T) -> T:
+    """``value``, or ``ValueError`` where a text in it is none."""
+    if not is_whole(value):
+        raise ValueError("a text is damaged")
+    return value
+
+
+def repaired(value: T) -> T:
+    """``value`` with U+FFFD in the place of what is damaged in its texts."""
+    found: Any = value
+    if isinstance(found, str):
+        found = found if is_text(found) else _HALVES.sub("\N{REPLACEMENT CHARACTER}", found)
+    elif isinstance(found, tuple):
+        found = tuple(map(repaired, found))
+    elif is_dataclass(found) and not isinstance(found, type):
+        found = replace(found, **{field.name: repaired(getattr(found, field.name)) for field in fields(found)})
+    shown: T = found
+    return shown
+
+
+@cache
+def _parts(kind: Any) -> Callable[[Any], tuple[Any, ...]] | None:
+    """What gives the values that one of this type is made of; None where it is made of none."""
+    if kind is tuple:
+        return tuple
+    return attrgetter(*(field.name for field in fields(kind))) if is_dataclass(kind) else None

@@ -9,7 +9,7 @@ from datetime import datetime
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.principals import Role
 from duetime.domain.times import MIN_INSTANT
-from duetime.stores.decoding import DECODING_ERRORS, what_is_wrong
+from duetime.stores.decoding import DECODING_ERRORS, is_text, repaired, what_is_wrong, whole
 
 _ROLES = {role.value: role for role in Role}
 
@@ -29,10 +29,10 @@ class StoredKey:
 def read_api_key(key_id: str, read: Callable[[], StoredKey], *, tenant_id: Callable[[], str]) -> ApiKey:
     """The key ``key_id`` of the row that ``read`` decodes. ``tenant_id`` reads the tenant alone."""
     try:
-        stored = read()
+        _, stored = whole((key_id, read()))
     except DECODING_ERRORS as error:
         return ApiKey(
-            key_id=key_id,
+            key_id=repaired(key_id),
             tenant_id=read_or_empty(tenant_id),
             role=None,
             secret_hash=b"",
@@ -64,4 +64,4 @@ def read_or_empty(read: Callable[[], str]) -> str:
         text = read()
     except DECODING_ERRORS:
         return ""
-    return text if isinstance(text, str) else ""
+    return text if isinstance(text, str) and is_text(text) else ""

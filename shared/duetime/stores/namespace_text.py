@@ -17,7 +17,7 @@ from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Misfire, Namespace, NamespaceSettings, Pause, SealedSecret
 from duetime.domain.retry import read_retry_policy
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant
-from duetime.stores.decoding import DECODING_ERRORS, what_is_wrong
+from duetime.stores.decoding import DECODING_ERRORS, repaired, what_is_wrong, whole
 from duetime.stores.key_reading import read_or_empty
 
 _NAMES = {
@@ -79,9 +79,9 @@ def read_namespace(name: str, read: Callable[[], StoredNamespace], *, tenant_id:
     One that cannot be read says so (``Namespace.unreadable``): in a list it must not be in the way of others.
     """
     try:
-        stored = read()
+        _, stored = whole((name, read()))
     except DECODING_ERRORS as error:
-        unreadable = Namespace(name, 0, 0, False, MIN_INSTANT, tenant_id=read_or_empty(tenant_id))
+        unreadable = Namespace(repaired(name), 0, 0, False, MIN_INSTANT, tenant_id=read_or_empty(tenant_id))
         return replace(unreadable, unreadable=_reason(error))
     namespace = Namespace(
         name=name,

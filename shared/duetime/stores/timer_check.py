@@ -14,6 +14,7 @@ from typing import Any
 
 from duetime.domain.json_text import are_headers, is_json, is_policy
 from duetime.domain.timers import MAX_CALLBACK_TIMEOUT_SECONDS, Timer
+from duetime.stores.decoding import is_text, repaired
 
 _FIRING_ID = re.compile(r"[!-~]{1,64}")
 """It is sent as a header."""
@@ -33,12 +34,10 @@ def checked(timer: Timer) -> Timer:
 def without_damage(timer: Timer) -> Timer:
     """``timer`` with nothing in the place of what ``checked`` refuses: it is shown, and never sent."""
     damaged = set(_damaged(timer))
-    if not damaged:
-        return timer
     of_content: dict[str, Any] = dict.fromkeys(damaged & _CLEARED_IN_CONTENT)
     content = replace(timer.content, **of_content)
     cleared: dict[str, Any] = {name: value for name, value in _CLEARED.items() if name in damaged}
-    return replace(timer, content=content, **cleared)
+    return repaired(replace(timer, content=content, **cleared))
 
 
 _CLEARED_IN_CONTENT = frozenset({"payload_json", "headers_json", "retry_policy_json", "expire_after_ms"})
@@ -48,6 +47,22 @@ _CLEARED: dict[str, Any] = {"firing_id": "", "attempts": 0}
 def _damaged(timer: Timer) -> Iterator[str]:
     """The names of the fields that are damaged."""
     content = timer.content
+    texts = (
+        timer.namespace,
+        timer.timer_id,
+        content.callback_url,
+        content.payload_json,
+        content.headers_json,
+        content.retry_policy_json,
+        content.correlation_id,
+        timer.digest,
+        timer.attempt_log,
+        *content.tags,
+    )
+    for text in texts:
+        if text is not None and not text.isascii() and not is_text(text):
+            yield "a text"
+            break
     if content.payload_json is not None and not is_json(content.payload_json):
         yield "payload_json"
     if content.headers_json is not None and not are_headers(content.headers_json):

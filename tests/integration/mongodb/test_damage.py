@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import bson
 import pytest
 from bson.datetime_ms import DatetimeMS
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.times import to_milliseconds
-from duetime.stores.mongodb.database import OUTBOX, TIMERS
+from duetime.stores.decoding import is_whole
+from duetime.stores.mongodb.database import OUTBOX, READ_AS, TIMERS
 from duetime.stores.mongodb.store import MongoDbStore
-from duetime.stores.mongodb.timer_documents import key_of
+from duetime.stores.mongodb.timer_documents import UnreadableError, decode, decode_or_salvage, key_of
 from tests.contract import call_steps as steps
 from tests.contract.steps import create
 from tests.support import calls as make
@@ -88,3 +90,20 @@ def test_an_event_that_cannot_be_read_holds_up_its_call_alone(
     reports = [record for record in caplog.records if getattr(record, "action", "") == "outbox.unreadable"]
     assert reports
     assert "confidential" not in caplog.text
+
+
+def test_a_text_that_is_no_utf_8_is_damage_of_its_own_document(store: MongoDbStore, single: Namespace) -> None:
+    """MongoDB stores what it is given. The stand-in does not, so that the answer is damaged on its way instead."""
+    (timer,) = create(store, *make_timers(single, 1, correlation_id="caf+"))
+    found = store.database[TIMERS].find_one(key_of(timer))
+    assert found is not None
+    raw = bson.encode(found, codec_options=READ_AS).replace(b"caf+", b"caf\xe9")
+
+    document = bson.decode(raw, codec_options=READ_AS)
+
+    with pytest.raises(UnreadableError):
+        decode(document)
+    shown = decode_or_salvage(document)
+    assert shown.timer_id == timer.timer_id
+    assert shown.content.correlation_id == "caf\N{REPLACEMENT CHARACTER}"
+    assert is_whole(shown)

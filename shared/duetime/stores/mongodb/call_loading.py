@@ -8,6 +8,7 @@ from datetime import datetime
 from duetime.domain.executions import Execution
 from duetime.stores.bound_cursors import read_cursor, write_cursor
 from duetime.stores.calls_port import OutboxEvent
+from duetime.stores.decoding import repaired
 from duetime.stores.mongodb.batches import Batches, Insert
 from duetime.stores.mongodb.database import EXECUTIONS, OUTBOX, Database
 from duetime.stores.mongodb.errors import translated
@@ -59,7 +60,7 @@ class CallLoading:
             try:
                 events.append(decode_event(document))
             except UnreadableEventError as error:
-                unreadable.append(UnreadableEvent(*_place(document), str(error)))
+                unreadable.append(UnreadableEvent(*repaired(_place(document)), str(error)))
         next_cursor = None
         if len(found) > limit:
             tenant_id, call_id, sequence = _place(found[limit - 1])

@@ -46,6 +46,8 @@ READ_AS: Final[CodecOptions[Document]] = CodecOptions(
     uuid_representation=UuidRepresentation.STANDARD,
     # One instant out of range must not spoil a whole page.
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    # Nor must one text that is no UTF-8 (``stores.decoding``): servers store what they are given.
+    unicode_decode_error_handler="surrogateescape",
 )
 """Instants are read as UTC, UUIDs as ``UUID``."""
 

@@ -12,6 +12,7 @@ from bson import ObjectId
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import MAX_INSTANT, MIN_INSTANT, from_milliseconds, to_milliseconds
+from duetime.stores.decoding import repaired
 from duetime.stores.mongodb.batches import Batches, Update
 from duetime.stores.mongodb.database import TIMERS, Database
 from duetime.stores.mongodb.errors import translated
@@ -121,8 +122,8 @@ def _unreadable_row(document: Document, reason: str) -> UnreadableRow:
         document["shard_id"],
         json.dumps([str(document["_id"]), revision, (revision or 0) + 1]),
         reason,
-        lenient(text, document, "timer_namespace", None),
-        lenient(text, document, "timer_id", None),
+        repaired(lenient(text, document, "timer_namespace", None)),
+        repaired(lenient(text, document, "timer_id", None)),
     )
 
 

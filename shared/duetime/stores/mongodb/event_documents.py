@@ -9,6 +9,7 @@ from datetime import datetime
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.stores.call_check import checked_event
 from duetime.stores.calls_port import OutboxEvent
+from duetime.stores.decoding import repaired
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import (
     DECODING_ERRORS,
@@ -87,8 +88,8 @@ def report_unreadable(document: Document, error: UnreadableEventError) -> None:
         error,
         extra={
             "action": "outbox.unreadable",
-            "tenant_id": document.get("tenant_id"),
-            "call_id": document.get("aggregate_id"),
+            "tenant_id": repaired(document.get("tenant_id")),
+            "call_id": repaired(document.get("aggregate_id")),
             "sequence": document.get("event_sequence"),
         },
     )

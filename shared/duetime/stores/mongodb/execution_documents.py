@@ -7,6 +7,8 @@ from typing import Any
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
 from duetime.domain.service_calls import CallFailure, Method
 from duetime.domain.times import MIN_INSTANT
+from duetime.stores.call_check import checked_execution
+from duetime.stores.decoding import repaired
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import (
     DECODING_ERRORS,
@@ -63,7 +65,7 @@ def _encode_message(message: LoggedMessage) -> Document:
 def decode_or_salvage_execution(document: Document) -> Execution:
     """The execution of a document; for one that does not decode what is left of it, as a failed one."""
     try:
-        return _decode(document)
+        return checked_execution(_decode(document))
     except DECODING_ERRORS as error:
         return _salvaged(document, f"the stored execution cannot be read: {what_is_wrong(error)}")
 
@@ -94,7 +96,7 @@ def _salvaged(document: Document, reason: str) -> Execution:
     def given(read: Any, name: str, default: Any) -> Any:
         return lenient(read, document, name, default)
 
-    return Execution(
+    execution = Execution(
         tenant_id=given(text, "tenant_id", ""),
         call_id=given(text, "service_call_id", ""),
         execution_id=given(text, "execution_id", ""),
@@ -109,6 +111,7 @@ def _salvaged(document: Document, reason: str) -> Execution:
         failure=CallFailure.UNREADABLE,
         message=reason,
     )
+    return repaired(execution)
 
 
 def _message(document: Document, name: str) -> LoggedMessage:

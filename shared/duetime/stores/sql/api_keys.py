@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.decoding import as_cursor, of_cursor
 from duetime.stores.key_reading import StoredKey, read_api_key, role_text
 from duetime.stores.port import Page
 from duetime.stores.sql.database import Database
@@ -62,15 +64,13 @@ class ApiKeys:
 
     def list_api_keys(self, tenant_id: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
         with self._database.read() as connection:
-            rows = self._list.one(connection, tenant_id, cursor or "", limit + 1).all()
-        items = [_api_key(row) for row in rows[:limit]]
-        return Page(items, items[-1].key_id if len(rows) > limit else None)
+            rows = self._list.one(connection, tenant_id, of_cursor(cursor or ""), limit + 1).all()
+        return _page(rows, limit)
 
     def all_api_keys(self, *, cursor: str | None, limit: int) -> Page[ApiKey]:
         with self._database.read() as connection:
-            rows = self._all.one(connection, cursor or "", limit + 1).all()
-        items = [_api_key(row) for row in rows[:limit]]
-        return Page(items, items[-1].key_id if len(rows) > limit else None)
+            rows = self._all.one(connection, of_cursor(cursor or ""), limit + 1).all()
+        return _page(rows, limit)
 
     def delete_api_key(self, tenant_id: str, key_id: str) -> bool:
         with self._database.write() as mutation:
@@ -88,6 +88,11 @@ def _row(key: ApiKey) -> tuple[object, ...]:
         to_milliseconds(key.created_at),
         None if key.expires_at is None else to_milliseconds(key.expires_at),
     )
+
+
+def _page(rows: Sequence[Any], limit: int) -> Page[ApiKey]:
+    shown = rows[:limit]
+    return Page([_api_key(row) for row in shown], as_cursor(shown[-1].key_id) if len(rows) > limit else None)
 
 
 def _api_key(row: Any) -> ApiKey:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from duetime.domain.executions import Execution
 from duetime.stores.bound_cursors import read_cursor, write_cursor
 from duetime.stores.calls_port import OutboxEvent
+from duetime.stores.decoding import repaired
 from duetime.stores.moving_port import EventPage, LoadStatus, UnreadableEvent
 from duetime.stores.sql.call_rows import optional_text
 from duetime.stores.sql.call_tables import http_execution_log, outbox
@@ -108,7 +109,8 @@ class CallLoading:
             try:
                 events.append(decode_event(row))
             except UnreadableEventError as error:
-                unreadable.append(UnreadableEvent(row[TENANT], row[AGGREGATE], row[SEQUENCE], str(error)))
+                tenant_id, call_id = repaired((row[TENANT], row[AGGREGATE]))
+                unreadable.append(UnreadableEvent(tenant_id, call_id, row[SEQUENCE], str(error)))
         last = rows[limit - 1] if len(rows) > limit else None
         next_cursor = None
         if last is not None:

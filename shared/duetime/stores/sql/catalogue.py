@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -13,6 +14,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardMap
 from duetime.domain.tenants import DEFAULT_TENANT, is_internal
 from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.decoding import as_cursor, of_cursor
 from duetime.stores.moving_port import LoadStatus
 from duetime.stores.namespace_text import StoredNamespace, agreed, read_namespace, secrets_text, settings_text
 from duetime.stores.port import Page
@@ -130,14 +132,13 @@ class Catalogue:
         return None if row is None else _namespace(row)
 
     def list_namespaces(self, *, cursor: str | None, limit: int, tenant_id: str | None = None) -> Page[Namespace]:
-        after, more = cursor or "", limit + 1
+        after, more = of_cursor(cursor or ""), limit + 1
         with self._database.read() as connection:
             if tenant_id is None:
                 rows = self._list.one(connection, after, more).all()
             else:
                 rows = self._list_of_tenant.one(connection, tenant_id, after, more).all()
-        items = [_namespace(row) for row in rows[:limit]]
-        return Page(items, items[-1].name if len(rows) > limit else None)
+        return _page(rows, limit)
 
     def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
         settings, secrets = settings_text(namespace.settings), secrets_text(namespace.secrets)
@@ -173,9 +174,8 @@ class Catalogue:
 
     def all_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
         with self._database.read() as connection:
-            rows = self._all.one(connection, cursor or "", limit + 1).all()
-        items = [_namespace(row) for row in rows[:limit]]
-        return Page(items, items[-1].name if len(rows) > limit else None)
+            rows = self._all.one(connection, of_cursor(cursor or ""), limit + 1).all()
+        return _page(rows, limit)
 
     def load_namespace(self, namespace: Namespace) -> tuple[Namespace, LoadStatus]:
         with self._database.write() as mutation:
@@ -228,6 +228,13 @@ def _loaded_row(namespace: Namespace) -> tuple[object, ...]:
         secrets_text(namespace.secrets),
         namespace.tenant_id,
         int(is_internal(namespace.name)),
+    )
+
+
+def _page(rows: Sequence[Any], limit: int) -> Page[Namespace]:
+    shown = rows[:limit]
+    return Page(
+        [_namespace(row) for row in shown], as_cursor(shown[-1].namespace_name) if len(rows) > limit else None
     )
 
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.decoding import repaired
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port import DuePage, UnreadableRow
 from duetime.stores.sql.bounded_rows import BoundedPage, BoundedRows
@@ -166,7 +167,8 @@ def _page(rows: list[Any], *, cursor: str | None = None, next_attempt_at: dateti
             found.append(decode(row))
         except UnreadableError as error:
             key = json.dumps([row[_AT], row[_UUID].hex(), row[_REVISION]])
-            unreadable.append(UnreadableRow(row[_SHARD], key, str(error), row[_NAMESPACE], row[_TIMER_ID]))
+            namespace, timer_id = repaired((row[_NAMESPACE], row[_TIMER_ID]))
+            unreadable.append(UnreadableRow(row[_SHARD], key, str(error), namespace, timer_id))
     return DuePage(found, cursor, next_attempt_at, tuple(unreadable))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.stores.call_check import checked_event
 from duetime.stores.calls_port import OutboxEvent
+from duetime.stores.decoding import repaired
 from duetime.stores.sql.call_rows import instant_text, optional_instant, text_instant
 from duetime.stores.sql.call_tables import outbox
 
@@ -104,8 +105,8 @@ def report_unreadable(row: Row, error: UnreadableEventError) -> None:
         error,
         extra={
             "action": "outbox.unreadable",
-            "tenant_id": row[TENANT],
-            "call_id": row[AGGREGATE],
+            "tenant_id": repaired(row[TENANT]),
+            "call_id": repaired(row[AGGREGATE]),
             "sequence": row[SEQUENCE],
         },
     )

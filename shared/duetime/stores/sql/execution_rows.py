@@ -8,6 +8,8 @@ from typing import Any
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
 from duetime.domain.service_calls import CallFailure, Method
 from duetime.domain.times import MIN_INSTANT
+from duetime.stores.call_check import checked_execution
+from duetime.stores.decoding import repaired
 from duetime.stores.sql.call_rows import instant_text, optional_instant, optional_text, text_instant
 from duetime.stores.sql.call_tables import http_execution_log
 
@@ -15,6 +17,8 @@ EXECUTION_COLUMNS = tuple(http_execution_log.columns)
 EXECUTION_NAMES = tuple(column.name for column in EXECUTION_COLUMNS)
 EXECUTION_KEY_NAMES = ("tenant_id", "service_call_id", "execution_id")
 UNREADABLE_TEXT = "the stored execution cannot be read"
+
+_METHODS = {method.value: method for method in Method}
 
 Row = Any
 _Headers = tuple[tuple[str, str], ...]
@@ -51,7 +55,7 @@ def decode_or_salvage_execution(row: Row) -> Execution:
     """The execution that a row holds; for one that does not decode, what is left of it, as a failed one."""
     values = dict(zip(EXECUTION_NAMES, row, strict=True))
     try:
-        return _decode(values)
+        return checked_execution(_decode(values))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         return _salvaged(values, f"{UNREADABLE_TEXT}: {type(error).__name__}")
 
@@ -80,7 +84,7 @@ def _decode(values: dict[str, Any]) -> Execution:
 
 
 def _salvaged(values: dict[str, Any], reason: str) -> Execution:
-    return Execution(
+    execution = Execution(
         tenant_id=values["tenant_id"],
         call_id=values["service_call_id"],
         execution_id=values["execution_id"],
@@ -88,13 +92,14 @@ def _salvaged(values: dict[str, Any], reason: str) -> Execution:
         status=ExecutionStatus.FAILED,
         started_at=MIN_INSTANT,
         deadline_at=MIN_INSTANT,
-        method=Method(values["request_method"]),
+        method=_METHODS.get(values["request_method"], Method.GET),
         url=values["request_url"],
         request=LoggedMessage(),
         duration_ms=values["duration_ms"],
         failure=CallFailure.UNREADABLE,
         message=reason,
     )
+    return repaired(execution)
 
 
 def _encode_body_meta(message: LoggedMessage) -> str:

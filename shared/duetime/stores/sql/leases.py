@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.decoding import repaired
 from duetime.stores.shard_reading import read_status
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.tables import NIL_UUID, RowType, constant, given, given_count, is_shard_row, timers, workers
@@ -175,7 +176,7 @@ class Leases:
             # By themselves and by their keys: workers that announce themselves must not wait for one another.
             with self._database.write(now) as mutation:
                 self._forget.many(mutation.connection, ended)
-        return [worker_id for worker_id, expires_at in announced if expires_at > now_ms]
+        return [repaired(worker_id) for worker_id, expires_at in announced if expires_at > now_ms]
 
     def withdraw_worker(self, worker_id: str) -> None:
         with self._database.write() as mutation:

@@ -12,6 +12,7 @@ from duetime.domain.errors import InvalidCursor
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
+from duetime.stores.decoding import as_cursor, of_cursor
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port import Page, TimerFilter
 from duetime.stores.sql.bounded_rows import PAYLOAD, BoundedPage, BoundedRows
@@ -159,11 +160,11 @@ class Lists:
     ) -> Page[Timer]:
         with self._database.read() as connection:
             found = self._correlated.one(
-                connection, namespace.name, correlation_id, cursor or "", to_milliseconds(now), limit + 1
+                connection, namespace.name, correlation_id, of_cursor(cursor or ""), to_milliseconds(now), limit + 1
             )
             page = self._bounded.read(connection, found, limit)
         last = page.last
-        return Page(_present(page.rows, now), last[TIMER_ID] if page.is_cut and last is not None else None)
+        return Page(_present(page.rows, now), as_cursor(last[TIMER_ID]) if page.is_cut and last is not None else None)
 
 
 def _present(rows: list[Any], now: datetime) -> list[Timer]:
@@ -205,11 +206,11 @@ def _selected(rows: list[Any], matches: Callable[[Any], bool], limit: int) -> tu
 
 
 def _write_cursor(position: Position | None) -> str | None:
-    return None if position is None else f"{position[0]}:{position[1]}"
+    return None if position is None else f"{position[0]}:{as_cursor(position[1])}"
 
 
 def _read_cursor(cursor: str) -> Position:
     shard_id, separator, timer_id = cursor.partition(":")
     if not separator or not shard_id.isdecimal():
         raise InvalidCursor("cursor", "the cursor does not belong to this list")
-    return int(shard_id), timer_id
+    return int(shard_id), of_cursor(timer_id)

@@ -21,6 +21,7 @@ from duetime.stores import private_files
 from duetime.stores.sql.db_now import SqliteDbNow
 from duetime.stores.sql.engines import pool_options
 from duetime.stores.sql.sqlite_migrations import MIGRATIONS, TRACKING_TABLE
+from duetime.stores.sql.sqlite_texts import Connection
 
 BUSY_TIMEOUT_SECONDS = 5.0
 """How long a statement waits for other processes, a thread for its turn to write, and for a connection."""
@@ -93,6 +94,7 @@ class SqliteDialect:
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
+            factory=Connection,
         )
         try:
             for statement in (*self._pragmas, *SqliteDbNow.connect_statements):
