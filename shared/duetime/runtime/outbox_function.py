@@ -3,8 +3,7 @@
 Two events are understood:
 
 - A batch of the stream. Each record that tells of new events names a call, and nothing more is taken from it: what is
-  to be published, and in which order, is read from the table. So records may come late, twice or in any order. A
-  record that tells of a call which the table's TTL has removed leads to the removal of what hung on it.
+  to be published, and in which order, is read from the table. So records may come late, twice or in any order.
 - EventBridge's scheduled event: publish what is older than ``sweep_after_seconds`` and still waits, whatever became
   of its record, and remove calls that have expired.
 """
@@ -12,7 +11,7 @@ Two events are understood:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -25,7 +24,7 @@ from duetime.domain.errors import DuetimeError, InvalidInput, StoreError
 from duetime.domain.times import round_down
 from duetime.runtime.logs import log_context
 from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
-from duetime.stores.dynamodb.calls.stream import CallExpired, EventsWritten, read_record
+from duetime.stores.dynamodb.calls.stream import read_record
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +50,6 @@ class StreamedCalls(Protocol):
     def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]: ...
 
     def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None: ...
-
-    def remove_children(self, image: dict[str, Any]) -> None: ...
 
     def prune(
         self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
@@ -120,7 +117,6 @@ class OutboxFunction:
 
     def _take_batch(self, records: Sequence[dict[str, Any]], deadline: float) -> dict[str, Any]:
         by_call: dict[CallRef, list[str]] = {}
-        expired: list[tuple[str, CallExpired]] = []
         for record in records:
             number = _sequence_number(record)
             try:
@@ -129,31 +125,13 @@ class OutboxFunction:
                 # It will not be readable next time either, and the sweep needs no record.
                 _tell_unreadable(error)
                 continue
-            if isinstance(change, EventsWritten):
+            if change is not None:
                 by_call.setdefault(change.ref, []).append(number)
-            elif isinstance(change, CallExpired):
-                expired.append((number, change))
         work = self._publish_calls(list(by_call), deadline)
         failed = {number for ref, numbers in by_call.items() if ref in work.failed for number in numbers}
-        failed.update(self._remove(expired, deadline))
         self._tell(work)
         ordered = [number for number in map(_sequence_number, records) if number in failed]
         return {"batchItemFailures": [{"itemIdentifier": number} for number in ordered]}
-
-    def _remove(self, expired: Sequence[tuple[str, CallExpired]], deadline: float) -> Iterator[str]:
-        """Remove what hung on these calls; the numbers of the records that come again. Events are never kept waiting
-        by it: of one call it can be thousands of items."""
-        for number, change in expired:
-            if self._clock.monotonic() >= deadline:
-                yield number
-                continue
-            try:
-                self._calls.remove_children(change.image)
-            except StoreError as error:
-                _warn_of_store(error)
-                yield number
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                _tell_unreadable(error)
 
     def _publish_calls(self, refs: Sequence[CallRef], deadline: float) -> _Work:
         """Publish all that waits of these calls, a page of the first event of each and so on at a time."""

@@ -256,8 +256,9 @@ def test_a_call_with_more_executions_than_a_transaction_holds_is_removed(
     assert calls.delete_call(make.TENANT, call.call_id, now=NOW) is DeleteStatus.NOT_FOUND
 
 
-def test_a_removal_that_was_cut_short_reads_as_done_and_is_completed_by_a_repeat(
-    calls: DynamoDbCallStore, rows: Rows, proxy: DynamoDbProxy, proxied: DynamoDbStore
+@pytest.mark.parametrize("is_repeated", [True, False], ids=["by a repeat", "by prune"])
+def test_a_removal_that_was_cut_short_reads_as_done_and_is_completed(
+    calls: DynamoDbCallStore, rows: Rows, proxy: DynamoDbProxy, proxied: DynamoDbStore, is_repeated: bool
 ) -> None:
     call = failing_often(calls, 101)
 
@@ -277,39 +278,12 @@ def test_a_removal_that_was_cut_short_reads_as_done_and_is_completed_by_a_repeat
     assert calls.list_events(make.TENANT, call.call_id, after=0, limit=5) == []
     assert calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) is None
     assert steps.apply(calls, make.amended(call, starred=True)) == [ApplyStatus.SUPERSEDED]
-    assert "expires_at" in rows()[f"CALL#{call.call_id}"]  # TTL, if nobody comes
 
-    assert calls.delete_call(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
+    if is_repeated:
+        assert calls.delete_call(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
+    else:
+        assert calls.prune(now=NOW, events_published_before=NOW, limit=5) == 1
     assert kinds(rows()).keys() == {"EVENT"}
-
-
-def test_what_hung_on_a_call_that_ttl_removed_is_removed_by_its_image(
-    store: DynamoDbStore, calls: DynamoDbCallStore, rows: Rows, remove: Callable[[Item], None]
-) -> None:
-    call = steps.run(calls, steps.submit(calls, tags=("a", "b"), idempotency_key="k", body_json=LARGE))
-    image = rows()[f"CALL#{call.call_id}"]
-    remove(keys.call_key(make.TENANT, call.call_id))
-
-    for _ in range(2):
-        calls.remove_children(image)
-
-    assert kinds(rows()) == {"EVENT": 3}
-    assert store.get_timer(make.namespace_of(), call.call_id, now=NOW) is None
-    assert len(calls.unpublished_events(limit=100)) == 7
-
-
-def test_the_key_of_a_removed_call_is_taken_over_and_then_left_alone(
-    calls: DynamoDbCallStore, rows: Rows, remove: Callable[[Item], None]
-) -> None:
-    call = steps.run(calls, steps.submit(calls, idempotency_key="k"))
-    image = rows()[f"CALL#{call.call_id}"]
-    remove(keys.call_key(make.TENANT, call.call_id))
-    assert calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) is None
-
-    second = steps.submit(calls, idempotency_key="k")
-    calls.remove_children(image)
-
-    assert calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) == second
 
 
 # -- the outbox ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the stream of the table says, as the emulator writes it and as the service describes the records of TTL."""
+"""What the stream of the table says, as the emulator writes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import boto3
 import pytest
 
-from duetime.stores.dynamodb.calls.stream import CallExpired, EventsWritten, read_record
+from duetime.stores.dynamodb.calls.stream import EventsWritten, read_record
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.dynamodb.url import default_calls_table_name
 from tests.contract import call_steps as steps
@@ -50,23 +50,6 @@ def test_a_life_tells_of_its_events_and_of_nothing_else(store: DynamoDbStore, re
 
     assert len(told) > 10
     assert [each for each in told if each] == [EventsWritten(steps.ref(call))] * 3
-
-
-def test_the_removal_of_a_call_by_ttl_is_told_from_any_other(store: DynamoDbStore, records: Any) -> None:
-    call = steps.run(store.calls, steps.submit(store.calls, tags=("a",), idempotency_key="k"))
-    store.calls.delete_call(make.TENANT, call.call_id, now=NOW)
-    (removed,) = [
-        record
-        for record in records()
-        if record["eventName"] == "REMOVE" and record["dynamodb"]["OldImage"]["row_type"]["S"] == "CALL"
-    ]
-    assert read_record(removed) is None
-
-    by_ttl = read_record(removed | {"userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}})
-
-    assert isinstance(by_ttl, CallExpired)
-    assert by_ttl.ref == steps.ref(call)
-    assert by_ttl.image["tags"] == {"L": [{"S": "a"}]}
 
 
 @pytest.mark.parametrize("record", [{}, {"eventName": "MODIFY"}, {"eventName": "INSERT", "dynamodb": {"Keys": {}}}])

@@ -56,13 +56,6 @@ def written(call_id: str) -> dict:
     return {"eventName": "INSERT", "dynamodb": {"NewImage": image}}
 
 
-def removed(call_id: str, *, by: str = "dynamodb.amazonaws.com") -> dict:
-    """A record that tells of a call which is gone."""
-    image = {"tenant_id": {"S": "acme"}, "row_type": {"S": "CALL"}, "sort_key": {"S": f"CALL#{call_id}"}}
-    identity = {"type": "Service", "principalId": by}
-    return {"eventName": "REMOVE", "userIdentity": identity, "dynamodb": {"OldImage": image}}
-
-
 @pytest.fixture
 def world() -> World:
     return World()
@@ -108,33 +101,7 @@ def test_what_could_not_be_marked_is_reported_and_comes_again(world) -> None:
 def test_a_table_that_does_not_answer_fails_every_record(world) -> None:
     world.outbox.append(make_event("a", 1))
     world.outbox.is_down = True
-    assert world.batch(written("a"), removed("c"), {}) == ["1", "2"]
-
-
-def test_a_call_that_ttl_removed_takes_its_children_along(world) -> None:
-    expired = removed("c")
-    assert world.batch(expired, removed("cancelled", by="somebody")) == []
-    assert world.outbox.orphaned == [expired["dynamodb"]["OldImage"]]
-
-
-def test_events_do_not_wait_for_the_removal_of_calls(world) -> None:
-    published = []
-    world.outbox.remove_children = lambda image: published.append(world.publisher.sequences("a"))
-    world.outbox.append(make_event("a", 1))
-    assert world.batch(removed("c"), written("a")) == []
-    assert published == [[1]]
-
-
-def test_calls_whose_removal_takes_long_come_again(world) -> None:
-    def remove(image: dict) -> None:
-        world.outbox.orphaned.append(image)
-        world.clock.advance(25)
-
-    world.outbox.remove_children = remove
-    world.outbox.append(make_event("a", 1))
-    assert world.batch(removed("b"), removed("c"), removed("d"), written("a")) == ["3"]
-    assert len(world.outbox.orphaned) == 2
-    assert world.publisher.sequences("a") == [1]
+    assert world.batch(written("a"), {}, written("b")) == ["1", "3"]
 
 
 def test_a_damaged_record_is_told_of_and_blocks_nobody(world, caplog) -> None:

@@ -57,7 +57,7 @@ class Deleting:
         """One transaction where its hundred writes suffice.
 
         A call with more executions is closed in one transaction, after which it reads as absent; then the executions
-        go, and what is left of the call last. A repeat, or TTL and ``remove_children``, completes what was cut short.
+        go, and what is left of the call last. A repeat, or ``prune``, completes what was cut short.
         """
         ref = CallRef(tenant_id, call_id)
         for back_off in back_offs(_RACE_TRIES):
@@ -70,7 +70,7 @@ class Deleting:
             try:
                 call = decode_call(item)
             except Unreadable:  # nothing else can be done with it
-                self.remove_children(item)
+                self._remove_children(item)
                 self._complete(ref)
                 return DeleteStatus.DELETED
             if if_revision not in (None, call.revision):
@@ -82,18 +82,15 @@ class Deleting:
             time.sleep(back_off)
         raise StoreUnavailable("the service call is being changed too often")
 
-    def remove_children(self, image: Item) -> None:
-        """Remove what hung on a call that the table's TTL has removed. Idempotent.
-
-        ``image``: the call's item as the stream shows it (``stream.py``). Events stay until they are published.
-        """
-        tenant_id = image["tenant_id"]["S"]
-        call_id = image["sort_key"]["S"].removeprefix(keys.CALL)
-        if "idempotency_key" in image:
-            self._release_key(tenant_id, image["idempotency_key"]["S"], call_id)
-        if "shard_id" in image:
-            self._timers.delete(timer_key(int(image["shard_id"]["N"]), calls_namespace(tenant_id), call_id))
-        tags = [keys.tag_key(tenant_id, tag, call_id) for tag in tags_of(image)]
+    def _remove_children(self, item: Item) -> None:
+        """Remove what hangs on a call that cannot be read. Events stay until they are published."""
+        tenant_id = item["tenant_id"]["S"]
+        call_id = item["sort_key"]["S"].removeprefix(keys.CALL)
+        if "idempotency_key" in item:
+            self._release_key(tenant_id, item["idempotency_key"]["S"], call_id)
+        if "shard_id" in item:
+            self._timers.delete(timer_key(int(item["shard_id"]["N"]), calls_namespace(tenant_id), call_id))
+        tags = [keys.tag_key(tenant_id, tag, call_id) for tag in tags_of(item)]
         ref = CallRef(tenant_id, call_id)
         self._calls.delete_many([*tags, keys.body_key(tenant_id, call_id), *self._execution_keys(ref)])
 
@@ -107,7 +104,8 @@ class Deleting:
     def prune(
         self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
     ) -> int:
-        """Calls that have expired, with what hung on them. Events are left to the table's TTL."""
+        """Calls that have expired, with what hung on them, and what is left of removals that were cut short. Events
+        are left to the table's TTL."""
         del events_published_before
         found = self._workers.map(
             lambda partition: self._expired(partition, now, limit),
@@ -132,11 +130,14 @@ class Deleting:
     def _remove_expired(self, key: Item, now: datetime, event_of: EventOf | None) -> bool:
         item = self._calls.get(key, consistent=True)
         try:
-            if item is None or is_closing(item) or not is_absent(item, now):
+            if item is None or not is_absent(item, now):
                 return False
+            if is_closing(item):
+                self._complete(CallRef(item["tenant_id"]["S"], keys.call_id_of(item["sort_key"]["S"])))
+                return True
             with suppress(Unreadable):
                 return self._remove_told(decode_call(item), now, event_of)
-            self.remove_children(item)
+            self._remove_children(item)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = type(error).__name__
             _log.error("an expired service call cannot be removed: %s", reason, extra={"action": "call.unremovable"})

@@ -25,7 +25,7 @@ from duetime.stores.call_check import checked_call
 from duetime.stores.dynamodb import items as timer_items
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.changes import Item, text, whole
-from duetime.stores.dynamodb.items import Unreadable, time_to_live
+from duetime.stores.dynamodb.items import Unreadable
 
 ROW_TYPE = "CALL"
 INLINE_BODY_BYTES = 1024
@@ -88,11 +88,13 @@ def encode_call(call: ServiceCall) -> Item:
     if call.tags:
         item["tags"] = {"L": [text(tag) for tag in call.tags]}
     if call.expires_at is not None:  # by ``prune`` and not by TTL, which tells nobody
-        item |= {
-            "outbox_partition": whole(keys.expiry_partition(call.call_id)),
-            _EXPIRY: text(format_instant(call.expires_at)),
-        }
+        item |= _expiry(call.call_id, call.expires_at)
     return item
+
+
+def _expiry(call_id: str, at: datetime) -> Item:
+    """By which ``prune`` finds what is to go from ``at`` on."""
+    return {"outbox_partition": whole(keys.expiry_partition(call_id)), _EXPIRY: text(format_instant(at))}
 
 
 def encode_timer(call: ServiceCall) -> Item:
@@ -168,12 +170,12 @@ def is_closing(item: Item) -> bool:
 
 
 def closing(tenant_id: str, call_id: str, now: datetime) -> Item:
-    """What is left of a call whose removal takes several steps. TTL removes it if nobody completes them."""
+    """What is left of a call whose removal takes several steps, for ``prune`` if nobody completes them."""
     return {
         **keys.call_key(tenant_id, call_id),
         "row_type": text(ROW_TYPE),
         _CLOSING: {"BOOL": True},
-        "expires_at": time_to_live(now),
+        **_expiry(call_id, now),
     }
 
 

@@ -1,7 +1,7 @@
-"""What the stream of the table tells (NEW_AND_OLD_IMAGES): events that were written, and calls that TTL removed.
+"""What the stream of the table tells: events that were written.
 
 Every other record is none of a consumer's business; an event source mapping can leave them out by filters on
-``eventName``, ``dynamodb.NewImage.row_type`` and ``dynamodb.OldImage.row_type``.
+``eventName`` and ``dynamodb.NewImage.row_type``.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from duetime.stores.calls_port import CallRef
-from duetime.stores.dynamodb.calls import event_items, items, keys
+from duetime.stores.dynamodb.calls import event_items
 from duetime.stores.dynamodb.changes import Item
-
-_TTL = "dynamodb.amazonaws.com"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,30 +25,17 @@ class EventsWritten:
     ref: CallRef
 
 
-@dataclass(frozen=True, slots=True)
-class CallExpired:
-    """TTL has removed a call: ``image`` is for ``DynamoDbCallStore.remove_children``."""
-
-    ref: CallRef
-    image: Item
-
-
-def read_record(record: Mapping[str, Any]) -> EventsWritten | CallExpired | None:
+def read_record(record: Mapping[str, Any]) -> EventsWritten | None:
     """What a record of the stream means; None for all that needs nothing. Raises ``ValueError`` for a broken one."""
-    change = record.get("dynamodb", {})
+    if record.get("eventName") != "INSERT":
+        return None
+    image: Item = record.get("dynamodb", {}).get("NewImage", {})
+    if _row_type(image) != event_items.ROW_TYPE:
+        return None
     try:
-        if record.get("eventName") == "INSERT":
-            image: Item = change.get("NewImage", {})
-            if _row_type(image) == event_items.ROW_TYPE:
-                return EventsWritten(CallRef(image["tenant_id"]["S"], image["call_id"]["S"]))
-        elif record.get("eventName") == "REMOVE" and record.get("userIdentity", {}).get("principalId") == _TTL:
-            image = change.get("OldImage", {})
-            if _row_type(image) == items.ROW_TYPE:
-                ref = CallRef(image["tenant_id"]["S"], keys.call_id_of(image["sort_key"]["S"]))
-                return CallExpired(ref, image)
+        return EventsWritten(CallRef(image["tenant_id"]["S"], image["call_id"]["S"]))
     except KeyError as error:
         raise ValueError(f"a record of the stream lacks {error}") from error
-    return None
 
 
 def _row_type(image: Item) -> str | None:
