@@ -121,8 +121,9 @@ def import_store(
     """Load what `duetime export` wrote into a store that `duetime init` has made, then compare the two.
 
     It can be run again after it was cut short: what is there already is left as it is. Something else in the place of
-    what is to be loaded is reported and never written over. Signing secrets stay sealed with the key that they were
-    sealed with, so the same key has to serve the new store.
+    what is to be loaded is reported and never written over, and so is what the store refuses, such as a timer that is
+    too large for it: all the rest is loaded, and the exit code is 1. Signing secrets stay sealed with the key that
+    they were sealed with, so the same key has to serve the new store.
     """
     if verify_only and (dry_run or no_verify):
         raise click.UsageError("--verify-only goes with neither --dry-run nor --no-verify")
@@ -226,11 +227,23 @@ def _report(loaded: Loaded, reader: ExportReader, *, is_rehearsal: bool) -> None
     new, known = loaded.statuses[LoadStatus.LOADED], loaded.statuses[LoadStatus.PRESENT]
     gone = f", {loaded.num_expired} expired meanwhile" if loaded.num_expired else ""
     click.echo(f"imported {counts}: {new} loaded, {known} there already{gone}", err=True)
-    for name in loaded.conflicts:
-        click.echo(f"conflict: the store has another {name}", err=True)
-    conflicts = loaded.statuses[LoadStatus.CONFLICT]
-    if conflicts:
-        raise MoveFailed(f"{conflicts} were not loaded, since the store has others in their place")
+    conflicts, refused = loaded.statuses[LoadStatus.CONFLICT], loaded.num_refused
+    _list([f"conflict: the store has another {name}" for name in loaded.conflicts], conflicts)
+    _list([f"refused: {refusal}" for refusal in loaded.refusals], refused)
+    reasons = [
+        f"{conflicts} were not loaded, since the store has others in their place" if conflicts else "",
+        f"{refused} were not loaded, since the store refuses them" if refused else "",
+    ]
+    if conflicts or refused:
+        raise MoveFailed("; ".join(filter(None, reasons)))
+
+
+def _list(lines: list[str], count: int) -> None:
+    """``lines`` are the first of ``count``."""
+    for line in lines:
+        click.echo(line, err=True)
+    if count > len(lines):
+        click.echo(f"and {count - len(lines)} more", err=True)
 
 
 def _compare(differences: list[str], reader: ExportReader) -> None:

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar
 
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.call_steps import Transition
-from duetime.domain.errors import CallUnreadable
+from duetime.domain.errors import CallUnreadable, DuetimeError, InvalidInput, StoreError
 from duetime.domain.executions import Execution
 from duetime.domain.namespaces import Namespace, SealedSecret
 from duetime.domain.service_calls import ServiceCall
@@ -25,32 +26,39 @@ from duetime.moving.walk import Walk, read_all
 from duetime.stores.calls_port import ApplyStatus, CallRef, OutboxEvent
 from duetime.stores.moving_port import LoadStatus
 from duetime.stores.port import Store
+from duetime.stores.refusals import alone, apart
 
 T = TypeVar("T")
+
+_Result = LoadStatus | DuetimeError
+"""What became of a record; an error: the target refuses it for good."""
 
 CheckSecret = Callable[[Namespace, SealedSecret], None]
 """Raises when what will serve the target could not unseal it."""
 
-_MAX_SHOWN = 10
+_MAX_SHOWN = 100
 _MARK_BYTES = 9
 """So much of a sealed secret tells which key sealed it (``runtime.sealed_form``, ``runtime.local_key``)."""
 
 
 @dataclass(slots=True)
 class Loaded:
-    """What became of a file's records. ``conflicts`` names the first of them."""
+    """What became of a file's records. ``conflicts`` names the first of them, ``refusals`` too and why."""
 
     statuses: Counter[LoadStatus] = field(default_factory=Counter)
     num_expired: int = 0
     num_unreadable: int = 0
+    num_refused: int = 0
     conflicts: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
 
 
 class Importer:
     """``now``: what has expired by then is left out. ``is_rehearsal``: nothing is written.
 
     Raises ``BadExport`` for a bad file and ``MoveRefused`` for a target that holds something else, before anything is
-    written in its place. What was loaded until then stays: the same file can be loaded again.
+    written in its place. What was loaded until then stays: the same file can be loaded again. What the target refuses
+    for good is told, with what hangs on it, and all else is loaded.
     """
 
     def __init__(
@@ -69,6 +77,7 @@ class Importer:
         self._progress = progress
         self._namespaces: dict[str, Namespace] = {}
         self._left_out: set[CallRef] = set()
+        self._refused_namespaces: set[str] = set()
         self.loaded = Loaded()
 
     def run(self, reader: ExportReader) -> Loaded:
@@ -99,7 +108,7 @@ class Importer:
         self._check_seals(catalogue)
         for record in catalogue:
             if not self._is_rehearsal:
-                self._count(record, self._load_into_catalogue(record.value))
+                self._count(record, self._loaded_into_catalogue(record.value))
             elif isinstance(record.value, Namespace):
                 self._namespaces[record.value.name] = record.value
 
@@ -114,7 +123,18 @@ class Importer:
                     checked.add(secret.sealed[:_MARK_BYTES])
                     self._check_secret(record.value, secret)
 
-    def _load_into_catalogue(self, value: object) -> LoadStatus:
+    def _loaded_into_catalogue(self, value: object) -> _Result:
+        def refused(error: DuetimeError) -> _Result:
+            if isinstance(value, Namespace):
+                self._refused_namespaces.add(value.name)
+            return error
+
+        try:
+            return alone(lambda: self._load_into_catalogue(value), refused)
+        except InvalidInput as error:  # no shards are left
+            return refused(error)
+
+    def _load_into_catalogue(self, value: object) -> _Result:
         store = self._store
         if isinstance(value, Namespace):
             self._namespaces[value.name], status = store.load_namespace(value)
@@ -143,12 +163,15 @@ class Importer:
             values: list[Any] = [self._rehomed(record.value) for record in wanted]
             if self._is_rehearsal or not values:
                 continue
-            for record, status in zip(wanted, self._load(kind, values), strict=True):
-                self._count(record, status)
+            for record, result in zip(wanted, apart(partial(self._load, kind), values, _as_result), strict=True):
+                self._count(record, result)
 
     def _is_left_out(self, record: Record) -> bool:
-        """What has expired, and executions of calls that were not loaded."""
+        """What has expired, what is in a namespace that was refused, and executions of calls that were not loaded."""
         value = record.value
+        if isinstance(value, Timer | ServiceCall) and value.namespace in self._refused_namespaces:
+            self._count(record, StoreError("its namespace was refused"))
+            return True
         if record.expires_at is not None and record.expires_at <= self._now:
             self.loaded.num_expired += 1
             if isinstance(value, ServiceCall):
@@ -170,29 +193,27 @@ class Importer:
         except KeyError:
             raise BadExport(f"the file has timers or calls of namespace {name!r}, but not the namespace") from None
 
-    def _load(self, kind: Kind, values: list[Any]) -> list[LoadStatus]:
+    def _load(self, kind: Kind, values: Sequence[Any]) -> list[_Result]:
         store = self._store
         if kind is Kind.TIMER:
-            return store.load_timers(values, now=self._now)
+            return [*store.load_timers(values, now=self._now)]
         if kind is Kind.SERVICE_CALL:
             return self._load_calls(values)
         if kind is Kind.EXECUTION:
-            return store.calls.load_executions(values)
-        events: list[StoredEvent] = values
-        return store.calls.load_events(
-            [OutboxEvent(each.event, "", each.published_at) for each in events], now=self._now
-        )
+            return [*store.calls.load_executions(values)]
+        events: Sequence[StoredEvent] = values
+        return [
+            *store.calls.load_events(
+                [OutboxEvent(each.event, "", each.published_at) for each in events], now=self._now
+            )
+        ]
 
-    def _load_calls(self, calls: list[ServiceCall]) -> list[LoadStatus]:
+    def _load_calls(self, calls: Sequence[ServiceCall]) -> list[_Result]:
         applied = self._store.calls.apply([Transition(before=None, after=call) for call in calls], now=self._now)
-        statuses = [
+        return [
             LoadStatus.LOADED if status is ApplyStatus.APPLIED else self._status_of_known(call)
             for call, status in zip(calls, applied, strict=True)
         ]
-        for call, status in zip(calls, statuses, strict=True):
-            if status is LoadStatus.CONFLICT:
-                self._left_out.add(CallRef(call.tenant_id, call.call_id))
-        return statuses
 
     def _status_of_known(self, call: ServiceCall) -> LoadStatus:
         """Its id or its idempotency key is taken."""
@@ -202,10 +223,27 @@ class Importer:
             return LoadStatus.CONFLICT
         return LoadStatus.PRESENT if stored == call else LoadStatus.CONFLICT
 
-    def _count(self, record: Record, status: LoadStatus) -> None:
-        self.loaded.statuses[status] += 1
-        if status is LoadStatus.CONFLICT and len(self.loaded.conflicts) < _MAX_SHOWN:
-            self.loaded.conflicts.append(name_of(record.value))
+    def _count(self, record: Record, result: _Result) -> None:
+        loaded, name = self.loaded, name_of(record.value)
+        if isinstance(result, DuetimeError):
+            loaded.num_refused += 1
+            _note(loaded.refusals, f"{name}: {result.message}")
+        else:
+            loaded.statuses[result] += 1
+            if result is LoadStatus.CONFLICT:
+                _note(loaded.conflicts, name)
+        value, is_there = record.value, result in (LoadStatus.LOADED, LoadStatus.PRESENT)
+        if isinstance(value, ServiceCall) and not is_there:
+            self._left_out.add(CallRef(value.tenant_id, value.call_id))
+
+
+def _as_result(error: StoreError) -> _Result:
+    return error
+
+
+def _note(names: list[str], name: str) -> None:
+    if len(names) < _MAX_SHOWN:
+        names.append(name)
 
 
 def _is_of_catalogue(record: Record) -> bool:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from duetime.domain.call_steps import Transition
+from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import NamespaceSettings
-from duetime.domain.timers import TimerChange
+from duetime.domain.timers import Timer, TimerChange
 from duetime.moving.errors import BadExport, MoveRefused
 from duetime.moving.importing import Importer, verify
 from duetime.moving.lines import CHECKPOINT_START, Checksum, trailer_line
@@ -17,7 +20,7 @@ from duetime.moving.reading import ExportReader
 from duetime.moving.running import refuse_if_served
 from duetime.moving.tally import Tally
 from duetime.moving.walk import Walk
-from duetime.stores.calls_port import CallRef
+from duetime.stores.calls_port import CallRef, OutboxEvent
 from duetime.stores.moving_port import LoadStatus
 from duetime.stores.port import Store, TimerFilter
 from duetime.stores.sql.store import SqlStore
@@ -232,3 +235,70 @@ def test_what_cannot_be_read_of_the_catalogue_is_told_and_the_rest_is_moved(sour
     assert moved is not None
     assert moved.settings.unknown_json == '{"quietHours": 1}'
     assert target.list_timers(moved, TimerFilter(), cursor=None, limit=5, now=NOW).items
+
+
+# -- what the target refuses --------------------------------------------------------------------------------------
+
+
+class Refusing:
+    """A store that refuses what ``is_refused`` says, each batch with such a record in it as a whole."""
+
+    def __init__(self, store: Store, is_refused: Callable[[Any], bool]) -> None:
+        self._store, self._is_refused = store, is_refused
+        self.calls = self
+
+    def __getattr__(self, name: str) -> Any:
+        of = self._store if hasattr(self._store, name) else self._store.calls
+        operation = getattr(of, name)
+        if not name.startswith("load_") and name not in ("apply", "create_api_key"):
+            return operation
+
+        def run(given: Any, **named: Any) -> Any:
+            if any(map(self._is_refused, given if isinstance(given, list | tuple) else [given])):
+                raise StoreError("too large")
+            return operation(given, **named)
+
+        return run
+
+
+def timer_name(timer: Timer) -> tuple[str, str]:
+    return timer.namespace, timer.timer_id
+
+
+def call_of(value: Any) -> str | None:
+    return value.after.call_id if isinstance(value, Transition) else None
+
+
+@pytest.mark.parametrize(
+    ("is_refused", "named"),
+    [
+        (
+            lambda value: isinstance(value, Timer) and timer_name(value) == ("orders", "t0003"),
+            ["timer 't0003' of namespace 'orders'"],
+        ),
+        (lambda value: getattr(value, "key_id", "").endswith("1"), ["API key"]),
+        (lambda value: getattr(value, "number", None) == 1, ["execution"]),
+        (lambda value: isinstance(value, OutboxEvent) and value.event.sequence == 2, ["event"]),
+        (lambda value: call_of(value) == make.id_at(NOW, 3), ["service call"]),
+        (lambda value: getattr(value, "name", "") == "own", ["namespace 'own'", "timer"]),
+    ],
+    ids=["timer", "key", "execution", "event", "call", "namespace"],
+)
+def test_what_the_target_refuses_is_named_and_all_else_is_loaded(
+    source: Store, target: Store, is_refused: Callable[[Any], bool], named: list[str]
+) -> None:
+    data = exported(source)
+    refusing: Any = Refusing(target, is_refused)
+
+    loaded = load(refusing, data).loaded
+    again = load(target, data).loaded
+
+    assert loaded.num_refused == len(loaded.refusals) > 0
+    assert {each.partition(":")[2] for each in loaded.refusals} <= {" too large", " its namespace was refused"}
+    for start in named:
+        assert any(each.startswith(start) for each in loaded.refusals), start
+    assert all(each.startswith(tuple(named)) for each in loaded.refusals)
+    # What was there already is all that was not refused, and what hangs on a call that was.
+    assert again.statuses[LoadStatus.CONFLICT] == 0
+    assert again.statuses[LoadStatus.PRESENT] == loaded.statuses[LoadStatus.LOADED]
+    assert exported(target) == data
