@@ -53,7 +53,6 @@ class FakeOutbox:
         self.reads = 0
         self.prunes: list[datetime] = []
         self.prunable = 0
-        self.orphaned: list[dict[str, Any]] = []
 
     def append(self, *events: CallEvent) -> None:
         with self._lock:
@@ -96,10 +95,6 @@ class FakeOutbox:
         pruned = min(limit, self.prunable)
         self.prunable -= pruned
         return pruned
-
-    def remove_children(self, image: dict[str, Any]) -> None:
-        self._check()
-        self.orphaned.append(image)
 
     def _check(self) -> None:
         if self.is_down:
@@ -160,6 +155,7 @@ class RecordingPublisher:
         self.batches: list[list[CallEvent]] = []
         self.broken_calls: set[str] = set()
         self.is_down = False
+        self.reason = "refused"
         self.crash: Exception | None = None
 
     def publish(self, events: Sequence[CallEvent]) -> Mapping[str, str]:
@@ -167,7 +163,7 @@ class RecordingPublisher:
         if self.crash is not None:
             raise self.crash
         refused = {
-            event.event_id: "refused" for event in events if self.is_down or event.aggregate_id in self.broken_calls
+            event.event_id: self.reason for event in events if self.is_down or event.aggregate_id in self.broken_calls
         }
         self.taken += [event for event in events if event.event_id not in refused]
         return refused

@@ -23,7 +23,7 @@ from duetime.calls.publishing import EventPublisher, publish_in_order, ref_of
 from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import DeletionReason, NewId, deleted
 from duetime.domain.clock import Clock
-from duetime.domain.errors import StoreError
+from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.shards import Lease
 from duetime.domain.times import round_down
@@ -35,7 +35,9 @@ OUTBOX_SHARD = -2
 """Reserved: shards of timers count from 0, and -1 is the catalogue's partition on DynamoDB."""
 FIRST_BACKOFF_SECONDS = 0.5
 MAX_BACKOFF_SECONDS = 60.0
-MAX_STORE_BACKOFF_SECONDS = 30.0
+STORE_RETRY_SECONDS = 0.75
+"""With its jitter less than a second: so soon an outage of the store is over for events, as it is for timers."""
+_ERRORS_PER_LINE = 20
 MAX_BLOCKED = 500
 """Calls that may wait for another try at once. Beyond that all publishing pauses: a publisher is down."""
 _LOG_FAILURES = 10
@@ -234,7 +236,10 @@ class Dispatcher:
     def _block(self, ref: CallRef, reason: str, *, is_told: bool) -> None:
         known = self._blocked.get(ref)
         failures = 1 if known is None else known.failures + 1
-        wait = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10), MAX_BACKOFF_SECONDS) * self._jitter()
+        wait = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10), MAX_BACKOFF_SECONDS)
+        if reason.endswith(StoreUnavailable.code):  # a webhook's timers stand in it
+            wait = STORE_RETRY_SECONDS
+        wait *= self._jitter()
         self._blocked[ref] = _Blocked(failures, self._clock.monotonic() + wait)
         self.stats.failures += 1
         if is_told:  # a flood says the same over and over
@@ -306,13 +311,13 @@ class Dispatcher:
     def _back_off(self, error: StoreError) -> float:
         self._is_eager = False
         self.stats.store_errors += 1
-        wait = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(self._store_failures, 10), MAX_STORE_BACKOFF_SECONDS)
+        if self._store_failures % _ERRORS_PER_LINE == 0:
+            log.warning(
+                "the outbox could not be read or written; it is tried again",
+                extra={"action": "outbox.store_failed", "error": error.code, "failures": self._store_failures + 1},
+            )
         self._store_failures += 1
-        log.warning(
-            "the outbox could not be read or written; it is tried again",
-            extra={"action": "outbox.store_failed", "error": error.code, "failures": self._store_failures},
-        )
-        return wait * self._jitter()
+        return STORE_RETRY_SECONDS * self._jitter()
 
     def _jitter(self) -> float:
         return 0.75 + self._random() / 2

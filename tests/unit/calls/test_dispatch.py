@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duetime.calls.dispatch import MAX_BLOCKED, MAX_STORE_BACKOFF_SECONDS, OUTBOX_SHARD
+from duetime.calls.dispatch import MAX_BLOCKED, OUTBOX_SHARD
 from duetime.calls.publishing import LogPublisher
+from duetime.domain.errors import StoreUnavailable
 from tests.support.clock import NOW, FakeClock
 from tests.support.outbox import (
     FakeLeases,
@@ -134,17 +135,34 @@ def test_hints_are_ignored_while_everything_is_blocked(outbox, publisher, clock)
     assert outbox.reads == reads
 
 
-def test_a_store_that_is_down_is_asked_ever_more_rarely(outbox, publisher, clock) -> None:
-    dispatcher = make_dispatcher(outbox, [publisher], clock)
+def test_a_store_that_is_back_is_read_within_a_second_however_long_it_was_down(
+    outbox, publisher, clock, caplog
+) -> None:
+    dispatcher = make_dispatcher(outbox, [publisher], clock, random=lambda: 1 - 1e-9)
     outbox.is_down = True
-    waits = [dispatcher.turn() for _ in range(10)]
-    assert waits[:4] == [0.5, 1.0, 2.0, 4.0]
-    assert waits[-1] == MAX_STORE_BACKOFF_SECONDS
+    waits = [dispatcher.turn() for _ in range(100)]
+    assert 0.5 < min(waits) <= max(waits) < 1.0
+    assert len(caplog.records) == 5
     outbox.is_down = False
     outbox.append(make_event())
     assert dispatcher.turn() == 1.0
     assert publisher.sequences("call-1") == [1]
-    assert dispatcher.stats.store_errors == 10
+    assert dispatcher.stats.store_errors == 100
+
+
+def test_what_a_publisher_could_not_store_goes_out_within_a_second_of_the_stores_return(
+    outbox, publisher, clock
+) -> None:
+    outbox.append(make_event())
+    dispatcher = make_dispatcher(outbox, [publisher], clock, poll_interval_seconds=1e6, prune_interval_seconds=1e9)
+    publisher.reason = StoreUnavailable.code
+    publisher.is_down = True
+    for _ in range(20):
+        clock.advance(dispatcher.turn())
+    publisher.is_down = False
+    clock.advance(1.0)
+    dispatcher.turn()
+    assert publisher.sequences("call-1") == [1]
 
 
 def test_an_event_that_was_published_and_not_marked_comes_again(outbox, publisher, clock) -> None:
