@@ -71,7 +71,7 @@ def test_a_reader_is_offered_nothing_that_a_reader_may_not(guarded: GuardedServe
     sign_in(page, guarded.make_key("reader", tenant="readers"))
     page.get_by_text("Shards are shown to admins.").wait_for()
     assert page.locator(".who").inner_text() == "readers · reader"
-    page.locator("tbody tr", has_text="readers-space").wait_for()
+    page.locator("tbody tr", has_text="readers-space").wait_for()  # and no button to pause or delete it
     buttons = page.locator("main button:not(:disabled)")
     assert buttons.count() == 0
     page.get_by_role("link", name="Service calls", exact=True).click()

@@ -3,9 +3,10 @@
 import { paths, readAll, request } from "./api.js";
 import { h } from "./dom.js";
 import { field, number, showErrors, text } from "./forms.js";
+import { namespaceButtons } from "./namespace-actions.js";
 import * as session from "./session.js";
 import { when } from "./times.js";
-import { code, dialog, link, muted, place, table, toast } from "./ui.js";
+import { badge, code, dialog, link, muted, place, table, toast } from "./ui.js";
 
 export function readNamespaces(signal) {
   return readAll(paths.namespaces, { signal });
@@ -27,7 +28,7 @@ export function namespaceChoice(page, name) {
   return h("label", { class: "inline" }, "Namespace ", select);
 }
 
-export function namespaceTable(items) {
+export function namespaceTable(page, items, changed) {
   const withTenants = !session.isSignedIn();
   return table(
     "Namespaces",
@@ -40,15 +41,22 @@ export function namespaceTable(items) {
       { label: "Rate", class: "fit", cell: (one) => (one.rateLimit === null ? muted("no limit") : `${one.rateLimit}/s`) },
       { label: "Retries", cell: retries },
       { label: "Created", class: "fit time", cell: (one) => when(one.createdAt, { near: false }) },
-      { label: "More", hidden: true, class: "fit end", cell: (one) => link(place("dead-letters", one.name), "Dead letters") },
+      {
+        label: "More",
+        hidden: true,
+        class: "fit end",
+        cell: (one) => [namespaceButtons(page, one, changed), " ", link(place("dead-letters", one.name), "Dead letters")],
+      },
     ].filter(Boolean),
     items,
   );
 }
 
+const STATES = { Active: "good", Paused: "waiting", Deleting: "bad" };
+
 function state(one) {
   const title = one.state === "Paused" ? `since ${one.pausedAt}${one.pauseReason ? `: ${one.pauseReason}` : ""}` : undefined;
-  return h("span", { title }, one.state);
+  return h("span", { title }, badge(one.state, STATES[one.state]));
 }
 
 function shards(one) {

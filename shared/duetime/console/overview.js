@@ -25,7 +25,7 @@ export function overview(page) {
   });
   const namespaces = region(page, {
     read: readNamespaces,
-    draw: ({ items }) => (items.length ? namespaceTable(items) : empty("No namespaces yet.")),
+    draw: ({ items }) => (items.length ? namespaceTable(page, items, () => namespaces.redraw()) : empty("No namespaces yet.")),
   });
   const create = session.may("admin") && button("Create", () => createNamespace(() => namespaces.redraw()), { glyph: "plus", key: "create-namespace" });
   return h(
