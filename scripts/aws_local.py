@@ -116,7 +116,7 @@ def first_key(deployment: Deployment) -> str:
     store = f"dynamodb://{tables}&region={REGION}&endpoint_url={deployment.endpoint_url}"
     command = [sys.executable, "-m", "duetime.cli", "keys", "create", "--role", "admin", "--name", "first"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "shared"), "DUETIME_STORE": store}
-    made = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60)
+    made = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=300)
     return made.stdout.strip()
 
 

@@ -22,6 +22,8 @@ from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Forward
 from tests.support.runtime_api import LambdaFunction
 
 Event = dict[str, Any]
+PATIENCE_SECONDS = 180
+"""Nothing takes that long; a machine may be busy."""
 LoadEvent = Callable[[str], Event]
 """Gives an event of ``events/`` by its name."""
 
@@ -103,6 +105,19 @@ class Api:
         event["requestContext"]["http"] |= {"method": method, "path": path}
         answer = self._function.invoke(event)
         return answer["statusCode"], answer["body"]
+
+
+def received(sqs: Any, queue_url: str, is_enough: Callable[[list[Any]], bool]) -> list[Any]:
+    """The bodies of a queue's messages as soon as they are enough; what there is after some minutes."""
+    bodies: list[Any] = []
+    for _ in range(PATIENCE_SECONDS):
+        answer = sqs.receive_message(QueueUrl=queue_url, WaitTimeSeconds=1, MaxNumberOfMessages=10)
+        for message in answer.get("Messages", []):
+            bodies.append(json.loads(message["Body"]))
+            sqs.delete_message(QueueUrl=queue_url, ReceiptHandle=message["ReceiptHandle"])
+        if is_enough(bodies):
+            break
+    return bodies
 
 
 def apply(store: DynamoDbStore, transition: Transition) -> ServiceCall:

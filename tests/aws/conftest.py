@@ -14,7 +14,7 @@ from cfnlint.decode import decode
 from duetime.runtime.clock import SystemClock
 from duetime.stores.dynamodb.store import DynamoDbStore
 from scripts.aws_local import ROOT, build
-from tests.aws.application import Account, Event, Template
+from tests.aws.application import PATIENCE_SECONDS, Account, Event, Template
 from tests.support.dynamodb_proxy import running_proxy
 from tests.support.tools import tool_program
 
@@ -24,8 +24,8 @@ def template() -> Template:
     source, errors = decode(str(ROOT / "template.yaml"))
     assert not errors
     command = [tool_program("sam", "python"), "scripts/translate_template.py"]
-    translated = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout
-    return Template(source, json.loads(translated))
+    translated = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
+    return Template(source, json.loads(translated.stdout))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +23,7 @@ from duetime.runtime.clock import SystemClock
 from duetime.stores.calls_port import CallRef
 from duetime.stores.dynamodb.store import DynamoDbStore
 from scripts.aws_local import emulator_client
-from tests.aws.application import Account, Api, LoadEvent, Template, apply
+from tests.aws.application import PATIENCE_SECONDS, Account, Api, LoadEvent, Template, apply, received
 from tests.aws.permissions import permissions_of
 from tests.contract import call_steps as steps
 from tests.support import calls as make_calls
@@ -35,6 +37,7 @@ LARGE = "x" * 200_000
 
 SHORT_LIVED = {"DUETIME_DEADLINE_MARGIN_SECONDS": "0.5"}
 """So that a poller that lives for seconds has some left for polling."""
+pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS)
 
 
 def test_the_timers_api_stores_the_timer_of_a_real_event(account: Account, load_event: LoadEvent) -> None:
@@ -238,10 +241,10 @@ def finish_calls(store: DynamoDbStore, *call_ids: str) -> None:
 
 def test_the_poller_fires_what_is_due_for_a_real_event(account: Account, load_event: LoadEvent) -> None:
     with CallbackReceiver() as receiver:
-        make_timers(account, load_event, [{"id": "due", "delay": "0s", "callbackUrl": receiver.url}])
+        slowness = make_timers(account, load_event, [{"id": "due", "delay": "0s", "callbackUrl": receiver.url}])
 
         with account.running("Poller", **SHORT_LIVED) as function:
-            answer = function.invoke(load_event("poller_schedule"), deadline_seconds=4)
+            answer = poll(function, load_event, 4, slowness, until=lambda: receiver.counts().keys() == {"due"})
 
     assert receiver.counts() == {"due": 1}
     assert answer["shardRanges"] == [[0, 3]]
@@ -259,12 +262,12 @@ def test_the_poller_tells_eventbridge_what_failed_and_cloudwatch_what_it_did(
 
     with CallbackReceiver(lambda arrival: (410 if arrival.timer_id == "bad" else 200, b"")) as receiver:
         due = {"delay": "0s", "callbackUrl": receiver.url}
-        make_timers(account, load_event, [due | {"id": "good"}, due | {"id": "bad", "correlationId": "c1"}])
+        timers = [due | {"id": "good"}, due | {"id": "bad", "correlationId": "c1"}]
+        slowness = make_timers(account, load_event, timers)
         with account.running("Poller", AWS_ENDPOINT_URL_EVENTBRIDGE=ministack_url, **SHORT_LIVED) as function:
-            function.invoke(load_event("poller_schedule"), deadline_seconds=5)
+            poll(function, load_event, 5, slowness, until=lambda: receiver.counts().keys() == {"good", "bad"})
 
-    (message,) = sqs.receive_message(QueueUrl=queue_url, WaitTimeSeconds=5, MaxNumberOfMessages=10)["Messages"]
-    event = json.loads(message["Body"])
+    (event,) = received(sqs, queue_url, bool)
     assert event["detail-type"] == "Timer Failed"
     assert (event["detail"]["timerId"], event["detail"]["correlationId"]) == ("bad", "c1")
     reports = [report for line in function.log if (report := json.loads(line)).get("action") == "poller.metrics"]
@@ -290,7 +293,7 @@ def test_the_poller_uses_just_the_permissions_that_it_has(
     def answer(arrival: Arrival) -> tuple[int, bytes]:
         """Kept waiting, refused, put off, or taken."""
         if arrival.timer_id == "slow":
-            may_answer.wait(30)
+            may_answer.wait(PATIENCE_SECONDS)
         if arrival.timer_id == "failing":
             return 503, b""
         if arrival.timer_id == "put off":
@@ -300,8 +303,9 @@ def test_the_poller_uses_just_the_permissions_that_it_has(
     with CallbackReceiver(answer) as receiver:
         due = {"delay": "0s", "callbackUrl": receiver.url}
         ids = ["slow", "failing", "put off", *map(str, range(30))]
+        called = {*ids, "large", "small call", "large call"}
         timers = [due | {"id": timer_id} for timer_id in ids] + [due | {"id": "large", "payload": LARGE}]
-        make_timers(account, load_event, timers)
+        slowness = make_timers(account, load_event, timers)
         now = SystemClock().now()
         url = f"{receiver.url}/call"
         calls = [
@@ -314,10 +318,10 @@ def test_the_poller_uses_just_the_permissions_that_it_has(
         account.used.clear()
 
         with account.running("Poller", **SHORT_LIVED) as function:
-            function.invoke(load_event("poller_schedule"), deadline_seconds=14)
+            poll(function, load_event, 14, slowness, until=lambda: receiver.counts().keys() == called)
         may_answer.set()
 
-    assert set(receiver.counts()) == {*ids, "large", "small call", "large call"}
+    assert set(receiver.counts()) == called
     ended = calls_store.calls.get_calls([CallRef("acme", call.call_id) for call in calls], now=now)
     assert [call and call.status for call in ended] == [
         CallStatus.SUCCEEDED,
@@ -327,11 +331,27 @@ def test_the_poller_uses_just_the_permissions_that_it_has(
     assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["PollerRole"])
 
 
-def make_timers(account: Account, load_event: LoadEvent, timers: list[dict[str, Any]]) -> None:
+def make_timers(account: Account, load_event: LoadEvent, timers: list[dict[str, Any]]) -> float:
+    """How many seconds a start of a function and two requests have taken."""
+    started_at = time.perf_counter()
     with account.running("TimersApi") as function:
         api = Api(function, load_event("timers_api"))
         assert api.call("PUT", "/v1/namespaces/default", {"numShards": 4})[0] == 201
         assert api.call("POST", "/v1/namespaces/default/timers/batch", {"timers": timers})[0] == 200
+    return time.perf_counter() - started_at
+
+
+def poll(
+    function: LambdaFunction, load_event: LoadEvent, seconds: float, slowness: float, *, until: Callable[[], bool]
+) -> Any:
+    """What a poller answers that lives for ``seconds``, or longer on a machine that is slow; and, if that was not
+    enough for ``until``, its successors that live ever longer."""
+    deadline_seconds = max(seconds, 3 * slowness)
+    while True:
+        answer = function.invoke(load_event("poller_schedule"), deadline_seconds=deadline_seconds)
+        if until() or deadline_seconds > PATIENCE_SECONDS:
+            return answer
+        deadline_seconds *= 2
 
 
 def test_a_package_that_is_missing_from_the_layer_is_missed(

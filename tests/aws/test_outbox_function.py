@@ -8,6 +8,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from duetime.domain.call_events import CallEventType
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import NamespaceSettings
@@ -20,10 +22,12 @@ from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.dynamodb.url import default_calls_table_name
 from duetime.stores.port import TimerFilter, TimerRef
 from scripts.aws_local import emulator_client
-from tests.aws.application import Account, LoadEvent, Template, apply
+from tests.aws.application import PATIENCE_SECONDS, Account, LoadEvent, Template, apply, received
 from tests.aws.permissions import permissions_of
 from tests.support import calls as make_calls
 from tests.support.dynamodb_proxy import Body
+
+pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS)
 
 
 class Subscriber:
@@ -38,15 +42,7 @@ class Subscriber:
 
     def received(self, count: int) -> list[dict[str, Any]]:
         """What arrived, once it is ``count``."""
-        found: list[dict[str, Any]] = []
-        for _ in range(20):
-            answer = self._sqs.receive_message(QueueUrl=self._queue_url, WaitTimeSeconds=1, MaxNumberOfMessages=10)
-            for message in answer.get("Messages", []):
-                found.append(json.loads(message["Body"]))
-                self._sqs.delete_message(QueueUrl=self._queue_url, ReceiptHandle=message["ReceiptHandle"])
-            if len(found) >= count:
-                break
-        return found
+        return received(self._sqs, self._queue_url, lambda found: len(found) >= count)
 
 
 def live(store: DynamoDbStore, *, ago: timedelta = timedelta(0), **fields: Any) -> ServiceCall:

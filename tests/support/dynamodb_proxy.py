@@ -67,7 +67,7 @@ class DynamoDbProxy:
         def forward(body: Body) -> Body:
             request = urllib.request.Request(self.upstream_url, json.dumps(body).encode(), headers, method="POST")
             try:
-                with urllib.request.urlopen(request, timeout=10) as response:
+                with urllib.request.urlopen(request, timeout=60) as response:
                     answer: Body = json.loads(response.read())
                     return answer
             except HTTPError as error:

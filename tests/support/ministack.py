@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.support.ports import reserved_port
 from tests.support.tools import tool_program
 
-_READY_SECONDS = 30.0
+_READY_SECONDS = 120.0
 _LOG = "log"
 
 
