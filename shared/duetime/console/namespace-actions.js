@@ -2,7 +2,7 @@
 
 import { paths, request } from "./api.js";
 import { h } from "./dom.js";
-import { field, invalid, showErrors, text } from "./forms.js";
+import { clearErrors, field, invalid, showErrors, text } from "./forms.js";
 import { sleep } from "./live.js";
 import * as session from "./session.js";
 import { button, confirm, dialog, toast } from "./ui.js";
@@ -88,6 +88,7 @@ function deleteAll(page, one, changed) {
     kind: "danger",
     onProblem: showErrors,
     act: async (form) => {
+      clearErrors(form);
       if (text(form, "name") !== one.name) throw invalid({ field: "name", message: `is not ${one.name}` });
       try {
         await steps(page, element, one, { force: true }, progress);

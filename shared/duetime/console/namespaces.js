@@ -45,7 +45,7 @@ export function namespaceTable(page, items, changed) {
         label: "More",
         hidden: true,
         class: "fit end",
-        cell: (one) => [namespaceButtons(page, one, changed), " ", link(place("dead-letters", one.name), "Dead letters")],
+        cell: (one) => h("div", { class: "actions of-row" }, namespaceButtons(page, one, changed), link(place("dead-letters", one.name), "Dead letters")),
       },
     ].filter(Boolean),
     items,
