@@ -25,7 +25,7 @@ from tests.aws.application import PATIENCE_SECONDS, received
 from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.ministack import running_ministack
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE_SECONDS)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(4 * PATIENCE_SECONDS, func_only=True)]
 
 TIMERS = "/v1/namespaces/default/timers"
 POLLER_STARTS_SECONDS = 100.0

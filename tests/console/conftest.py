@@ -178,7 +178,7 @@ class GuardedServer:
     def keys(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "duetime.cli", "keys", *arguments]
         done = subprocess.run(
-            command, cwd=self.cwd, env=command_environment(), capture_output=True, text=True, timeout=60, check=True
+            command, cwd=self.cwd, env=command_environment(), capture_output=True, text=True, timeout=300, check=True
         )
         return done.stdout.strip()
 
