@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Database servers for tests, benchmarks and people, on this machine alone:
-#   scripts/server.sh start NAME   installs what is missing, starts the server, prints its store URL as the last line
-#   scripts/server.sh stop NAME    stops it and removes its data
+#   scripts/server.sh start NAME     installs what is missing, starts the server, prints its store URL as the last line
+#   scripts/server.sh restart NAME   kills it (-9) and starts it again with its data, at the same port
+#   scripts/server.sh stop NAME      stops it and removes its data
 # A server listens on a free port of 127.0.0.1 and keeps its data in a temporary folder, one for each checkout. `start`
-# of a server that runs prints its URL again. Servers do not run as root: root starts them as the user "nobody", who
+# of a server that runs prints its URL again. Servers that refuse root are started by root as the user "nobody", who
 # must be able to read this checkout.
-# scripts/servers/NAME.sh defines `start`, which runs in the server's folder and leaves `pid`, `log` and `url` there.
-# What it downloads it keeps in .servers/NAME of the checkout: $downloads.
+# scripts/servers/NAME.sh defines `start`, which runs in the server's folder and leaves `pid`, `log` and `url` there; it
+# goes on with the data that it finds there. What it downloads it keeps in .servers/NAME of the checkout: $downloads.
 set -eEuo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 
 usage() {
-  sed -n '2,4s/^# \{0,1\}//p' "$0"
+  sed -n '2,5s/^# \{0,1\}//p' "$0"
   echo "NAME: $(cd "$root/scripts/servers" && echo *.sh | sed 's/\.sh//g')"
   exit "$1"
 }
@@ -28,6 +29,11 @@ as_user() {
 
 free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# The port of the server: a free one, or after a restart the one that it had.
+its_port() {
+  if [[ -s url ]]; then sed -E 's/.*:([0-9]+).*/\1/' url; else free_port; fi
 }
 
 # install_package PROGRAM PACKAGE: Debian's, where root may
@@ -89,7 +95,8 @@ stop_server() {
 }
 
 [[ "${1:-}" =~ ^(-h|--help|help)$ ]] && usage 0
-[[ $# -eq 2 && "$1" =~ ^(start|stop)$ && "$2" =~ ^[a-z0-9]+$ && -f "$root/scripts/servers/$2.sh" ]] || usage 2 >&2
+[[ $# -eq 2 && "$1" =~ ^(start|restart|stop)$ && "$2" =~ ^[a-z0-9]+$ && -f "$root/scripts/servers/$2.sh" ]] ||
+  usage 2 >&2
 folder=${TMPDIR:-/tmp}/duetime-servers-$EUID-$(cksum <<<"$root" | cut -d' ' -f1)/$2
 mkdir -p "$folder"
 name=$2
@@ -110,6 +117,16 @@ case "$1" in
       trap 'say "$name did not start"' ERR
       start
     fi
+    cat url
+    ;;
+  restart)
+    is_running || { say "$name does not run"; exit 1; }
+    trap 'say "$name did not start again"' ERR
+    pid=$(<pid)
+    kill -9 "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+    : >log
+    start
     cat url
     ;;
   stop)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from duetime.stores.open import open_store
 from tests.support import met
 from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack
-from tests.support.mongodb import mongodb_database, running_mongodb
+from tests.support.mongodb import URL_VARIABLE, mongodb_database, server_url
 from tests.support.server_stores import empty_store, server_names
 
 # A deadline for one example measures how busy the machine is.
@@ -48,10 +47,8 @@ REPEATED: dict[str, tuple[str, ...]] = {
     "ministack": ("test_put", "test_record", "test_races", "test_calls_apply", "test_calls_lists"),
     "moto": (),
     "sqlite-memory": ("test_put", "test_record", "test_calls_apply"),
-    # On a MongoDB of somebody's own everything is run.
-    **({} if "DUETIME_TEST_MONGODB_URL" in os.environ else {"mongodb": ()}),
 }
-"""Stores of which these files of the contract alone are run always: models, stand-ins, a second version, SQLite
+"""Stores of which these files of the contract alone are run always: models, emulators, a second version, SQLite
 without its file.
 `make test-repeated` runs the rest, which takes minutes; CI does so on a machine that is fast enough (.ci/run)."""
 
@@ -104,10 +101,12 @@ def timers_table(ministack_client: Any) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def mongodb_url() -> Iterator[str]:
-    """The URL of a MongoDB server that serves the whole session. Tests use databases of their own."""
-    with running_mongodb() as url:
-        yield url
+def mongodb_url() -> str:
+    """The URL of a MongoDB server. Tests use databases of their own."""
+    url = server_url()
+    if url is None:
+        pytest.skip(f"no MongoDB server: set {URL_VARIABLE}, or run `make test-databases`")
+    return url
 
 
 @pytest.fixture(params=["sqlite", "mongodb", *server_names()])

@@ -29,7 +29,7 @@ PY
 start() {
   local port
   install_cassandra
-  port=$(free_port)
+  port=$(its_port)
   as_user "$root/scripts/servers/cassandra/node.sh" "$PWD" "$port" "$(free_port)" >log 2>&1 &
   until answers_cql "$port"; do
     if ! kill -0 $! 2>/dev/null || (( SECONDS > 300 )); then

@@ -14,10 +14,11 @@ start() {
     keep unpacked
     rm -r jar ./*.jar
   fi
-  port=$(free_port)
+  port=$(its_port)
   # Its only user is made for a name, and a server that looks up no names sees addresses.
   echo 'RENAME USER root@localhost TO root@127.0.0.1; CREATE DATABASE test;' >init.sql
-  as_user "$mysqld" --no-defaults --initialize-insecure --datadir="$PWD/data" --init-file="$PWD/init.sql" >&2
+  [[ -d data ]] ||
+    as_user "$mysqld" --no-defaults --initialize-insecure --datadir="$PWD/data" --init-file="$PWD/init.sql" >&2
   as_user "$mysqld" --no-defaults --datadir="$PWD/data" --bind-address=127.0.0.1 --port="$port" \
     --socket="$PWD/socket" --pid-file="$PWD/pid" --skip-name-resolve --mysqlx=OFF >log 2>&1 &
   await_log "$!" 'ready for connections'

@@ -1,27 +1,20 @@
-"""MongoDB stores for tests.
+"""MongoDB stores for tests, on the server of ``DUETIME_TEST_MONGODB_URL``: a replica set, be it of one member.
 
-``DUETIME_TEST_MONGODB_URL`` names a server that is running (a replica set, be it of one member). Without it the tests
-start SecantusDB, which speaks MongoDB's protocol over MongoDB's storage engine: transactions, unique and partial
-indexes and conflicts are real, its query planner is its own. Each store has a database of its own, which goes at the
-end.
+`make test-databases` starts SecantusDB (scripts/servers/mongodb.sh), which speaks MongoDB's protocol over MongoDB's
+storage engine: transactions, unique and partial indexes and conflicts are real, its query planner is its own. Each
+store has a database of its own, which goes at the end.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
-import pytest
 from pymongo import MongoClient
-from pymongo.errors import PyMongoError
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
@@ -32,14 +25,14 @@ from duetime.stores.mongodb.timer_documents import key_of
 from duetime.stores.mongodb.url import open_client
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
-from tests.support.ports import reserved_port
-from tests.support.tools import tool_program
 
 URL_VARIABLE = "DUETIME_TEST_MONGODB_URL"
 _PATIENCE = "timeoutMS=60000"
 """Nobody waits that long. The stand-in is slow with hundreds of writes on a machine that is busy."""
-_READY_SECONDS = 30.0
-_KILL_SECONDS = 10.0
+
+
+def server_url() -> str | None:
+    return os.environ.get(URL_VARIABLE)
 
 
 def unique_database_name() -> str:
@@ -53,74 +46,9 @@ def with_database(url: str, name: str, *options: str) -> str:
     return urlunsplit(parts._replace(path=f"/{name}", query=query))
 
 
-def is_stand_in(url: str) -> bool:
+def is_stand_in(client: MongoClient[Any]) -> bool:
     """Whether the server is SecantusDB, whose query planner is not MongoDB's."""
-    return os.environ.get(URL_VARIABLE) != url
-
-
-@contextmanager
-def running_mongodb() -> Iterator[str]:
-    """The URL of a server: the given one, or one that is started and stopped here."""
-    given = os.environ.get(URL_VARIABLE)
-    if given is not None:
-        yield given
-        return
-    with tempfile.TemporaryDirectory(prefix="mongodb-") as directory, stand_in(Path(directory)) as server:
-        yield server.url
-
-
-class StandIn:
-    """A server process and where it listens."""
-
-    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
-        self.process = process
-        self.url = f"mongodb://127.0.0.1:{port}/"
-
-    def stop(self) -> None:
-        self.process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=_KILL_SECONDS)
-        self.process.kill()
-        self.process.wait()
-
-
-@contextmanager
-def stand_in(directory: Path, *options: str) -> Iterator[StandIn]:
-    """SecantusDB with its data in ``directory``, ready for use; stopped at the end if it still runs.
-
-    Skips the test where it cannot be installed.
-    """
-    try:
-        program = tool_program("mongodb", "secantusd-py")
-    except subprocess.CalledProcessError:
-        pytest.skip(f"there is no SecantusDB for this machine: set {URL_VARIABLE}")
-    with reserved_port() as port, (directory / "log").open("ab") as output:
-        data = str(directory / "data")
-        command = [program, "--port", str(port), "--storage-path", data, "--cache-size", "256M", *options]
-        environment = {"PATH": os.environ["PATH"], "HOME": str(directory), "TMPDIR": str(directory)}
-        process = subprocess.Popen(command, env=environment, cwd=directory, stdout=output, stderr=output)
-        server = StandIn(process, port)
-        try:
-            _wait_until_ready(server, directory / "log")
-        except BaseException:
-            server.stop()
-            raise
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-def _wait_until_ready(server: StandIn, log: Path) -> None:
-    deadline = time.monotonic() + _READY_SECONDS
-    while time.monotonic() < deadline:
-        if server.process.poll() is not None:
-            raise RuntimeError(f"SecantusDB ended with {server.process.returncode}:\n{log.read_text()[-2000:]}")
-        client: MongoClient[Any] = MongoClient(server.url, serverSelectionTimeoutMS=200, timeoutMS=1000)
-        with client, suppress(PyMongoError):
-            client.admin.command("ping")
-            return
-    raise RuntimeError(f"SecantusDB was not ready in {_READY_SECONDS} s:\n{log.read_text()[-2000:]}")
+    return "secantusVersion" in client.admin.command("buildInfo")
 
 
 @contextmanager

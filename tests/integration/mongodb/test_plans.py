@@ -1,7 +1,7 @@
 """By which index each search is answered: no search without one, nothing sorted.
 
 On any server the searches that are sent are held against the indexes that are there (plans.py). On a server whose
-planner is MongoDB's (``DUETIME_TEST_MONGODB_URL``) it is asked too. SecantusDB's planner sorts where an index has the
+planner is MongoDB's it is asked too. SecantusDB's planner sorts where an index has the
 order and may pass over an index that it could use, so of it only the searches with a hint are asked.
 """
 
@@ -92,16 +92,17 @@ def single(store: MongoDbStore, commands: Commands) -> Namespace:
     return namespace
 
 
-def used(store: MongoDbStore, commands: Commands, mongodb_url: str) -> set[str]:
+def used(store: MongoDbStore, commands: Commands) -> set[str]:
     """The indexes that answer what was sent, each search checked."""
     found = list(queries(commands))
     names = set()
+    is_planner_mongodbs = not is_stand_in(store.database.client)
     for query in found:
         indexes: dict[str, Any] = store.database[query.collection].index_information()
         name = serving_index(query, indexes)
         names.add(name)
-        if query.hint is not None or not is_stand_in(mongodb_url):
-            check_plan(store, query, name, is_planner_mongodbs=not is_stand_in(mongodb_url))
+        if query.hint is not None or is_planner_mongodbs:
+            check_plan(store, query, name, is_planner_mongodbs=is_planner_mongodbs)
     assert found
     return names
 
@@ -128,13 +129,13 @@ def stages_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", TIMERS)
 def test_timers_are_found_by_their_index(
-    store: MongoDbStore, single: Namespace, commands: Commands, mongodb_url: str, name: str
+    store: MongoDbStore, single: Namespace, commands: Commands, name: str
 ) -> None:
     action, expected = TIMERS[name]
 
     action(store, single)
 
-    assert used(store, commands, mongodb_url) == expected
+    assert used(store, commands) == expected
 
 
 LISTS: dict[str, tuple[CallFilter, str]] = {
@@ -150,7 +151,7 @@ LISTS: dict[str, tuple[CallFilter, str]] = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_list_walks_its_index(store: MongoDbStore, commands: Commands, mongodb_url: str, name: str) -> None:
+def test_a_list_walks_its_index(store: MongoDbStore, commands: Commands, name: str) -> None:
     wanted, expected = LISTS[name]
     for number in range(6):
         steps.submit(store.calls, tags=("a", f"t{number}"), starred=True)
@@ -160,12 +161,10 @@ def test_a_list_walks_its_index(store: MongoDbStore, commands: Commands, mongodb
     assert page.next_cursor is not None
     store.calls.list_calls(make.TENANT, wanted, cursor=page.next_cursor, limit=2, now=NOW)
 
-    assert used(store, commands, mongodb_url) == {expected}
+    assert used(store, commands) == {expected}
 
 
-def test_calls_executions_and_events_are_found_by_their_keys(
-    store: MongoDbStore, commands: Commands, mongodb_url: str
-) -> None:
+def test_calls_executions_and_events_are_found_by_their_keys(store: MongoDbStore, commands: Commands) -> None:
     calls = store.calls
     call = steps.submit(calls, idempotency_key="k")
     other = steps.submit(calls)
@@ -182,7 +181,7 @@ def test_calls_executions_and_events_are_found_by_their_keys(
     calls.delete_call(make.TENANT, other.call_id, now=NOW)
     calls.prune(now=LATER + timedelta(days=1), events_published_before=LATER, limit=50)
 
-    assert used(store, commands, mongodb_url) == {
+    assert used(store, commands) == {
         ID,
         schema.CALL_KEY,
         schema.CALL_IDEMPOTENCY,
