@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -39,15 +40,16 @@ def commands() -> Commands:
     return Commands()
 
 
-@pytest.fixture
-def store(mongodb_url: str, commands: Commands) -> Iterator[MongoDbStore]:
+@contextmanager
+def opened(url: str, commands: Commands, **options: Any) -> Iterator[MongoDbStore]:
+    """A store in a database of its own, initialised. ``options`` are the client's."""
     client: MongoClient[dict[str, Any]] = MongoClient(
-        mongodb_url,
+        url,
         event_listeners=[commands],
         uuidRepresentation="standard",
         w="majority",
         readConcernLevel="majority",
-        timeoutMS=20_000,
+        **options,
     )
     store = MongoDbStore(client, unique_database_name(), time_source=TimeSource.CALLER)
     try:
@@ -58,3 +60,9 @@ def store(mongodb_url: str, commands: Commands) -> Iterator[MongoDbStore]:
     finally:
         client.drop_database(store.database.name)
         store.close()
+
+
+@pytest.fixture
+def store(mongodb_url: str, commands: Commands) -> Iterator[MongoDbStore]:
+    with opened(mongodb_url, commands, timeoutMS=60_000) as store:
+        yield store

@@ -5,10 +5,8 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from pymongo import MongoClient
 
 from duetime.domain.errors import StoreEmpty, StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.namespaces import Namespace
@@ -26,8 +24,9 @@ from tests.support import calls as make
 from tests.support.builders import fired, leased, make_namespace, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 from tests.support.leases import claim_shard
-from tests.support.mongodb import StandIn, stand_in, with_database
+from tests.support.mongodb import with_database
 from tests.support.ports import reserved_port
+from tests.support.servers import own_server
 
 CALLS: dict[str, Callable[[MongoDbStore, Namespace], object]] = {
     "check": lambda store, ns: store.check(),
@@ -117,8 +116,8 @@ def test_a_closed_store_says_so(mongodb_url: str) -> None:
 
 
 @pytest.mark.parametrize("operation", [MongoDbStore.initialise, MongoDbStore.check])
-def test_a_server_without_transactions_is_refused(tmp_path: Path, operation: Callable[[MongoDbStore], None]) -> None:
-    with stand_in(tmp_path, "--standalone") as server:
+def test_a_server_without_transactions_is_refused(operation: Callable[[MongoDbStore], None]) -> None:
+    with own_server("mongodb", SECANTUSDB_OPTIONS="--standalone") as server:
         store = open_store(server.url)
         assert isinstance(store, MongoDbStore)
         with pytest.raises(StoreNotReady, match="not part of a replica set"):
@@ -126,8 +125,8 @@ def test_a_server_without_transactions_is_refused(tmp_path: Path, operation: Cal
         store.close()
 
 
-def test_wrong_credentials_are_one_line_without_them(tmp_path: Path) -> None:
-    with stand_in(tmp_path, "--auth") as server:
+def test_wrong_credentials_are_one_line_without_them() -> None:
+    with own_server("mongodb", SECANTUSDB_OPTIONS="--auth") as server:
         host = server.url.removeprefix("mongodb://")
         for url in (server.url, f"mongodb://user:hunter2@{host}"):
             store = open_store(url)
@@ -137,27 +136,19 @@ def test_wrong_credentials_are_one_line_without_them(tmp_path: Path) -> None:
             store.close()
 
 
-def test_what_was_acknowledged_outlives_a_kill_of_the_server(tmp_path: Path) -> None:
-    """kill -9 of the server process; another one goes on with its data.
-
-    Unlike MongoDB, whose majority has written to its journal, the stand-in does so only if it is told to.
-    """
-    with stand_in(tmp_path, "--sync-on-commit") as server:
-        store = open_killable(server)
+def test_what_was_acknowledged_outlives_a_kill_of_the_server() -> None:
+    with own_server("mongodb", SECANTUSDB_OPTIONS="--sync-on-commit") as server:
+        store = open_store(f"{server.url}?timeoutMS=60000")
+        assert isinstance(store, MongoDbStore)
+        store.initialise()
         namespace = store.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
         timers = create(store, *make_timers(namespace, 50))
         lease = claim(store)
         record(store, [fired(timer) for timer in timers[:20]], lease)
         call = steps.begin(store.calls, steps.submit(store.calls, idempotency_key="k"))
-        server.process.kill()
-        server.process.wait()
-        with pytest.raises(StoreUnavailable):
-            store.check()
-        store.close()
 
-    with stand_in(tmp_path) as server:
-        store = open_killable(server)
-        store.check()
+        server.restart()
+
         waiting = due(store, namespace)
         assert {timer.timer_id for timer in waiting} == {timer.timer_id for timer in timers[20:]}
         assert stored(store, namespace, timers[0].timer_id).next_attempt_at is None
@@ -166,12 +157,6 @@ def test_what_was_acknowledged_outlives_a_kill_of_the_server(tmp_path: Path) -> 
         assert [each.event.sequence for each in events] == list(range(1, call.event_count + 1))
         assert record(store, [fired(timer) for timer in waiting], lease) == [RecordStatus.APPLIED] * 30
         store.close()
-
-
-def open_killable(server: StandIn) -> MongoDbStore:
-    store = MongoDbStore(MongoClient(server.url, uuidRepresentation="standard", timeoutMS=5000), "duetime")
-    store.initialise()
-    return store
 
 
 def test_leases_are_by_the_servers_clock(mongodb_url: str, store: MongoDbStore) -> None:

@@ -26,8 +26,8 @@ from tests.support.mongodb import mongodb_database
 from tests.support.processes import DuetimeServer
 from tests.support.scripted_sender import Script, ScriptedSender
 
-SECONDS = 60.0
-SHORT_LEASES = ("--lease-seconds", "2.1")
+SECONDS = 180.0
+SHORT_LEASES = ("--lease-seconds", "6")
 """A restart waits for the leases of the killed process to end."""
 TIMERS = 200
 _ids = count()

@@ -68,6 +68,7 @@ class Batches:
     """A server before 8.0 does not tell which writes of a bulk matched: there, each is a request of its own.
 
     So it is on a newer one that still works as an older version, as all do for a while when a cluster is upgraded.
+    Not run against either: the tests have the stand-in served in that way.
     """
 
     def __init__(self, database: Database) -> None:

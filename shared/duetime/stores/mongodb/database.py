@@ -76,7 +76,10 @@ class Database:
 
     @cached_property
     def _server(self) -> Document:
-        """What the server says of itself. Asked once: raises ``StoreNotReady`` for one without transactions."""
+        """What the server says of itself. Asked once: raises ``StoreNotReady`` for one without transactions.
+
+        The router of a sharded cluster has them: not run against one.
+        """
         hello: Document = self.client.admin.command("hello")
         if "setName" not in hello and hello.get("msg") != "isdbgrid":
             raise not_a_replica_set()

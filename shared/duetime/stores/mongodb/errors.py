@@ -1,4 +1,8 @@
-"""The one place where the driver's errors become ours."""
+"""The one place where the driver's errors become ours.
+
+The codes of elections and of sharded clusters are the manual's: not run against a replica set or a cluster. Tests
+have a server of one member answer some of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The store on MongoDB: its parts, put together."""
+"""The store on MongoDB: its parts, put together.
+
+Run against a stand-in of one member: not against MongoDB, a replica set of several members or a sharded cluster
+(docs/stores/mongodb.md).
+"""
 
 from __future__ import annotations
 

@@ -95,6 +95,6 @@ def removal(stored: Document) -> Delete:
 
 
 def as_read(stored: Document) -> Document:
-    """Finds the document only in its revision. The shard is for a cluster to know where to look."""
+    """Finds the document only in its revision. By the shard a cluster knows where to look (not run against one)."""
     revision = stored.get("timer_revision")
     return {"_id": stored["_id"], "shard_id": stored["shard_id"], "timer_revision": revision}

@@ -1,4 +1,7 @@
-"""``mongodb://[user:password@]host[:port][,...]/[database][?options]`` and ``mongodb+srv://...``."""
+"""``mongodb://[user:password@]host[:port][,...]/[database][?options]`` and ``mongodb+srv://...``.
+
+What is asked of a majority was not run against a replica set of several members.
+"""
 
 from __future__ import annotations
 
