@@ -142,7 +142,7 @@ test-databases: $(VENV)/.dev-installed $(TOOLS) ## Run the tests of stores on se
 
 .PHONY: test-repeated
 test-repeated: $(VENV)/.dev-installed $(TOOLS) ## Run on models, stand-ins and a second version what others show too
-	eval "$$(scripts/test_databases.sh mariadb114)"; $(BIN)/python -m pytest -m repeated $(PARALLEL) \
+	eval "$$(scripts/test_databases.sh cassandra mariadb114)"; $(BIN)/python -m pytest -m repeated $(PARALLEL) \
 	  tests/contract tests/integration/cassandra
 
 # Playwright drives a Chromium of this machine, and is nothing that Duetime needs: an environment of its own, beside

@@ -27,7 +27,6 @@ settings.load_profile("duetime")
 SERVER_STORES = frozenset(
     {
         "cassandra",
-        "cassandra-model",
         "dynamodb",
         "ministack",
         "moto",
@@ -39,10 +38,9 @@ SERVER_STORES = frozenset(
 """Parameters that stand for a store on a server or an emulator, where a request costs a hundred of SQLite."""
 
 
-SERVER_DIRECTORIES = {("integration", "dynamodb"), ("integration", "mongodb")}
+SERVER_DIRECTORIES = {("integration", "cassandra"), ("integration", "dynamodb"), ("integration", "mongodb")}
 """All that is in them."""
 REPEATED: dict[str, tuple[str, ...]] = {
-    "cassandra-model": (),
     "mariadb114": (),
     "ministack": ("test_put", "test_record", "test_races", "test_calls_apply", "test_calls_lists"),
     "moto": (),

@@ -14,24 +14,12 @@ install_cassandra() {
   mv "$files/coming" "$files/lib"
 }
 
-# Whether a node answers CQL on the port: STARTUP of the native protocol, version 4, is answered by READY.
-answers_cql() {
-  python3 - "$1" 2>/dev/null <<'PY'
-import socket, sys
-
-body = b"\0\1" + b"\0\x0bCQL_VERSION" + b"\0\x053.0.0"
-with socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5) as connection:
-    connection.sendall(b"\4\0\0\0\1" + len(body).to_bytes(4, "big") + body)
-    sys.exit(connection.recv(9)[4:5] != b"\2")
-PY
-}
-
 start() {
   local port
   install_cassandra
   port=$(its_port)
   as_user "$root/scripts/servers/cassandra/node.sh" "$PWD" "$port" "$(free_port)" >log 2>&1 &
-  until answers_cql "$port"; do
+  until python3 "$root/scripts/servers/cassandra/answers.py" 127.0.0.1 "$port"; do
     if ! kill -0 $! 2>/dev/null || (( SECONDS > 300 )); then
       cat log >&2
       return 1

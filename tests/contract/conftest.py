@@ -19,7 +19,6 @@ from duetime.stores.port import Store
 from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory
 from tests.contract.subject import Subject
 from tests.support.cassandra import server_subject, server_url
-from tests.support.cassandra_model import model_subject
 from tests.support.clock import NOW
 from tests.support.databases import server_urls
 from tests.support.dynamodb import ministack_subject, moto_subject
@@ -29,7 +28,6 @@ Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
 """Makes an initialised, empty store and closes it. The request gives access to other fixtures."""
 
 STORES: dict[str, Factory] = {
-    "cassandra-model": lambda request: model_subject(),
     "ministack": lambda request: ministack_subject(request.getfixturevalue("ministack_client")),
     "mongodb": lambda request: mongodb_subject(request.getfixturevalue("mongodb_url")),
     "moto": lambda request: moto_subject(),

@@ -24,6 +24,7 @@ from duetime.stores.cassandra.timer_rows import key_of
 from duetime.stores.cassandra.url import CassandraUrl, parse_cassandra_url
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
+from tests.support.cassandra_faults import FaultySession, Network
 from tests.support.databases import own_name
 
 URL_VARIABLE = "DUETIME_TEST_CASSANDRA_URL"
@@ -80,15 +81,18 @@ def store_on(session: CassandraSession) -> CassandraStore:
     return CassandraStore(session, time_source=TimeSource.CALLER)
 
 
-def empty_keyspace(url: str | None = None) -> str:
-    """The URL of the process's keyspace on the server (of ``url``), with the schema and without rows.
+def own_url() -> str:
+    """Of the process's keyspace."""
+    return with_keyspace(os.environ[URL_VARIABLE], own_name())
+
+
+def empty_keyspace() -> str:
+    """The URL of the process's keyspace, with the tables and without rows.
 
     To truncate takes twenty times as long as to delete the partitions that there are.
     """
-    server = url or os.environ[URL_VARIABLE]
-    own = with_keyspace(server, own_name())
-    empty(shared_session(own))
-    return own
+    empty(shared_session(own_url()))
+    return own_url()
 
 
 def empty(session: CassandraSession) -> None:
@@ -132,3 +136,23 @@ def server_subject() -> Iterator[Subject]:
     finally:
         for each in others:
             each.close()
+
+
+def new_network() -> Network:
+    """Of clients of the server, whose requests can be lost one by one."""
+    return Network(shared_session(own_url())._connected())
+
+
+def client_of(network: Network) -> CassandraSession:
+    return FaultySession(parse_cassandra_url(own_url()), network)
+
+
+@contextmanager
+def store_over(network: Network | None = None) -> Iterator[CassandraStore]:
+    """A store in the process's keyspace, which is empty."""
+    empty_keyspace()
+    store = store_on(client_of(network or new_network()))
+    try:
+        yield store
+    finally:
+        store.close()

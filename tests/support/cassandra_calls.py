@@ -1,4 +1,4 @@
-"""Call stores over a model of Cassandra, whose requests can be lost one by one."""
+"""Call stores on Cassandra, whose requests can be lost one by one."""
 
 from __future__ import annotations
 
@@ -6,59 +6,45 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from duetime.stores.calls_port import CallRef
 from duetime.stores.cassandra.calls.store import CassandraCallStore
-from duetime.stores.cassandra.schema import initialise
-from duetime.stores.cassandra.session import CassandraSession
-from duetime.stores.cassandra.url import parse_cassandra_url
-from tests.support.clock import NOW
-from tests.support.cql.driver import ModelCluster, ModelSession, driver_over
-from tests.support.cql.faults import Fault, Request
-from tests.support.cql.model import CassandraModel
+from tests.support.cassandra import client_of, empty_keyspace, new_network
+from tests.support.cassandra_faults import Fault, Network, Request
+from tests.support.databases import own_name
 
 INDEXES = ("call_lists", "call_due", "call_outbox", "call_removals")
-KEYSPACE = "duetime"
-SESSION_MODULE = "duetime.stores.cassandra.session"
 
 
 class World:
-    """A model with the tables of service calls. ``now_s``: the clock of all processes and of the cluster."""
+    """``now_s``: the clock of all processes; that of the server, by which values end, is the machine's."""
 
     def __init__(self) -> None:
+        empty_keyspace()
         self.now_s = 1_800_000_000.0
-        self.model = CassandraModel(lambda: self.now_s)
-        self._opened: list[tuple[CassandraCallStore, CassandraSession]] = []
-        session = self._connect()
-        with driver_over(self.model, SESSION_MODULE):
-            initialise(session)
-        session.close()
-        self.session: ModelSession = ModelCluster(model=self.model).connect(KEYSPACE)
-
-    def _connect(self) -> CassandraSession:
-        return CassandraSession(parse_cassandra_url(f"cassandra://model/{KEYSPACE}"))
+        self.network = new_network()
+        self._opened: list[CassandraCallStore] = []
 
     def open(self, *, settle_seconds: float = 2.0, ahead_s: float = 0.0) -> CassandraCallStore:
         """A call store as another process has it, whose clock is ahead of the others'."""
-        session = self._connect()
         store = CassandraCallStore(
-            session,
+            client_of(self.network),
             lost_leases=lambda leases: set(),
             now_s=lambda: self.now_s + ahead_s,
             settle_seconds=settle_seconds,
             max_parallel=1,
         )
-        self._opened.append((store, session))
-        with driver_over(self.model, SESSION_MODULE):
-            store.get_calls([CallRef("nobody", "nothing")], now=NOW)  # it connects
+        self._opened.append(store)
         return store
 
-    def rows(self, table: str) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in self.session.execute(f"SELECT * FROM {table}")]
+    def execute(self, cql: str) -> list[dict[str, Any]]:
+        """Beside the network; tables are those of the keyspace ``ks``."""
+        return list(self.network.driver.execute(cql.replace(" ks.", f" {own_name()}.")))
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return self.execute(f"SELECT * FROM ks.{table}")
 
     def close(self) -> None:
-        for store, session in self._opened:
+        for store in self._opened:
             store.close()
-            session.close()
 
 
 @contextmanager
@@ -96,8 +82,8 @@ class FailAt:
         return self.count >= self._number
 
 
-def count_requests(model: CassandraModel, act: Callable[[], object]) -> list[Request]:
-    """What ``act`` asks of the cluster, but for preparations."""
-    before = len(model.requests)
+def count_requests(network: Network, act: Callable[[], object]) -> list[Request]:
+    """What ``act`` asks of the server, but for preparations."""
+    before = len(network.requests)
     act()
-    return [request for request in model.requests[before:] if request.kind != "prepare"]
+    return [request for request in network.requests[before:] if request.kind != "prepare"]

@@ -1,4 +1,4 @@
-"""Service calls on a model of Cassandra: what processes do to each other that meet at a call."""
+"""Service calls on Cassandra: what processes do to each other that meet at a call."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from duetime.stores.cassandra.calls.store import CassandraCallStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
+from tests.support.cassandra import store_over
 from tests.support.cassandra_calls import World, count_requests, world
-from tests.support.cassandra_model import model_store
+from tests.support.cassandra_faults import Fault, Request, no_faults
 from tests.support.clock import NOW
-from tests.support.cql.faults import Fault, Request
 
 LATER = NOW + seconds(60)
 
@@ -35,11 +35,11 @@ def before_the_change(cassandra: World, act: Callable[[], object]) -> None:
 
     def meet(request: Request) -> Fault | None:
         if request.is_cas and request.tables == ("service_calls",):
-            cassandra.model.faults = lambda _: None
+            cassandra.network.faults = no_faults
             act()
         return None
 
-    cassandra.model.faults = meet
+    cassandra.network.faults = meet
 
 
 def due(calls: CassandraCallStore, call: ServiceCall) -> list[object]:
@@ -94,10 +94,10 @@ def test_a_key_whose_holder_does_not_come_to_its_end_is_taken_over(cassandra: Wo
 def test_what_was_submitted_and_not_committed_is_found_by_the_poller(cassandra: World) -> None:
     calls, other = cassandra.open(), cassandra.open()
     transition = make.submitted()
-    cassandra.model.faults = dies_at_change()
+    cassandra.network.faults = dies_at_change()
     with pytest.raises(StoreUnavailable):
         calls.apply([transition], now=NOW)
-    cassandra.model.faults = lambda _: None
+    cassandra.network.faults = no_faults
 
     assert due(other, transition.after) == [timer_of(transition.after)]
     assert other.get_calls([steps.ref(transition.after)], now=NOW) == [transition.after]
@@ -125,16 +125,16 @@ def test_a_change_that_was_made_before_its_answer_was_lost_is_told_as_made(cassa
 
     def plan(request: Request) -> Fault | None:
         if request.is_cas and request.tables == ("service_calls",):
-            cassandra.model.faults = go_on
+            cassandra.network.faults = go_on
             return Fault.LOST_AFTER
         return None
 
     def go_on(request: Request) -> Fault | None:
-        cassandra.model.faults = lambda _: None
+        cassandra.network.faults = no_faults
         assert other.apply([make.begun(transition.after)], now=NOW) == [ApplyStatus.APPLIED]
         return None
 
-    cassandra.model.faults = plan
+    cassandra.network.faults = plan
 
     assert calls.apply([transition], now=NOW) == [ApplyStatus.APPLIED]
     (found,) = calls.get_calls([CallRef(make.TENANT, transition.after.call_id)], now=NOW)
@@ -149,13 +149,13 @@ def test_what_became_of_a_change_is_told_although_tidying_up_fails(cassandra: Wo
     late = make.amended(call, due_at=LATER)
     if not is_made:
         steps.begin(other, call)
-    cassandra.model.faults = lambda request: (
-        Fault.NO_HOST if request.cql.startswith("DELETE FROM duetime.call_") else None
+    cassandra.network.faults = lambda request: (
+        Fault.NO_HOST if request.cql.startswith("DELETE") and request.tables[0].startswith("call_") else None
     )
 
     assert calls.apply([late], now=NOW) == [ApplyStatus.APPLIED if is_made else ApplyStatus.SUPERSEDED]
 
-    cassandra.model.faults = lambda _: None
+    cassandra.network.faults = no_faults
     cassandra.now_s += 3600
     (stored,) = other.get_calls([steps.ref(call)], now=NOW)
     assert stored is not None
@@ -167,8 +167,8 @@ def test_the_requests_of_a_calls_life_are_few(cassandra: World) -> None:
     calls = cassandra.open()
     transition = make.submitted()
 
-    submit = count_requests(cassandra.model, lambda: calls.apply([transition], now=NOW))
-    begin = count_requests(cassandra.model, lambda: steps.begin(calls, transition.after))
+    submit = count_requests(cassandra.network, lambda: calls.apply([transition], now=NOW))
+    begin = count_requests(cassandra.network, lambda: steps.begin(calls, transition.after))
 
     assert [request.kind for request in submit] == ["write"] * 7 + ["cas_batch"]
     assert [request.kind for request in begin] == ["write"] * 3 + ["cas_batch"] + ["write"] * 3
@@ -176,7 +176,7 @@ def test_the_requests_of_a_calls_life_are_few(cassandra: World) -> None:
 
 def test_the_timer_of_a_call_is_read_by_its_id() -> None:
     """As from stores where it is a row of its own."""
-    with model_store() as store:
+    with store_over() as store:
         name = calls_namespace(make.TENANT)
         namespace, _ = store.create_namespace(name, num_shards=4, dedicated=False, now=NOW, tenant_id=make.TENANT)
         call = steps.submit(store.calls, due_at=LATER)
@@ -195,8 +195,8 @@ def test_pages_of_many_calls_with_entries_that_are_wrong_among_them(cassandra: W
         call = steps.submit(calls, tags=("a",), now=NOW + seconds(number))
         if number % 3:
             calls.delete_call(make.TENANT, call.call_id, now=NOW)
-            cassandra.session.execute(
-                "INSERT INTO call_lists (tenant_id, list, slice, sort, call_id, revision, attempt) VALUES "
+            cassandra.execute(
+                "INSERT INTO ks.call_lists (tenant_id, list, slice, sort, call_id, revision, attempt) VALUES "
                 f"('acme', 'tag:a', {number % 8}, '{call.call_id}', '{call.call_id}', 1, "
                 f"'{1_700_000_000_000:016d}-x')"
             )
@@ -229,18 +229,18 @@ def test_an_outbox_entry_whose_change_comes_while_it_is_looked_at_stays(cassandr
         def meet(request: Request, state: dict[str, int] = state, number: int = number) -> Fault | None:
             state["count"] += request.kind != "prepare" and request.tables == ("service_calls",)
             if state["count"] == number:
-                cassandra.model.faults = lambda _: None
+                cassandra.network.faults = no_faults
                 with suppress(StoreUnavailable):
                     calls._partitions.change(transition, attempt=attempt, barred=None)
             return None
 
-        cassandra.model.faults = meet
+        cassandra.network.faults = meet
         other.unpublished_events(limit=5)
-        cassandra.model.faults = lambda _: None
+        cassandra.network.faults = no_faults
         stored = calls.get_calls([ref], now=NOW)
         if stored == [transition.after]:
             assert len(other.unpublished_events(limit=5)) == 2, number
             other.delete_call(make.TENANT, ref.call_id, now=NOW)
             other.mark_published(other.unpublished_events(limit=5), now=NOW)
-        cassandra.session.execute("TRUNCATE service_calls")
+        cassandra.execute("TRUNCATE ks.service_calls")
         calls._index.put([entry])

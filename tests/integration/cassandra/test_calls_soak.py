@@ -1,4 +1,4 @@
-"""Service calls from due time to end by pollers over a model of Cassandra that loses requests and answers."""
+"""Service calls from due time to end by pollers over Cassandra that loses requests and answers."""
 
 from __future__ import annotations
 
@@ -8,31 +8,30 @@ from random import Random
 import pytest
 
 from tests.integration.calls import test_soak
-from tests.support.cassandra_model import model_store
-from tests.support.cql.faults import Fault, Request
-from tests.support.cql.model import CassandraModel
+from tests.support.cassandra import new_network, store_over
+from tests.support.cassandra_faults import Fault, Network, Request, no_faults
 from tests.support.executing import Executing
 from tests.support.virtual_time import VirtualClock
 
-pytestmark = [pytest.mark.server, pytest.mark.repeated]
+pytestmark = [pytest.mark.repeated, pytest.mark.timeout(600)]
 
 FAULTS = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.UNAVAILABLE)
 
 
 @pytest.fixture
-def model() -> CassandraModel:
-    return CassandraModel()
+def network() -> Network:
+    return new_network()
 
 
 @pytest.fixture
-def executing(model: CassandraModel) -> Iterator[Executing]:
-    with model_store(model) as store:
+def executing(network: Network) -> Iterator[Executing]:
+    with store_over(network) as store:
         yield Executing(store, VirtualClock())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", [1])
 def test_every_call_ends_once_although_one_request_in_thirty_is_lost(
-    executing: Executing, model: CassandraModel, monkeypatch: pytest.MonkeyPatch, seed: int
+    executing: Executing, network: Network, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = Random(seed)
 
@@ -48,14 +47,14 @@ def test_every_call_ends_once_although_one_request_in_thirty_is_lost(
 
     def submit_first(*args: object, **fields: object) -> object:
         """What is submitted is there; then things begin to go wrong."""
-        model.faults = lambda _: None
+        network.faults = no_faults
         try:
             return submit(*args, **fields)  # type: ignore[arg-type]
         finally:
-            model.faults = lose
+            network.faults = lose
 
     def read_all(*args: object) -> object:
-        model.faults = lambda _: None
+        network.faults = no_faults
         return all_calls(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(executing, "submit", submit_first)

@@ -1,4 +1,4 @@
-"""Timers on a model of Cassandra, with every request of every operation lost once: before it is carried out, after
+"""Timers on Cassandra, with every request of every operation lost once: before it is carried out, after
 it, accepted and not committed, or delivered when all is long over. The process that asks gets no further answer, or
 goes on."""
 
@@ -18,12 +18,11 @@ from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.port import PutMode, TimerRef
 from tests.contract.steps import claim, create, due, stored
 from tests.support.builders import failed, fired, leased, make_timer, retried, seconds
+from tests.support.cassandra import new_network, store_over
 from tests.support.cassandra_calls import FailAt, count_requests
-from tests.support.cassandra_model import model_store
+from tests.support.cassandra_faults import Fault, Network, no_faults
 from tests.support.cassandra_rows import assert_whole
 from tests.support.clock import NOW
-from tests.support.cql.faults import Fault
-from tests.support.cql.model import CassandraModel
 from tests.support.leases import claim_shard
 
 FAULTS = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.TIMED_OUT, Fault.UNFINISHED, Fault.LATE)
@@ -34,8 +33,8 @@ FAR = NOW + seconds(86_400)
 class World:
     """A store with two timers on shard 0, which is owned; ``ready`` has failed where an operation needs that."""
 
-    def __init__(self, model: CassandraModel, store: CassandraStore) -> None:
-        self.model = model
+    def __init__(self, network: Network, store: CassandraStore) -> None:
+        self.network = network
         self.store = store
         self.single: Namespace = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
         self.lease: Lease = claim(store)
@@ -98,19 +97,19 @@ CASES = [
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    model = CassandraModel()
-    with model_store(model) as store:
-        yield World(model, store)
+    network = new_network()
+    with store_over(network) as store:
+        yield World(network, store)
 
 
 def outcome_of(world: World, act: Callable[[], object], fault: FailAt) -> object:
-    world.model.faults = fault
+    world.network.faults = fault
     try:
         with suppress(StoreUnavailable):
             return act()
         return None
     finally:
-        world.model.faults = lambda request: None
+        world.network.faults = no_faults
 
 
 @pytest.mark.parametrize("is_dead", [False, True], ids=["goes on", "dies"])
@@ -119,27 +118,27 @@ def outcome_of(world: World, act: Callable[[], object], fault: FailAt) -> object
 def test_a_lost_request_leaves_the_old_or_the_new_and_nothing_between(
     case: Case, fault: Fault, is_dead: bool
 ) -> None:
-    model = CassandraModel()
-    with model_store(model) as store:
-        untouched = World(model, store)
+    network = new_network()
+    with store_over(network) as store:
+        untouched = World(network, store)
         before = untouched.state()
-        number_of_requests = len(count_requests(untouched.model, lambda: case.operate(untouched)))
+        number_of_requests = len(count_requests(untouched.network, lambda: case.operate(untouched)))
         after = untouched.state()
     for number in range(1, number_of_requests + 1):
-        model = CassandraModel()
-        with model_store(model) as store:
-            world = World(model, store)
+        network = new_network()
+        with store_over(network) as store:
+            world = World(network, store)
             act = lambda world=world: case.operate(world)  # noqa: E731
             result = outcome_of(world, act, FailAt(number, fault, is_dead=is_dead))
-            assert_whole(model)
+            assert_whole(network)
             found = world.state()
             assert same(found) in (same(before), same(after))
             if result is not None:
                 assert same(found) == same(after)
 
-            model.deliver_late()
+            network.deliver_late()
 
-            assert_whole(model)
+            assert_whole(network)
             assert same(world.state()) in (same(found), same(after))
             names = [timer.timer_id for timer in due(store, world.single, until=FAR)]
             assert len(names) == len(set(names))
@@ -155,14 +154,14 @@ def same(timers: list[Timer | None]) -> list[object]:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_claim_whose_answer_is_lost_is_won_or_can_be_made_again(world: World, fault: Fault) -> None:
-    requests = count_requests(world.model, lambda: claim_shard(world.store, 1, "w1", lease_seconds=10, now=NOW))
+    requests = count_requests(world.network, lambda: claim_shard(world.store, 1, "w1", lease_seconds=10, now=NOW))
     for number in range(1, len(requests) + 1):
         shard_id = number + 1
         with suppress(StoreUnavailable):
-            world.model.faults = FailAt(number, fault, is_dead=False)
+            world.network.faults = FailAt(number, fault, is_dead=False)
             claim_shard(world.store, shard_id, "w1", lease_seconds=10, now=NOW)
-        world.model.faults = lambda request: None
-        world.model.deliver_late()
+        world.network.faults = no_faults
+        world.network.deliver_late()
         later = NOW + seconds(10)
 
         lease = claim_shard(world.store, shard_id, "w2", lease_seconds=10, now=later)
@@ -174,14 +173,14 @@ def test_a_claim_whose_answer_is_lost_is_won_or_can_be_made_again(world: World, 
 
 def test_a_create_that_arrives_late_does_not_bring_back_what_was_deleted(world: World) -> None:
     new = make_timer(world.single, "new")
-    world.model.faults = FailAt(1, Fault.LATE, is_dead=False)
+    world.network.faults = FailAt(1, Fault.LATE, is_dead=False)
     create(world.store, new)
-    world.model.faults = lambda request: None
+    world.network.faults = no_faults
     world.store.delete_timers(world.single, [TimerRef("new")], now=NOW)
 
-    world.model.deliver_late()
+    world.network.deliver_late()
 
     assert world.store.get_timer(world.single, "new", now=NOW) is None
     assert "new" not in {timer.timer_id for timer in due(world.store, world.single, until=FAR)}
     create(world.store, make_timer(world.single, "new"))
-    assert_whole(world.model)
+    assert_whole(world.network)

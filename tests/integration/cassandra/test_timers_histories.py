@@ -1,4 +1,4 @@
-"""Random histories of a few timers on a model of Cassandra that loses requests and answers: a change is made whole or
+"""Random histories of a few timers on Cassandra that loses requests and answers: a change is made whole or
 not at all, what is due is exactly what the timers say, and no firing ends twice."""
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.port import PutMode, TimerRef
 from tests.contract.steps import claim, read_all
 from tests.support.builders import failed, fired, leased, make_timer, parked, retried, seconds
-from tests.support.cassandra_model import model_store
+from tests.support.cassandra import new_network, store_over
+from tests.support.cassandra_faults import Fault, Network, Request, no_faults
 from tests.support.cassandra_rows import assert_whole
 from tests.support.clock import NOW
-from tests.support.cql.faults import Fault, Request
-from tests.support.cql.model import CassandraModel
 
 NAMES = ("a", "b", "c")
 FAULTS = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.TIMED_OUT, Fault.UNFINISHED, Fault.NO_HOST, Fault.UNAVAILABLE)
@@ -59,7 +58,7 @@ class Trouble:
 
 @dataclass
 class History:
-    model: CassandraModel
+    network: Network
     store: CassandraStore
     single: Namespace = field(init=False)
     ended: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -73,15 +72,15 @@ class History:
         self.number += 1
         before = self.store.get_timer(self.single, name, now=NOW)
         operation = self._operation(kind, name, at or NOW, before)
-        self.model.faults = Trouble(faults)
+        self.network.faults = Trouble(faults)
         is_answered = True
         try:
             result = operation()
         except StoreUnavailable:
             is_answered = False
             result = None
-        self.model.faults = lambda request: None
-        assert_whole(self.model)
+        self.network.faults = no_faults
+        assert_whole(self.network)
         if result is RecordStatus.APPLIED and kind in ("fired", "failed") and before is not None:
             self.ended[name, before.revision] += 1
         after = self.store.get_timer(self.single, name, now=NOW)
@@ -137,9 +136,9 @@ class History:
 def test_whatever_is_lost_each_timer_is_due_once_or_not_at_all(
     history: list[tuple[tuple[str, str, datetime | None], list[tuple[int, Fault]]]],
 ) -> None:
-    model = CassandraModel()
-    with model_store(model) as store:
-        world = History(model, store)
+    network = new_network()
+    with store_over(network) as store:
+        world = History(network, store)
         for (kind, name, at), faults in history:
             world.step(kind, name, at, dict(faults))
             world.check()

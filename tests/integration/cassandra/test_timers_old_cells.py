@@ -10,7 +10,7 @@ from duetime.stores.cassandra.schema import DUE, TIMER
 from duetime.stores.port import TimerRef
 from tests.contract.steps import claim, create, due, record, stored
 from tests.support.builders import failed, fired, make_timer, retried, seconds
-from tests.support.cassandra_model import model_store
+from tests.support.cassandra import store_over
 from tests.support.clock import NOW
 
 _KEY = (
@@ -27,7 +27,7 @@ OLD_INSTANT = Statement(
 @pytest.mark.parametrize("end", [fired, failed])
 def test_a_timer_that_has_ended_does_not_fire_again(end: object) -> None:
     assert callable(end)
-    with model_store() as store:
+    with store_over() as store:
         single = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
         (timer,) = create(store, make_timer(single))
         record(store, [end(timer)], claim(store))
@@ -39,7 +39,7 @@ def test_a_timer_that_has_ended_does_not_fire_again(end: object) -> None:
 
 
 def test_a_timer_that_waits_for_another_time_does_not_fire_at_the_old_one() -> None:
-    with model_store() as store:
+    with store_over() as store:
         single = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
         (timer,) = create(store, make_timer(single))
         record(store, [retried(timer, next_attempt_at=NOW + seconds(9))], claim(store))

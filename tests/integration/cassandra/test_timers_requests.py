@@ -12,24 +12,23 @@ from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.port import PutMode, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, due, stored
 from tests.support.builders import failed, fired, leased, make_timer, make_timers, retried, seconds
+from tests.support.cassandra import new_network, store_over
 from tests.support.cassandra_calls import count_requests
-from tests.support.cassandra_model import model_store
+from tests.support.cassandra_faults import Network, Request
 from tests.support.clock import NOW
-from tests.support.cql.faults import Request
-from tests.support.cql.model import CassandraModel
 from tests.support.leases import claim_shard
 
 LATER = NOW + seconds(60)
 
 
 @pytest.fixture
-def model() -> CassandraModel:
-    return CassandraModel()
+def network() -> Network:
+    return new_network()
 
 
 @pytest.fixture
-def store(model: CassandraModel) -> Iterator[CassandraStore]:
-    with model_store(model) as store:
+def store(network: Network) -> Iterator[CassandraStore]:
+    with store_over(network) as store:
         yield store
 
 
@@ -39,8 +38,8 @@ def single(store: CassandraStore) -> Namespace:
 
 
 @pytest.fixture
-def asked(model: CassandraModel) -> Callable[[Callable[[], object]], list[Request]]:
-    return lambda act: count_requests(model, act)
+def asked(network: Network) -> Callable[[Callable[[], object]], list[Request]]:
+    return lambda act: count_requests(network, act)
 
 
 Asked = Callable[[Callable[[], object]], list[Request]]
@@ -153,7 +152,7 @@ def test_the_other_operations(asked: Asked, store: CassandraStore, single: Names
 
 
 def test_timers_and_catalogue_have_conditional_writes_alone(
-    model: CassandraModel, store: CassandraStore, single: Namespace
+    network: Network, store: CassandraStore, single: Namespace
 ) -> None:
     create(store, *make_timers(single, 3))
     store.put_timers(make_timers(single, 3, execute_at=LATER), mode=PutMode.REPLACE, now=NOW)
@@ -161,7 +160,7 @@ def test_timers_and_catalogue_have_conditional_writes_alone(
     store.record(leased([fired(timer) for timer in due(store, single, until=LATER)], lease), now=NOW)
     store.delete_timers(single, [TimerRef("t1")], now=NOW)
 
-    writes = [request for request in model.requests if request.is_write and request.tables != ("workers",)]
+    writes = [request for request in network.requests if request.is_write and request.tables != ("workers",)]
 
     assert writes
     assert all(request.is_cas for request in writes)

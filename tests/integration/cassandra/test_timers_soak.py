@@ -1,4 +1,4 @@
-"""Two pollers over a model of Cassandra, in virtual time: with every request answered, and with some lost."""
+"""Two pollers over Cassandra, in virtual time: with every request answered, and with some lost."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import pytest
 from duetime.domain.timers import TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.stores.cassandra.store import CassandraStore
-from tests.support.cassandra_model import model_store
+from tests.support.cassandra import new_network, store_over
+from tests.support.cassandra_faults import Fault, Request
 from tests.support.cassandra_rows import assert_whole
-from tests.support.cql.faults import Fault, Request
-from tests.support.cql.model import CassandraModel
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.virtual_time import START, VirtualClock, run_virtually
@@ -45,8 +44,8 @@ class Losing:
 
 @pytest.mark.parametrize("one_in", [0, 40])
 def test_every_timer_is_fired_at_its_last_due_time_and_ends_once(one_in: int) -> None:
-    model, clock, random = CassandraModel(), VirtualClock(), Random(3)
-    with model_store(model) as store:
+    network, clock, random = new_network(), VirtualClock(), Random(3)
+    with store_over(network) as store:
         namespace, _ = store.create_namespace("default", num_shards=4, dedicated=False, now=START)
         timers = [
             make_timer(f"t{number}", execute_at=START + timedelta(seconds=random.uniform(0, 60)))
@@ -60,7 +59,7 @@ def test_every_timer_is_fired_at_its_last_due_time_and_ends_once(one_in: int) ->
         sender = ScriptedSender(lambda _: Script(delay_seconds=0.01))
         senders = [sender, sender.for_another_poller()]
         losing = Losing(one_in, seed=one_in)
-        model.faults = losing
+        network.faults = losing
 
         run_virtually(clock, _run(store, senders, clock))
 
@@ -73,7 +72,7 @@ def test_every_timer_is_fired_at_its_last_due_time_and_ends_once(one_in: int) ->
         # Fired again is what could not be recorded the first time.
         assert received.total() - TIMERS <= (0 if one_in == 0 else TIMERS // 4)
         for shard_id in namespace.shard_ids():
-            assert_whole(model, shard_id)
+            assert_whole(network, shard_id)
 
 
 async def _run(store: CassandraStore, senders: list[ScriptedSender], clock: VirtualClock) -> None:

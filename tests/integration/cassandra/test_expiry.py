@@ -1,0 +1,79 @@
+"""Rows that end by themselves, and the year 2038, beyond which a server that is set up as usual tells no time."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from duetime.domain.errors import StoreError
+from duetime.domain.timers import TimerState
+from duetime.stores.cassandra.requests import Statement
+from duetime.stores.cassandra.store import CassandraStore
+from tests.contract.steps import claim, create, record, stored
+from tests.support.builders import fired, make_timer, seconds
+from tests.support.cassandra import store_over
+from tests.support.clock import NOW
+
+TTL = Statement(
+    "SELECT TTL(timer_state) AS ttl FROM timers WHERE shard_id = 0 AND row_kind = 2 AND sort_at = 0 AND "
+    "timer_namespace = 'single' AND sort_text = '' AND timer_id = ?"
+)
+YEAR_SECONDS = 365 * 86_400
+TO_2037 = (datetime(2037, 12, 31, tzinfo=UTC) - NOW).total_seconds()
+
+
+def ttl(store: CassandraStore, timer_id: str) -> Any:
+    return store.session.read(replace(TTL, values=(timer_id,)))[0]["ttl"]
+
+
+def check_expiry(store: CassandraStore, *, has_limit: bool) -> None:
+    """``has_limit``: the server refuses what would end later than 2038. Duetime never asks for it: it stays then."""
+    single = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    ends = {
+        "2037": NOW + seconds(TO_2037),
+        "2038": datetime(2038, 1, 19, 3, 14, 7, tzinfo=UTC),
+        "2300": datetime(2300, 1, 1, tzinfo=UTC),
+    }
+    timers = create(store, *(make_timer(single, name) for name in ends))
+    lease = claim(store)
+    record(store, [replace(fired(timer), expires_at=ends[timer.timer_id]) for timer in timers], lease)
+
+    assert {name: stored(store, single, name).state for name in ends} == dict.fromkeys(ends, TimerState.FIRED)
+    assert TO_2037 - 600 < ttl(store, "2037") <= TO_2037
+    assert ttl(store, "2038") is None
+    assert ttl(store, "2300") is None
+
+    with pytest.raises(StoreError, match="2038") if has_limit else nullcontext():
+        store.session.write([_worker_for(12 * YEAR_SECONDS)])
+    with pytest.raises(StoreError, match="ttl is too large"):
+        store.session.write([_worker_for(20 * YEAR_SECONDS + 1)])
+
+
+def _worker_for(ttl_seconds: int) -> Statement:
+    cql = "INSERT INTO workers (worker_group, worker_id, worker_expires_at) VALUES (?, ?, ?) USING TTL ?"
+    return Statement(cql, ("group", "id", 1, ttl_seconds))
+
+
+def test_nothing_is_to_end_later_than_the_server_can_tell() -> None:
+    """With ``storage_compatibility_mode: CASSANDRA_4``. With NONE: tests/crash/test_cassandra_nodes.py."""
+    with store_over() as store:
+        check_expiry(store, has_limit=True)
+
+
+def test_a_timer_that_has_ended_goes_by_itself() -> None:
+    with store_over() as store:
+        single = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+        timers = create(store, make_timer(single, "soon"), make_timer(single, "later"))
+        ends = {"soon": NOW + seconds(1), "later": NOW + seconds(3600)}
+        lease = claim(store)
+        record(store, [replace(fired(timer), expires_at=ends[timer.timer_id]) for timer in timers], lease)
+        give_up = 600
+        while store.session.read(replace(TTL, values=("soon",))):
+            give_up -= 1
+            assert give_up
+        assert store.get_timer(single, "soon", now=NOW) is None
+        assert stored(store, single, "later").state is TimerState.FIRED
