@@ -35,6 +35,8 @@ from duetime.stores.open import open_store
 from duetime.stores.port import PutMode
 
 _BATCH = 500
+_CREATES_PER_SECOND = 4000.0
+"""What SQLite at least does. Nothing is due before all of it is stored."""
 
 
 def store_pending(store_url: str, number: int) -> None:
@@ -118,13 +120,15 @@ class Drained:
         return self.arrived / self.seconds
 
 
-def drain(service: Service, receiver: Receiver, number: int) -> Drained:
+def drain(
+    service: Service, receiver: Receiver, number: int, *, creates_per_second: float = _CREATES_PER_SECOND
+) -> Drained:
     """Timers that are due at one instant."""
-    due = time.time() + max(3.0, number / 4000)
+    receiver.reset()
+    due = time.time() + max(3.0, number / creates_per_second)
     service.client().create([timer(receiver, index, due) for index in range(number)])
     if time.time() > due:
         print("  note: creating took longer than planned; the first were due before the last was stored")
-    receiver.reset()
     time.sleep(max(0.0, due - time.time()))
     cpu = service.cpu_seconds()
     stats = wait_for(receiver, number, 120)
@@ -148,11 +152,19 @@ class Precision:
     cpu_share: float
 
 
-def precision(service: Service, receiver: Receiver, rate: int, seconds: int) -> Precision:
+def precision(
+    service: Service,
+    receiver: Receiver,
+    rate: int,
+    seconds: int,
+    *,
+    creates_per_second: float = _CREATES_PER_SECOND,
+) -> Precision:
     """Timers that are due one after the other, ``rate`` a second."""
-    number, start = rate * seconds, time.time() + 3.0
-    service.client().create([timer(receiver, index, start + index / rate) for index in range(number)])
     receiver.reset()
+    number = rate * seconds
+    start = time.time() + max(3.0, number / creates_per_second)
+    service.client().create([timer(receiver, index, start + index / rate) for index in range(number)])
     time.sleep(max(0.0, start - time.time()))
     cpu, began = service.cpu_seconds(), time.perf_counter()
     stats = wait_for(receiver, number, seconds + 30)

@@ -104,9 +104,11 @@ def measure_store(url: str, round_number: int, load: Load) -> Figures:
 def measure_service(url: str, load: Load, receiver: Receiver) -> Figures:
     with running(url) as service:
         time.sleep(1.0)  # the poller claims its shards
-        late = precision(service, receiver, load.rate, load.seconds)
-        drained = drain(service, receiver, load.timers)
         created = over_http(service, load.timers, connections=2)
+        # By one connection, and at a worse moment.
+        slowest = created / 4
+        late = precision(service, receiver, load.rate, load.seconds, creates_per_second=slowest)
+        drained = drain(service, receiver, load.timers, creates_per_second=slowest)
     for measured in (late, drained):
         if measured.arrived != measured.wanted:
             raise RuntimeError(f"{measured.wanted - measured.arrived} timers did not arrive")

@@ -14,6 +14,7 @@ from duetime.stores.time_source import TimeSource
 from tests.contract.conftest import STORES
 from tests.support.clock import NOW
 from tests.support.moving import exported, fill, imported
+from tests.support.server_stores import server_names
 
 
 def new_store() -> Store:
@@ -59,6 +60,23 @@ def test_a_store_moves_to_another_and_back(source: Store, target: Store, back: S
     assert set(loaded.statuses) == {LoadStatus.LOADED}
     assert sorted(records_of(there)) == sorted(records_of(data))
     assert exported(back) == data
+
+
+@pytest.mark.server
+@pytest.mark.skipif(len(server_names()) < 2, reason="no two servers are named by DUETIME_TEST_<STORE>_URL")
+def test_a_store_moves_from_server_to_server_and_home(
+    request: pytest.FixtureRequest, source: Store, back: Store
+) -> None:
+    """Each reads what another kind wrote, in that one's order."""
+    data = exported(source)
+
+    for name in server_names():
+        with STORES[name](request) as subject:
+            imported(subject.store, data)
+            data = exported(subject.store)
+    imported(back, data)
+
+    assert exported(back) == exported(source)
 
 
 def test_a_file_that_is_imported_again_changes_nothing(source: Store, target: Store) -> None:
