@@ -154,7 +154,7 @@ test-console: $(VENV)/.dev-installed .venv-console/.installed ## Run the web con
 	PYTHONPATH=$(CONSOLE_PACKAGES) $(BIN)/python -m pytest -m console tests/console
 
 .PHONY: chaos
-chaos: $(VENV)/.dev-installed postgresql ## Kill, freeze, cut off, fill up, put clocks wrong: 10 minutes, one table (CHAOS="--store sqlite")
+chaos: $(VENV)/.dev-installed postgresql ## Kill, freeze, cut off, fill up, put clocks wrong: 15 minutes, one table (CHAOS="--store sqlite")
 	eval "$$(scripts/test_databases.sh postgresql mariadb mysql)"; $(BIN)/python -m tests.chaos $(CHAOS)
 
 .PHONY: mutate
