@@ -23,6 +23,7 @@ from duetime.stores.cassandra.url import parse_cassandra_url
 from duetime.stores.kinds import BY_SCHEME
 from duetime.stores.sql.dialects import open_dialect
 from tests.support.databases import server_urls
+from tests.support.server_stores import server_names
 
 FILE_VARIABLE = "DUETIME_STORES_MET"
 _PROPERTY = "store met"
@@ -77,7 +78,7 @@ def _cassandra_release(url: str) -> str:
 def _store_of(item: pytest.Item) -> str | None:
     call = getattr(item, "callspec", None)
     for value in () if call is None else call.params.values():
-        if isinstance(value, str) and value in {"sqlite-file", "sqlite", "cassandra", *server_urls()}:
+        if isinstance(value, str) and value in {"sqlite-file", "sqlite", *server_names()}:
             return value.removesuffix("-file")
     return None
 
