@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 from duetime.domain.namespaces import Namespace
@@ -64,6 +64,12 @@ def make_timer(
 def make_timers(namespace: Namespace, number: int, *, prefix: str = "t", **fields: Any) -> list[Timer]:
     """``number`` timers, ids ``t0000``, ``t0001``..."""
     return [make_timer(namespace, f"{prefix}{index:04}", **fields) for index in range(number)]
+
+
+def ids_of_shard(namespace: Namespace, shard_id: int, number: int = 1) -> list[str]:
+    """Ids of timers that live on one shard of the namespace."""
+    ids = (f"t{each}" for each in count())
+    return list(islice((timer_id for timer_id in ids if namespace.shard_of(timer_id) == shard_id), number))
 
 
 def make_failure(*, at: datetime = NOW, status: int | None = 503) -> Failure:

@@ -105,9 +105,13 @@ def calls_store(store: Store) -> CallStore:
 @contextmanager
 def call_world(*, egress: EgressPolicy = PUBLIC_ONLY) -> Iterator[CallWorld]:
     with memory_store() as store:
-        clock = FakeClock()
-        stored: list[Timer] = []
-        context = ApiContext(store=store, clock=clock, new_id=ids_at(NOW), on_stored=stored.extend, egress=egress)
-        context = replace(context, calls=call_services(store, context=context))
-        api = Api(build_handler(context, ALL_ROUTES))
-        yield CallWorld(store, calls_store(store), clock, api, context, stored)
+        yield call_world_over(store, egress=egress)
+
+
+def call_world_over(store: Store, *, egress: EgressPolicy = PUBLIC_ONLY) -> CallWorld:
+    clock = FakeClock()
+    stored: list[Timer] = []
+    context = ApiContext(store=store, clock=clock, new_id=ids_at(NOW), on_stored=stored.extend, egress=egress)
+    context = replace(context, calls=call_services(store, context=context))
+    api = Api(build_handler(context, ALL_ROUTES))
+    return CallWorld(store, calls_store(store), clock, api, context, stored)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ class DynamoDbProxy:
     def __init__(self, upstream_url: str) -> None:
         self.intercept: Intercept = lambda name, body, forward: forward(body)
         self.operations: list[str] = []
+        self.clock_offset_seconds = 0.0
+        """By how much the ``Date`` of its answers differs from this machine's time."""
         self.upstream_url = upstream_url
         self.url = ""
 
@@ -116,6 +119,9 @@ def running_proxy(upstream_url: str) -> Iterator[DynamoDbProxy]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return super().date_time_string((timestamp or time.time()) + proxy.clock_offset_seconds)
 
         def log_message(self, *args: object) -> None:
             pass

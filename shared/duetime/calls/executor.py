@@ -41,6 +41,7 @@ _SECONDS_TO_STORE = 1.0
 _GONE = TurnResult(status=TurnStatus.GONE)
 _SUPERSEDED = TurnResult(status=TurnStatus.SUPERSEDED)
 _LEASE_LOST = TurnResult(status=TurnStatus.LEASE_LOST)
+_UNAVAILABLE = TurnResult(status=TurnStatus.UNAVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,8 @@ class CallExecutor:
                 return step.result
             case ApplyStatus.LEASE_LOST:
                 return _LEASE_LOST
+            case ApplyStatus.UNAVAILABLE:
+                return _UNAVAILABLE
         # A driver may have repeated a request whose answer it did not get: then it was we who superseded ourselves.
         call = self._read([_ref(step.turn)], now)[0]
         if isinstance(call, ServiceCall) and call.execution_id == step.turn.attempt_id:
@@ -234,6 +237,8 @@ class CallExecutor:
             if status is ApplyStatus.APPLIED:
                 _log_ended(after)
                 conclusions[end.position] = Conclusion(wake_at=after.wake_at, ended_as=_ended_as(after))
+            elif status is ApplyStatus.UNAVAILABLE:
+                conclusions[end.position] = Conclusion(is_put_off=True)
             else:
                 later.append(end)
         return self._still_open(later, conclusions, now)

@@ -69,6 +69,9 @@ class RecordStatus(StrEnum):
     """The shard has another owner now: nothing was written."""
     REFUSED = "refused"
     """The database takes everything but this outcome, and will not take it later either: nothing was written."""
+    UNAVAILABLE = "unavailable"
+    """Where this outcome belongs nothing can be written for now (a partition that is throttled): nothing was written,
+    as far as is known, and it is to be recorded again."""
 
 
 def recorded(outcome: Outcome, *, now: datetime) -> Timer:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
@@ -21,12 +22,21 @@ R = TypeVar("R")
 _IDLE_SECONDS = 3600.0
 
 
+@dataclass(slots=True)
+class _HeldUp(Generic[T]):
+    """What waits, and what ends that."""
+
+    items: list[T]
+    handle: asyncio.TimerHandle
+
+
 class Batcher(Generic[T, R]):
     """Collects items for up to ``linger_seconds`` and hands them to ``write`` in a thread.
 
     While the store cannot be used (``StoreUnavailable``, ``StoreNotReady``) a batch is repeated with back-off, for as
     long as ``run`` runs: an item is never dropped while there is a chance. After any other error the batch is halved,
-    and halved again, until what cannot be written stands alone: it harms nobody else.
+    and halved again, until what cannot be written stands alone: it harms nobody else. An item whose result says that
+    it is put off (its partition is throttled, say) waits, with back-off, and so does what has the same ``key_of``.
     What is queued is bounded by whoever adds. All but ``write`` happens in the event loop's thread.
     """
 
@@ -44,12 +54,15 @@ class Batcher(Generic[T, R]):
         batch_size: int | None = None,
         linger_seconds: float | None = None,
         is_wanted: Callable[[T], bool] | None = None,
+        is_put_off: Callable[[R], bool] | None = None,
+        key_of: Callable[[T], Hashable] | None = None,
     ) -> None:
         """``write`` blocks, answers with one result per item, and may be called again with the same items after it
         has raised; ``on_error`` hears of a store that cannot be used. ``on_written`` may be called several times for
         a batch, ``on_refused`` for each item that cannot be written even alone, with the reason. ``on_given_up`` gets
         what there is no time for at the end of ``run``, and items that are not ``is_wanted`` (None: all are) just
-        before they would be written. ``batch_size``, ``linger_seconds`` None: as outcomes are recorded.
+        before they would be written. ``is_put_off`` and ``key_of`` are given together; None: nothing ever is put off.
+        ``batch_size``, ``linger_seconds`` None: as outcomes are recorded.
         """
         self._write = write
         self._offload = offload
@@ -62,7 +75,12 @@ class Batcher(Generic[T, R]):
         self._linger_seconds = settings.record_linger_seconds if linger_seconds is None else linger_seconds
         self._batch_size = settings.record_batch_size if batch_size is None else batch_size
         self._is_wanted = is_wanted
+        self._is_put_off = is_put_off
+        self._key_of = key_of or (lambda _: None)
         self._queue: list[T] = []
+        self._held_up: dict[Hashable, _HeldUp[T]] = {}
+        self._errors: dict[Hashable, int] = {}
+        """How often in a row items of a key were put off and none was written; none: all of the last were written."""
         self._alarm = Alarm()
         self._active: set[asyncio.Task[None]] = set()
         self._is_draining = False
@@ -72,9 +90,16 @@ class Batcher(Generic[T, R]):
 
     def add(self, item: T) -> None:
         self.backlog += 1
+        if self._held_up and (held_up := self._held_up.get(self._key_of(item))) is not None:
+            held_up.items.append(item)
+            return
         self._queue.append(item)
         if len(self._queue) == 1 or len(self._queue) >= self._batch_size:
             self._alarm.ring()
+
+    def is_held_up(self, key: Hashable) -> bool:
+        """Whether items with this key were put off, and not all of them have been written since."""
+        return key in self._errors
 
     def drain(self) -> None:
         """From now on write without waiting for company."""
@@ -85,6 +110,8 @@ class Batcher(Generic[T, R]):
         """The store answers again: what waits since it did not is tried at once."""
         self._is_back.set()
         self._is_back = asyncio.Event()
+        for key in list(self._held_up):
+            self._let_go(key)
 
     async def run(self) -> None:
         """Write until cancelled. What is left is given up."""
@@ -99,6 +126,11 @@ class Batcher(Generic[T, R]):
             for task in self._active:
                 task.cancel()
             queue, self._queue = self._queue, []
+            for held_up in self._held_up.values():
+                held_up.handle.cancel()
+                queue += held_up.items
+            self._held_up.clear()
+            self._errors.clear()
             self._give_up(queue)
 
     def _is_worth_waiting(self) -> bool:
@@ -146,12 +178,49 @@ class Batcher(Generic[T, R]):
                 else:
                     pieces.pop()
                     errors = 0
-                    self.backlog -= len(piece)
-                    self._on_written(piece, results)
+                    self._take_results(piece, results)
         except BaseException:
             for piece in pieces:
                 self._give_up(piece)
             raise
+
+    def _take_results(self, piece: Sequence[T], results: Sequence[R]) -> None:
+        if self._is_put_off is not None and any(map(self._is_put_off, results)):
+            put_off: dict[Hashable, list[T]] = {}
+            written: list[tuple[T, R]] = []
+            for item, result in zip(piece, results, strict=True):
+                if self._is_put_off(result):
+                    put_off.setdefault(self._key_of(item), []).append(item)
+                else:
+                    written.append((item, result))
+            for key in {self._key_of(item) for item, _ in written}:
+                self._errors.pop(key, None)
+            for key, items in put_off.items():
+                self._hold_up(key, items)
+            piece, results = [item for item, _ in written], [result for _, result in written]
+        elif self._errors:
+            for item in piece:
+                self._errors.pop(self._key_of(item), None)
+        self.backlog -= len(piece)
+        if piece:
+            self._on_written(piece, results)
+
+    def _hold_up(self, key: Hashable, items: list[T]) -> None:
+        """Keep ``items`` and what comes with their key back for a while."""
+        known = self._held_up.get(key)
+        if known is not None:  # by another batch
+            known.items += items
+            return
+        errors = self._errors[key] = self._errors.get(key, 0) + 1
+        pause = self._settings.backoff_after(errors, self._random())
+        handle = asyncio.get_running_loop().call_later(pause, self._let_go, key)
+        self._held_up[key] = _HeldUp(items, handle)
+
+    def _let_go(self, key: Hashable) -> None:
+        held_up = self._held_up.pop(key)
+        held_up.handle.cancel()
+        self._queue += held_up.items
+        self._alarm.ring()
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

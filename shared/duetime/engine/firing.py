@@ -212,7 +212,8 @@ class Firing:
         while len(callbacks) < places and (taken := self._flow.take(monotonic)) is not None:
             key, shard, timer = taken
             is_ours, is_too_late = shard.is_trusted(monotonic), self._is_too_late(timer, now)
-            if is_ours and not is_too_late and self._can_be_sent(key):
+            is_held_up = self._recorded.is_held_up(shard.shard_id)
+            if is_ours and not is_too_late and not is_held_up and self._can_be_sent(key):
                 if self._handled is not None and self._handled.takes(key[0]):
                     self._handled.begin(shard, timer, lane=key, monotonic=monotonic)
                     places -= 1
@@ -225,7 +226,7 @@ class Firing:
             self._flow.end(key, Ending.NEUTRAL, started=monotonic, is_slow=False, monotonic=monotonic)
             if not is_ours:
                 shard.settle(firing_key(timer))
-            elif is_too_late:
+            elif is_too_late and not is_held_up:
                 self._recorded.expire(shard, timer, now)
             else:
                 shard.give_up(key, timer)

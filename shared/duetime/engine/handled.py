@@ -117,6 +117,8 @@ class HandledAttempts:
             on_error=self._note_begin_error,
             on_refused=self._postpone,
             on_given_up=self._take_back,
+            is_put_off=lambda result: result.status is TurnStatus.UNAVAILABLE,
+            key_of=lambda beginning: _partition_of(beginning.timer),
         )
         self._endings: Batcher[_Ending, Conclusion] = Batcher(
             self._conclude,
@@ -128,6 +130,8 @@ class HandledAttempts:
             on_error=self._note_conclude_error,
             on_refused=self._leave_refused,
             on_given_up=self._leave_to_watchdog,
+            is_put_off=lambda conclusion: conclusion.is_put_off,
+            key_of=lambda ending: _partition_of(ending.attempt.timer),
         )
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -325,6 +329,11 @@ def _in_time(message: Message, now: datetime) -> Message | None:
     if left < _LEAST_SECONDS:
         return None
     return replace(message, callback=replace(callback, timeout_seconds=left))
+
+
+def _partition_of(timer: Timer) -> tuple[str, int]:
+    """What may be unavailable for ``timer`` and not for others."""
+    return timer.namespace, timer.shard_id
 
 
 def _body_key(timer: Timer) -> FiringKey:

@@ -46,6 +46,8 @@ class TurnStatus(StrEnum):
     """What the timer stands for no longer exists: the timer ends, silently."""
     UNREADABLE = "unreadable"
     """What the timer stands for cannot be read: the timer fails, and people are told."""
+    UNAVAILABLE = "unavailable"
+    """The store cannot take this for now, unlike other turns: nothing was sent, and ``begin`` is asked again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +88,14 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """``wake_at``: when the timer is due next; None: not any more, or not by this. ``ended_as`` as in a turn."""
+    """``wake_at``: when the timer is due next; None: not any more, or not by this. ``ended_as`` as in a turn.
+
+    ``is_put_off``: the store cannot take this answer for now, unlike others, and ``conclude`` is asked again.
+    """
 
     wake_at: datetime | None = None
     ended_as: CallStatus | None = None
+    is_put_off: bool = False
 
 
 class TimerHandler(Protocol):

@@ -6,7 +6,8 @@ Invariants:
    time at which the claim or renewal was *sent*, plus the lease, less the skew margin, and never after the
    deadline of this run. So trust ends before the store lets anybody else claim.
 2. Renewal happens at a third of the lease, so two renewals may fail before trust ends. It never waits for claims,
-   and measures the store's time first: without that, nothing is trusted any longer than it was.
+   and measures the store's time first: without that, nothing is trusted any longer than it was. A shard that cannot
+   be written for now is tried again every ``keep_interval_seconds``, and the others are renewed all the same.
 3. Claims go out in batches that take about half a second at most. What a batch won is owned, and polled, at once.
 4. A shard is released only when nothing of it is under way, or after what is under way was parked.
 5. Losing a claim or a lease is normal: the shard is dropped and others carry on.
@@ -19,9 +20,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from duetime.domain.errors import StoreError
+from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.shards import Lease
 from duetime.engine.owned import OwnedShard
 from duetime.engine.payloads import HeldPayloads
@@ -94,6 +96,7 @@ class LeaseKeeper:
         self._payloads = payloads
         self._alarm = Alarm()
         self.owned: dict[int, OwnedShard] = {}
+        self._unrenewed: list[OwnedShard] = []
         # However long leases are, a newcomer must not wait long for its share.
         self._announce_interval_seconds = min(settings.lease_seconds / 3, _MAX_ANNOUNCE_INTERVAL_SECONDS)
         self._batch_size = _FIRST_BATCH
@@ -182,7 +185,10 @@ class LeaseKeeper:
         if self._clock.has_jumped:
             self._distrust()
         if self._clock.monotonic() - self._renewed_at >= self._settings.lease_seconds / 3:
-            await self._renew()
+            self._renewed_at = await self._renew(list(self.owned.values()))
+        elif self._unrenewed:
+            with suppress(StoreUnavailable):
+                await self._renew([shard for shard in self._unrenewed if self.owned.get(shard.shard_id) is shard])
         await self._release_finished()
         return False
 
@@ -196,8 +202,8 @@ class LeaseKeeper:
             shard.trusted_until = float("-inf")
         self._renewed_at = float("-inf")
 
-    async def _renew(self) -> None:
-        shards = list(self.owned.values())
+    async def _renew(self, shards: Sequence[OwnedShard]) -> float:
+        """When that was asked for (monotonic)."""
         leases = [shard.lease for shard in shards]
         sent = self._clock.monotonic()
 
@@ -209,16 +215,24 @@ class LeaseKeeper:
             return self._store.renew_leases(leases, lease_seconds=seconds, now=self._clock.now())
 
         renewed = await self._offload.run(renew)
+        self._unrenewed = []
         for shard, lease in zip(shards, renewed, strict=True):
             if self.owned.get(shard.shard_id) is not shard:
                 continue
             if lease is None:
                 self._lose(shard)
+            elif lease == shard.lease:
+                self._unrenewed.append(shard)
             else:
                 shard.lease = replace(shard.lease, expires_at=lease.expires_at)
                 shard.trusted_until = self._trust_after(sent)
-        self._renewed_at = sent
+        if self._unrenewed:
+            log.warning(
+                "shards cannot be written for now, and are renewed later than the others",
+                extra={"action": "lease.put_off", "shards": len(self._unrenewed)},
+            )
         self._is_timed.set()
+        return sent
 
     def _lose(self, shard: OwnedShard) -> None:
         del self.owned[shard.shard_id]

@@ -102,6 +102,8 @@ class Polling:
             self._backlogged += shard.reading.has_backlog
             if shard.is_polling or shard.is_releasing or not shard.is_trusted(monotonic):
                 continue
+            if self._recorder.is_held_up(shard.shard_id):
+                continue  # nothing of it would be fired
             request, at = shard.reading.plan(until, monotonic, self._firing.wants)
             if request is not None:
                 ready.append((shard, request))

@@ -65,6 +65,11 @@ class RecordedAttempts:
         # does, for every buffer has a bound.
         return self._recorder.backlog + max(0, len(self._postponed) - self._settings.max_buffered // 2)
 
+    def is_held_up(self, shard_id: int) -> bool:
+        """Whether a shard takes no outcomes for now: then nothing of it is to be fired, for what is unrecorded takes
+        room from all."""
+        return self._recorder.is_held_up(shard_id)
+
     # -- answers ---------------------------------------------------------------------------------------------
 
     def take_result(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:

@@ -38,7 +38,8 @@ class Recorder:
     """Collects outcomes for up to ``record_linger_seconds`` and writes them with ``Store.record``.
 
     While the store cannot be used it is asked again, with back-off, for as long as the recorder runs: an outcome is
-    never dropped while there is a chance to write it. One that the store refuses for good harms no other.
+    never dropped while there is a chance to write it. One that the store refuses for good harms no other, and a shard
+    that takes nothing for now holds up none but itself.
     What is queued is bounded by the attempts that the poller allows.
     """
 
@@ -69,7 +70,13 @@ class Recorder:
             on_error=self._note_error,
             on_refused=self._refuse,
             on_given_up=_give_up,
+            is_put_off=lambda status: status is RecordStatus.UNAVAILABLE,
+            key_of=lambda item: item.outcome.timer.shard_id,
         )
+
+    def is_held_up(self, shard_id: int) -> bool:
+        """Whether outcomes of a shard wait because it takes none for now, unlike others."""
+        return self._batcher.is_held_up(shard_id)
 
     @property
     def backlog(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.call_steps import Transition
-from duetime.domain.errors import CallUnreadable, DuetimeError, InvalidInput, StoreError
+from duetime.domain.errors import CallUnreadable, DuetimeError, InvalidInput, StoreError, StoreUnavailable
 from duetime.domain.executions import Execution
 from duetime.domain.namespaces import Namespace, SealedSecret
 from duetime.domain.service_calls import ServiceCall
@@ -210,6 +210,8 @@ class Importer:
 
     def _load_calls(self, calls: Sequence[ServiceCall]) -> list[_Result]:
         applied = self._store.calls.apply([Transition(before=None, after=call) for call in calls], now=self._now)
+        if ApplyStatus.UNAVAILABLE in applied:
+            raise StoreUnavailable("some of the service calls cannot be written for now")
         return [
             LoadStatus.LOADED if status is ApplyStatus.APPLIED else self._status_of_known(call)
             for call, status in zip(calls, applied, strict=True)

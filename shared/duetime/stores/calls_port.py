@@ -29,6 +29,8 @@ class ApplyStatus(StrEnum):
     """``before`` is None and there is a call with this id or this idempotency key: nothing was written."""
     LEASE_LOST = "lease_lost"
     """The call's shard has another owner now: nothing was written."""
+    UNAVAILABLE = "unavailable"
+    """Where this belongs nothing can be written for now: as far as is known, nothing was written."""
 
 
 class DeleteStatus(StrEnum):

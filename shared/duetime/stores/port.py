@@ -11,8 +11,9 @@ Rules for all operations:
   leaves a store.
 - A batch has no duplicate ids in it, and each of its items succeeds or fails alone; the answer has one
   result per item, in order. An item that the database refuses for good (it is too large, say, or where it belongs is
-  full) is REFUSED where the store knows which one it is. Else ``StoreError`` is raised for the batch, and whoever
-  called asks again with parts of it (stores/refusals.py, engine/batching.py): a store recognises what it has stored.
+  full) is REFUSED where the store knows which one it is. Else ``StoreError``, or ``StoreRefused``, is raised for the
+  batch, and whoever called asks again with parts of it (stores/refusals.py, engine/batching.py): a store recognises
+  what it has stored.
 - Expired timers (``Timer.is_expired``) read as absent everywhere, whether or not they are still stored.
 - One row that cannot be read harms itself alone. A timer is shown as FAILED with the reason UNREADABLE
   (``timer_check``), a namespace and an API key say so (``unreadable``); a list never ends in an error for them.
@@ -380,7 +381,8 @@ class Store(MovableStore, Protocol):
     def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
         """Extend to ``now + lease_seconds``. None for a lease whose version or owner is no longer the stored one.
 
-        A lease that has expired but that nobody has claimed since can still be renewed.
+        A lease that has expired but that nobody has claimed since can still be renewed. One that cannot be written
+        for now, unlike others, comes back as it was given. Raises only if none was renewed, as far as is known.
         """
         ...
 

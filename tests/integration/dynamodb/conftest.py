@@ -10,6 +10,7 @@ from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from tests.support.clock import NOW
 from tests.support.dynamodb_proxy import DynamoDbProxy, running_proxy
+from tests.support.dynamodb_service import DocumentedService
 
 
 @pytest.fixture
@@ -24,9 +25,22 @@ def single(store: DynamoDbStore) -> Namespace:
 
 
 @pytest.fixture
+def orders(store: DynamoDbStore) -> Namespace:
+    """A namespace with several shards."""
+    return store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
+
+
+@pytest.fixture
 def proxy(ministack_url: str) -> Iterator[DynamoDbProxy]:
     with running_proxy(ministack_url) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def service(proxy: DynamoDbProxy, ministack_client: Any) -> DocumentedService:
+    """What the emulator leaves out, in front of it."""
+    proxy.intercept = service = DocumentedService(ministack_client)
+    return service
 
 
 @pytest.fixture

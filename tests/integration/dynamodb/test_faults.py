@@ -292,7 +292,7 @@ def _throttle_statements(positions: set[int]) -> Callable[[str, Body, Forward], 
     return intercept
 
 
-def test_throttled_statements_are_written_one_by_one(
+def test_throttled_statements_are_written_one_by_one_for_clients_and_put_off_for_pollers(
     proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
 ) -> None:
     proxy.intercept = _throttle_statements({0, 3})
@@ -302,28 +302,32 @@ def test_throttled_statements_are_written_one_by_one(
     statuses = record(proxied, [fired(timer) for timer in timers])
 
     assert [result.status for result in results] == [PutStatus.CREATED] * 30
-    assert statuses == [RecordStatus.APPLIED] * 30
-    assert Counter(proxy.operations) == {"BatchExecuteStatement": 4, "PutItem": 4, "UpdateItem": 4}
+    put_off = [at for at, status in enumerate(statuses) if status is RecordStatus.UNAVAILABLE]
+    assert put_off == [0, 3, 25, 28], "of each request the first and the fourth"
+    assert statuses.count(RecordStatus.APPLIED) == 26
+    assert Counter(proxy.operations) == {"BatchExecuteStatement": 4, "PutItem": 4}
+    # Those are still due.
+    due = proxied.due_timers(0, until=NOW, limit=9).timers
+    assert [timer.timer_id for timer in due] == [timers[at].timer_id for at in put_off]
 
 
-def test_statements_that_stay_throttled_make_the_store_unavailable(
+def test_statements_that_stay_throttled_make_the_store_unavailable_for_clients(
     proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
 ) -> None:
-    throttle = _throttle_statements({1})
+    throttle = _throttle_statements({1, 2})
 
     def intercept(operation: str, body: Body, forward: Forward) -> Body:
-        if operation == "UpdateItem":
+        if operation == "PutItem":
             raise Fault(400, "ThrottlingException")
         return throttle(operation, body, forward)
 
-    timers = create(proxied, *make_timers(single, 3))
     proxy.intercept = intercept
 
     with pytest.raises(StoreUnavailable):
-        record(proxied, [fired(timer) for timer in timers])
+        proxied.put_timers(make_timers(single, 4), mode=PutMode.CREATE, now=NOW)
 
-    # The others were recorded; the one that was not is still due.
-    assert [timer.timer_id for timer in proxied.due_timers(0, until=NOW, limit=9).timers] == ["t0001"]
+    assert proxy.operations.count("PutItem") == MAX_TRIES, "one statement tells of its partition"
+    assert [timer.timer_id for timer in proxied.due_timers(0, until=NOW, limit=9).timers] == ["t0000", "t0003"]
 
 
 def test_a_refused_statement_is_told_of_its_timer(

@@ -117,9 +117,28 @@ def test_a_throttled_statement_that_is_then_refused_harms_itself_alone() -> None
     assert [at for at, each in enumerate(written) if each.failure] == [3]
 
 
-def test_an_unavailable_store_is_no_refusal() -> None:
+def test_throttling_is_no_refusal_and_the_rest_of_its_partition_is_not_tried_again() -> None:
+    def throttle(key: str) -> str | None:
+        return "ProvisionedThroughputExceeded" if key.startswith("k3") else None
+
+    for is_patient, singles in ((True, 1), (False, 0)):
+        stub = Stub(throttle)
+        written = table(stub).apply(changes(40), is_patient=is_patient)
+        put_off = [at for at, each in enumerate(written) if each.is_put_off]
+        assert put_off == [3, *range(30, 40)]
+        assert all(each.is_applied for at, each in enumerate(written) if at not in put_off)
+        assert [name for name, _ in stub.requests].count("update_item") == singles
+
+
+def test_where_nothing_is_written_the_store_is_unavailable() -> None:
+    stub = Stub(lambda key: "k3" if key == "k3" else None, refuses_requests="ThrottlingException")
     with pytest.raises(StoreUnavailable):
-        table(Stub(lambda key: "ProvisionedThroughputExceeded" if key == "k3" else None)).apply(changes(10))
+        table(stub).apply(changes(25))
+    written = table(stub).apply([*changes(60)[30:], *changes(5)])
+    assert [at for at, each in enumerate(written) if each.is_put_off] == list(range(25, 35))
+
+
+def test_a_missing_table_is_no_refusal() -> None:
     with pytest.raises(StoreNotReady):
         table(Stub(lambda key: "ResourceNotFound" if key == "k3" else None)).apply(changes(10))
 

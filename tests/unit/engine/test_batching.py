@@ -21,6 +21,7 @@ class Work:
     settings: EngineSettings = field(default_factory=lambda: EngineSettings(record_batch_size=3))
     linger_seconds: float | None = None
     wanted: Callable[[int], bool] = lambda item: True
+    put_off: Callable[[int], bool] = lambda result: False
     written: list[tuple[float, list[int], list[int]]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
@@ -36,6 +37,8 @@ class Work:
             random=lambda: 0.5,
             linger_seconds=self.linger_seconds,
             is_wanted=self.wanted,
+            is_put_off=self.put_off,
+            key_of=lambda item: item % 10,
             on_written=lambda items, results: self.written.append((self.clock.monotonic(), [*items], [*results])),
             on_error=lambda error, items: self.errors.append(error.code),
             on_refused=lambda item, error: self.refused.append((item, str(error))),
@@ -243,3 +246,66 @@ def test_a_stop_while_a_batch_is_halved_gives_up_what_is_left() -> None:
 
     assert work.run(script).backlog == 0
     assert (work.results, work.given_up, work.refused) == ([0, 1], [2, 3], [])
+
+
+# -- some are put off: their partition takes nothing for now -------------------------------------------------------
+
+
+def busy_until(seconds: float, work: Work) -> Callable[[Sequence[int]], Sequence[int]]:
+    """Numbers that end in 7 are put off, which the result -1 says."""
+    return lambda items: [
+        -1 if item % 10 == 7 and work.clock.monotonic() < seconds else item * item for item in items
+    ]
+
+
+def test_what_is_put_off_waits_with_its_kind_and_holds_up_nobody() -> None:
+    work = Work(linger_seconds=0.0, put_off=lambda result: result == -1)
+    tries: list[tuple[float, list[int]]] = []
+    write = busy_until(2.0, work)
+
+    def noted(items: Sequence[int]) -> Sequence[int]:
+        tries.append((work.clock.monotonic(), [*items]))
+        return write(items)
+
+    work.write = noted
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        batcher.add(7)
+        batcher.add(1)
+        await asyncio.sleep(0.01)
+        assert batcher.is_held_up(7)
+        assert not batcher.is_held_up(1)
+        batcher.add(17)
+        batcher.add(2)
+        await asyncio.sleep(0.01)
+        assert work.results == [1, 4]
+        assert batcher.backlog == 2
+        await asyncio.sleep(20)
+        assert not batcher.is_held_up(7)
+        batcher.add(27)
+        await asyncio.sleep(0.1)
+
+    batcher = work.run(script)
+    assert work.results == [1, 4, 49, 289, 729]
+    assert batcher.backlog == 0
+    assert (work.errors, work.refused, work.given_up) == ([], [], [])
+    pauses = [at for at, items in tries if 7 in items]
+    assert 4 < len(pauses) < 9, "ever later"
+    assert pauses == sorted(pauses)
+
+
+def test_what_waits_is_tried_at_once_when_the_store_is_back_and_given_up_at_the_end() -> None:
+    work = Work(linger_seconds=0.0, put_off=lambda result: result == -1)
+    work.write = busy_until(1000.0, work)
+
+    async def script(batcher: Batcher[int, int]) -> None:
+        batcher.add(7)
+        await asyncio.sleep(900)
+        batcher.add(17)
+        batcher.retry()
+        await asyncio.sleep(0.01)
+        assert batcher.backlog == 2
+
+    batcher = work.run(script)
+    assert sorted(work.given_up) == [7, 17]
+    assert batcher.backlog == 0

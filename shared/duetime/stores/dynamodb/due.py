@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+from duetime.domain.errors import StoreUnavailable
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus, recorded
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import format_instant, read_instant
@@ -26,7 +27,7 @@ from duetime.stores.dynamodb.items import (
     timer_key,
 )
 from duetime.stores.dynamodb.payloads import Payloads, is_large, payload_key_of, within_budget
-from duetime.stores.dynamodb.table import QueryPage, Table, Written, failed
+from duetime.stores.dynamodb.table import QueryPage, Table, Written
 from duetime.stores.port import DuePage, UnreadableRow
 from duetime.stores.recording import record
 from duetime.stores.refusals import alone
@@ -82,11 +83,14 @@ class Due:
     def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
         large: dict[str, Item | None] = {}
         statuses = record(outcomes, write=lambda some: self._write(some, now, large), read=self._read_stored)
-        for each, status in zip(outcomes, statuses, strict=True):
+        for at, each in enumerate(outcomes):
             timer, expires_at = each.outcome.timer, each.outcome.expires_at
-            if status is RecordStatus.APPLIED and timer.firing_id in large and expires_at is not None:
+            if statuses[at] is RecordStatus.APPLIED and timer.firing_id in large and expires_at is not None:
                 expire = partial(self._expire_payload, timer.shard_id, large[timer.firing_id], expires_at)
-                alone(expire, lambda error: None)  # noqa: ARG005 (the timer has ended all the same)
+                try:
+                    alone(expire, lambda error: None)  # noqa: ARG005 (the timer has ended all the same)
+                except StoreUnavailable:
+                    statuses[at] = RecordStatus.UNAVAILABLE  # recorded again, it is recognised, and this tried again
         return statuses
 
     def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
@@ -185,9 +189,10 @@ class Due:
         changes = [_change(each.outcome, now) for each in outcomes]
         apart = [at for at, each in enumerate(outcomes) if _ends_large(each.outcome)]
         together = [at for at, each in enumerate(outcomes) if not _ends_large(each.outcome)]
-        written = dict(zip(together, self._table.apply([changes[at] for at in together]), strict=True))
+        applied = self._table.apply([changes[at] for at in together], is_patient=False)
+        written = dict(zip(together, applied, strict=True))
         for at in apart:
-            written[at] = alone(partial(self._table.apply_one, changes[at], return_old=True), failed)
+            written[at] = self._table.apply_alone(changes[at], return_old=True)
             large[outcomes[at].outcome.timer.firing_id] = written[at].item
         return [_status(written[at]) for at in range(len(outcomes))]
 
@@ -223,7 +228,7 @@ def _ends_large(outcome: Outcome) -> bool:
 
 def _status(written: Written) -> RecordStatus:
     if written.failure is not None:
-        return RecordStatus.REFUSED
+        return RecordStatus.UNAVAILABLE if written.is_put_off else RecordStatus.REFUSED
     return RecordStatus.APPLIED if written.is_applied else RecordStatus.SUPERSEDED
 
 

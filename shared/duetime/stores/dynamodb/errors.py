@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 
-from duetime.domain.errors import StoreEmpty, StoreError, StoreNotReady, StoreUnavailable
+from duetime.domain.errors import StoreEmpty, StoreError, StoreNotReady, StoreRefused, StoreUnavailable
 
 RETRY_AFTER_SECONDS = 1.0
 
@@ -38,6 +40,9 @@ TRANSIENT_STATEMENT_CODES = frozenset(
     }
 )
 """Codes of a single statement in a batch (BatchStatementError) after which the same statement may succeed."""
+_FULL = "ItemCollectionSizeLimitExceeded"
+_TOO_LARGE = re.compile("item size|size of (the )?items", re.IGNORECASE)
+"""In the message of a ValidationException, which stands for mistakes of ours as well."""
 
 
 class ConditionFailed(Exception):
@@ -68,7 +73,17 @@ def statement_refused(error: dict[str, Any]) -> StoreError:
     """What the error of a single statement in a batch stands for, if that is not transient."""
     if error["Code"] == "ResourceNotFound":
         raise _no_table()
-    return StoreError(f"DynamoDB refused a statement: {error['Code']}: {error.get('Message', '')}")
+    return _refusal("refused a statement", [error["Code"]], error.get("Message", ""))
+
+
+def _refusal(what: str, codes: Sequence[str], message: str) -> StoreError:
+    """``StoreRefused`` where it is the size of what was to be stored: clients are shown that error, so it quotes
+    nothing."""
+    if any(code.startswith(_FULL) for code in codes):
+        return StoreRefused(f"the partition that this belongs to is full ({', '.join(codes)})")
+    if _TOO_LARGE.search(message):
+        return StoreRefused("this is too large for an item of DynamoDB")
+    return StoreError(f"DynamoDB {what}: {', '.join(codes)}: {message}")
 
 
 def _no_table() -> StoreNotReady:
@@ -88,13 +103,21 @@ def _translate_answer(error: ClientError) -> Exception:
     status = metadata.get("HTTPStatusCode", 0)
     if code in _TRANSIENT_CODES or status >= 500 or status == 429:
         return StoreUnavailable(f"DynamoDB answered {code}", retry_after_seconds=RETRY_AFTER_SECONDS)
-    return StoreError(f"DynamoDB answered {code}: {answer.get('Error', {}).get('Message', '')}")
+    return _refusal("answered", [code], answer.get("Error", {}).get("Message", ""))
 
 
 def _translate_cancellation(answer: dict[str, Any]) -> Exception:
-    codes = {reason.get("Code", "None") for reason in answer.get("CancellationReasons", [])} - {"None", None}
+    reasons: list[dict[str, Any]] = answer.get("CancellationReasons", [])
+    codes = {reason.get("Code", "None") for reason in reasons} - {"None", None}
     if codes and codes <= {"ConditionalCheckFailed", "TransactionConflict"}:
         return ConditionFailed(None, is_repeated=False)
     if codes & TRANSIENT_STATEMENT_CODES:
         return StoreUnavailable("DynamoDB cancelled a transaction", retry_after_seconds=RETRY_AFTER_SECONDS)
-    return StoreError(f"DynamoDB cancelled a transaction: {', '.join(sorted(codes))}")
+    return cancelled_for_good(reasons)
+
+
+def cancelled_for_good(reasons: Sequence[dict[str, Any]]) -> StoreError:
+    """What a cancelled transaction stands for that would be cancelled again."""
+    codes = sorted({str(reason["Code"]) for reason in reasons if reason.get("Code") not in (None, "None")})
+    messages = "; ".join(str(reason["Message"]) for reason in reasons if reason.get("Message"))
+    return _refusal("cancelled a transaction", codes, messages)

@@ -2,11 +2,15 @@
 
 DynamoDB has no clock that a condition could use: what is free is judged by the ``now`` that is passed, which callers
 correct by ``store_time``.
+
+A row always has the same size: a partition that is full takes no write that makes an item larger, and nothing of a
+shard that cannot be claimed would ever fire.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -14,10 +18,15 @@ from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import format_instant, read_instant
 from duetime.stores.dynamodb.changes import Change, Item, text, whole
 from duetime.stores.dynamodb.items import item_key
-from duetime.stores.dynamodb.table import Table, Written
+from duetime.stores.dynamodb.table import UNREAD, Table, Unread, Written, raise_put_off
 from duetime.stores.shard_reading import read_status
 
 _OWNERSHIP = "SHARD#OWNERSHIP"
+_VARIABLE_BYTES = 768
+"""What owner, metadata and version have between them. The rest of a row is below 256 bytes: 1 write unit in all."""
+_OF_OWNER = ("shard_owner_id", "shard_lease_expires_at")
+_RELEASED = "shard_released"
+"""Stands in a row that nobody owns for what the owner had there."""
 
 
 class Leases:
@@ -25,7 +34,7 @@ class Leases:
 
     def shard_statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
         # Eventually consistent, at half the price: a claim is what decides, and it is conditional.
-        items = self._table.get_many([item_key(shard_id, _OWNERSHIP) for shard_id in shard_ids], consistent=False)
+        items = self._table.get_each([item_key(shard_id, _OWNERSHIP) for shard_id in shard_ids], consistent=False)
         return [
             read_status(shard_id, partial(_status, shard_id, item, now))
             for shard_id, item in zip(shard_ids, items, strict=True)
@@ -34,13 +43,13 @@ class Leases:
     def claim_shards(
         self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
     ) -> list[Lease | None]:
-        items = self._table.get_many([item_key(shard_id, _OWNERSHIP) for shard_id in shard_ids], consistent=True)
+        items = self._table.get_each([item_key(shard_id, _OWNERSHIP) for shard_id in shard_ids], consistent=True)
         until = read_instant(format_instant(now + timedelta(seconds=lease_seconds)))
         new: list[tuple[Lease, Item]] = []
         changes: list[tuple[Lease, Change]] = []
         for shard_id, item in zip(shard_ids, items, strict=True):
             status = read_status(shard_id, partial(_status, shard_id, item, now))
-            if not status.is_free:
+            if not status.is_free or item is UNREAD:
                 continue
             lease = Lease(shard_id, status.version + 1, owner_id, until)
             claimed = _claimed(lease, metadata=metadata, now=now)
@@ -49,7 +58,8 @@ class Leases:
             else:
                 unchanged = {name: item.get(name) for name in ("shard_version", "shard_lease_expires_at")}
                 key = item_key(shard_id, _OWNERSHIP)
-                changes.append((lease, Change(key=key, sets=claimed, unchanged=unchanged)))
+                change = Change(key=key, sets=claimed, removes=(_RELEASED,), unchanged=unchanged)
+                changes.append((lease, change))
         claims = [*self._make(new), *self._take(changes)]
         won = {lease.shard_id: lease for lease, written in claims if written.is_applied}
         failures = [written.failure for _, written in claims if written.failure is not None]
@@ -61,7 +71,7 @@ class Leases:
         """Claim shards that have no row. One that the driver made twice is applied."""
         if not new:
             return []
-        written = self._table.insert([item for _, item in new])
+        written = self._table.insert([item for _, item in new], is_patient=False)
         refused = [at for at, each in enumerate(written) if not each.is_applied]
         keys = [item_key(new[at][0].shard_id, _OWNERSHIP) for at in refused]
         for at, stored in zip(refused, self._table.get_many(keys, consistent=True), strict=True):
@@ -73,7 +83,7 @@ class Leases:
         """Claim shards whose rows are there."""
         if not changes:
             return []
-        written = self._table.apply([change for _, change in changes])
+        written = self._table.apply([change for _, change in changes], is_patient=False)
         return [
             (lease, Written(is_applied=True) if each.is_own_work(change) else each)
             for (lease, change), each in zip(changes, written, strict=True)
@@ -82,14 +92,26 @@ class Leases:
     def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
         until = format_instant(now + timedelta(seconds=lease_seconds))
         changes = [_change(lease, sets={"shard_lease_expires_at": text(until)}) for lease in leases]
+        renewed = self._table.apply(changes, is_patient=False)
+        if all(written.is_put_off for written in renewed):
+            raise_put_off(renewed)
         return [
-            Lease(lease.shard_id, lease.version, lease.owner_id, read_instant(until)) if written.is_applied else None
-            for lease, written in zip(leases, self._table.apply(changes), strict=True)
+            replace(lease, expires_at=read_instant(until))
+            if written.is_applied
+            else lease
+            if written.is_put_off
+            else None
+            for lease, written in zip(leases, renewed, strict=True)
         ]
 
     def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None:
         del now  # a released shard is free whatever the time
-        self._table.apply([_change(lease, removes=("shard_owner_id", "shard_lease_expires_at")) for lease in leases])
+        raise_put_off(self._table.apply([_released(lease) for lease in leases]))
+
+
+def _released(lease: Lease) -> Change:
+    size = sum(map(len, _OF_OWNER)) + len(lease.owner_id.encode()) + len(format_instant(lease.expires_at))
+    return _change(lease, sets={_RELEASED: text("." * (size - len(_RELEASED)))}, removes=_OF_OWNER)
 
 
 def _change(lease: Lease, *, sets: Item | None = None, removes: tuple[str, ...] = ()) -> Change:
@@ -102,7 +124,9 @@ def _change(lease: Lease, *, sets: Item | None = None, removes: tuple[str, ...] 
 
 
 def _claimed(lease: Lease, *, metadata: str, now: datetime) -> Item:
+    used = len(lease.owner_id.encode()) + len(metadata.encode()) + (len(str(lease.version)) + 1) // 2
     return {
+        "shard_reserve": text("." * max(1, _VARIABLE_BYTES - used)),
         "shard_version": whole(lease.version),
         "shard_owner_id": text(lease.owner_id),
         "shard_claimed_at": text(format_instant(now)),
@@ -111,9 +135,11 @@ def _claimed(lease: Lease, *, metadata: str, now: datetime) -> Item:
     }
 
 
-def _status(shard_id: int, item: Item | None, now: datetime) -> ShardStatus:
+def _status(shard_id: int, item: Item | Unread | None, now: datetime) -> ShardStatus:
     if item is None:
         return ShardStatus(shard_id)
+    if item is UNREAD:
+        return ShardStatus(shard_id, is_free=False)
     stored = item.get("shard_lease_expires_at")
     expires_at = None if stored is None else read_instant(stored["S"])
     return ShardStatus(

@@ -22,6 +22,9 @@ from duetime.stores.page_budget import fitting
 from duetime.stores.refusals import alone
 
 INLINE_PAYLOAD_BYTES = 32 * 1024
+_RESERVE = "reserve"
+_RESERVE_BYTES = 16
+"""Room for ``expires_at``: a partition that is full takes no write that makes an item larger."""
 
 _READ_TRIES = 3
 
@@ -52,7 +55,9 @@ class Payloads:
             "timer_uuid": text(str(timer.timer_uuid)),
             "timer_payload": text(payload_json),
         }
-        if timer.expires_at is not None:  # one that comes from another store may have ended there
+        if timer.expires_at is None:
+            item[_RESERVE] = text("." * _RESERVE_BYTES)
+        else:  # it comes from another store, and had ended there
             item["expires_at"] = time_to_live(timer.expires_at)
         self._table.put(item)
         return key
@@ -83,6 +88,7 @@ class Payloads:
         change = Change(
             key=item_key(shard_id, key),
             sets={"expires_at": time_to_live(expires_at)},
+            removes=(_RESERVE,),
             unchanged={"row_type": text("PAYLOAD")},
         )
         self._table.apply_one(change)

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
@@ -44,7 +46,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of a conditional write: applied, its condition failed, or (``failure``) refused for good.
+    """The result of a conditional write: applied, its condition failed, or (``failure``) refused for good, or for now
+    where that is ``StoreUnavailable``: its partition is throttled.
 
     ``item``: the stored item that a refused write met (None when there is none), or what the write was asked to
     return. ``is_repeated``: the driver sent the request more than once.
@@ -55,9 +58,21 @@ class Written:
     is_repeated: bool = False
     failure: StoreError | None = None
 
+    @property
+    def is_put_off(self) -> bool:
+        """Not carried out for now."""
+        return isinstance(self.failure, StoreUnavailable)
+
     def is_own_work(self, change: Change) -> bool:
         """Refused by ``change`` itself: the driver sent it twice, since the first answer was lost."""
         return self.is_repeated and self.item is not None and change.is_reflected_in(self.item)
+
+
+class Unread(Enum):
+    UNREAD = "unread"
+
+
+UNREAD = Unread.UNREAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +116,37 @@ class Table:
 
     def get_many(self, keys: Sequence[Item], *, consistent: bool) -> list[Item | None]:
         """One per key, in order. Keys that the service leaves unprocessed are asked for again, with back-off."""
-        found: dict[str, Item] = {}
+        found = self.get_each(keys, consistent=consistent)
+        if UNREAD in found:
+            raise _unprocessed()
+        return cast("list[Item | None]", found)
+
+    def get_each(self, keys: Sequence[Item], *, consistent: bool) -> list[Item | Unread | None]:
+        """``get_many``, but UNREAD stands for what is left unprocessed all the time: its partition is throttled.
+
+        Raises ``StoreUnavailable`` where that is so of every key.
+        """
+        found: dict[str, Item | Unread | None] = {}
+        is_answered = False
         for chunk in chunks(keys, BATCH_KEYS):
             pending = list({self._identity(key): key for key in chunk}.values())
             for back_off in back_offs(_UNPROCESSED_TRIES):
                 request = {self.name: {"Keys": pending, "ConsistentRead": consistent}}
-                answer = self._call("batch_get_item", RequestItems=request)
+                try:
+                    answer = self._call("batch_get_item", RequestItems=request)
+                except StoreUnavailable:  # so it says it where nothing of a request can be read
+                    if not is_answered:
+                        raise
+                    break
+                is_answered = True
                 found.update((self._identity(item), item) for item in answer["Responses"].get(self.name, []))
                 pending = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
                 if not pending:
                     break
                 time.sleep(back_off)
-            else:
-                raise StoreUnavailable("DynamoDB left keys unprocessed", retry_after_seconds=RETRY_AFTER_SECONDS)
+            found.update((self._identity(key), UNREAD) for key in pending)
+        if found and all(item is UNREAD for item in found.values()):
+            raise _unprocessed()
         return [found.get(self._identity(key)) for key in keys]
 
     def query(self, condition: str, values: Item, **parameters: Any) -> QueryPage:
@@ -153,21 +186,39 @@ class Table:
         parameters = {"ReturnValues": "ALL_OLD"} if return_old else {}
         return self.update(**as_update(change), **parameters)
 
-    def apply(self, changes: Sequence[Change]) -> list[Written]:
-        """Each change applies or fails alone; one result per change, in order."""
-        if len(changes) == 1 or not self._batch_statements:
-            return [self._alone(self.apply_one, change) for change in changes]
+    def apply_alone(self, change: Change, *, return_old: bool = False) -> Written:
+        """``apply_one``, whose failure is a result too."""
+        return _alone(lambda: self.apply_one(change, return_old=return_old))
+
+    def apply(self, changes: Sequence[Change], *, is_patient: bool = True) -> list[Written]:
+        """Each change applies or fails alone; one result per change, in order.
+
+        ``is_patient`` False: what is throttled is put off at once. So nobody waits for a partition that is not
+        theirs, and whoever asked tries again.
+        """
+        if not self._batch_statements or (len(changes) == 1 and is_patient):
+            return self._one_by_one(changes, self.apply_one, lambda change: change.key)
         return self._execute(
-            changes, lambda change: as_update_statement(self.name, change), self.apply_one, "ConditionalCheckFailed"
+            changes,
+            lambda change: as_update_statement(self.name, change),
+            self.apply_one,
+            lambda change: change.key,
+            refusal_code="ConditionalCheckFailed",
+            is_patient=is_patient,
         )
 
-    def insert(self, items: Sequence[Item]) -> list[Written]:
+    def insert(self, items: Sequence[Item], *, is_patient: bool = True) -> list[Written]:
         """Store items whose keys are free, each alone. ``Written.item`` of one whose key is taken is known only after
-        a single write."""
+        a single write. ``is_patient`` as in ``apply``."""
         if len(items) == 1 or not self._batch_statements:
-            return [self._alone(self._insert_one, item) for item in items]
+            return self._one_by_one(items, self._insert_one, lambda item: item)
         return self._execute(
-            items, lambda item: as_insert_statement(self.name, item), self._insert_one, "DuplicateItem"
+            items,
+            lambda item: as_insert_statement(self.name, item),
+            self._insert_one,
+            lambda item: item,
+            refusal_code="DuplicateItem",
+            is_patient=is_patient,
         )
 
     def delete_many(self, keys: Sequence[Item]) -> None:
@@ -191,44 +242,65 @@ class Table:
         inputs: Sequence[T],
         statement: Callable[[T], dict[str, Any]],
         write_one: Callable[[T], Written],
+        key_of: Callable[[T], Item],
+        *,
         refusal_code: str,
+        is_patient: bool,
     ) -> list[Written]:
-        """A result per input. Statements that were throttled, and those of a request that was refused as a whole, are
-        sent again one by one: there the driver backs off, and there it is told which of them is at fault."""
+        """A result per input. Statements that were throttled (if ``is_patient``), and those of a request that was
+        refused as a whole, are sent again one by one: there the driver backs off, and there it is told which of them
+        is at fault. Raises ``StoreUnavailable`` only if nothing was written, as far as is known."""
         results: dict[int, Written] = {}
         again: list[int] = []
         for chunk in chunks(range(len(inputs)), BATCH_STATEMENTS):
             request = [statement(inputs[at]) for at in chunk]
             try:
                 answer = self._call("batch_execute_statement", Statements=request)
-            except (StoreUnavailable, StoreNotReady):
+            except StoreNotReady:
                 raise
+            except StoreUnavailable as error:
+                if not results:
+                    raise
+                results |= {at: failed(error) for at in range(len(inputs)) if at not in results and at not in again}
+                break
             except StoreError:
                 again += chunk
                 continue
             is_repeated = answer.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
             for at, response in zip(chunk, answer["Responses"], strict=True):
-                error = response.get("Error")
-                if error is None:
+                error_of_one = response.get("Error")
+                if error_of_one is None:
                     results[at] = Written(is_applied=True)
-                elif error["Code"] == refusal_code:
-                    results[at] = Written(is_applied=False, item=error.get("Item"), is_repeated=is_repeated)
-                elif error["Code"] in TRANSIENT_STATEMENT_CODES:
+                elif error_of_one["Code"] == refusal_code:
+                    results[at] = Written(is_applied=False, item=error_of_one.get("Item"), is_repeated=is_repeated)
+                elif error_of_one["Code"] not in TRANSIENT_STATEMENT_CODES:
+                    log_refusal(refusal := statement_refused(error_of_one))
+                    results[at] = failed(refusal)
+                elif is_patient:
                     again.append(at)
                 else:
-                    log_refusal(refusal := statement_refused(error))
-                    results[at] = failed(refusal)
+                    results[at] = failed(_throttled(error_of_one["Code"]))
         if again:
             _log.warning(
                 "statements are repeated", extra={"action": "store.statements_repeated", "count": len(again)}
             )
-        for at in again:
-            results[at] = self._alone(write_one, inputs[at])
+        written = self._one_by_one([inputs[at] for at in again], write_one, key_of)
+        results |= zip(again, written, strict=True)
         return [results[at] for at in range(len(inputs))]
 
-    @staticmethod
-    def _alone(write: Callable[[T], Written], change: T) -> Written:
-        return alone(lambda: write(change), failed)
+    def _one_by_one(
+        self, inputs: Sequence[T], write_one: Callable[[T], Written], key_of: Callable[[T], Item]
+    ) -> list[Written]:
+        """A result per input. Of a partition for whose throttling the driver waited in vain, the rest is put off."""
+        put_off: dict[str, Written] = {}
+        results = []
+        for each in inputs:
+            partition = str(key_of(each)[self._key_names[0]])
+            written = put_off.get(partition) or _alone(partial(write_one, each))
+            if written.is_put_off:
+                put_off[partition] = written
+            results.append(written)
+        return results
 
     def _write(self, operation: str, **parameters: Any) -> Written:
         if "ConditionExpression" in parameters:
@@ -253,6 +325,28 @@ class Table:
 
 def failed(error: StoreError) -> Written:
     return Written(is_applied=False, failure=error)
+
+
+def raise_put_off(written: Iterable[Written]) -> None:
+    """Raise ``StoreUnavailable`` if one of ``written`` was put off: for those who have no result for that."""
+    for each in written:
+        if each.failure is not None and each.is_put_off:
+            raise each.failure
+
+
+def _alone(write: Callable[[], Written]) -> Written:
+    try:
+        return alone(write, failed)
+    except StoreUnavailable as error:
+        return failed(error)
+
+
+def _unprocessed() -> StoreUnavailable:
+    return StoreUnavailable("DynamoDB left keys unprocessed", retry_after_seconds=RETRY_AFTER_SECONDS)
+
+
+def _throttled(code: str) -> StoreUnavailable:
+    return StoreUnavailable(f"DynamoDB answered a statement: {code}", retry_after_seconds=RETRY_AFTER_SECONDS)
 
 
 def chunks(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -25,7 +25,7 @@ from duetime.stores.dynamodb.items import (
     timer_key,
 )
 from duetime.stores.dynamodb.payloads import Payloads, payload_key_of
-from duetime.stores.dynamodb.table import BATCH_KEYS, Table, back_offs, chunks
+from duetime.stores.dynamodb.table import BATCH_KEYS, Table, back_offs, chunks, raise_put_off
 from duetime.stores.moving_port import LoadStatus
 from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 from duetime.stores.refusals import alone
@@ -135,6 +135,8 @@ class Timers:
             timer, write = timers[at], written[at]
             # What is in the way may be ours: the driver repeats an insert whose answer was lost.
             is_own = write.is_repeated and _firing_id(stored.get(at)) == timer.firing_id
+            if write.is_put_off:
+                continue
             if write.failure is not None:
                 results[at] = _put_refused(write.failure)
             elif write.is_applied or is_own:
@@ -143,6 +145,7 @@ class Timers:
                 results[at] = alone(partial(self._create_beside, timer, item, stored[at], now), _put_refused)
             if results[at].status is not PutStatus.CREATED:
                 self._payloads.remove(timer.shard_id, payload_key_of(item))
+        raise_put_off(written.values())  # the others are stored, and the same request finds them so
         return [results[at] for at in range(len(timers))]
 
     def _create_beside(self, timer: Timer, item: Item, stored: Item | None, now: datetime) -> PutResult:
@@ -246,7 +249,9 @@ class Timers:
             if is_change and item is not None and result.timer is not None:
                 changes[at] = _change_to(item, result.timer, payload_key=None)
             results[at] = result
-        for at, written in zip(changes, self._table.apply(list(changes.values())), strict=True):
+        applied = self._table.apply(list(changes.values()))
+        raise_put_off(applied)
+        for at, written in zip(changes, applied, strict=True):
             if written.failure is not None:
                 results[at] = _change_refused(written.failure)
             elif not written.is_applied and not written.is_own_work(changes[at]):

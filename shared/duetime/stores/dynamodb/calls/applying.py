@@ -33,7 +33,21 @@ class Applying:
     def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         # The revision is the fence, as for `record`: a check of the shard's row would cost every transaction two
         # units, all of them on one item, for which they would contend with each other and with the lease's renewals.
-        return self._workers.map(lambda transition: self._apply_one(transition, now), transitions)
+        put_off: dict[tuple[str, int], StoreUnavailable] = {}
+
+        def apply(transition: Transition) -> ApplyStatus:
+            partitions = transition.after.tenant_id, transition.after.shard_id
+            if partitions not in put_off:  # else it would wait in vain, and keep others waiting
+                try:
+                    return self._apply_one(transition, now)
+                except StoreUnavailable as error:
+                    put_off[partitions] = error
+            return ApplyStatus.UNAVAILABLE
+
+        statuses = self._workers.map(apply, transitions)
+        if put_off and set(statuses) == {ApplyStatus.UNAVAILABLE}:
+            raise next(iter(put_off.values()))
+        return statuses
 
     def _apply_one(self, transition: Transition, now: datetime) -> ApplyStatus:
         call_item = encode_call(transition.after)

@@ -13,7 +13,12 @@ from botocore.parsers import ResponseParserError
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.stores.dynamodb.changes import Change, Item
-from duetime.stores.dynamodb.errors import RETRY_AFTER_SECONDS, TRANSIENT_STATEMENT_CODES, translate
+from duetime.stores.dynamodb.errors import (
+    RETRY_AFTER_SECONDS,
+    TRANSIENT_STATEMENT_CODES,
+    cancelled_for_good,
+    translate,
+)
 from duetime.stores.dynamodb.table import back_offs
 
 if TYPE_CHECKING:
@@ -143,5 +148,4 @@ def _refusal(reasons: list[dict[str, Any]], *, is_repeated: bool) -> Refusal | N
     codes = {reason.get("Code") for reason in reasons} - {None, "None"}
     if codes <= TRANSIENT_STATEMENT_CODES:
         return None
-    messages = "; ".join(str(reason["Message"]) for reason in reasons if reason.get("Message"))
-    raise StoreError(f"DynamoDB cancelled a transaction: {', '.join(map(str, sorted(codes, key=str)))}: {messages}")
+    raise cancelled_for_good(reasons)
