@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,6 +110,19 @@ def test_reads_and_writes_are_by_a_quorum_of_the_data_centre(monkeypatch: pytest
     assert {each.request_timeout for each in profiles.values()} == {4.0}
     assert usual.load_balancing_policy._child_policy.local_dc == "dc1"
     assert seen["connect_timeout"] == 4.0
+
+
+def test_a_node_that_is_away_is_tried_again_soon_and_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr(session, "Cluster", lambda *hosts, **settings: seen.update(settings))
+
+    session.make_cluster(parse_cassandra_url("cassandra://h?timeout=4"), None)
+
+    delays = list(islice(seen["reconnection_policy"].new_schedule(), 10_000))
+    assert len(delays) == 10_000
+    assert max(delays) <= session.RECONNECT_SECONDS
+    # One that says nothing is passed over after two rounds of heartbeats and the time of a request.
+    assert (seen["idle_heartbeat_interval"], seen["idle_heartbeat_timeout"]) == (5.0, 4.0)
 
 
 class Query:

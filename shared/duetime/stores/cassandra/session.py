@@ -19,7 +19,12 @@ from typing import Any, Final, TypeVar
 from cassandra import ConsistencyLevel
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
-from cassandra.policies import DCAwareRoundRobinPolicy, RetryPolicy, TokenAwarePolicy
+from cassandra.policies import (
+    DCAwareRoundRobinPolicy,
+    ExponentialReconnectionPolicy,
+    RetryPolicy,
+    TokenAwarePolicy,
+)
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, dict_factory
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreUnavailable
@@ -39,6 +44,12 @@ UNSET: Final[Any] = UNSET_VALUE
 PROTOCOL_VERSION: Final = 4
 """Spoken by Apache Cassandra 4 and 5 and by ScyllaDB: nothing has to be negotiated."""
 CONNECT_TIMEOUT_SECONDS: Final = 5.0
+RECONNECT_SECONDS: Final = 5.0
+"""How long a node that is back waits to be asked again, at most. The driver would wait ten minutes, and after 64
+attempts for ever."""
+HEARTBEAT_SECONDS: Final = 5.0
+"""A connection without an answer for so long is asked for one, and given up where none comes within the time of a
+request: a node that stands still is passed over from then on."""
 _SERIAL_PROFILE: Final = "serial"
 _TABLE: Final = re.compile(r"\b(FROM|INTO|UPDATE|EXISTS) (?=\w)")
 """What stands before the table that a statement is about, where it first occurs."""
@@ -320,6 +331,9 @@ def make_cluster(url: CassandraUrl, tls: ssl.SSLContext | None) -> Any:
         protocol_version=PROTOCOL_VERSION,
         connect_timeout=connect_seconds,
         control_connection_timeout=connect_seconds,
+        reconnection_policy=ExponentialReconnectionPolicy(0.5, RECONNECT_SECONDS, max_attempts=None),
+        idle_heartbeat_interval=HEARTBEAT_SECONDS,
+        idle_heartbeat_timeout=url.timeout_seconds,
         application_name="duetime",
         monitor_reporting_enabled=False,
     )
