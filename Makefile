@@ -120,6 +120,7 @@ PARALLEL := --numprocesses $(TEST_WORKERS) --dist worksteal
 # These share what takes a minute to set up: a file's tests stay together.
 PARALLEL_FILES := --numprocesses $(TEST_WORKERS) --dist loadfile
 # Each worker reads all tests of these before it runs the first; tests/unit/docs/test_marks.py compares.
+FAST_DIRECTORIES := tests/unit tests/contract tests/integration tests/aws tests/crash
 SLOW_DIRECTORIES := tests/aws tests/crash tests/integration/local
 SERVER_DIRECTORIES := tests/contract tests/integration
 
@@ -128,7 +129,12 @@ check: lint validate test ## The gate
 
 .PHONY: test
 test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 4 tests at a time (TEST_WORKERS=)
-	$(BIN)/python -m pytest -m "not slow and not server and not repeated and not console" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not slow and not server and not repeated" $(PARALLEL) $(FAST_DIRECTORIES)
+
+# Needs no tool and no server. On another Python: make test-unit PYTHON=python3.13 VENV=.venv-python3.13
+.PHONY: test-unit
+test-unit: $(VENV)/.dev-installed ## Run the unit tests alone, which take a minute (PYTHON=, VENV=)
+	$(BIN)/python -m pytest $(PARALLEL) tests/unit
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cfnlint.decode import decode
 
 from duetime.runtime.clock import SystemClock
 from duetime.stores.dynamodb.store import DynamoDbStore
@@ -21,6 +20,8 @@ from tests.support.tools import tool_program
 
 @pytest.fixture(scope="session")
 def template() -> Template:
+    from cfnlint.decode import decode  # it takes a second to import, and each worker imports this file
+
     source, errors = decode(str(ROOT / "template.yaml"))
     assert not errors
     command = [tool_program("sam", "python"), "scripts/translate_template.py"]

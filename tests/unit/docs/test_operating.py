@@ -7,8 +7,6 @@ import json
 import re
 from pathlib import Path
 
-from cfnlint.decode import decode_str
-
 from duetime.domain.events import TIMER_FAILED
 from duetime.engine.stats import LAG_BOUNDS
 from duetime.runtime.metrics import COUNTERS, DISTRIBUTIONS, GAUGES, OUTBOX_COUNTERS, OUTBOX_GAUGES
@@ -50,6 +48,8 @@ def test_the_buckets_of_the_lag_are_documented() -> None:
 
 
 def test_alerts_use_metrics_that_exist() -> None:
+    from cfnlint.decode import decode_str  # which takes longer to import than this directory's tests to run
+
     (text,) = re.findall(r"```yaml\n(.*?)```", METRICS, re.DOTALL)
     rules, errors = decode_str(text)
     assert not errors
