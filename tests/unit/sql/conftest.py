@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.store import SqlStore
-from duetime.stores.time_source import TimeSource
 from tests.support.clock import NOW
+from tests.support.stores import memory_store
 
 
 @pytest.fixture
@@ -18,12 +17,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[SqlStore]:
-    """An initialised store in a file, with the caller's times."""
-    store = SqlStore(open_dialect(f"sqlite:///{path}"), time_source=TimeSource.CALLER)
-    store.initialise()
-    yield store
-    store.close()
+def store() -> Iterator[SqlStore]:
+    """An empty store in memory, with the caller's times."""
+    with memory_store() as store:
+        yield store
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from duetime.domain.service_calls import ServiceCall
@@ -9,19 +11,27 @@ from duetime.stores.sql.store import SqlStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.clock import NOW
+from tests.support.stores import image_of, memory_store
 from tests.unit.sql.call_plans import LATER, LISTS, OTHERS, POINTS, TABLES, Action, fill
 from tests.unit.sql.statements import query_plan, recorded_statements
 
 
-@pytest.fixture(params=["analysed", "not analysed"])
-def filled(request: pytest.FixtureRequest, store: SqlStore) -> SqlStore:
+@pytest.fixture(scope="module", params=["analysed", "not analysed"])
+def image(request: pytest.FixtureRequest) -> bytes:
     """The planner knows how many rows there are, or does not."""
-    fill(store, calls_per_tenant=40)
-    if request.param == "analysed":
-        with store.database.engine.connect() as connection:
-            connection.exec_driver_sql("ANALYZE")
-            connection.commit()
-    return store
+    with memory_store() as store:
+        fill(store, calls_per_tenant=40)
+        if request.param == "analysed":
+            with store.database.engine.connect() as connection:
+                connection.exec_driver_sql("ANALYZE")
+                connection.commit()
+        return image_of(store)
+
+
+@pytest.fixture
+def filled(image: bytes) -> Iterator[SqlStore]:
+    with memory_store(image) as store:
+        yield store
 
 
 @pytest.fixture

@@ -45,6 +45,8 @@ CASES = {
     "mariadb": Case("mariadb://db/x", "mysql", executed=r"/\*M?!(?!8\d{4})(.*?)\*/", unread=_HASH),
 }
 """Every dialect joins here."""
+_READ: set[tuple[str, str]] = set()
+"""Statements that were read, with their dialect: most are the same whatever the source of time."""
 _PLACEHOLDER = re.compile(r"%\((\w+)\)[sd]|%s")
 
 
@@ -83,7 +85,9 @@ def test_every_statement_is_sql_of_its_dialect(
 
     assert len(statements) > 80
     for sql in statements:
-        read(sql, CASES[name])
+        if (sql, name) not in _READ:
+            read(sql, CASES[name])
+            _READ.add((sql, name))
 
 
 @pytest.mark.parametrize("name", CASES)

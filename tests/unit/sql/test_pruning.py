@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -30,7 +32,8 @@ def ended(store: SqlStore, single: Namespace) -> Timer:
     return timer
 
 
-def before_deleting(store: SqlStore, change: str, *values: object) -> None:
+@contextmanager
+def before_deleting(store: SqlStore, change: str, *values: object) -> Iterator[None]:
     """Make ``change`` after the janitor has chosen what to delete."""
 
     def interfere(_: Any, cursor: Any, statement: str, *_rest: object) -> None:
@@ -38,6 +41,10 @@ def before_deleting(store: SqlStore, change: str, *values: object) -> None:
             cursor.execute(change, values)
 
     sa.event.listen(store.database.engine, "before_cursor_execute", interfere)
+    try:
+        yield
+    finally:
+        sa.event.remove(store.database.engine, "before_cursor_execute", interfere)
 
 
 def count(store: SqlStore) -> int:
@@ -47,17 +54,15 @@ def count(store: SqlStore) -> int:
 
 def test_a_timer_that_has_ended_anew_meanwhile_keeps_its_history(store: SqlStore, ended: Timer) -> None:
     later = to_milliseconds(EXPIRY + seconds(1))
-    before_deleting(store, "UPDATE timers SET timer_expires_at = ? WHERE timer_id = ?", later, ended.timer_id)
-
-    assert store.prune_expired(now=EXPIRY, limit=5) == 0
+    with before_deleting(store, "UPDATE timers SET timer_expires_at = ? WHERE timer_id = ?", later, ended.timer_id):
+        assert store.prune_expired(now=EXPIRY, limit=5) == 0
     assert count(store) == 1
 
 
 def test_a_timer_that_waits_again_meanwhile_is_not_pruned(store: SqlStore, ended: Timer) -> None:
     change = "UPDATE timers SET row_type = ?, timer_state = 'scheduled' WHERE timer_id = ?"
-    before_deleting(store, change, RowType.TIMER.value, ended.timer_id)
-
-    assert store.prune_expired(now=EXPIRY, limit=5) == 0
+    with before_deleting(store, change, RowType.TIMER.value, ended.timer_id):
+        assert store.prune_expired(now=EXPIRY, limit=5) == 0
     assert count(store) == 1
 
 

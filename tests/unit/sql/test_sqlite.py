@@ -20,8 +20,17 @@ from duetime.stores.port import PutMode
 from duetime.stores.sql import sqlite
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.store import SqlStore
+from duetime.stores.time_source import TimeSource
 from tests.support.builders import make_timer, make_timers
 from tests.support.clock import NOW
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqlStore]:
+    """In a file."""
+    with closing(SqlStore(open_dialect(f"sqlite:///{path}"), time_source=TimeSource.CALLER)) as store:
+        store.initialise()
+        yield store
 
 
 @pytest.fixture
