@@ -6,8 +6,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[3]
 DECISIONS = ROOT / "docs" / "decisions"
 PAGES = sorted(
@@ -35,10 +33,6 @@ _DECISIONS = re.compile(r"\b[Dd]ecisions? ((?:\d{4}(?:, | and | to )?)+)")
 _NUMBER = re.compile(r"\d{4}")
 
 
-def names(pages: list[Path]) -> list[str]:
-    return [str(page.relative_to(ROOT)) for page in pages]
-
-
 @cache
 def anchors(page: Path) -> frozenset[str]:
     """What GitHub makes of the page's headings."""
@@ -54,30 +48,29 @@ def is_there(path: str) -> bool:
     return any((root / path).exists() for root in (ROOT, ROOT / "shared" / "duetime", ROOT / "docs"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
-def test_links_lead_somewhere(page: Path) -> None:
-    for link in _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
-        if link.startswith(("https://", "http://")):
-            continue
-        name, _, anchor = link.partition("#")
-        target = (page.parent / name).resolve() if name else page
-        assert target.exists(), link
-        assert not anchor or anchor in anchors(target), link
+def test_links_lead_somewhere() -> None:
+    for page in PAGES:
+        for link in _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
+            if link.startswith(("https://", "http://")):
+                continue
+            name, _, anchor = link.partition("#")
+            target = (page.parent / name).resolve() if name else page
+            assert target.exists(), f"{page}: {link}"
+            assert not anchor or anchor in anchors(target), f"{page}: {link}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
-def test_what_a_page_names_is_there(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+def test_what_a_page_names_is_there() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-
-    assert [path for path in _PATH.findall(_LINK.sub("", text)) if not is_there(path)] == []
-    named = {
-        one or other
-        for one, other in re.findall(r"^make ([a-z]+(?:-[a-z]+)*)|`make ([a-z]+(?:-[a-z]+)*)", text, re.MULTILINE)
-    }
-    assert named <= targets
-    for module in re.findall(r"python -m ((?:benchmarks|scripts)\.\w+)", text):
-        assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), module
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert [path for path in _PATH.findall(_LINK.sub("", text)) if not is_there(path)] == [], page
+        named = {
+            one or other
+            for one, other in re.findall(r"^make ([a-z]+(?:-[a-z]+)*)|`make ([a-z]+(?:-[a-z]+)*)", text, re.MULTILINE)
+        }
+        assert named <= targets, page
+        for module in re.findall(r"python -m ((?:benchmarks|scripts)\.\w+)", text):
+            assert (ROOT / f"{module.replace('.', '/')}.py").is_file(), f"{page}: {module}"
 
 
 def test_what_comments_and_docstrings_name_is_there() -> None:
