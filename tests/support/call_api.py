@@ -56,6 +56,16 @@ class CallWorld:
         document: dict[str, Any] = answer.json()
         return document
 
+    def patch(self, call_id: str, body: dict[str, Any] | str, **more: Any) -> Answer:
+        return self.api.call("PATCH", self.path(call_id), body, **more)
+
+    def delete(self, call_id: str, **more: Any) -> Answer:
+        return self.api.call("DELETE", self.path(call_id), **more)
+
+    def post(self, call_id: str, what: str, body: dict[str, Any] | None = None, **more: Any) -> Answer:
+        """``what`` is ``cancel``, ``fire`` or ``rerun``."""
+        return self.api.call("POST", self.path(call_id, what), body, **more)
+
     def call(self, call_id: str, *, tenant: str = TENANT) -> ServiceCall:
         """As it is stored."""
         (call,) = self.calls.get_calls([CallRef(tenant, call_id)], now=self.clock.now())
