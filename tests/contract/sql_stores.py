@@ -18,6 +18,7 @@ from duetime.stores.sql.tables import timers
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
 from tests.support.databases import empty_database, shared_server_store
+from tests.support.stores import file_store, memory_store
 
 
 def open_sql(url: str) -> SqlStore:
@@ -49,17 +50,6 @@ def corrupt_call(store: SqlStore, call: ServiceCall) -> None:
 
 
 @contextmanager
-def subject_at(url: str, *, is_shared: bool) -> Iterator[Subject]:
-    store = open_sql(url)
-    try:
-        store.initialise()
-        with subject_with(store, (lambda: open_sql(url)) if is_shared else None) as subject:
-            yield subject
-    finally:
-        store.close()
-
-
-@contextmanager
 def subject_with(store: SqlStore, open_another: Callable[[], SqlStore] | None) -> Iterator[Subject]:
     """``store`` is initialised and empty, and stays open. ``open_another`` opens its data once more."""
     others: list[SqlStore] = []
@@ -83,14 +73,14 @@ def subject_with(store: SqlStore, open_another: Callable[[], SqlStore] | None) -
 
 @contextmanager
 def sqlite_file(request: pytest.FixtureRequest) -> Iterator[Subject]:
-    directory: Path = request.getfixturevalue("tmp_path")
-    with subject_at(f"sqlite:///{directory}/duetime.db", is_shared=True) as subject:
+    path: Path = request.getfixturevalue("tmp_path") / "duetime.db"
+    with file_store(path) as store, subject_with(store, lambda: open_sql(f"sqlite:///{path}")) as subject:
         yield subject
 
 
 @contextmanager
 def sqlite_memory(request: pytest.FixtureRequest) -> Iterator[Subject]:
-    with subject_at("sqlite://", is_shared=False) as subject:
+    with memory_store() as store, subject_with(store, None) as subject:
         yield subject
 
 

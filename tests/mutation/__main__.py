@@ -8,6 +8,7 @@ of them equal to what they came from; these are the mistakes that would cost a p
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from queue import SimpleQueue
 
 from tests.mutation.mutants import MUTANTS, Mutant
@@ -42,6 +44,8 @@ def copy_sources(folder: Path) -> None:
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
+    # By what stands in it, and not by its time: so the file with the mistake alone is compiled anew.
+    compileall.compile_dir(folder / "shared", quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
 
 
 def tests_pass(folder: Path, tests: tuple[str, ...]) -> bool | None:

@@ -6,31 +6,64 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from duetime.stores.sql.dialects import open_dialect
+from duetime.stores.sql.sqlite import SqliteDialect
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.time_source import TimeSource
 
 
+class _Dialect(SqliteDialect):
+    """In one test after the other."""
+
+    def move(self, path: Path) -> None:
+        self._path = path
+
+
 @dataclass(frozen=True)
-class _Unused:
-    """A store that nobody uses any more, and what it was made of."""
+class _Lent:
+    """A store, and what it was made of."""
 
     store: SqlStore
+    dialect: _Dialect
     made_of: dict[str, object]
 
-    def is_as_it_was_made(self) -> bool:
-        """Not if a test has put something of its own in the place of a part."""
-        return _made_of(self.store) == self.made_of
+    def can_be_lent_again(self) -> bool:
+        """Not if a test has put something of its own in the place of a part, or still has a connection."""
+        return _parts(self.store) == self.made_of and self.dialect.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
 
-_unused: list[_Unused] = []
-"""Those of this process. A store builds a hundred statements, which takes longer than most tests that need one."""
+_unused: dict[bool, list[_Lent]] = {True: [], False: []}
+"""Those of this process, by whether they are in memory.
+
+A store builds a hundred statements, which takes longer than most tests that need one.
+"""
 
 
-def _made_of(store: SqlStore) -> dict[str, object]:
+def _parts(store: SqlStore) -> dict[str, object]:
     parts = {"store": store, "calls": store.calls, "database": store.database}
     return {f"{part}.{name}": value for part, of in parts.items() for name, value in vars(of).items()}
+
+
+def _made(path: Path | None) -> _Lent:
+    dialect = _Dialect(path)
+    store = SqlStore(dialect, time_source=TimeSource.CALLER)
+    return _Lent(store, dialect, _parts(store))
+
+
+@contextmanager
+def _lent(path: Path | None) -> Iterator[_Lent]:
+    unused = _unused[path is None]
+    lent = unused.pop() if unused else _made(path)
+    if path is not None:
+        lent.dialect.move(path)
+    try:
+        yield lent
+    finally:
+        can_be_lent_again = lent.can_be_lent_again()
+        lent.store.close()
+    if can_be_lent_again:
+        unused.append(lent)
 
 
 @contextmanager
@@ -39,27 +72,22 @@ def memory_store(image: bytes | None = None) -> Iterator[SqlStore]:
 
     Its statements may have served another test; its database is new. Who listens to its engine removes the listener.
     """
-    if _unused:
-        used = _unused.pop()
-    else:
-        store = SqlStore(open_dialect("sqlite://"), time_source=TimeSource.CALLER)
-        used = _Unused(store, _made_of(store))
-    try:
-        _fill(used.store, image or _empty_database())
-        yield used.store
-    finally:
-        is_free = used.store.database.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
-        used.store.close()
-    if is_free and used.is_as_it_was_made():
-        _unused.append(used)
+    with _lent(None) as lent:
+        connection = lent.dialect.engine.raw_connection()
+        try:
+            connection.driver_connection.deserialize(image or _empty_database())  # type: ignore[union-attr]
+        finally:
+            connection.close()
+        yield lent.store
 
 
-def _fill(store: SqlStore, image: bytes) -> None:
-    connection = store.database.engine.raw_connection()
-    try:
-        connection.driver_connection.deserialize(image)  # type: ignore[union-attr]
-    finally:
-        connection.close()
+@contextmanager
+def file_store(path: Path) -> Iterator[SqlStore]:
+    """The same in a new file."""
+    path.write_bytes(_empty_database())
+    with _lent(path) as lent:
+        lent.dialect.create_database()
+        yield lent.store
 
 
 def image_of(store: SqlStore) -> bytes:
@@ -75,8 +103,8 @@ def image_of(store: SqlStore) -> bytes:
 @cache
 def _empty_database() -> bytes:
     """What migrations make of an empty file."""
-    store = SqlStore(open_dialect("sqlite://"), time_source=TimeSource.CALLER)
-    store.initialise()
-    image = image_of(store)
-    store.close()
+    made = _made(None)
+    made.store.initialise()
+    image = image_of(made.store)
+    made.store.close()
     return image

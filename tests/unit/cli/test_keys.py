@@ -12,8 +12,8 @@ from duetime.api.authentication import KeyAuthenticator
 from duetime.cli.main import run
 from duetime.domain.principals import Principal, Role
 from duetime.runtime.clock import SystemClock
-from duetime.stores.open import open_store
 from duetime.stores.port import Store
+from tests.support.stores import file_store
 
 
 @pytest.fixture
@@ -22,11 +22,9 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    store = open_store(url)
-    store.initialise()
-    yield store
-    store.close()
+def store(tmp_path: Path) -> Iterator[Store]:
+    with file_store(tmp_path / "timers.db") as store:
+        yield store
 
 
 class Cli:

@@ -15,9 +15,9 @@ from duetime.domain.namespaces import Misfire, Namespace, NamespaceState
 from duetime.domain.secrets import parse_secret, secret_text, valid_secrets
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.local_key import KeyFile, LocalSecretBox
-from duetime.stores.open import open_store
 from duetime.stores.port import PutMode, Store
 from tests.support.builders import make_timer
+from tests.support.stores import file_store
 
 NOW = SystemClock().now()
 """The commands read the real clock."""
@@ -36,12 +36,10 @@ def key_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    store = open_store(url)
-    store.initialise()
-    store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
-    yield store
-    store.close()
+def store(tmp_path: Path) -> Iterator[Store]:
+    with file_store(tmp_path / "timers.db") as store:
+        store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
+        yield store
 
 
 def orders(store: Store) -> Namespace:

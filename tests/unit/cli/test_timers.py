@@ -19,10 +19,10 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import Failure, FailureReason, TimerState
 from duetime.domain.times import format_instant
 from duetime.runtime.clock import SystemClock
-from duetime.stores.open import open_store
 from duetime.stores.port import PutMode, Store
 from tests.support.builders import failed, leased, make_timer
 from tests.support.leases import claim_shard
+from tests.support.stores import file_store
 
 NOW = SystemClock().now()
 """The commands read the real clock."""
@@ -34,11 +34,9 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    store = open_store(url)
-    store.initialise()
-    yield store
-    store.close()
+def store(tmp_path: Path) -> Iterator[Store]:
+    with file_store(tmp_path / "timers.db") as store:
+        yield store
 
 
 @pytest.fixture
