@@ -48,13 +48,14 @@ def copy_sources(folder: Path) -> None:
     compileall.compile_dir(folder / "shared", quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
 
 
-def tests_pass(folder: Path, tests: tuple[str, ...]) -> bool | None:
+def tests_pass(folder: Path, tests: tuple[str, ...], *, timeout_seconds: float) -> bool | None:
     """None when pytest ran no test. The end of what it printed is in ``folder``."""
+    (folder / _OUTPUT).write_text(f"no end after {timeout_seconds:.0f} s")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", _FAST, *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder / "shared"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         ended = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
+            command, cwd=folder, env=environment, capture_output=True, timeout=timeout_seconds, check=False
         )
     except subprocess.TimeoutExpired:
         return False  # a loop without an end is noticed too
@@ -67,7 +68,7 @@ def fate_of(mutant: Mutant, folder: Path) -> Fate:
     text = file.read_text()
     try:
         file.write_text(mutant.applied(text))
-        passed = tests_pass(folder, mutant.tests)
+        passed = tests_pass(folder, mutant.tests, timeout_seconds=_TIMEOUT_SECONDS)
     finally:
         file.write_text(text)
     if passed is None:
@@ -95,7 +96,7 @@ def main() -> int:
                 folders.put(folder)
 
         nearest = tuple(sorted({test for mutant in mutants for test in mutant.tests}))
-        if not tests_pass(Path(made) / "0", nearest):
+        if not tests_pass(Path(made) / "0", nearest, timeout_seconds=10 * _TIMEOUT_SECONDS):
             print((Path(made) / "0" / _OUTPUT).read_text(), "the tests fail without any mutant", sep="\n")
             return 1
         with ThreadPoolExecutor(given.jobs) as pool:
