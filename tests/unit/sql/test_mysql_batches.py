@@ -1,4 +1,4 @@
-"""A batch is one request to MySQL: how statements and rows are joined, and what a rollback asks of the server."""
+"""Batches that are too large for one request to MySQL, and what a rollback asks of the server."""
 
 from __future__ import annotations
 
@@ -34,16 +34,6 @@ class Cursor:
         return True
 
 
-def test_a_batch_is_one_request_and_its_rows_are_counted() -> None:
-    cursor = Cursor()
-
-    found = send_batch(cursor, "UPDATE t SET a = 1 WHERE b = %s", [(1,), (0,), (1,)])
-
-    one, none = "UPDATE t SET a = 1 WHERE b = 1", "UPDATE t SET a = 1 WHERE b = 0"
-    assert cursor.requests == [f"{one};{none};{one}"]
-    assert found == 2
-
-
 def test_a_large_batch_is_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mysql_sql, "MAX_REQUEST_CHARACTERS", 21)
     cursor = Cursor()
@@ -58,17 +48,6 @@ class InsertCursor(Cursor):
     def execute(self, request: str) -> None:
         self.requests.append(request)
         self.rowcount = request.count("(")
-
-
-def test_inserts_are_one_statement_of_many_rows_whatever_stands_in_a_row() -> None:
-    """PyMySQL makes one only of rows that hold nothing but values, and timers are created at the database's time."""
-    cursor = InsertCursor()
-
-    found = send_batch(cursor, "INSERT IGNORE INTO t VALUES (%s, NOW(), '%%')", [(1,), (2,), (3,)])
-
-    rows = "(1, NOW(), '%'),(2, NOW(), '%'),(3, NOW(), '%')"
-    assert cursor.requests == [f"INSERT IGNORE INTO t VALUES {rows}"]
-    assert found == 6  # as this cursor counts
 
 
 def test_many_rows_are_several_inserts(monkeypatch: pytest.MonkeyPatch) -> None:
