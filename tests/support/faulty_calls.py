@@ -16,10 +16,19 @@ def _nothing(transitions: Sequence[Transition]) -> None: ...
 
 
 class FaultyCalls:
-    """The call store that it is given, with something before and after ``apply``: either may raise."""
+    """The call store that it is given, with something before and after ``apply``: either may raise. What it
+    ``puts_off`` is not applied, and is UNAVAILABLE."""
 
-    def __init__(self, calls: CallStore, *, before: Hook = _nothing, after: Hook = _nothing) -> None:
+    def __init__(
+        self,
+        calls: CallStore,
+        *,
+        before: Hook = _nothing,
+        after: Hook = _nothing,
+        puts_off: Callable[[Transition], bool] = lambda transition: False,
+    ) -> None:
         self._calls = calls
+        self.puts_off = puts_off
         self.before = before
         self.after = after
         self.get_calls_hook: Callable[[Sequence[Any]], None] = lambda refs: None
@@ -33,9 +42,11 @@ class FaultyCalls:
 
     def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         self.before(transitions)
-        statuses = self._calls.apply(transitions, now=now)
+        taken = [not self.puts_off(transition) for transition in transitions]
+        chosen = [transition for transition, is_taken in zip(transitions, taken, strict=True) if is_taken]
+        applied = iter(self._calls.apply(chosen, now=now))
         self.after(transitions)
-        return statuses
+        return [next(applied) if is_taken else ApplyStatus.UNAVAILABLE for is_taken in taken]
 
 
 def is_begin(transitions: Sequence[Transition]) -> bool:

@@ -52,6 +52,39 @@ def test_a_store_that_fails_for_a_while_delays_calls_and_loses_none(executing: E
 
 
 @pytest.mark.parametrize("step", [is_begin, is_end])
+def test_a_tenant_of_whom_nothing_can_be_written_for_now_holds_up_nobody(
+    executing: Executing, step: Callable[[Sequence[Transition]], bool]
+) -> None:
+    executing.add_tenant("hot")
+
+    def is_put_off(transition: Transition) -> bool:
+        is_hot = transition.after.tenant_id == "hot"
+        return is_hot and step([transition]) and executing.clock.elapsed_seconds < 20
+
+    for number in range(40):
+        executing.submit(f"call-{number:02}", due_at=at(number / 4))
+        executing.submit(f"hot-{number:02}", due_at=at(number / 4), tenant_id="hot")
+    poller = executing.poller(calls=FaultyCalls(executing.calls, puts_off=is_put_off))
+    lags: list[float] = []
+
+    async def script() -> None:
+        await asyncio.sleep(15)
+        assert executing.statuses() == {CallStatus.SUCCEEDED}
+        assert {call.status for call in executing.all(tenant_id="hot")}.isdisjoint({CallStatus.SUCCEEDED})
+        for call in executing.all():
+            assert call.started_at is not None
+            assert call.finished_at is not None
+            lags.append((call.finished_at - call.due_at).total_seconds())
+        await asyncio.sleep(45)
+
+    executing.run(script, poller)
+    assert max(lags) < 2
+    assert {call.status for call in executing.all(tenant_id="hot")} == {CallStatus.SUCCEEDED}
+    assert len(executing.sender.requests) == 80
+    assert poller.snapshot().counters["executions_timed_out"] == 0
+
+
+@pytest.mark.parametrize("step", [is_begin, is_end])
 def test_a_step_that_was_stored_although_the_store_said_otherwise(
     executing: Executing, step: Callable[[Sequence[Transition]], bool]
 ) -> None:
