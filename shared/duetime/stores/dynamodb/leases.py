@@ -83,7 +83,7 @@ class Leases:
         """Claim shards whose rows are there."""
         if not changes:
             return []
-        written = self._table.apply([change for _, change in changes], is_patient=False)
+        written = self._apply([change for _, change in changes])
         return [
             (lease, Written(is_applied=True) if each.is_own_work(change) else each)
             for (lease, change), each in zip(changes, written, strict=True)
@@ -92,7 +92,7 @@ class Leases:
     def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
         until = format_instant(now + timedelta(seconds=lease_seconds))
         changes = [_change(lease, sets={"shard_lease_expires_at": text(until)}) for lease in leases]
-        renewed = self._table.apply(changes, is_patient=False)
+        renewed = self._apply(changes)
         if all(written.is_put_off for written in renewed):
             raise_put_off(renewed)
         return [
@@ -103,6 +103,10 @@ class Leases:
             else None
             for lease, written in zip(leases, renewed, strict=True)
         ]
+
+    def _apply(self, changes: Sequence[Change]) -> list[Written]:
+        """Of several shards none waits for another. (The outbox, which has one, may not use PartiQL on this table.)"""
+        return self._table.apply(changes, is_patient=len(changes) == 1)
 
     def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None:
         del now  # a released shard is free whatever the time
