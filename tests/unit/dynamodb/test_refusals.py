@@ -220,3 +220,18 @@ def test_one_lease_that_is_refused_does_not_keep_the_others_from_being_renewed()
     stub.batch_execute_statement = batch_execute_statement  # type: ignore[method-assign]
     renewed = store(stub).renew_leases(leases, lease_seconds=10, now=NOW)
     assert [lease.shard_id for lease, each in zip(leases, renewed, strict=True) if each is None] == [29]
+
+
+@pytest.mark.parametrize(("number", "operation"), [(1, "update_item"), (2, "batch_execute_statement")])
+def test_a_lease_that_is_alone_is_kept_without_partiql_which_the_outbox_may_not_use(
+    number: int, operation: str
+) -> None:
+    leases = [Lease(shard_id, 1, "me", NOW) for shard_id in range(number)]
+    stub = Stub()
+    store(stub).renew_leases(leases, lease_seconds=10, now=NOW)
+    store(stub).release_leases(leases, now=NOW)
+    assert [name for name, _ in stub.requests] == [operation] * 2
+
+    throttled = Stub(lambda key: "ProvisionedThroughputExceeded")
+    with pytest.raises(StoreUnavailable):
+        store(throttled).renew_leases(leases, lease_seconds=10, now=NOW)

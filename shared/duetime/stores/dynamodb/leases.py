@@ -105,7 +105,7 @@ class Leases:
         ]
 
     def _apply(self, changes: Sequence[Change]) -> list[Written]:
-        """Of several shards none waits for another. (The outbox, which has one, may not use PartiQL on this table.)"""
+        """Of several shards none waits for another. The outbox, which has one, may not use PartiQL on this table."""
         return self._table.apply(changes, is_patient=len(changes) == 1)
 
     def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None:
