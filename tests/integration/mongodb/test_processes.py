@@ -10,6 +10,8 @@ from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from duetime.domain.timers import TimerState
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
@@ -96,6 +98,7 @@ def check_two_pollers(stores: list[Store]) -> None:
     assert all(status.is_free for status in store.shard_statuses(namespace.shard_ids(), now=clock.now()))
 
 
+@pytest.mark.timeout(600)
 def test_no_timer_is_lost_when_duetime_is_killed(mongodb_url: str, tmp_path: Path) -> None:
     """kill -9 in the middle of a burst, three times: what was accepted fires, if need be by the next process."""
     accepted: set[str] = set()
