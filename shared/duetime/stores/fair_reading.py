@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from duetime.stores.calls_port import CallRef, OutboxEvent
@@ -131,3 +132,16 @@ def _rows_behind(events: UnpublishedEvents[R], reading: _Reading, limit: int) ->
     if len(rows) < limit:
         rows += events.of_next_calls(tenant, after=call, limit=limit - len(rows))
     return rows
+
+
+def oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:
+    """By the time of the change that each event tells of, and of one call always by sequence, whoever wrote it and
+    whatever that one's clock said."""
+    latest: dict[tuple[str, str], datetime] = {}
+    keys: dict[str, tuple[datetime, str, str, int]] = {}
+    for stored in found:
+        event = stored.event
+        call = (event.tenant_id, event.aggregate_id)
+        latest[call] = max(latest.get(call, event.occurred_at), event.occurred_at)
+        keys[event.event_id] = (latest[call], *call, event.sequence)
+    return sorted(found, key=lambda stored: keys[stored.event.event_id])

@@ -16,6 +16,7 @@ from bson.int64 import Int64
 from duetime.domain.service_calls import CallFailure, CallOutcome, CallStatus
 from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.domain.times import MAX_INSTANT, MIN_INSTANT
+from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.mongodb import call_documents, event_documents, execution_documents
 from duetime.stores.mongodb.database import READ_AS
 from duetime.stores.mongodb.timer_documents import UnreadableError, decode, decode_or_salvage, encode
@@ -190,7 +191,7 @@ def test_an_event_comes_back_as_it_was_or_is_told() -> None:
     document = through_bson({**event_documents.encode_event(event, now=NOW), "_id": bson.ObjectId()})
 
     assert event_documents.decode_event(document).event == event
-    with pytest.raises(event_documents.UnreadableEventError) as raised:
+    with pytest.raises(UnreadableEventError) as raised:
         event_documents.decode_event({**document, "event_type": "secret"})
     assert "secret" not in str(raised.value)
 

@@ -9,10 +9,11 @@ from duetime.domain.executions import Execution
 from duetime.stores.bound_cursors import read_cursor, write_cursor
 from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.decoding import repaired
+from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.mongodb.batches import Batches, Insert
 from duetime.stores.mongodb.database import EXECUTIONS, OUTBOX, Database
 from duetime.stores.mongodb.errors import translated
-from duetime.stores.mongodb.event_documents import UnreadableEventError, decode_event, encode_event
+from duetime.stores.mongodb.event_documents import decode_event, encode_event
 from duetime.stores.mongodb.execution_documents import (
     decode_or_salvage_execution,
     encode_execution,

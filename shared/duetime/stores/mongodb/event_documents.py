@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
@@ -10,6 +9,7 @@ from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.stores.call_check import checked_event
 from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.decoding import repaired
+from duetime.stores.event_reading import UnreadableEventError, report_unreadable, up_to_damage
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import (
     DECODING_ERRORS,
@@ -21,14 +21,8 @@ from duetime.stores.mongodb.values import (
     without_none,
 )
 
-logger = logging.getLogger(__name__)
-
 UNPUBLISHED = "is_unpublished"
 """True for an event that is still to be published, and not there for any other: what the outbox's index holds."""
-
-
-class UnreadableEventError(Exception):
-    """A document that does not decode. The message names the field and the kind of fault, never the value."""
 
 
 def encode_event(event: CallEvent, *, now: datetime, published_at: datetime | None = None) -> Document:
@@ -70,26 +64,10 @@ def decode_event(document: Document) -> OutboxEvent:
 
 
 def readable_events(documents: Iterable[Document]) -> Iterator[OutboxEvent]:
-    """The events of ``documents``, which are of one call in order, up to the first that cannot be read.
-
-    Those behind it have to wait, or their order would be lost; other calls' events need not.
-    """
-    for document in documents:
-        try:
-            yield decode_event(document)
-        except UnreadableEventError as error:
-            report_unreadable(document, error)
-            return
+    """Those of one call, up to the first that cannot be read."""
+    return up_to_damage(documents, decode_event, report_document)
 
 
-def report_unreadable(document: Document, error: UnreadableEventError) -> None:
-    logger.error(
-        "%s",
-        error,
-        extra={
-            "action": "outbox.unreadable",
-            "tenant_id": repaired(document.get("tenant_id")),
-            "call_id": repaired(document.get("aggregate_id")),
-            "sequence": document.get("event_sequence"),
-        },
-    )
+def report_document(document: Document, error: UnreadableEventError) -> None:
+    tenant_id, call_id = repaired(document.get("tenant_id", "")), repaired(document.get("aggregate_id", ""))
+    report_unreadable(error, tenant_id=tenant_id, call_id=call_id, sequence=document.get("event_sequence", 0))

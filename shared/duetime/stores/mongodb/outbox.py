@@ -9,17 +9,17 @@ from itertools import islice
 from bson import ObjectId
 
 from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
-from duetime.stores.fair_reading import FairReading
+from duetime.stores.event_reading import UnreadableEventError
+from duetime.stores.fair_reading import FairReading, oldest_first
 from duetime.stores.mongodb.batches import Batches, Update
 from duetime.stores.mongodb.call_removal import CallRemoval
 from duetime.stores.mongodb.database import OUTBOX, SERVICE_CALLS, Database
 from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.event_documents import (
     UNPUBLISHED,
-    UnreadableEventError,
     decode_event,
     readable_events,
-    report_unreadable,
+    report_document,
 )
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import BY_ID, CALL_EXPIRY, CALL_STARRED, EVENT_PUBLISHED, EVENT_UNPUBLISHED
@@ -48,7 +48,7 @@ class Outbox:
 
     @translated
     def unpublished_events(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]:
-        return _oldest_first(self._fair.read(self, limit=limit, skip=skip))
+        return oldest_first(self._fair.read(self, limit=limit, skip=skip))
 
     # -- stores.fair_reading.UnpublishedEvents ---------------------------------------------------------------
 
@@ -74,7 +74,7 @@ class Outbox:
         except UnreadableEventError as error:
             if row["_id"] not in self._reported and len(self._reported) < _MAX_REPORTED:
                 self._reported.add(row["_id"])
-                report_unreadable(row, error)
+                report_document(row, error)
             return None
 
     def _tenant(self, position: Document) -> str | None:
@@ -159,16 +159,3 @@ class Outbox:
 
 def _call_of(event: Document) -> tuple[str, str]:
     return event["tenant_id"], event["aggregate_id"]
-
-
-def _oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:
-    """By the time of the change that each event tells of, and of one call always by sequence, whoever wrote it and
-    whatever that one's clock said."""
-    latest: dict[tuple[str, str], datetime] = {}
-    keys: dict[str, tuple[datetime, str, str, int]] = {}
-    for stored in found:
-        event = stored.event
-        call = (event.tenant_id, event.aggregate_id)
-        latest[call] = max(latest.get(call, event.occurred_at), event.occurred_at)
-        keys[event.event_id] = (latest[call], *call, event.sequence)
-    return sorted(found, key=lambda stored: keys[stored.event.event_id])

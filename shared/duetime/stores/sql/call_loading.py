@@ -12,6 +12,7 @@ from duetime.domain.executions import Execution
 from duetime.stores.bound_cursors import read_cursor, write_cursor
 from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.decoding import repaired
+from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.moving_port import EventPage, LoadStatus, UnreadableEvent
 from duetime.stores.sql.call_rows import optional_text
 from duetime.stores.sql.call_tables import http_execution_log, outbox
@@ -23,7 +24,6 @@ from duetime.stores.sql.event_rows import (
     SEQUENCE,
     TENANT,
     Row,
-    UnreadableEventError,
     decode_event,
     encode_event,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -10,10 +9,9 @@ from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.stores.call_check import checked_event
 from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.decoding import repaired
+from duetime.stores.event_reading import UnreadableEventError, report_unreadable, up_to_damage
 from duetime.stores.sql.call_rows import instant_text, optional_instant, text_instant
 from duetime.stores.sql.call_tables import outbox
-
-logger = logging.getLogger(__name__)
 
 EVENT_NAMES = (
     "tenant_id",
@@ -33,10 +31,6 @@ TENANT, AGGREGATE, SEQUENCE, EVENT_ID = range(4)
 """Places in such a row."""
 
 Row = Any
-
-
-class UnreadableEventError(Exception):
-    """A row that does not decode. The message names the kind of fault, never the value."""
 
 
 def encode_event(event: CallEvent) -> tuple[Any, ...]:
@@ -87,26 +81,10 @@ def decode_event(row: Row) -> OutboxEvent:
 
 
 def readable_events(rows: Iterable[Row]) -> Iterator[OutboxEvent]:
-    """The events of ``rows``, which are of one call in order, up to the first that cannot be read.
-
-    Those behind it have to wait, or their order would be lost; other calls' events need not.
-    """
-    for row in rows:
-        try:
-            yield decode_event(row)
-        except UnreadableEventError as error:
-            report_unreadable(row, error)
-            return
+    """Those of one call, up to the first that cannot be read."""
+    return up_to_damage(rows, decode_event, report_row)
 
 
-def report_unreadable(row: Row, error: UnreadableEventError) -> None:
-    logger.error(
-        "%s",
-        error,
-        extra={
-            "action": "outbox.unreadable",
-            "tenant_id": repaired(row[TENANT]),
-            "call_id": repaired(row[AGGREGATE]),
-            "sequence": row[SEQUENCE],
-        },
-    )
+def report_row(row: Row, error: UnreadableEventError) -> None:
+    tenant_id, call_id = repaired(row[TENANT]), repaired(row[AGGREGATE])
+    report_unreadable(error, tenant_id=tenant_id, call_id=call_id, sequence=row[SEQUENCE])

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from duetime.domain.call_events import CallEvent
 from duetime.domain.errors import CallUnreadable
 from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
+from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.fair_reading import FairReading
 from duetime.stores.sql.call_rows import LISTED_COLUMNS, decode_call, instant_text
 from duetime.stores.sql.call_tables import IS_UNPUBLISHED, outbox, service_calls
@@ -24,10 +25,9 @@ from duetime.stores.sql.event_rows import (
     EVENT_ID,
     SEQUENCE,
     Row,
-    UnreadableEventError,
     decode_event,
     readable_events,
-    report_unreadable,
+    report_row,
 )
 from duetime.stores.sql.tables import constant, given, given_count
 
@@ -190,7 +190,7 @@ class _Unpublished:
             reported = self.outbox.reported
             if row[EVENT_ID] not in reported and len(reported) < _MAX_REPORTED:
                 reported.add(row[EVENT_ID])
-                report_unreadable(row, error)
+                report_row(row, error)
             return None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -17,15 +16,10 @@ from duetime.stores.call_check import call_without_damage, checked_call, checked
 from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.cassandra.calls import codec
 from duetime.stores.cassandra.requests import Row
+from duetime.stores.event_reading import UnreadableEventError, report_unreadable, up_to_damage
 from duetime.stores.moving_port import UnreadableEvent
 
-logger = logging.getLogger(__name__)
-
 _MAX_SEQUENCE_DIGITS = 12
-
-
-class UnreadableEventError(Exception):
-    """A row that does not decode. The message names the field and the kind of fault, never the value."""
 
 
 # -- calls --------------------------------------------------------------------------------------------------------
@@ -140,29 +134,12 @@ def sequence_of(row: Row) -> int:
 
 
 def readable_events(tenant_id: str, call_id: str, rows: Iterable[Row]) -> Iterator[OutboxEvent]:
-    """The events of ``rows``, which are of one call in order, up to the first that cannot be read.
+    """Those of one call, up to the first that cannot be read."""
 
-    Those behind it have to wait, or their order would be lost; other calls' events need not.
-    """
-    for row in rows:
-        try:
-            yield decode_event(row)
-        except UnreadableEventError as error:
-            report_unreadable(tenant_id, call_id, row, error)
-            return
+    def report(row: Row, error: UnreadableEventError) -> None:
+        report_unreadable(error, tenant_id=tenant_id, call_id=call_id, sequence=sequence_of(row))
 
-
-def report_unreadable(tenant_id: str, call_id: str, row: Row, error: UnreadableEventError) -> None:
-    logger.error(
-        "%s",
-        error,
-        extra={
-            "action": "outbox.unreadable",
-            "tenant_id": tenant_id,
-            "call_id": call_id,
-            "sequence": sequence_of(row),
-        },
-    )
+    return up_to_damage(rows, decode_event, report)
 
 
 def unreadable_event(tenant_id: str, call_id: str, row: Row, error: UnreadableEventError) -> UnreadableEvent:

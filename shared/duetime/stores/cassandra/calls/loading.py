@@ -13,7 +13,6 @@ from duetime.stores.calls_port import CallRef, OutboxEvent
 from duetime.stores.cassandra.calls import codec, places
 from duetime.stores.cassandra.calls.attempts import Attempts
 from duetime.stores.cassandra.calls.documents import (
-    UnreadableEventError,
     decode_event,
     decode_or_salvage_execution,
     event_position,
@@ -24,6 +23,7 @@ from duetime.stores.cassandra.calls.index import Entry, Index
 from duetime.stores.cassandra.calls.partition import Partitions
 from duetime.stores.cassandra.calls.tables import EVENT, EXECUTION
 from duetime.stores.cassandra.requests import Requests, Statement
+from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.moving_port import EventPage, LoadStatus, UnreadableEvent
 from duetime.stores.side_by_side import Workers
 

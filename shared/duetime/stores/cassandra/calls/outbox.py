@@ -13,11 +13,9 @@ from duetime.stores.calls_port import CallRef, OutboxEvent
 from duetime.stores.cassandra.calls import places
 from duetime.stores.cassandra.calls.attempts import Attempts
 from duetime.stores.cassandra.calls.documents import (
-    UnreadableEventError,
     decode_event,
     event_position,
     readable_events,
-    report_unreadable,
     sequence_of,
 )
 from duetime.stores.cassandra.calls.index import Entry, Index
@@ -25,7 +23,8 @@ from duetime.stores.cassandra.calls.janitor import Janitor, is_decided
 from duetime.stores.cassandra.calls.partition import Partitions
 from duetime.stores.cassandra.calls.tables import EVENT
 from duetime.stores.cassandra.requests import Requests, Row, Statement
-from duetime.stores.fair_reading import FairReading
+from duetime.stores.event_reading import UnreadableEventError, report_unreadable
+from duetime.stores.fair_reading import FairReading, oldest_first
 
 _CHUNK: Final = 50
 _CALLS_AT_ONCE: Final = 16
@@ -115,7 +114,8 @@ class OutboxIndex:
             key = (row.ref, row.row["position"])
             if key not in self._reported and len(self._reported) < _MAX_REPORTED:
                 self._reported.add(key)
-                report_unreadable(row.ref.tenant_id, row.ref.call_id, row.row, error)
+                where = {"tenant_id": row.ref.tenant_id, "call_id": row.ref.call_id}
+                report_unreadable(error, **where, sequence=sequence_of(row.row))
             return None
 
     def unpublished(self, ref: CallRef, *, after: int = 0) -> list[Found]:
@@ -147,7 +147,7 @@ class Outbox:
         skipped = frozenset(
             CallRef(_join(places.slice_of(ref.tenant_id), ref.tenant_id), ref.call_id) for ref in skip
         )
-        return _oldest_first(self._fair.read(self._outbox_index, limit=limit, skip=skipped))
+        return oldest_first(self._fair.read(self._outbox_index, limit=limit, skip=skipped))
 
     def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]:
         rows = [found.row for found in self._outbox_index.unpublished(ref)][:limit]
@@ -202,16 +202,3 @@ def _join(number: int, tenant_id: str) -> str:
 
 def _split(name: str) -> tuple[int, str]:
     return int(name[:_SLICE_CHARACTERS] or 0), name[_SLICE_CHARACTERS:]
-
-
-def _oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:
-    """By the time of the change that each event tells of, and of one call always by sequence, whoever wrote it and
-    whatever that one's clock said."""
-    latest: dict[tuple[str, str], datetime] = {}
-    keys: dict[str, tuple[datetime, str, str, int]] = {}
-    for stored in found:
-        event = stored.event
-        call = (event.tenant_id, event.aggregate_id)
-        latest[call] = max(latest.get(call, event.occurred_at), event.occurred_at)
-        keys[event.event_id] = (latest[call], *call, event.sequence)
-    return sorted(found, key=lambda stored: keys[stored.event.event_id])

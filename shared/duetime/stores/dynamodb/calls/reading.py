@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -21,9 +20,8 @@ from duetime.stores.dynamodb.calls.salvage import decode_or_salvage_execution
 from duetime.stores.dynamodb.changes import Item, text
 from duetime.stores.dynamodb.items import Unreadable
 from duetime.stores.dynamodb.table import Table
+from duetime.stores.event_reading import UnreadableEventError, report_unreadable
 from duetime.stores.port import Page
-
-_log = logging.getLogger(__name__)
 
 _READ_TRIES = 4
 _MESSAGES_PER_PAGE = 32
@@ -144,15 +142,11 @@ def readable_events(items: Iterable[Item]) -> Iterator[tuple[Item, list[CallEven
         try:
             yield item, decode_events(item)
         except Unreadable as error:
-            _log.error(
-                "the stored events cannot be read: %s",
-                error,
-                extra={
-                    "action": "outbox.unreadable",
-                    "tenant_id": item["tenant_id"]["S"],
-                    "call_id": keys.call_id_of_event(item["sort_key"]["S"]),
-                    "sequence": keys.sequence_of(item["sort_key"]["S"]),
-                },
+            report_unreadable(
+                UnreadableEventError(f"the stored events cannot be read: {error}"),
+                tenant_id=item["tenant_id"]["S"],
+                call_id=keys.call_id_of_event(item["sort_key"]["S"]),
+                sequence=keys.sequence_of(item["sort_key"]["S"]),
             )
             return
 
