@@ -62,7 +62,7 @@ class Service:
     def cpu_seconds(self) -> float:
         """CPU time of the server process and of its workers."""
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        return sum(_cpu_seconds(pid) for pid in [str(self._process.pid), *children])
+        return sum(map(cpu_seconds_of, [self._process.pid, *children]))
 
     def stop(self) -> None:
         if self._process.poll() is None:
@@ -80,8 +80,8 @@ def running(store_url: str, *arguments: str) -> Iterator[Service]:
         service.stop()
 
 
-def _cpu_seconds(pid: str) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+def cpu_seconds_of(process_id: int | str) -> float:
+    fields = Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 

@@ -122,6 +122,7 @@ MUTANTS = (
     *_of(
         "engine/reading.py",
         "tests/unit/engine/test_reading.py tests/integration/engine/test_poller.py",
+        ("left.begin < self._position)", "True)", "the page where a lane was left passes over it"),
         ("left.begin >= page.begin", "True", "a lane's timers lose their order"),
         (
             "min(left.begin, page.begin), max(left.end, page.end)",
@@ -219,8 +220,8 @@ MUTANTS = (
         "stores/sql/due.py",
         "tests/contract/test_due.py",
         (
-            '_ROW.timer_uuid > given("uuid")',
-            '_ROW.timer_uuid >= given("uuid")',
+            ', uuid > given("uuid")',
+            ', uuid >= given("uuid")',
             "a page begins with the last timer again",
         ),
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.timers import Timer
-from duetime.stores.port import DuePage, Store
+from duetime.stores.port import LOOKED_AT_PER_TIMER, DuePage, IsWanted, Store
 from tests.support.engine import make_timer
 from tests.support.virtual_time import START, VirtualClock
 
@@ -21,16 +21,22 @@ OVERDUE_AT = START - timedelta(seconds=60)
 class OverdueStore:
     """Passes everything on to ``base``, but for the ``overdue`` timers of ``noisy``: all are due at ``OVERDUE_AT``.
 
-    Each page takes ``page_seconds`` of virtual time. What else is in the store must be due later.
+    They go to ``hosts`` hosts. What else is in the store must be due later. Each page takes ``page_seconds`` of
+    virtual time, and as much again for every 4,000 timers that are not wanted.
     """
 
-    def __init__(self, base: Store, clock: VirtualClock, *, overdue: int, page_seconds: float = 0.005) -> None:
+    def __init__(
+        self, base: Store, clock: VirtualClock, *, overdue: int, hosts: int = 1, page_seconds: float = 0.005
+    ) -> None:
         self._base = base
         self._clock = clock
         self._page_seconds = page_seconds
         self._waiting = [dict.fromkeys(range(shard, overdue, SHARDS)) for shard in range(SHARDS)]
         self._numbers = [list(waiting) for waiting in self._waiting]
-        self._timer = make_timer("any", namespace=NOISY, execute_at=OVERDUE_AT)
+        self._timers = [
+            make_timer("any", namespace=NOISY, execute_at=OVERDUE_AT, callback_url=f"http://receiver{host}.test/hook")
+            for host in range(hosts)
+        ]
         self.pages = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -45,28 +51,54 @@ class OverdueStore:
         cursor: str | None = None,
         since: datetime | None = None,
         known_next: datetime | None = None,
+        is_wanted: IsWanted | None = None,
     ) -> DuePage:
         self.pages += 1
         self._clock.advance(self._page_seconds)
         timers: list[Timer] = []
+        passed = 0
         if cursor is None and (since is None or since <= OVERDUE_AT):
             cursor = f"{0:09}"
         if cursor is not None and cursor.isdigit():
             numbers, waiting = self._numbers[shard_id], self._waiting[shard_id]
             for at in range(int(cursor), len(numbers)):
-                if numbers[at] in waiting:
+                if numbers[at] not in waiting:
+                    continue
+                if is_wanted is None or is_wanted(NOISY, self._like(numbers[at]).content.callback_url):
                     timers.append(self._overdue(numbers[at], shard_id))
-                    if len(timers) == limit:
-                        return DuePage(timers, cursor=f"{at + 1:09}")
+                else:
+                    passed += 1
+                if len(timers) == limit or len(timers) + passed == limit * LOOKED_AT_PER_TIMER:
+                    self._pass(passed)
+                    return DuePage(timers, cursor=f"{at + 1:09}", cursor_at=OVERDUE_AT)
             cursor = None
+        self._pass(passed)
         page = self._base.due_timers(
-            shard_id, until=until, limit=limit - len(timers), cursor=cursor, since=since, known_next=known_next
+            shard_id,
+            until=until,
+            limit=limit - len(timers),
+            cursor=cursor,
+            since=since,
+            known_next=known_next,
+            is_wanted=is_wanted,
         )
         return replace(page, timers=timers + page.timers)
 
+    def _pass(self, timers: int) -> None:
+        if timers:
+            self._clock.advance(self._page_seconds * timers / 4000)
+
+    def _like(self, number: int) -> Timer:
+        return self._timers[number // SHARDS % len(self._timers)]
+
     def _overdue(self, number: int, shard_id: int) -> Timer:
         timer_id = f"n{number}"
-        return replace(self._timer, timer_id=timer_id, firing_id=timer_id, shard_id=shard_id)
+        return replace(
+            self._timers[number // SHARDS % len(self._timers)],
+            timer_id=timer_id,
+            firing_id=timer_id,
+            shard_id=shard_id,
+        )
 
     def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
         others = [each for each in outcomes if each.outcome.timer.namespace != NOISY]

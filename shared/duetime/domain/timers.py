@@ -92,6 +92,10 @@ class TimerContent:
     expire_after_ms: int | None = None
 
 
+def is_too_late(armed_at: datetime, expire_after_ms: int | None, now: datetime) -> bool:
+    return expire_after_ms is not None and (now - armed_at) // _MILLISECOND > expire_after_ms
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
     """A stored timer.
@@ -134,8 +138,7 @@ class Timer:
 
     def is_too_late(self, now: datetime) -> bool:
         """True when no attempt may be begun any more (``expire_after_ms``)."""
-        limit_ms = self.content.expire_after_ms
-        return limit_ms is not None and (now - self.armed_at) // _MILLISECOND > limit_ms
+        return is_too_late(self.armed_at, self.content.expire_after_ms, now)
 
     def is_expired(self, now: datetime) -> bool:
         """True when the store may already have removed it; such a timer reads as absent."""

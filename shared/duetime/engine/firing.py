@@ -142,6 +142,11 @@ class Firing:
         """Whether it pays to read more timers of a lane."""
         return self._flow.wants(key, monotonic) and self._is_open(key) and self._payloads.wants(key[0])
 
+    def is_full(self, namespace: str) -> bool:
+        """Whether no timer of a namespace would be taken, in whichever lane. A guess, from any thread."""
+        view = self._directory.get(namespace)
+        return self._flow.is_full(namespace) or (view is not None and not view.is_usable)
+
     def offer(self, shard: OwnedShard, timers: list[Timer], page: Span) -> Offered:
         """The timers of a page: those that are not under way are taken as far as there is room for them."""
         now, monotonic = self._clock.now(), self._clock.monotonic()

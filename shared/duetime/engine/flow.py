@@ -106,12 +106,21 @@ class FlowControl:
             return False
         if line is None:
             return self._waiting < self._settings.max_buffered or self._busy_namespaces < self._settings.max_buffered
+        return not self._is_full(line)
+
+    def is_full(self, namespace: str) -> bool:
+        """Whether no lane of a namespace accepts another timer. May be called from any thread: a guess, then."""
+        line = self._namespaces.get(namespace)
+        return line is not None and self._is_full(line)
+
+    def _is_full(self, line: NamespaceLine) -> bool:
         if line.waiting >= self._turns_ahead(line):
-            return False
-        if self._waiting < self._settings.max_buffered:
             return True
+        if self._waiting < self._settings.max_buffered:
+            return False
         # The buffer is full: each namespace may still have its share, however much the others hold.
-        return line.waiting < self._settings.max_buffered // (self._busy_namespaces + (line.waiting == 0))
+        busy = self._busy_namespaces + (line.waiting == 0)
+        return line.waiting >= self._settings.max_buffered // max(1, busy)
 
     def wants(self, key: LaneKey, monotonic: float) -> bool:
         """Whether this lane has become so short that it pays to read more for it."""

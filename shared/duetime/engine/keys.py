@@ -21,7 +21,11 @@ def firing_key(timer: Timer) -> FiringKey:
 
 
 def lane_key(timer: Timer) -> LaneKey:
-    return timer.namespace, _origin(timer.content.callback_url)
+    return lane_of(timer.namespace, timer.content.callback_url)
+
+
+def lane_of(namespace: str, callback_url: str) -> LaneKey:
+    return namespace, _origin(callback_url)
 
 
 @lru_cache(maxsize=4096)

@@ -104,7 +104,7 @@ class Polling:
                 continue
             if self._recorder.is_held_up(shard.shard_id):
                 continue  # nothing of it would be fired
-            request, at = shard.reading.plan(until, monotonic, self._firing.wants)
+            request, at = shard.reading.plan(until, monotonic, self._firing.wants, self._firing.is_full)
             if request is not None:
                 ready.append((shard, request))
             elif at < next_at:
@@ -169,6 +169,7 @@ class Polling:
         quarantined: tuple[UnreadableRow, ...] = ()
         stuck: tuple[UnreadableRow, ...] = ()
         page: DuePage | StoreError
+        unwanted = request.unwanted
         try:
             page = self._store.due_timers(
                 request.shard_id,
@@ -177,10 +178,11 @@ class Polling:
                 cursor=request.cursor,
                 since=request.since,
                 known_next=request.known_next,
+                is_wanted=unwanted.wants if unwanted.is_any() else None,
             )
             if page.unreadable:
                 quarantined, stuck = self._quarantine(page.unreadable, request.until)
-            self._directory.load({timer.namespace for timer in page.timers})
+            self._directory.load({timer.namespace for timer in page.timers} | unwanted.namespaces)
         except StoreError as error:
             page = error
         return _Read(page, self._clock.monotonic() - started, quarantined, stuck)
@@ -234,7 +236,8 @@ class Polling:
         if self._leases.owned.get(shard.shard_id) is not shard or shard.is_releasing:
             shard.end_poll()
             return
-        self._firing.configure({timer.namespace for timer in page.timers}, self._owned_part)
+        namespaces = {timer.namespace for timer in page.timers} | request.unwanted.namespaces
+        self._firing.configure(namespaces, self._owned_part)
         offered = self._firing.offer(shard, page.timers, request.span_of(page))
         shard.end_poll()
         shard.reading.finish(

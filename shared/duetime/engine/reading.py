@@ -1,17 +1,18 @@
 """How the due timers of one shard are read.
 
-What is due in a shard is one list in the order of time, and each read takes one page of it. A lane without room for a
-timer of the page is *left* there: nothing further on is taken for it before that timer, so its timers keep their
-order. The TAIL reads what became due since it last ended, the CATCH_UP reads the page where a lane was left that has
-room again (lanes take turns), and the SURVEY goes through the whole list, so that no timer stays unseen wherever it
-lies. While no lane is left, a survey is a read or two and takes place at every poll interval; the tail then only
-serves the times that are known in advance. A survey that began so, as the first one after a claim does, goes through
-at full pace however much lies before it; one that began while lanes were left has a tenth of the time.
+What is due in a shard is one list in the order of time, and each read takes one page of it, wherever that begins.
+A lane without room for a timer of the page is *left* there: from then on only the page where it was left serves it,
+and pages further on pass over its timers, as over those of a namespace that has no room at all.
+The TAIL reads what became due since it last ended, the CATCH_UP reads the page where a lane was left that has room
+again (lanes take turns), and the SURVEY goes through the whole list, so that no timer stays unseen wherever it lies.
+While no lane is left, a survey is a read or two and takes place at every poll interval, and the tail only serves the
+times that are known in advance.
+While lanes are left, a survey has three quarters of the time until it is through, and then rests nine times as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -20,16 +21,17 @@ from math import inf
 from typing import NamedTuple
 
 from duetime.domain.times import MAX_INSTANT, MIN_INSTANT
-from duetime.engine.keys import LaneKey
+from duetime.engine.keys import LaneKey, lane_of
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import DuePage
 
 _LOOK_BACK = timedelta(seconds=2)
 """How late a timer that is due at once may become visible: its client's clock differs, its commit takes time."""
 _CATCH_UP_REST = 1 / 9
-_CATCH_UP_REST_IN_FAST_SURVEY = 3
-_SURVEY_REST = 9
+_CATCH_UP_REST_IN_SURVEY = 3
 """Rests after a page, in units of the time that it took: that time is for the other readings."""
+_SURVEY_REST = 9
+"""The same after a survey, while lanes are left."""
 _SHORTEST_REST_SECONDS = 0.01
 _REST_WHEN_STUCK_SECONDS = 0.1
 _SURVEY_INTERVAL_SECONDS = 5.0
@@ -67,6 +69,37 @@ START = Position(MIN_INSTANT)
 END = Position(MAX_INSTANT)
 
 
+class Unwanted:
+    """Whose timers a page passes over: lanes that were left before it, and namespaces that have no room.
+
+    Asked in the thread that reads. ``left`` may grow meanwhile, which is as good: what was met is left here, too.
+    ``met``: the lanes that timers were passed over of.
+    """
+
+    def __init__(self, left: Mapping[LaneKey, Span], position: Position, is_full: Callable[[str], bool]) -> None:
+        self._left = left
+        self._position = position
+        self._is_full = is_full
+        self.met: set[LaneKey] = set()
+
+    @property
+    def namespaces(self) -> set[str]:
+        return {namespace for namespace, _ in self.met}
+
+    def is_any(self) -> bool:
+        """False when every timer is wanted, as far as is known."""
+        return any(span.begin < self._position or self._is_full(key[0]) for key, span in list(self._left.items()))
+
+    def wants(self, namespace: str, callback_url: str) -> bool:
+        """``IsWanted`` of the store's port."""
+        key = lane_of(namespace, callback_url)
+        left = self._left.get(key)
+        if not (left is not None and left.begin < self._position) and not self._is_full(namespace):
+            return True
+        self.met.add(key)
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class PageRequest:
     """What ``Store.due_timers`` is asked for: the page at ``position``, due ``until``."""
@@ -75,6 +108,7 @@ class PageRequest:
     reading: Reading
     position: Position
     until: datetime
+    unwanted: Unwanted
     known_next: datetime | None = None
 
     @property
@@ -96,7 +130,7 @@ class PageRequest:
         if page.cursor is None:
             return Span(self.position, END)
         last_at = page.timers[-1].next_attempt_at if page.timers else None
-        return Span(self.position, Position(last_at or self.position.at, page.cursor))
+        return Span(self.position, Position(page.cursor_at or last_at or self.position.at, page.cursor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +146,14 @@ class ShardReading:
     """How far a shard has been read, and when to go on. For the event loop's thread alone.
 
     ``..._at`` are monotonic seconds: when that reading has its next page. ``tail`` and ``survey`` say where that is,
-    between two passes not at all. ``left``: from where to where each lane was left, in the order of their turns.
+    between two passes not at all; ``survey_seconds``: what this one has taken so far. ``left``: from where to where
+    each lane was left, in the order of their turns.
 
     The tail covers what becomes due after ``read_until``. Every ``interval_seconds``, while a survey is under way or
     a lane is left, it looks back a little, though not before ``tail_begun``. ``known_next`` is the earliest due time
     after the last read, as far as is known; ``hinted`` the earliest that was noted while a read was under way.
+    ``failing_seconds``: from the first of the last reads, at ``failing_since``, to the last one, if all of them
+    failed; ``has_read``: whether any has not.
     """
 
     shard_id: int
@@ -127,7 +164,7 @@ class ShardReading:
     catch_up_at: float = -inf
     tail: Position | None = None
     survey: Position | None = None
-    is_survey_fast: bool = True
+    survey_seconds: float = 0.0
     left: dict[LaneKey, Span] = field(default_factory=dict)
     read_until: datetime = MIN_INSTANT
     tail_begun: datetime = MIN_INSTANT
@@ -135,6 +172,9 @@ class ShardReading:
     hinted: datetime | None = None
     is_polling: bool = False
     errors: int = 0
+    failing_since: float = inf
+    failing_seconds: float = 0.0
+    has_read: bool = False
 
     @property
     def has_backlog(self) -> bool:
@@ -162,27 +202,39 @@ class ShardReading:
     # -- what comes next -------------------------------------------------------------------------------------
 
     def plan(
-        self, until: datetime, monotonic: float, wants: Callable[[LaneKey, float], bool]
+        self,
+        until: datetime,
+        monotonic: float,
+        wants: Callable[[LaneKey, float], bool],
+        is_full: Callable[[str], bool],
     ) -> tuple[PageRequest | None, float]:
-        """What to read now, or else when to ask again. ``wants`` tells whether a lane needs more timers."""
+        """What to read now, or else when to ask again.
+
+        ``wants`` tells whether a lane needs more timers, ``is_full``, from any thread, whether a namespace would take
+        none in whichever lane.
+        """
         if self.tail_at <= monotonic:
             if self.tail is None:
                 self.tail = self._tail_start(until, monotonic)
-            return self._request(Reading.TAIL, self.tail, until), monotonic
+            return self._request(Reading.TAIL, self.tail, until, is_full), monotonic
         if self.left and self.catch_up_at <= monotonic:
             key = self._next_lane(monotonic, wants)
             if key is not None:
-                return self._request(Reading.CATCH_UP, self.left[key].begin, until), monotonic
+                return self._request(Reading.CATCH_UP, self.left[key].begin, until, is_full), monotonic
         if self.survey_at <= monotonic:
             if self.survey is None:
-                self.survey, self.is_survey_fast = START, not self.left
-            return self._request(Reading.SURVEY, self.survey, until), monotonic
+                self.survey, self.survey_seconds = START, 0.0
+            return self._request(Reading.SURVEY, self.survey, until, is_full), monotonic
         ask_at = self.catch_up_at if self.catch_up_at > monotonic else monotonic + _ASK_AGAIN_SECONDS
         return None, min(self.tail_at, self.survey_at, ask_at if self.left else inf)
 
-    def _request(self, reading: Reading, position: Position, until: datetime) -> PageRequest:
+    def _request(
+        self, reading: Reading, position: Position, until: datetime, is_full: Callable[[str], bool]
+    ) -> PageRequest:
         known_next = self.known_next if self.known_next is not None and self.known_next > until else None
-        return PageRequest(self.shard_id, reading, position, until, known_next)
+        return PageRequest(
+            self.shard_id, reading, position, until, Unwanted(self.left, position, is_full), known_next
+        )
 
     def _tail_start(self, until: datetime, monotonic: float) -> Position:
         start, self.hinted = self.read_until, None
@@ -213,10 +265,11 @@ class ShardReading:
         settings: EngineSettings,
     ) -> None:
         """A page was read. ``busy_seconds``: what one of each shard with a backlog takes, as far as is known."""
-        self.errors = 0
+        self.errors, self.has_read = 0, True
+        self.failing_since, self.failing_seconds = inf, 0.0
         span = request.span_of(page)
         had_backlog = self.has_backlog
-        has_moved = self._move_lanes(span, offered.refused)
+        has_moved = self._move_lanes(span, offered.refused | request.unwanted.met)
         if page.timers:
             self.interval_seconds = settings.min_poll_interval_seconds
         elif request.reading is Reading.SURVEY:
@@ -257,8 +310,7 @@ class ShardReading:
         return not refused.issuperset(reached)
 
     def _finish_catch_up(self, busy_seconds: float, monotonic: float, *, has_accepted: bool, is_stuck: bool) -> None:
-        is_survey_first = self.survey is not None and self.is_survey_fast
-        rest = busy_seconds * (_CATCH_UP_REST_IN_FAST_SURVEY if is_survey_first else _CATCH_UP_REST)
+        rest = busy_seconds * (_CATCH_UP_REST if self.survey is None else _CATCH_UP_REST_IN_SURVEY)
         if not has_accepted:
             rest = max(rest, busy_seconds, _REST_WHEN_STUCK_SECONDS if is_stuck else _SHORTEST_REST_SECONDS)
         self.catch_up_at = monotonic + rest
@@ -268,11 +320,11 @@ class ShardReading:
         self.survey = None if is_last else page.end
         if self.look_back_at == inf:  # it began just now: what becomes due from now on is left to the tail
             self.read_until = until if self.hinted is None else min(until, self.hinted)
+        self.survey_seconds += busy_seconds
         if not is_last:
-            is_slow = self.left and not self.is_survey_fast
-            self.survey_at = monotonic + (max(_SHORTEST_REST_SECONDS, _SURVEY_REST * busy_seconds) if is_slow else 0)
+            self.survey_at = monotonic
         elif self.left:
-            self.survey_at = monotonic + _SURVEY_INTERVAL_SECONDS
+            self.survey_at = monotonic + max(_SURVEY_INTERVAL_SECONDS, _SURVEY_REST * self.survey_seconds)
         else:  # all that is due was seen and taken: the tail has nothing to look for
             self.survey_at = monotonic + self.interval_seconds
             self.tail, self.tail_at, self.look_back_at = None, inf, inf
@@ -288,6 +340,8 @@ class ShardReading:
     def fail(self, *, monotonic: float, random: float, settings: EngineSettings) -> None:
         """A read failed: back off, and go on from there."""
         self.errors += 1
+        self.failing_since = min(self.failing_since, monotonic)
+        self.failing_seconds = monotonic - self.failing_since
         self.known_next = None
         at = monotonic + settings.backoff_after(self.errors, random)
         self.tail_at, self.catch_up_at = max(self.tail_at, at), max(self.catch_up_at, at)
@@ -295,6 +349,7 @@ class ShardReading:
 
     def retry(self, monotonic: float) -> None:
         """The store answers again: what waits since a read failed waits no longer."""
+        self.failing_since, self.failing_seconds = inf, 0.0
         if self.errors:
             self.catch_up_at, self.survey_at = min(self.catch_up_at, monotonic), min(self.survey_at, monotonic)
             if self.tail_at < inf:

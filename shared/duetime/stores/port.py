@@ -23,11 +23,11 @@ Rules for all operations:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.idempotency import IdempotencyRecord
@@ -172,12 +172,20 @@ class DuePage:
 
     ``cursor`` is set when there may be more due timers after this page. ``next_attempt_at`` is the earliest
     key of the shard after ``until`` (None when there is none), reported only by a last page (``cursor`` None).
+    ``cursor_at``: the instant at which the cursor stands; None: that of the last timer.
     """
 
     timers: list[Timer]
     cursor: str | None = None
     next_attempt_at: datetime | None = None
     unreadable: tuple[UnreadableRow, ...] = ()
+    cursor_at: datetime | None = None
+
+
+IsWanted = Callable[[str, str], bool]
+"""Whether a page should have timers of this namespace to this callback URL."""
+LOOKED_AT_PER_TIMER: Final = 10
+"""A page with timers that are not wanted looks at so many times its limit at most."""
 
 
 class Store(MovableStore, Protocol):
@@ -407,6 +415,7 @@ class Store(MovableStore, Protocol):
         cursor: str | None = None,
         since: datetime | None = None,
         known_next: datetime | None = None,
+        is_wanted: IsWanted | None = None,
     ) -> DuePage:
         """Timers with ``next_attempt_at <= until``, in order, at most ``limit``; strongly consistent.
 
@@ -416,6 +425,9 @@ class Store(MovableStore, Protocol):
         before it.
         ``known_next``: the caller knows of none before it, so the store may skip looking beyond it; then
         ``DuePage.next_attempt_at`` is the earliest that it found before ``known_next``, else ``known_next``.
+        ``is_wanted``: others need not be read whole, and may be left out, so a page may be short and not the last.
+        Timers that are parked, or too late by ``until`` (``Timer.is_too_late``), are never left out. It is asked at
+        most ``LOOKED_AT_PER_TIMER`` times ``limit``, and by some stores never: they leave nothing out.
         Rows that cannot be decoded are reported in ``unreadable`` and never hide the others.
         """
         ...

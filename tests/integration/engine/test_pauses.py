@@ -95,6 +95,22 @@ def test_nothing_is_fired_in_a_pause_and_all_of_it_after(store: Store, clock: Vi
     assert fired == ["created in the pause", "first", "neighbour", *(f"t{n}" for n in range(5))]
 
 
+def test_a_pause_ends_in_time_for_a_backlog_that_pages_pass_over(store: Store, clock: VirtualClock) -> None:
+    steps = Script(store, clock)
+    urls = [f"https://receiver{host}.test/hook" for host in range(100)]
+    put(store, [make_timer(f"t{n}", execute_at=at(1), callback_url=urls[n % 100]) for n in range(2400)], START)
+    put(store, [make_timer("neighbour", namespace="other", execute_at=at(3))], START)
+
+    async def script(sender: ScriptedSender) -> None:
+        steps.pause()
+        await asyncio.sleep(30)
+        assert ids(sender) == ["neighbour"]
+        steps.resume()
+        await asyncio.sleep(FOLLOWS_SECONDS + 5)
+
+    assert len(ids(run(store, clock, script))) == 2401
+
+
 def test_a_pause_that_begins_while_timers_wait_takes_hold_within_seconds(store: Store, clock: VirtualClock) -> None:
     steps = Script(store, clock)
     put(store, [make_timer(f"t{n}", execute_at=at(n)) for n in range(60)], START)

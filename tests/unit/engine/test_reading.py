@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from duetime.domain.timers import Timer
 from duetime.engine.keys import LaneKey, lane_key
-from duetime.engine.reading import END, START, Offered, PageRequest, Position, Reading, ShardReading, Span
+from duetime.engine.reading import END, START, Offered, PageRequest, Position, Reading, ShardReading, Span, Unwanted
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import DuePage
 from tests.support.engine import make_timer
@@ -28,6 +28,10 @@ def nobody(key: LaneKey, monotonic: float) -> bool:
     return not everyone(key, monotonic)
 
 
+def has_room(namespace: str) -> bool:
+    return not namespace
+
+
 def of(namespace: str, *, at: datetime = NOW) -> Timer:
     return make_timer("t", namespace=namespace, execute_at=at)
 
@@ -45,13 +49,13 @@ class Subject:
 
     def wait(self, *, asks: bool = True) -> float:
         """Until when nothing is to be read. ``asks``: whether lanes want more."""
-        request, at = self.reading.plan(self.now, self.monotonic, everyone if asks else nobody)
+        request, at = self.reading.plan(self.now, self.monotonic, everyone if asks else nobody, has_room)
         assert request is None
         return at
 
     def next(self, *, asks: bool = True) -> PageRequest:
         """The read that is due now."""
-        request, _ = self.reading.plan(self.now, self.monotonic, everyone if asks else nobody)
+        request, _ = self.reading.plan(self.now, self.monotonic, everyone if asks else nobody, has_room)
         assert request is not None
         return request
 
@@ -177,7 +181,7 @@ def test_a_failed_read_backs_off_and_goes_on_where_it_was() -> None:
 def test_a_clock_that_was_set_back_is_no_reason_to_read_from_the_future() -> None:
     subject = Subject().at(60.0)
     subject.read(following=subject.now + 30 * MS)
-    request, _ = subject.reading.plan(NOW, 60.03, everyone)
+    request, _ = subject.reading.plan(NOW, 60.03, everyone, has_room)
     assert request is not None
     assert request.since == request.until == NOW
 
@@ -211,17 +215,6 @@ def test_a_hint_that_comes_as_a_long_survey_begins_is_followed_back() -> None:
     assert subject.at(0.1).next().since == past
 
 
-def test_a_slow_survey_is_slow_no_more_when_no_lane_is_left() -> None:
-    subject = Subject()
-    subject.read(of("a"), refused=(A,))
-    subject.at(5.0).read(asks=False)  # the tail
-    subject.read(of("b"), cursor="1", busy_seconds=0.002, accepted=1, asks=False)
-    subject.read(of("a"), accepted=1, busy_seconds=0.002)
-    for page in range(2, 20):
-        request = subject.read(of("b"), cursor=f"{page}", accepted=1, busy_seconds=0.002)
-        assert request.reading is Reading.SURVEY
-
-
 def test_during_a_survey_a_lane_that_wants_more_has_a_quarter_of_the_time() -> None:
     subject, readings = Subject(), []
     for page in range(1, 41):
@@ -237,13 +230,19 @@ def test_during_a_survey_what_becomes_due_from_its_beginning_on_is_read_at_every
     assert (request.reading, request.since) == (Reading.TAIL, NOW)
 
 
-def test_a_survey_that_begins_while_a_lane_is_left_has_a_tenth_of_the_time() -> None:
+def test_while_lanes_are_left_a_survey_goes_through_at_once_and_then_rests_nine_times_as_long() -> None:
     subject = Subject()
     subject.read(of("a"), refused=(A,))
     subject.reading.tail_at = 1000.0
     assert subject.wait(asks=False) == 0.05  # then the lanes are asked again
-    subject.at(5.0).read(of("a"), cursor="1", refused=(A,), busy_seconds=0.02, asks=False)
-    assert subject.reading.survey_at == pytest.approx(5.02 + 9 * 0.02)
+    subject.at(5.0)
+    for page in range(1, 51):
+        cursor = None if page == 50 else f"{page:02}"
+        assert (
+            subject.read(of("a"), cursor=cursor, refused=(A,), busy_seconds=0.02, asks=False).reading
+            is Reading.SURVEY
+        )
+    assert subject.reading.survey_at == pytest.approx(6.0 + 9 * 1.0)
 
 
 def test_with_a_lane_left_the_tail_looks_back_for_what_became_visible_late() -> None:
@@ -275,6 +274,35 @@ def test_a_lane_is_caught_up_with_from_the_page_at_which_it_was_left_and_gets_no
     request = subject.next()
     assert (request.reading, request.cursor) == (Reading.CATCH_UP, "1")
     assert subject.reading.may_take(A, Span(request.position, later.begin))
+
+
+def test_pages_further_on_pass_over_a_lane_that_was_left_and_its_own_page_does_not() -> None:
+    subject = Subject()
+    assert not subject.next().unwanted.is_any()
+    subject.read(of("a"), cursor="1", refused=(A,))
+    further = subject.next(asks=False).unwanted
+    assert further.is_any()
+    assert not further.wants(A[0], f"{A[1]}/hook")
+    assert further.wants(B[0], f"{B[1]}/hook")
+    assert further.wants(A[0], "http://elsewhere.test/hook")
+    assert further.met == {A}
+    request = subject.next()
+    assert (request.reading, request.cursor) == (Reading.CATCH_UP, None)
+    assert not request.unwanted.is_any()
+
+
+def test_a_page_passes_over_a_namespace_that_has_no_room_and_its_lanes_are_left_there() -> None:
+    subject, other = Subject(), ("a", "http://elsewhere.test")
+    subject.read(of("a"), cursor="1", refused=(A,))
+    request, _ = subject.reading.plan(NOW, 0.0, nobody, lambda namespace: namespace == "a")
+    assert request is not None
+    assert not request.unwanted.wants(*other)
+    page = DuePage([], cursor="2", cursor_at=NOW)
+    subject.reading.finish(request, page, Offered(), busy_seconds=0.0, now=NOW, monotonic=0.0, settings=SETTINGS)
+    later = Span(Position(NOW, "2"), END)
+    assert not subject.reading.may_take(other, later)
+    assert subject.reading.may_take(other, Span(Position(NOW, "1"), later.begin))
+    assert subject.next(asks=False).cursor == "2"
 
 
 def test_a_lane_stays_on_its_page_until_all_of_its_timers_there_are_taken() -> None:
@@ -332,7 +360,7 @@ def test_of_many_lanes_the_one_that_wants_more_is_found() -> None:
     lanes = [(f"n{number}", "http://receiver.test") for number in range(120)]
     subject.read(of("a"), refused=tuple(lanes))
     for _ in range(3):
-        request, _ = subject.reading.plan(subject.now, 0.0, lambda key, monotonic: key == lanes[-1])
+        request, _ = subject.reading.plan(subject.now, 0.0, lambda key, monotonic: key == lanes[-1], has_room)
         if request is not None:
             break
     assert request is not None
@@ -377,7 +405,7 @@ def test_a_store_whose_cursors_do_not_sort_is_read_to_its_end() -> None:
 
 def test_of_several_shards_those_with_something_new_come_first_then_who_is_furthest_behind() -> None:
     def request(reading: Reading, position: Position) -> PageRequest:
-        return PageRequest(0, reading, position, NOW)
+        return PageRequest(0, reading, position, NOW, Unwanted({}, position, has_room))
 
     early, late = Position(NOW, "5"), Position(NOW + MS, "1")
     ordered = [
@@ -420,7 +448,7 @@ def test_every_timer_is_taken_once_and_those_of_a_lane_in_order(
         if step % 5 == 0:
             for lane, more in (room[step // 5 % len(room)], (step // 5 % 3, 1)):
                 free[lane] += more
-        request, at = subject.reading.plan(subject.now, subject.monotonic, wants)
+        request, at = subject.reading.plan(subject.now, subject.monotonic, wants, has_room)
         if request is None:
             subject.at(max(at, subject.monotonic + 0.001))
             continue
@@ -467,5 +495,5 @@ def test_lanes_without_room_keep_nobody_from_the_turn_however_many_they_are() ->
     def wants(key: LaneKey, monotonic: float) -> bool:
         return key == A
 
-    asked = [reading.plan(NOW, monotonic, wants)[0] for monotonic in range(5)]
+    asked = [reading.plan(NOW, monotonic, wants, has_room)[0] for monotonic in range(5)]
     assert any(request is not None for request in asked)

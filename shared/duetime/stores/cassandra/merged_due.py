@@ -12,7 +12,7 @@ from typing import Protocol
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.timers import Timer
 from duetime.domain.times import from_milliseconds, to_milliseconds
-from duetime.stores.port import DuePage, UnreadableRow
+from duetime.stores.port import DuePage, IsWanted, UnreadableRow
 
 
 class DueSource(Protocol):
@@ -27,6 +27,7 @@ class DueSource(Protocol):
         cursor: str | None = None,
         since: datetime | None = None,
         known_next: datetime | None = None,
+        is_wanted: IsWanted | None = None,
     ) -> DuePage: ...
 
 
@@ -56,7 +57,9 @@ class MergedDue:
         cursor: str | None = None,
         since: datetime | None = None,
         known_next: datetime | None = None,
+        is_wanted: IsWanted | None = None,
     ) -> DuePage:
+        del is_wanted  # a row tells its namespace alone, and is read by its key: the rest of it costs little more
         positions = [Position() for _ in self._sources] if cursor is None else self._read_cursor(cursor)
 
         def page_of(at: int, count: int) -> DuePage:

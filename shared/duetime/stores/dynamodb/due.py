@@ -11,7 +11,7 @@ from typing import Any
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus, recorded
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
-from duetime.domain.times import format_instant, read_instant
+from duetime.domain.times import MIN_INSTANT, format_instant, read_instant
 from duetime.stores.dynamodb.changes import Change, Item, difference, text, whole
 from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
 from duetime.stores.dynamodb.items import (
@@ -23,18 +23,31 @@ from duetime.stores.dynamodb.items import (
     failure_text,
     item_key,
     key_of,
+    lenient,
     time_to_live,
     timer_key,
 )
 from duetime.stores.dynamodb.payloads import Payloads, is_large, payload_key_of, within_budget
-from duetime.stores.dynamodb.table import QueryPage, Table, Written
-from duetime.stores.port import DuePage, UnreadableRow
+from duetime.stores.dynamodb.table import BATCH_KEYS, QueryPage, Table, Written, chunks
+from duetime.stores.glances import Glance, first_that_fit
+from duetime.stores.port import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
 from duetime.stores.recording import record
 from duetime.stores.refusals import alone
 
 _FIRST_READ = 25
 """Items that a first look at a shard reads, be they due or not."""
 _MILLISECOND = timedelta(milliseconds=1)
+_GLANCE = (
+    "shard_id",
+    "sortKey",
+    "timer_execute_at",
+    "timer_namespace",
+    "timer_callback_url",
+    "timer_state",
+    "timer_due_at",
+    "timer_rearmed_at",
+    "timer_expire_after_ms",
+)
 _VERSION_ATTRIBUTES = ("timer_revision", "timer_firing_id", "timer_execute_at", "timer_updated_at")
 
 
@@ -51,25 +64,41 @@ class Due:
         cursor: str | None = None,
         since: datetime | None = None,
         known_next: datetime | None = None,
+        is_wanted: IsWanted | None = None,
     ) -> DuePage:
         if known_next is not None and known_next <= until:
             known_next = None
         until_text = format_instant(until)
-        if since is not None and cursor is None:
-            bound = until if known_next is None else known_next - _MILLISECOND
-            bounds = {":since": text(format_instant(since)), ":bound": text(format_instant(bound))}
-            page = self._query(shard_id, "timer_execute_at BETWEEN :since AND :bound", bounds, limit=limit)
-            is_beyond_read = known_next is not None
+        later: Sequence[Item] = []
+        is_beyond_read = False
+        if is_wanted is not None:
+            due, end = self._read_wanted(
+                shard_id, until, limit=limit, cursor=cursor, since=since, is_wanted=is_wanted
+            )
         else:
-            page, is_beyond_read = self._read_due(shard_id, until, limit=limit, cursor=cursor, known_next=known_next)
-        due = [item for item in page.items if item["timer_execute_at"]["S"] <= until_text]
-        later = page.items[len(due) :]
+            if since is not None and cursor is None:
+                bound = until if known_next is None else known_next - _MILLISECOND
+                bounds = {":since": text(format_instant(since)), ":bound": text(format_instant(bound))}
+                page = self._query(shard_id, "timer_execute_at BETWEEN :since AND :bound", bounds, limit=limit)
+                is_beyond_read = known_next is not None
+            else:
+                page, is_beyond_read = self._read_due(
+                    shard_id, until, limit=limit, cursor=cursor, known_next=known_next
+                )
+            due = [item for item in page.items if item["timer_execute_at"]["S"] <= until_text]
+            later = page.items[len(due) :]
+            end = None if later else page.last_key
         taken = within_budget(due)
         timers, unreadable = self._decode_due(taken, until_text)
         if len(taken) < len(due):
-            return DuePage(timers, cursor=_position(taken[-1]), unreadable=tuple(unreadable))
-        if page.last_key is not None and not later:
-            return DuePage(timers, cursor=_position(page.last_key), unreadable=tuple(unreadable))
+            end = taken[-1]
+        if end is not None:
+            return DuePage(
+                timers,
+                cursor=_position(end),
+                unreadable=tuple(unreadable),
+                cursor_at=_instant(end, "timer_execute_at"),
+            )
         if not is_beyond_read:
             later = self._query_due(shard_id, "timer_execute_at > :bound", until, limit=1).items
         next_attempt_at = known_next
@@ -141,6 +170,42 @@ class Due:
         page = self._query_due(shard_id, "timer_execute_at <= :bound", until, limit=limit - len(first), cursor=cursor)
         return QueryPage([*first, *page.items], page.last_key), False
 
+    def _read_wanted(
+        self,
+        shard_id: int,
+        until: datetime,
+        *,
+        limit: int,
+        cursor: str | None,
+        since: datetime | None,
+        is_wanted: IsWanted,
+    ) -> tuple[list[Item], Item | None]:
+        """What is due and wanted, whole, and behind what there may be more. Only a few attributes of all are sent."""
+        begin = MIN_INSTANT if since is None else since
+        looked_at = self._query(
+            shard_id,
+            "timer_execute_at BETWEEN :since AND :until",
+            {":since": text(format_instant(begin)), ":until": text(format_instant(until))},
+            limit=limit * LOOKED_AT_PER_TIMER,
+            cursor=cursor,
+            ProjectionExpression=", ".join(_GLANCE),
+        )
+        chosen, is_more = first_that_fit(
+            looked_at.items, lambda item: _glance(item).is_for_page(is_wanted, until), limit
+        )
+        whole: list[Item] = []
+        for some in chunks(chosen, BATCH_KEYS):
+            found = self._table.get_many([key_of(item) for item in some], consistent=True)
+            # One that was changed between the two reads is due at another time, or not at all.
+            whole += [
+                item
+                for item, seen in zip(found, some, strict=True)
+                if item is not None and item.get("timer_execute_at") == seen["timer_execute_at"]
+            ]
+            if len(within_budget(whole)) < len(whole):
+                break
+        return whole, chosen[-1] if is_more else looked_at.last_key
+
     def _query_due(
         self, shard_id: int, condition: str | None, bound: datetime | None, *, limit: int, cursor: str | None = None
     ) -> QueryPage:
@@ -148,9 +213,15 @@ class Due:
         return self._query(shard_id, condition, bounds, limit=limit, cursor=cursor)
 
     def _query(
-        self, shard_id: int, condition: str | None, bounds: Item, *, limit: int, cursor: str | None = None
+        self,
+        shard_id: int,
+        condition: str | None,
+        bounds: Item,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        **parameters: Any,
     ) -> QueryPage:
-        parameters: dict[str, Any] = {}
         if cursor is not None:
             at, key = read_cursor(cursor, str, str)
             parameters["ExclusiveStartKey"] = {**item_key(shard_id, key), "timer_execute_at": text(at)}
@@ -243,6 +314,21 @@ def _unreadable_row(item: Item, reason: str) -> UnreadableRow:
 def _next_revision(revision: dict[str, str] | None) -> int:
     number = (revision or {}).get("N", "0")
     return int(number) + 1 if number.isdigit() else 1
+
+
+def _glance(item: Item) -> Glance:
+    return Glance(
+        namespace=item.get("timer_namespace", {}).get("S"),
+        callback_url=item.get("timer_callback_url", {}).get("S"),
+        state=item.get("timer_state", {}).get("S"),
+        execute_at=_instant(item, "timer_due_at") or _instant(item, "timer_execute_at"),
+        rearmed_at=_instant(item, "timer_rearmed_at"),
+        expire_after_ms=lenient(lambda: int(item["timer_expire_after_ms"]["N"]), None),
+    )
+
+
+def _instant(item: Item, name: str) -> datetime | None:
+    return lenient(lambda: read_instant(item[name]["S"]), None)
 
 
 def _position(key: Item) -> str:

@@ -7,6 +7,7 @@ takes one step. SQLite's rows are read one by one as they are asked for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -46,14 +47,14 @@ class BoundedRows:
     def __init__(self, database: Database, rows: TimerRows) -> None:
         self._rows = rows
         self._streams_rows = database.streams_rows
-        self.columns: tuple[sa.ColumnElement[Any], ...] = COLUMNS
+        payload = timers.c.timer_payload
+        size, most = database.size_of(payload), constant(INLINE_SIZE)
+        inline = sa.case((size <= most, payload)).label("timer_inline_payload")
+        left_out = sa.case((size > most, size)).label("timer_large_payload")
+        self.light_columns = (*COLUMNS[:PAYLOAD], inline, *COLUMNS[PAYLOAD + 1 :], left_out)
+        """What a statement has to select whose rows are to be completed."""
+        self.columns: tuple[sa.ColumnElement[Any], ...] = COLUMNS if self._streams_rows else self.light_columns
         """What a statement has to select whose answer is to be read."""
-        if not self._streams_rows:
-            payload = timers.c.timer_payload
-            size, most = database.size_of(payload), constant(INLINE_SIZE)
-            inline = sa.case((size <= most, payload)).label("timer_inline_payload")
-            left_out = sa.case((size > most, size)).label("timer_large_payload")
-            self.columns = (*COLUMNS[:PAYLOAD], inline, *COLUMNS[PAYLOAD + 1 :], left_out)
 
     def read(
         self,
@@ -70,7 +71,18 @@ class BoundedRows:
         """
         if self._streams_rows:
             return _streamed(found, most, budget)
-        light = found.fetchall()
+        return self.complete(connection, found.fetchall(), most, budget=budget, leaves_out_moved=leaves_out_moved)
+
+    def complete(
+        self,
+        connection: sa.Connection,
+        light: Sequence[Row],
+        most: int,
+        *,
+        budget: int = PAGE_BYTES,
+        leaves_out_moved: bool = False,
+    ) -> BoundedPage:
+        """``read`` for rows of ``light_columns``."""
         sizes = [row[_LARGE] or len(row[PAYLOAD] or "") for row in light]
         taken = fitting(sizes[:most], budget=budget)
         kept = light[:taken]
