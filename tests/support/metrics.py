@@ -20,6 +20,7 @@ GAUGES = (
     "unrecorded",
     "unreadable_namespaces",
     "orphaned_shards",
+    "shards_given_back",
     "clock_offset_milliseconds",
 )
 

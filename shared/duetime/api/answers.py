@@ -265,6 +265,9 @@ class HealthAnswer(Answer):
     clock_offset_seconds: float | None = Field(
         description="how far this machine's clock is ahead; 0 within what can be told, null when it is unknown"
     )
+    shards_given_back: int = Field(
+        description="how many shards this process's poller has given back since it cannot read them"
+    )
 
 
 class TimerBatch(Answer):

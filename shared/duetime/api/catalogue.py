@@ -186,7 +186,12 @@ def get_health(services: Services, request: Request) -> Reply:  # noqa: ARG001
     """GET: 200 when the store answers, 503 when it does not. A clock that is wrong is told, and harms nothing."""
     offset = services.context.clock_offset_seconds()
     clock = "unknown" if offset is None else "ok" if abs(offset) <= TOLERANCE_SECONDS else "differs"
-    members = {"version": __version__, "clock": clock, "clockOffsetSeconds": offset}
+    members = {
+        "version": __version__,
+        "clock": clock,
+        "clockOffsetSeconds": offset,
+        "shardsGivenBack": services.context.shards_given_back(),
+    }
     try:
         services.context.store.check()
     except StoreError as error:

@@ -53,6 +53,10 @@ def _no_context(request_id: str) -> AbstractContextManager[None]:  # noqa: ARG00
     return nullcontext()
 
 
+def _none() -> int:
+    return 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiContext:
     """``on_stored`` is told of timers that were just stored or changed: a hint for a poller in this process.
@@ -60,6 +64,7 @@ class ApiContext:
 
     ``clock`` is the store's time. ``keep_time``, called before each request, sees to it that it stays so;
     ``clock_offset_seconds`` tells how far this machine's clock is ahead of it (None: not known).
+    ``shards_given_back``: how many the poller of this process has given back since it cannot read them.
 
     ``log_context`` makes every event that is logged inside carry the request id. All of them are called from
     several threads at once. ``default_num_shards`` is for namespaces that are created without a number.
@@ -74,6 +79,7 @@ class ApiContext:
     new_id: Callable[[], str]
     keep_time: Callable[[], None] = _keep_nothing
     clock_offset_seconds: Callable[[], float | None] = _unmeasured
+    shards_given_back: Callable[[], int] = _none
     on_stored: Callable[[Sequence[Timer]], None] = _ignore
     on_served: Callable[[ServedRequest], None] = _count_nothing
     log_context: Callable[[str], AbstractContextManager[None]] = _no_context

@@ -289,7 +289,8 @@ class Health:
     """``status`` is "ok" or "unavailable"; ``store`` can be "not_ready" too.
 
     ``clock``: whether the server's clock agrees with its store's ("ok", "differs", "unknown"). It is ahead by
-    ``clock_offset_seconds``; timers fire by the store's all the same.
+    ``clock_offset_seconds``; timers fire by the store's all the same. ``shards_given_back``: how many the poller of
+    the server's process has given back since it cannot read them.
     """
 
     status: str
@@ -297,6 +298,7 @@ class Health:
     store: str
     clock: str = "unknown"
     clock_offset_seconds: float | None = None
+    shards_given_back: int = 0
 
     @property
     def is_ok(self) -> bool:

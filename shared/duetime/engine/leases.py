@@ -13,6 +13,8 @@ Invariants:
 5. Losing a claim or a lease is normal: the shard is dropped and others carry on.
 6. The store says which shards are free. What a worker refused is tried again after the others, until the share is
    full; what nobody has held for longer than a lease is anyone's, whatever the shares say (sharing.py).
+7. A shard whose reads have all failed for longer than a lease, while renewals were answered, is given back and not
+   claimed before a look at it succeeds. A worker that is left with none is away: the others share without it.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from duetime.engine.reading import ShardReading
 from duetime.engine.settings import EngineSettings
 from duetime.engine.sharing import FreeShards, Members, claim_order, fair_share
 from duetime.engine.stats import EngineStats
+from duetime.engine.unreadable import UnreadableShards
 from duetime.engine.waiting import Alarm, Offload
 from duetime.stores.port import Store
 from duetime.stores.store_clock import StoreClock
@@ -112,12 +115,18 @@ class LeaseKeeper:
         self._claim_under_way: asyncio.Task[None] | None = None
         self._members = Members(self._settings.lease_seconds)
         self._free = FreeShards(self._settings.lease_seconds)
+        self._unreadable = UnreadableShards(self._store, clock=self._clock, settings=self._settings)
         self._adopted: set[int] = set()
 
     @property
     def orphans(self) -> int:
         """How many shards nobody has held for longer than a lease, as far as is known."""
         return len(self._free.orphans(at=self._clock.monotonic()))
+
+    @property
+    def unreadable(self) -> int:
+        """How many shards were given back since they could not be read, and still cannot."""
+        return len(self._unreadable)
 
     def stop_claiming(self) -> None:
         """From now on only keep what is owned."""
@@ -184,6 +193,7 @@ class LeaseKeeper:
     async def _keep(self) -> bool:
         if self._clock.has_jumped:
             self._distrust()
+        self._give_back_unreadable()  # not after a renewal that may be the first for long: reads have not been tried
         if self._clock.monotonic() - self._renewed_at >= self._settings.lease_seconds / 3:
             self._renewed_at = await self._renew(list(self.owned.values()))
         elif self._unrenewed:
@@ -240,6 +250,17 @@ class LeaseKeeper:
         log.warning("shard lost to another owner", extra={"action": "shard.lost", "shard_id": shard.shard_id})
         self._drop(shard)
 
+    def _give_back_unreadable(self) -> None:
+        stuck = self._unreadable.give_back(self.owned.values())
+        for shard in stuck:
+            shard.is_releasing = True
+            self._drop(shard)
+        if stuck:
+            log.error(
+                "shards cannot be read, although their leases are renewed: they are given back until they can",
+                extra={"action": "shard.given_back", "shards": len(stuck)},
+            )
+
     async def _release_finished(self) -> None:
         finished = [
             shard
@@ -259,28 +280,41 @@ class LeaseKeeper:
         await self._is_timed.wait()
         if not self._is_claiming:
             return False
+        await self._look_at_unreadable()
         survey = await self._survey()
         self._observe(survey)
         target = self._target(len(survey.shard_ids))
         self._mark_surplus(target + len(self._adopted & self.owned.keys()))
-        return await self._claim_free(survey.free, target)
+        return await self._claim_free([each for each in survey.free if each not in self._unreadable], target)
+
+    async def _look_at_unreadable(self) -> None:
+        if not self._unreadable:
+            return
+        readable = await self._claim_offload.run(self._unreadable.look)
+        self._unreadable.forget(readable)
+        for shard_id in self.owned.keys() & set(readable):  # it was about to be given back
+            self.owned[shard_id].reading.retry(self._clock.monotonic())
+        if readable:
+            log.info("shards can be read again", extra={"action": "shard.readable", "shards": len(readable)})
 
     async def _survey(self) -> _Survey:
         """Ask the store which shards there are and, when there may be a need to claim, which are free."""
-        announce = self._fixed is None and (
-            self._clock.monotonic() - self._announced_at >= self._announce_interval_seconds
-        )
+        is_member = self._fixed is None and not self._is_away
+        announce = is_member and (self._clock.monotonic() - self._announced_at >= self._announce_interval_seconds)
+        withdraw = self._is_away and self._announced_at > float("-inf")
         fixed, owned, known = self._fixed, set(self.owned), self._members.counted
 
         def look() -> _Survey:
             now = self._clock.now()
             workers = self._announce() if announce else None
+            if withdraw:
+                self._store.withdraw_worker(self._worker_id)
             shard_ids = fixed if fixed is not None else self._store.shard_map().shard_ids()
             unowned = [shard_id for shard_id in shard_ids if shard_id not in owned]
             statuses = self._store.shard_statuses(unowned, now=now) if unowned else []
             free = [status.shard_id for status in statuses if status.is_free]
             owners = frozenset(status.owner_id for status in statuses if status.owner_id and not status.is_free)
-            if free and fixed is None and workers is None:
+            if free and is_member and workers is None:
                 # Somebody released or died: shares have changed, so ask who is there before claiming.
                 workers = self._announce()
             ordered = claim_order(free, known if workers is None else workers, self._worker_id)
@@ -289,7 +323,13 @@ class LeaseKeeper:
         survey = await self._claim_offload.run(look)
         if survey.workers is not None:
             self._announced_at = self._clock.monotonic()
+        elif withdraw:
+            self._announced_at = float("-inf")
         return survey
+
+    @property
+    def _is_away(self) -> bool:
+        return len(self._unreadable) > 0 and not self.owned
 
     def _announce(self) -> list[str]:
         now, seconds = self._clock.now(), self._settings.lease_seconds
@@ -318,8 +358,9 @@ class LeaseKeeper:
         """Shards beyond the fair share are no longer polled, and released once nothing of them is under way."""
         if not self._is_claiming:  # by now all are being released
             return
-        surplus = len(self.owned) - target
-        for shard in sorted(self.owned.values(), key=lambda shard: -shard.shard_id):
+        kept = [shard for shard in self.owned.values() if shard.shard_id not in self._unreadable]
+        surplus = len(kept) - target
+        for shard in sorted(kept, key=lambda shard: -shard.shard_id):
             is_surplus = surplus > 0
             surplus -= 1
             if is_surplus and not shard.is_releasing:

@@ -238,9 +238,15 @@ class Poller:
                 "backlogged_shards": sum(shard.reading.has_backlog for shard in shards),
                 "unrecorded": self._firing.unstored,
                 "orphaned_shards": self._leases.orphans,
+                "shards_given_back": self.shards_given_back,
                 "clock_offset_milliseconds": round((self._clock.offset_seconds or 0.0) * 1000),
             },
         )
+
+    @property
+    def shards_given_back(self) -> int:
+        """How many were given back since they cannot be read. From any thread."""
+        return self._leases.unreadable
 
     def close(self) -> None:
         """Release the threads. The sender and the store belong to the caller."""

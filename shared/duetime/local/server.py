@@ -83,6 +83,7 @@ def serve(settings: LocalSettings) -> int:
             authenticate=authenticator,
             on_stored=poller.notify,
             on_served=counts.count,
+            shards_given_back=lambda: poller.shards_given_back,
         )
         handler = api_wiring.whole_api(context, calls, settings)
         api = LambdaAsgiApp(handler, clock=clock, new_id=new_id)

@@ -46,6 +46,7 @@ def api_context(
     keeps_time: bool = False,
     on_stored: Callable[[Sequence[Timer]], None] | None = None,
     on_served: Callable[[ServedRequest], None] | None = None,
+    shards_given_back: Callable[[], int] | None = None,
 ) -> ApiContext:
     """``authenticate`` None: open mode, in which nobody is asked who they are. ``keeps_time``: no poller of this
     process measures the store's time, so requests have to."""
@@ -54,6 +55,7 @@ def api_context(
     hooks: dict[str, Any] = {
         "on_stored": on_stored,
         "on_served": on_served,
+        "shards_given_back": shards_given_back,
         "keep_time": clock.keep if keeps_time else None,
     }
     return ApiContext(

@@ -136,6 +136,7 @@ GAUGES = (
     _gauge("unrecorded", "Outcomes not yet recorded."),
     _gauge("unreadable_namespaces", "Namespaces that cannot be read: their timers wait.", "UnreadableNamespaces"),
     _gauge("orphaned_shards", "Shards that nobody has held for longer than a lease."),
+    _gauge("shards_given_back", "Shards that the poller gave back since it cannot read them."),
     _gauge(
         "clock_offset_milliseconds",
         "How far the machine's clock is ahead of the store's, by which timers fire.",

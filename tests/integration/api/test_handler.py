@@ -152,7 +152,7 @@ class TestStoreErrors:
         assert world.api.create(GOOD).status == 201
 
     def test_health(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        unknown = {"clock": "unknown", "clockOffsetSeconds": None}
+        unknown = {"clock": "unknown", "clockOffsetSeconds": None, "shardsGivenBack": 0}
         expected = {"status": "ok", "version": __version__, "store": "ok", **unknown}
         assert world.api.get("/health").json() == expected
         for error, store in ((StoreUnavailable("x"), "unavailable"), (StoreNotReady("x"), "not_ready")):
