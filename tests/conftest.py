@@ -14,7 +14,7 @@ from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.url import default_calls_table_name
 from duetime.stores.open import open_store
 from tests.support import met
-from tests.support.dynamodb import unique_table_name
+from tests.support.dynamodb import dynoxide_endpoint, unique_table_name
 from tests.support.ministack import running_ministack
 from tests.support.mongodb import URL_VARIABLE, mongodb_database, server_url
 from tests.support.server_stores import empty_store, server_names
@@ -28,6 +28,7 @@ SERVER_STORES = frozenset(
     {
         "cassandra",
         "dynamodb",
+        "dynoxide",
         "ministack",
         "moto",
         "mongodb",
@@ -82,6 +83,14 @@ def ministack_url() -> Iterator[str]:
 def ministack_client(ministack_url: str) -> Iterator[Any]:
     """A DynamoDB client of the session's emulator. Tests use tables of their own."""
     client = make_client(endpoint_url=ministack_url)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def dynoxide_client() -> Iterator[Any]:
+    """The same of the other emulator, where the environment names one."""
+    client = make_client(endpoint_url=dynoxide_endpoint())
     yield client
     client.close()
 

@@ -21,14 +21,14 @@ from tests.contract.subject import Subject
 from tests.support.cassandra import server_subject, server_url
 from tests.support.clock import NOW
 from tests.support.databases import server_urls
-from tests.support.dynamodb import ministack_subject, moto_subject
+from tests.support.dynamodb import dynoxide_endpoint, moto_subject, served_subject
 from tests.support.mongodb import mongodb_subject
 
 Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
 """Makes an initialised, empty store and closes it. The request gives access to other fixtures."""
 
 STORES: dict[str, Factory] = {
-    "ministack": lambda request: ministack_subject(request.getfixturevalue("ministack_client")),
+    "ministack": lambda request: served_subject(request.getfixturevalue("ministack_client")),
     "mongodb": lambda request: mongodb_subject(request.getfixturevalue("mongodb_url")),
     "moto": lambda request: moto_subject(),
     "sqlite-file": sqlite_file,
@@ -37,6 +37,8 @@ STORES: dict[str, Factory] = {
 
 
 STORES |= {name: partial(sql_server, name) for name in server_urls()}
+if dynoxide_endpoint() is not None:
+    STORES["dynoxide"] = lambda request: served_subject(request.getfixturevalue("dynoxide_client"))
 if server_url() is not None:
     STORES["cassandra"] = lambda request: server_subject()
 

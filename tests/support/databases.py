@@ -22,7 +22,7 @@ from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import metadata, schema_migrations
 from duetime.stores.time_source import TimeSource
 
-_OTHERS = {"cassandra", "mongodb"}
+_OTHERS = {"cassandra", "mongodb", "dynoxide"}
 """Stores that are not SQL have support modules of their own."""
 _CHECKOUT = f"{zlib.crc32(str(Path(__file__).parent).encode()):08x}"
 """Runs of several checkouts at once must not meet."""

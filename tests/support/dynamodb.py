@@ -2,12 +2,15 @@
 
 - ministack: over HTTP, in a process of its own, with a table for each test. Conditional writes race as they do on
   AWS, and PartiQL batches work: races and batch recording are proved here.
+- dynoxide: the same, as another author read the documentation; on the server of ``DUETIME_TEST_DYNOXIDE_URL``
+  (scripts/server.sh starts one), where there is one.
 - moto: in this process. It locks nothing (under threads two conditional writes can win) and its PartiQL knows
   neither several SETs nor parameters in INSERT: single-threaded, with single conditional writes.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -26,13 +29,18 @@ from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.items import timer_key
 from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.dynamodb.url import default_calls_table_name
+from duetime.stores.dynamodb.url import default_calls_table_name, parse_dynamodb_url
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
 from tests.support.moto_transactions import cheap_transactions
 
 REGION = "us-east-1"
 _NEVER = {"N": "inf"}
+
+
+def dynoxide_endpoint() -> str | None:
+    url = os.environ.get("DUETIME_TEST_DYNOXIDE_URL")
+    return parse_dynamodb_url(url).endpoint_url if url else None
 
 
 def unique_table_name() -> str:
@@ -52,8 +60,9 @@ def moto_subject() -> Iterator[Subject]:
 
 
 @contextmanager
-def ministack_subject(client: Any) -> Iterator[Subject]:
-    """A store on a table of its own, removed at the end. The client serves the whole session."""
+def served_subject(client: Any) -> Iterator[Subject]:
+    """A store on tables of its own, removed at the end, on an emulator that is spoken to over HTTP. The client serves
+    the whole session."""
     name = unique_table_name()
     try:
         yield _subject(client, name, batch_statements=True, is_thread_safe=True)
