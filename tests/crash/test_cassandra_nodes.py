@@ -133,6 +133,19 @@ def test_two_of_three_nodes_carry_on(three: list[Node], tmp_path: Path, receiver
         service.check()
 
 
+def test_what_was_accepted_outlives_a_time_without_a_quorum(
+    three: list[Node], tmp_path: Path, receiver: CallbackReceiver
+) -> None:
+    with Service(three, "quorum", tmp_path, receiver) as service:
+        service.wait_for_more()
+        three[0].kill()
+        three[1].freeze()
+        time.sleep(15)
+        three[1].thaw()
+        service.wait_for_more()
+        service.check()
+
+
 def test_nothing_is_to_end_later_than_2038_where_the_server_can_tell_it(node: Node) -> None:
     store = store_on(CassandraSession(patient(url_of([node], "kept"))))
     try:
