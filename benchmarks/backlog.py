@@ -20,19 +20,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.receiver import Receiver
 from benchmarks.service import ROOT, cpu_seconds_of
-from benchmarks.stores import own_database
 from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.runtime.ids import new_id
 from duetime.stores.open import open_store
 from duetime.stores.port import PutMode
-from tests.support.databases import server_urls
+from tests.support.server_stores import empty_store, server_names
 
 QUIET = 32
 _SHARDS = 16
@@ -122,14 +121,11 @@ def main() -> None:
     given = parser.parse_args()
     sources = [ROOT] if given.beside is None else [ROOT, given.beside.resolve()]
     for noisy in given.overdue:
-        for name, server in [("sqlite", ""), *sorted(server_urls().items())]:
+        for name in ["sqlite", *server_names()]:
             for _ in range(given.rounds):
                 for source in sources:
-                    with ExitStack() as stack:
-                        folder = stack.enter_context(tempfile.TemporaryDirectory())
-                        url = (
-                            stack.enter_context(own_database(server)) if server else f"sqlite:///{folder}/backlog.db"
-                        )
+                    with tempfile.TemporaryDirectory() as folder:
+                        url = f"sqlite:///{folder}/backlog.db" if name == "sqlite" else empty_store(name)
                         waited = measure(url, noisy, given.callback_ms, source)
                     seconds = "more than two minutes" if waited.seconds is None else f"{waited.seconds:.2f} s"
                     print(
