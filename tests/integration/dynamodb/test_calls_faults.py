@@ -113,7 +113,7 @@ def test_a_transition_of_too_many_items_is_a_store_error(proxied: DynamoDbStore,
 
 
 def test_an_item_that_is_too_large_is_a_store_error(store: DynamoDbStore) -> None:
-    with pytest.raises(StoreError, match="size"):
+    with pytest.raises(StoreError, match="too large"):
         steps.apply(store.calls, make.submitted(body_json='"' + "x" * 420_000 + '"'))
 
 

@@ -145,9 +145,10 @@ class Table:
                     break
                 time.sleep(back_off)
             found.update((self._identity(key), UNREAD) for key in pending)
-        if found and all(item is UNREAD for item in found.values()):
+        items = [found.get(self._identity(key)) for key in keys]
+        if items and all(item is UNREAD for item in items):
             raise _unprocessed()
-        return [found.get(self._identity(key)) for key in keys]
+        return items
 
     def query(self, condition: str, values: Item, **parameters: Any) -> QueryPage:
         """One Query request; ``parameters`` are those of the API."""
