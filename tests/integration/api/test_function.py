@@ -19,7 +19,7 @@ HANDLER = ROOT / "functions/timers_api/handler.py"
 EVENT = ROOT / "events/timers_api.json"
 
 RUN = """
-import json, runpy, sys
+import json, os, runpy, sys
 from pathlib import Path
 from duetime.domain.times import parse_instant
 from duetime.stores.open import open_store
@@ -28,7 +28,9 @@ store.initialise()
 store.create_namespace("default", num_shards=4, dedicated=False, now=parse_instant("2026-12-20T15:30:00Z"))
 store.close()
 handler = runpy.run_path(sys.argv[2])["lambda_handler"]
-print(json.dumps(handler(json.loads(Path(sys.argv[3]).read_text()), None)), file=sys.stderr)
+print(json.dumps(handler(json.loads(Path(sys.argv[3]).read_text()), None)), file=sys.stderr, flush=True)
+sys.stdout.flush()
+os._exit(0)  # as Lambda ends a process: nothing is closed
 """
 LOAD = """
 import json, runpy, sys
