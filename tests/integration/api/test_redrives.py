@@ -19,7 +19,7 @@ from tests.contract.subject import Subject
 from tests.support.api import World, context_for
 from tests.support.builders import failed, fired, leased, make_timer, make_timers, parked, retried
 from tests.support.clock import NOW, FakeClock
-from tests.support.dynamodb import ministack_subject, moto_subject
+from tests.support.dynamodb import moto_subject, served_subject
 from tests.support.http import Answer, Api
 from tests.support.leases import claim_shard
 from tests.support.stores import memory_store
@@ -43,7 +43,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         with moto_subject() as subject:
             yield world_over(subject.store)
     else:
-        with ministack_subject(request.getfixturevalue("ministack_client")) as subject:
+        with served_subject(request.getfixturevalue("ministack_client")) as subject:
             yield world_over(subject.store)
 
 

@@ -66,7 +66,7 @@ def test_each_range_names_its_index(monkeypatch: pytest.MonkeyPatch, dialect: Ti
         if index != "PRIMARY":
             assert re.search(rf"KEY {index} \(", TABLES[table]), index
     due = [sql for sql in hot if "timers.row_type = 2" in sql]
-    assert len(due) == 3
+    assert len(due) == 5
     assert all("USE_INDEX(timers, PRIMARY)" in sql for sql in due)
 
 
