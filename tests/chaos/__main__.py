@@ -35,7 +35,7 @@ from tests.support.databases import empty_database, server_urls
 _SETTLE_SECONDS = 2.0
 """For repeats to show."""
 _RECOVERY_SECONDS = 4 * LEASE_SECONDS
-_TOTAL_SECONDS = 900
+_TOTAL_SECONDS = 600
 _HEAD = ("store", "scenario", "timers", "lost", "repeated", "doubled", "early", "late", "lag p50", "lag max", "")
 
 
