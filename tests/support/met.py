@@ -1,6 +1,6 @@
 """Which servers the suites that a support level rests on really met: counted while tests pass, told at the end.
 
-tests/conftest.py makes this module a plugin. With ``DUETIME_STORES_MET=FILE`` each run adds what it met to that file
+tests/conftest.py makes this module a plugin. With ``STORES_MET_FILE=FILE`` each run adds what it met to that file
 (.ci/run), which ``python -m scripts.compare_levels FILE`` compares with the table of duetime/stores/kinds.py.
 """
 
@@ -25,7 +25,7 @@ from duetime.stores.sql.dialects import open_dialect
 from tests.support.databases import server_urls
 from tests.support.server_stores import server_names
 
-FILE_VARIABLE = "DUETIME_STORES_MET"
+FILE_VARIABLE = "STORES_MET_FILE"
 _PROPERTY = "store met"
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -14,3 +15,10 @@ def _logging_as_before() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+
+
+@pytest.fixture(autouse=True)
+def _without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands warn of variables that are no settings, such as those that name the servers of a test run."""
+    for name in [name for name in os.environ if name.startswith("DUETIME_")]:
+        monkeypatch.delenv(name)
