@@ -18,7 +18,9 @@ def _logging_as_before() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def _without_settings() -> Iterator[None]:
     """Commands warn of variables that are no settings, such as those that name the servers of a test run."""
-    for name in [name for name in os.environ if name.startswith("DUETIME_")]:
-        monkeypatch.delenv(name)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("DUETIME_")]:
+            patch.delenv(name)
+        yield
