@@ -121,7 +121,8 @@ MUTANTS = (
     ),
     *_of(
         "engine/reading.py",
-        "tests/unit/engine/test_reading.py tests/integration/engine/test_poller.py",
+        "tests/unit/engine/test_reading.py tests/unit/engine/test_left_lanes.py "
+        "tests/integration/engine/test_poller.py",
         ("left.begin < self._position)", "True)", "the page where a lane was left passes over it"),
         ("left.begin >= page.begin", "True", "a lane's timers lose their order"),
         (

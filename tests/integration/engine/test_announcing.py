@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -23,7 +23,6 @@ from tests.contract.sql_stores import corrupt
 from tests.support.builders import make_namespace
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.stores import memory_store
 from tests.support.virtual_time import START, InlineOffload, T, VirtualClock, run_virtually
 
 NAMESPACE = make_namespace("default")
@@ -60,18 +59,6 @@ class SlowOffload(InlineOffload):
     async def _run_late(self, function: Callable[[], T]) -> T:
         await asyncio.sleep(self._seconds)
         return function()
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with memory_store() as store:
-        store.create_namespace(NAMESPACE.name, num_shards=NAMESPACE.num_shards, dedicated=False, now=START)
-        yield store
 
 
 @pytest.fixture

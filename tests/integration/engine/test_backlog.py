@@ -20,11 +20,6 @@ from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def store() -> Iterator[Store]:
     with memory_store() as store:
         for name in (NOISY, "quiet", "fresh"):

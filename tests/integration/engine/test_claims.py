@@ -27,11 +27,6 @@ SETTINGS = EngineSettings()
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def store() -> Iterator[Store]:
     with memory_store() as store:
         yield store

@@ -28,11 +28,6 @@ SKEWS = [5.0, -5.0, 12.0, -15.0, 300.0, -300.0]
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def store() -> Iterator[Store]:
     with memory_store() as store:
         store.create_namespace("default", num_shards=NUM_SHARDS, dedicated=False, now=START)

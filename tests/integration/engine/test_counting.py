@@ -20,11 +20,6 @@ ONE_RETRY = '{"maxAttempts": 2, "initialInterval": "1s"}'
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def store() -> Iterator[Store]:
     namespace = make_namespace("default")
     with memory_store() as store:

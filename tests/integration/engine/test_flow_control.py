@@ -27,11 +27,6 @@ HANG = Script(status=None)
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def store() -> Iterator[Store]:
     with memory_store() as store:
         for name in ("noisy", "quiet", "third"):

@@ -24,11 +24,6 @@ MAX_BYTES = 50 * sys.getsizeof(PAYLOAD)
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def store() -> Iterator[Store]:
     with memory_store() as store:
         for name in ("noisy", "small", "large"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from tests.support.builders import make_namespace
 from tests.support.clock import NOW
 from tests.support.engine import make_poller, make_timer, put, running
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.stores import memory_store
 from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 NAMESPACE = make_namespace("default")
@@ -46,18 +44,6 @@ class Interrupted:
 
     def first_after(self, name: str, seconds: float) -> float:
         return min(at for at in self.answered[name] if at >= seconds) - seconds
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with memory_store() as store:
-        store.create_namespace(NAMESPACE.name, num_shards=NAMESPACE.num_shards, dedicated=False, now=START)
-        yield store
 
 
 @pytest.mark.parametrize("outage_seconds", [3.0, 17.3, 300.1])

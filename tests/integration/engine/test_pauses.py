@@ -24,11 +24,6 @@ FOLLOWS_SECONDS = 10.0
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def store() -> Iterator[Store]:
     with memory_store() as store:
         for name in ("default", "other"):

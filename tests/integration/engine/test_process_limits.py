@@ -64,7 +64,7 @@ begun = clock.monotonic()
 asyncio.run(main())
 sender.close(grace_seconds=0)
 counted = {name: poller.stats()[name] for name in ("fired", "retried", "poll_errors", "record_errors", "leases_lost")}
-print(json.dumps({**peak, **counted, "warnings": warnings}))
+print(json.dumps({**peak, **counted, "warnings": warnings}), flush=True)
 os._exit(0)
 """
 HOLD_SECONDS = 3.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,7 +23,6 @@ from tests.integration.engine.test_announcing import Bus
 from tests.support.builders import make_namespace
 from tests.support.engine import make_poller, make_timer, put, running
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.stores import memory_store
 from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 NAMESPACE = make_namespace("default")
@@ -53,18 +52,6 @@ class Refusing:
         taken = [outcome for outcome, is_refused in zip(outcomes, refused, strict=True) if not is_refused]
         statuses = iter(self._store.record(taken, **named))
         return [RecordStatus.REFUSED if is_refused else next(statuses) for is_refused in refused]
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with memory_store() as store:
-        store.create_namespace(NAMESPACE.name, num_shards=NAMESPACE.num_shards, dedicated=False, now=START)
-        yield store
 
 
 def run(poller: Poller, clock: VirtualClock, seconds: float) -> None:

@@ -91,11 +91,6 @@ class World:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def world(clock: VirtualClock) -> Iterator[World]:
     with memory_store() as store:
         store.create_namespace("default", num_shards=SHARDS, dedicated=False, now=START)

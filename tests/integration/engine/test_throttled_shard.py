@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
-
-import pytest
 
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.shards import Lease
@@ -16,7 +14,6 @@ from duetime.stores.port import Store
 from tests.support.builders import ids_of_shard, make_namespace
 from tests.support.engine import make_poller, make_timer, put, running
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.stores import memory_store
 from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 NAMESPACE = make_namespace("default")
@@ -58,18 +55,6 @@ class Throttled:
         written = [lease for lease in leases if lease.shard_id != HOT or self.takes_renewals]
         renewed = iter(self._store.renew_leases(written, lease_seconds=lease_seconds, now=now))
         return [next(renewed) if lease in written else lease for lease in leases]
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with memory_store() as store:
-        store.create_namespace(NAMESPACE.name, num_shards=NAMESPACE.num_shards, dedicated=False, now=START)
-        yield store
 
 
 class Arrivals(ScriptedSender):

@@ -24,11 +24,6 @@ FAST = {"initialInterval": "1s", "backoffMultiplier": 1}
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def store() -> Iterator[Store]:
     with memory_store() as store:
         store.create_namespace("default", num_shards=4, dedicated=False, now=START)

@@ -1,0 +1,24 @@
+"""What tests of the engine share: virtual time, and a store with one namespace of four shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from duetime.stores.port import Store
+from tests.support.stores import memory_store
+from tests.support.virtual_time import START, VirtualClock
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """The namespace is ``default``, as tests.support.engine.make_timer has it."""
+    with memory_store() as store:
+        store.create_namespace("default", num_shards=4, dedicated=False, now=START)
+        yield store
