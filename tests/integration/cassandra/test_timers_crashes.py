@@ -20,7 +20,7 @@ from tests.contract.steps import claim, create, due, stored
 from tests.support.builders import failed, fired, leased, make_timer, retried, seconds
 from tests.support.cassandra import new_network, store_over
 from tests.support.cassandra_calls import FailAt, count_requests
-from tests.support.cassandra_faults import Fault, Network, no_faults
+from tests.support.cassandra_faults import Fault, Network, Request, no_faults
 from tests.support.cassandra_rows import assert_whole
 from tests.support.clock import NOW
 from tests.support.leases import claim_shard
@@ -169,6 +169,29 @@ def test_a_claim_whose_answer_is_lost_is_won_or_can_be_made_again(world: World, 
         assert lease is not None
         assert lease.version in (1, 2)
         assert claim_shard(world.store, shard_id, "w3", lease_seconds=10, now=later) is None
+
+
+def test_a_renewal_that_is_not_answered_keeps_no_other_from_being_renewed(world: World) -> None:
+    leases = [claim(world.store, shard_id) for shard_id in (1, 2, 3)]
+    later = NOW + seconds(3)
+    writes = 0
+
+    def first_fails(request: Request) -> Fault | None:
+        nonlocal writes
+        writes += request.is_cas
+        return Fault.UNAVAILABLE if request.is_cas and writes not in (2, 3) else None
+
+    world.network.faults = first_fails
+    renewed = world.store.renew_leases(leases, lease_seconds=10, now=later)
+
+    assert renewed[0] == leases[0]
+    assert [lease and lease.expires_at for lease in renewed[1:]] == [NOW + seconds(13)] * 2
+    with pytest.raises(StoreUnavailable):  # nobody is answered
+        world.store.renew_leases(leases, lease_seconds=11, now=later)
+
+    world.network.faults = no_faults
+    again = world.store.renew_leases(leases, lease_seconds=10, now=later)
+    assert [lease and lease.expires_at for lease in again] == [NOW + seconds(13)] * 3
 
 
 def test_a_create_that_arrives_late_does_not_bring_back_what_was_deleted(world: World) -> None:

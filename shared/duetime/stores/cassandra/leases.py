@@ -97,19 +97,26 @@ class Leases:
 
     def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
         until = _later(now, lease_seconds)
-        answers = self._change(leases, expires_at=to_milliseconds(until))
-        return [
-            replace(lease, expires_at=until) if is_held else None
-            for lease, is_held in zip(leases, answers, strict=True)
-        ]
+        renewed: list[Lease | None] = []
+        unanswered: list[StoreUnavailable] = []
+        for lease, answer in zip(leases, self._change(leases, expires_at=to_milliseconds(until)), strict=True):
+            if isinstance(answer, StoreUnavailable):
+                unanswered.append(answer)
+                renewed.append(lease)
+            else:
+                renewed.append(replace(lease, expires_at=until) if answer else None)
+        if unanswered and len(unanswered) == len(leases):
+            raise unanswered[0]
+        return renewed
 
     def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None:  # noqa: ARG002
-        self._change(leases, expires_at=None)
+        for answer in self._change(leases, expires_at=None):
+            if isinstance(answer, StoreUnavailable):
+                raise answer
 
-    def _change(self, leases: Sequence[Lease], *, expires_at: int | None) -> list[bool]:
-        """Whether each was still held, and is now held until ``expires_at`` (None: no longer).
-
-        To do so twice is to do so once; so what was not answered is done again, and then said to be unavailable.
+    def _change(self, leases: Sequence[Lease], *, expires_at: int | None) -> list[bool | StoreUnavailable]:
+        """Whether each was still held, and is now held until ``expires_at`` (None: no longer), side by side; or why
+        that is not known. To do so twice is to do so once.
         """
         groups = [
             [
@@ -128,28 +135,25 @@ class Leases:
             for lease in leases
         ]
         answers = self._requests.decide_each(groups)
-        held: list[bool] = []
-        for group, answer in zip(groups, answers, strict=True):
-            if isinstance(answer, Unsettled):
-                answer = self._settled(group[0], answer)
-            if isinstance(answer, StoreUnavailable):
-                raise answer
-            held.append(answer)
-        return held
+        return [
+            self._settled(group[0], answer) if isinstance(answer, Unsettled) else answer
+            for group, answer in zip(groups, answers, strict=True)
+        ]
 
-    def _settled(self, change: Statement, unsettled: Unsettled) -> bool:
-        """As if it had been answered."""
+    def _settled(self, change: Statement, unsettled: Unsettled) -> bool | StoreUnavailable:
+        """As if it had been answered, or why that is not known."""
         owner_id, expires_at, _, shard_id, version, _ = change.values
-        rows = self._requests.read(Statement(_READ_SHARD, (shard_id,)), is_serial=True)
+        try:
+            rows = self._requests.read(Statement(_READ_SHARD, (shard_id,)), is_serial=True)
+        except StoreUnavailable as error:
+            return error
         row = rows[0] if rows else {}
         is_made = (row.get("shard_version"), row.get("shard_owner_id"), row.get("shard_lease_expires_at")) == (
             version,
             owner_id,
             expires_at,
         )
-        if is_made:
-            return True
-        raise unsettled
+        return True if is_made else unsettled
 
     # -- workers ---------------------------------------------------------------------------------------------
 
