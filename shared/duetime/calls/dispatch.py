@@ -23,7 +23,7 @@ from duetime.calls.publishing import EventPublisher, publish_in_order, ref_of
 from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import DeletionReason, NewId, deleted
 from duetime.domain.clock import Clock
-from duetime.domain.errors import StoreError, StoreUnavailable
+from duetime.domain.errors import StoreError
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.shards import Lease
 from duetime.domain.times import round_down
@@ -231,15 +231,14 @@ class Dispatcher:
         for stored in published.taken:
             self._blocked.pop(ref_of(stored.event), None)
         for number, (ref, reason) in enumerate(published.failed.items()):
-            self._block(ref, reason, is_told=number < _LOG_FAILURES)
+            is_told, is_for_store = number < _LOG_FAILURES, ref in published.waiting_for_store
+            self._block(ref, reason, is_told=is_told, is_for_store=is_for_store)
 
-    def _block(self, ref: CallRef, reason: str, *, is_told: bool) -> None:
+    def _block(self, ref: CallRef, reason: str, *, is_told: bool, is_for_store: bool) -> None:
         known = self._blocked.get(ref)
         failures = 1 if known is None else known.failures + 1
-        wait = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10), MAX_BACKOFF_SECONDS)
-        if reason.endswith(StoreUnavailable.code):  # a webhook's timers stand in it
-            wait = STORE_RETRY_SECONDS
-        wait *= self._jitter()
+        backoff = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10), MAX_BACKOFF_SECONDS)
+        wait = (STORE_RETRY_SECONDS if is_for_store else backoff) * self._jitter()
         self._blocked[ref] = _Blocked(failures, self._clock.monotonic() + wait)
         self.stats.failures += 1
         if is_told:  # a flood says the same over and over

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from duetime.domain.call_events import CallEvent
+from duetime.domain.errors import StoreUnavailable
 from duetime.stores.calls_port import CallRef, OutboxEvent
 
 log = logging.getLogger(__name__)
@@ -27,8 +28,8 @@ class EventPublisher(Protocol):
     def publish(self, events: Sequence[CallEvent]) -> Mapping[str, str]:
         """Deliver the events, no two of which are of one service call; blocks for some seconds at most.
 
-        By event id, why each one that was not taken was not (or that this is not known). An event may come again:
-        with the same id, and after it those that follow it.
+        By event id, why each one that was not taken was not (or that this is not known): the code of the error, where
+        it is one of ours. An event may come again: with the same id, and after it those that follow it.
         """
         ...
 
@@ -37,10 +38,13 @@ class EventPublisher(Protocol):
 
 @dataclass(slots=True)
 class Published:
-    """``taken``: by every publisher, in the order given. ``failed``: calls whose next event was not, and why."""
+    """``taken``: by every publisher, in the order given. ``failed``: calls whose next event was not, and why;
+    ``waiting_for_store``: those of them for which only the store was away, where webhooks have their timers.
+    """
 
     taken: list[OutboxEvent] = field(default_factory=list)
     failed: dict[CallRef, str] = field(default_factory=dict)
+    waiting_for_store: set[CallRef] = field(default_factory=set)
 
 
 def ref_of(event: CallEvent) -> CallRef:
@@ -56,7 +60,10 @@ def publish_in_order(events: Sequence[OutboxEvent], publishers: Sequence[EventPu
             reasons = _reasons(publisher, [stored.event for stored in left])
             for stored in left:
                 if (reason := reasons.get(stored.event.event_id)) is not None:
-                    published.failed[ref_of(stored.event)] = f"{publisher.name}: {reason}"
+                    ref = ref_of(stored.event)
+                    published.failed[ref] = f"{publisher.name}: {reason}"
+                    if reason == StoreUnavailable.code:
+                        published.waiting_for_store.add(ref)
             left = [stored for stored in left if stored.event.event_id not in reasons]
         published.taken += left
     return published
