@@ -1,22 +1,16 @@
 # shellcheck shell=bash
 # Apache Cassandra 5.0, one node, from Maven's central repository; it needs JDK 17 or 11, and Maven for the first start.
 
-install_cassandra() {
-  local files=$root/.servers/cassandra
-  command -v java >/dev/null || { say "no java on this machine: Cassandra 5.0 needs JDK 17"; return 1; }
-  [[ -e "$files/lib" ]] && return
-  command -v mvn >/dev/null || { say "no mvn on this machine: install Maven"; return 1; }
-  mkdir -p "$files"
-  rm -rf "$files/coming"
-  mvn --quiet --batch-mode --strict-checksums --file "$root/scripts/servers/cassandra/pom.xml" \
-    org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
-    -DoutputDirectory="$files/coming" -DincludeScope=runtime >&2
-  mv "$files/coming" "$files/lib"
-}
-
 start() {
   local port
-  install_cassandra
+  install_package java openjdk-17-jre-headless
+  if [[ ! -e $downloads/lib ]]; then
+    install_package mvn maven
+    mvn --quiet --batch-mode --strict-checksums --file "$root/scripts/servers/cassandra/pom.xml" \
+      org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+      -DoutputDirectory="$PWD/copied/lib" -DincludeScope=runtime >&2
+    keep copied
+  fi
   port=$(its_port)
   as_user "$root/scripts/servers/cassandra/node.sh" "$PWD" "$port" "$(free_port)" >log 2>&1 &
   until python3 "$root/scripts/servers/cassandra/answers.py" 127.0.0.1 "$port"; do

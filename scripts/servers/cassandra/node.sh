@@ -2,7 +2,8 @@
 # Becomes one node of a Cassandra cluster, in the foreground:
 #   scripts/servers/cassandra/node.sh FOLDER PORT STORAGE_PORT [ADDRESS [TOKEN]]
 # FOLDER keeps its data over a restart. Nodes of one cluster share the ports and differ in address and token; the first
-# is 127.0.0.1. Its process id is in FOLDER/pid. The variable STORAGE_COMPATIBILITY_MODE is what the setting of that name is (CASSANDRA_4: Cassandra's default).
+# is 127.0.0.1. Its process id is in FOLDER/pid. The setting storage_compatibility_mode is what the variable of that name
+# in capitals says, or Cassandra's default.
 set -euo pipefail
 folder=$1 port=$2 storage_port=$3 address=${4:-127.0.0.1} token=${5:-0}
 here=$(cd "$(dirname "$0")" && pwd)
