@@ -18,7 +18,7 @@ from duetime.cli.options import LOGS, load, settings_options
 from duetime.cli.timers import redrive, timers
 from duetime.runtime.settings import LocalSettings, WorkerSettings
 from duetime.runtime.tuning import EngineTuning, KeySettings, StoreSettings
-from duetime.stores.kinds import told
+from duetime.stores.kinds import levels_in_words
 
 _ENGINE = tuple(name for name in EngineTuning.model_fields if name not in KeySettings.model_fields)
 _ACCESS = ("auth", "auth_cache_seconds", "open_to_network", "allowed_hosts")
@@ -28,7 +28,7 @@ _EVENTS = ("event_publishers", "event_bus", "event_retention_seconds")
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog=f"Stores. {told()} See docs/stores.md.",
+    epilog=f"Stores. {levels_in_words()} See docs/stores.md.",
 )
 @click.version_option(__version__, prog_name="duetime", message="%(prog)s %(version)s")
 def app() -> None:

@@ -21,7 +21,7 @@ from duetime.domain.redaction import DEFAULT_FIELDS, DEFAULT_HEADERS, RedactionR
 from duetime.domain.times import MAX_DURATION_SECONDS
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
-from duetime.stores.kinds import told
+from duetime.stores.kinds import levels_in_words
 
 _ENGINE = EngineSettings()
 
@@ -86,8 +86,8 @@ class StoreSettings(Settings):
         repr=False,  # the URL of a database server carries its password
         min_length=1,
         description="URL of the store, like sqlite:///path.db or postgresql://user@host/database (docs/stores.md)."
-        f" {told()} By variable where it has a password, since others on the machine can see what a command is called"
-        " with.",
+        f" {levels_in_words()} By variable where it has a password, since others on the machine can see what a"
+        " command is called with.",
     )
 
 

@@ -17,7 +17,7 @@ class SupportLevel(StrEnum):
     """No server has run it: its statements compile, and a grammar of the database reads them."""
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         """As it is told to people."""
         return "untested on a server" if self is SupportLevel.UNTESTED else self.value
 
@@ -57,9 +57,9 @@ KINDS = (  # the best proved first
 BY_SCHEME = {scheme: kind for kind in KINDS for scheme in kind.schemes}
 
 
-def told() -> str:
+def levels_in_words() -> str:
     """The kinds by level, a sentence for each level."""
     return " ".join(
-        f"{level.said.capitalize()}: {', '.join(str(kind) for kind in KINDS if kind.level is level)}."
+        f"{level.label.capitalize()}: {', '.join(str(kind) for kind in KINDS if kind.level is level)}."
         for level in SupportLevel
     )

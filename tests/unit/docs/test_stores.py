@@ -44,7 +44,7 @@ def test_a_kind_is_in_the_tables_with_its_schemes_extra_and_what_it_ran_on(kind:
 def test_a_page_begins_with_the_level_of_what_is_not_supported(kind: StoreKind) -> None:
     head = (ROOT / "docs" / "stores" / f"{kind.page}.md").read_text().partition("\n## ")[0]
 
-    assert re.search(rf"\*\*{kind.level.said}\*\*", head, re.I)
+    assert re.search(rf"\*\*{kind.level.label}\*\*", head, re.I)
 
 
 def test_the_readme_and_the_help_tell_the_stores_of_each_level() -> None:
@@ -53,8 +53,8 @@ def test_the_readme_and_the_help_tell_the_stores_of_each_level() -> None:
     for level in SupportLevel:
         names = ", ".join(str(kind) for kind in KINDS if kind.level is level)
 
-        assert re.search(rf"^\| {level.said}\b[^|]*\| {re.escape(names)} \|$", readme, re.M)
-        assert f"{level.said.capitalize()}: {names}." in " ".join(shown.split())
+        assert re.search(rf"^\| {level.label}\b[^|]*\| {re.escape(names)} \|$", readme, re.M)
+        assert f"{level.label.capitalize()}: {names}." in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("extra", sorted({kind.extra for kind in KINDS}))
