@@ -15,6 +15,16 @@ from duetime.stores.port import IsWanted
 
 R = TypeVar("R")
 
+LOOKED_AT = (
+    "timer_namespace",
+    "timer_callback_url",
+    "timer_state",
+    "timer_due_at",
+    "timer_rearmed_at",
+    "timer_expire_after_ms",
+)
+"""The stored attributes that a ``Glance`` is made of."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:

@@ -28,7 +28,7 @@ from duetime.stores.cassandra.timer_rows import (
 )
 from duetime.stores.cassandra.timers import Own, Timers
 from duetime.stores.page_budget import fitting
-from duetime.stores.port import DuePage, IsWanted, UnreadableRow
+from duetime.stores.port import DuePage, UnreadableRow
 
 _READ = (
     "SELECT shard_id, sort_at, timer_namespace, timer_id, timer_size FROM timers "
@@ -60,9 +60,7 @@ class Due:
         cursor: str | None = None,
         since: datetime | None = None,
         known_next: datetime | None = None,
-        is_wanted: IsWanted | None = None,
     ) -> DuePage:
-        del is_wanted  # nothing is left out
         until_ms = to_milliseconds(until)
         if cursor is None:
             since_ms = to_milliseconds(MIN_INSTANT if since is None else since)

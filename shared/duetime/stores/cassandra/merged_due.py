@@ -27,7 +27,6 @@ class DueSource(Protocol):
         cursor: str | None = None,
         since: datetime | None = None,
         known_next: datetime | None = None,
-        is_wanted: IsWanted | None = None,
     ) -> DuePage: ...
 
 

@@ -29,7 +29,7 @@ from duetime.stores.dynamodb.items import (
 )
 from duetime.stores.dynamodb.payloads import Payloads, is_large, payload_key_of, within_budget
 from duetime.stores.dynamodb.table import BATCH_KEYS, QueryPage, Table, Written, chunks
-from duetime.stores.glances import Glance, first_that_fit
+from duetime.stores.glances import LOOKED_AT, Glance, first_that_fit
 from duetime.stores.port import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
 from duetime.stores.recording import record
 from duetime.stores.refusals import alone
@@ -37,17 +37,7 @@ from duetime.stores.refusals import alone
 _FIRST_READ = 25
 """Items that a first look at a shard reads, be they due or not."""
 _MILLISECOND = timedelta(milliseconds=1)
-_GLANCE = (
-    "shard_id",
-    "sortKey",
-    "timer_execute_at",
-    "timer_namespace",
-    "timer_callback_url",
-    "timer_state",
-    "timer_due_at",
-    "timer_rearmed_at",
-    "timer_expire_after_ms",
-)
+_GLANCE = ("shard_id", "sortKey", "timer_execute_at", *LOOKED_AT)
 _VERSION_ATTRIBUTES = ("timer_revision", "timer_firing_id", "timer_execute_at", "timer_updated_at")
 
 

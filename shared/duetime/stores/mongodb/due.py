@@ -13,7 +13,7 @@ from duetime.domain.errors import InvalidCursor
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import MAX_INSTANT, MIN_INSTANT, from_milliseconds, to_milliseconds
 from duetime.stores.decoding import repaired
-from duetime.stores.glances import Glance, first_that_fit
+from duetime.stores.glances import LOOKED_AT, Glance, first_that_fit
 from duetime.stores.mongodb.batches import Batches, Update
 from duetime.stores.mongodb.database import TIMERS, Database
 from duetime.stores.mongodb.errors import translated
@@ -27,20 +27,7 @@ from duetime.stores.port import LOOKED_AT_PER_TIMER, DuePage, IsWanted, Unreadab
 
 _AT, _UUID = "timer_execute_at", "timer_uuid"
 _KEY_ONLY = {_AT: 1, "_id": 0}
-_GLANCE = dict.fromkeys(
-    (
-        "shard_id",
-        _AT,
-        _UUID,
-        "timer_namespace",
-        "timer_callback_url",
-        "timer_state",
-        "timer_due_at",
-        "timer_rearmed_at",
-        "timer_expire_after_ms",
-    ),
-    1,
-)
+_GLANCE = dict.fromkeys(("shard_id", _AT, _UUID, *LOOKED_AT), 1)
 _READ_TOGETHER = 32
 """Of those that are wanted, how many are read at once: 8 MiB where each has the largest payload."""
 

@@ -15,7 +15,7 @@ from duetime.stores.cassandra.calls import codec, places
 from duetime.stores.cassandra.calls.index import Entry, Index, Look
 from duetime.stores.cassandra.calls.janitor import Janitor, fits
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
-from duetime.stores.port import DuePage, IsWanted
+from duetime.stores.port import DuePage
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +42,7 @@ class DueCalls:
         cursor: str | None = None,
         since: datetime | None = None,
         known_next: datetime | None = None,
-        is_wanted: IsWanted | None = None,
     ) -> DuePage:
-        del is_wanted  # nothing is left out
         after: tuple[str, ...] = ()
         if cursor is not None:
             after = _read_cursor(cursor)
