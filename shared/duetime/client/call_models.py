@@ -179,7 +179,7 @@ class ReceivedResponse:
 class Execution:
     """One attempt of a service call. ``response`` is None when there was none.
 
-    ``deadline_at`` is when it is ended as timed out if nobody tells of its end; then it has no ``duration``.
+    ``deadline_at``: when it ends as timed out if it is unreported until then; then it has no ``duration``.
     """
 
     id: str

@@ -99,7 +99,7 @@ function deleteAll(page, one, changed) {
   });
 }
 
-/** Step by step until it is gone. When the dialog is closed before, what has been begun can be gone on with. */
+/** Step by step until it is gone. When the dialog is closed before, the deletion can be resumed. */
 async function steps(page, element, one, query, progress) {
   const closed = new AbortController();
   element.addEventListener("close", () => closed.abort());

@@ -35,7 +35,7 @@ def export_file(name: str, header: Header, *, is_resumed: bool) -> Iterator[tupl
     """
     if name == STANDARD:
         if is_resumed:
-            raise MoveRefused("standard output cannot be gone on with")
+            raise MoveRefused("an export to standard output cannot be resumed")
         if sys.stdout is None:
             raise MoveRefused("standard output is closed")
         with _explained("standard output"), _without_second_complaint():

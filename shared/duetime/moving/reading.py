@@ -141,7 +141,7 @@ def resumed(file: BinaryIO, header: Header) -> Written | None:
         return None
     begun = read_header(first.rstrip(b"\n"))
     if (begun.source, begun.source_mark) != (header.source, header.source_mark):
-        raise BadExport("the file was begun from another store: an export is gone on with from the same one")
+        raise BadExport("the file was begun from another store: an export is resumed from the same one")
     if begun.leases_mark and header.leases_mark and begun.leases_mark != header.leases_mark:
         raise MoveRefused(
             "the store was served since the export was begun, so the rest would not fit: remove the file, begin anew"

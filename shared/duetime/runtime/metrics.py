@@ -91,7 +91,7 @@ COUNTERS = (
     _counter(
         "executions_timed_out",
         "executions_timed_out",
-        "Executions of service calls that the watchdog ended, since nobody told how they had ended.",
+        "Unreported executions of service calls that the watchdog ended.",
         "ExecutionsTimedOut",
     ),
     _counter("parkings", "parked", "Callbacks that were parked because they took long.", "Parkings"),

@@ -338,4 +338,4 @@ def test_standard_output_and_input_will_do(
     assert "verified" in cli("import", "--store", cli.target, "--input", "-")
 
     refusal = cli("export", "--store", cli.source, "--output", "-", "--resume", code=1)
-    assert "standard output cannot be gone on with" in refusal
+    assert "an export to standard output cannot be resumed" in refusal
