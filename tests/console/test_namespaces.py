@@ -92,7 +92,7 @@ def test_a_namespace_with_timers_is_kept_until_its_name_is_typed(console: Consol
     # Left alone it stays as it is, and somebody can go on.
     dialog.get_by_role("button", name="Back").click()
     expect_state(console, "Deleting")
-    dialog = press(console, "Go on deleting")
+    dialog = press(console, "Continue deleting")
     dialog.get_by_label("Name of the namespace").fill(console.namespace)
     dialog.get_by_role("button", name="Delete all of it").click()
     wait_for(lambda: is_gone(console))

@@ -13,7 +13,7 @@ const SECOND_MS = 1000;
 export function namespaceButtons(page, one, changed) {
   if (!session.may("admin")) return null;
   const named = (label, act, kind) => button(label, act, { kind, key: `${label} ${one.name}`, name: `${label} ${one.name}` });
-  if (one.state === "Deleting") return named("Go on deleting", () => deleteAll(page, one, changed), "quiet danger");
+  if (one.state === "Deleting") return named("Continue deleting", () => deleteAll(page, one, changed), "quiet danger");
   return [
     one.state === "Paused"
       ? named("Resume", () => resume(one, changed), "quiet")
