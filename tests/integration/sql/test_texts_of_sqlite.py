@@ -20,8 +20,8 @@ from duetime.domain.retry import DEFAULT_RETRY_POLICY
 from duetime.domain.service_calls import CallFailure, CallStatus
 from duetime.domain.timers import FailureReason, Timer
 from duetime.stores.calls_port import CallFilter, CallOrder, CallRef
-from duetime.stores.decoding import is_whole
-from duetime.stores.port import TimerFilter
+from duetime.stores.decoding import is_text, is_whole
+from duetime.stores.port import IsWanted, TimerFilter
 from duetime.stores.sql.call_tables import http_execution_log, outbox, service_calls
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import api_keys, namespaces, timers, workers
@@ -89,12 +89,12 @@ def three(store: SqlStore, single: Namespace) -> list[Timer]:
     return create(store, *(make_timer(single, name, **fields) for name in "abc"))
 
 
-def polled(store: SqlStore, limit: int) -> tuple[list[str], int]:
+def polled(store: SqlStore, limit: int, is_wanted: IsWanted | None = None) -> tuple[list[str], int]:
     """The ids of all due timers, and how many rows cannot be read."""
     found: list[str] = []
     unreadable, cursor = 0, None
     for _ in range(10):
-        page = store.due_timers(0, until=NOW, limit=limit, cursor=cursor)
+        page = store.due_timers(0, until=NOW, limit=limit, cursor=cursor, is_wanted=is_wanted)
         assert is_whole(page)
         found += [timer.timer_id for timer in page.timers]
         unreadable += len(page.unreadable)
@@ -111,6 +111,13 @@ def test_it_is_never_handed_out_and_the_others_are(store: SqlStore, three: list[
             assert polled(store, limit) == (["a", "c"], 1), column
 
     assert polled(store, limit) == (["a", "b", "c"], 0)
+
+
+@pytest.mark.parametrize("column", [timers.c.timer_namespace, timers.c.timer_callback_url], ids=str)
+def test_it_is_in_nobodys_way_where_not_all_are_wanted(store: SqlStore, three: list[Timer], column: Column) -> None:
+    with damaged(store, column, IS_B):
+        assert polled(store, 10, lambda _namespace, _url: True) == (["a", "c"], 1)
+        assert polled(store, 10, lambda namespace, url: is_text(namespace) and is_text(url)) == (["a", "c"], 0)
 
 
 @pytest.mark.parametrize("column", [timers.c.timer_id, timers.c.timer_namespace, timers.c.timer_payload], ids=str)

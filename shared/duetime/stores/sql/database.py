@@ -15,6 +15,7 @@ from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.sql.db_now import db_now_strategy
 from duetime.stores.sql.dialects import SqlDialect
 from duetime.stores.sql.errors import translated
+from duetime.stores.sql.gathered_rows import AsJson, AsRows, GatheredRows
 from duetime.stores.sql.migrations import check_version, current_version, migrate
 from duetime.stores.sql.prepared import Prepared, PreparedList
 from duetime.stores.time_source import StoreTime, TimeSource
@@ -37,6 +38,7 @@ class Database:
         self.engine = dialect.engine
         self.locking_reads_miss_moved_rows = dialect.locking_reads_miss_moved_rows
         self.streams_rows = dialect.streams_rows
+        self.gathered_rows: GatheredRows = AsJson() if dialect.streams_rows else AsRows()
         self.db_now = db_now_strategy(dialect.name, time_source)
 
     def prepare(self, statement: sa.Executable, *names: str) -> Prepared:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any
@@ -61,7 +61,8 @@ class Due:
         self._whole = self._prepare_range(waiting, *self._bounded.columns)
         # No URL: the row is to be read, whoever it belongs to.
         url = sa.case((_may_be_left_out(), _ROW.timer_callback_url)).label("timer_url")
-        self._glance = self._prepare_range(waiting, *_PLACE, _ROW.timer_namespace, url)
+        self._gathered = database.gathered_rows
+        self._glance = self._prepare_range(waiting, *_PLACE, _ROW.timer_namespace, url, finish=self._gathered.select)
         whole = sa.select(*self._bounded.light_columns).where(waiting)
         at, uuid = _PLACE
         self._whole_at = database.prepare_list(whole.where(at == given("at")), uuid, "shard", "at")
@@ -101,7 +102,10 @@ class Due:
         )
 
     def _prepare_range(
-        self, waiting: sa.ColumnElement[bool], *columns: sa.ColumnElement[Any]
+        self,
+        waiting: sa.ColumnElement[bool],
+        *columns: sa.ColumnElement[Any],
+        finish: Callable[[sa.Select[Any]], sa.Select[Any]] = lambda select: select,
     ) -> tuple[Prepared, Prepared]:
         """The rest of a position's instant, and what follows that instant; both know ``until``."""
         at, uuid = _PLACE
@@ -111,8 +115,8 @@ class Due:
         later = select.where(at > given("at"), until).limit(limit)
         prepare = self._database.prepare
         return (
-            prepare(rest, "shard", "at", "uuid", "until", "limit"),
-            prepare(later, "shard", "at", "until", "limit"),
+            prepare(finish(rest), "shard", "at", "uuid", "until", "limit"),
+            prepare(finish(later), "shard", "at", "until", "limit"),
         )
 
     def due_timers(
@@ -187,9 +191,9 @@ class Due:
         most = limit * LOOKED_AT_PER_TIMER
         rows: list[Any] = []
         if uuid is not None:
-            rows += rest.one(connection, shard_id, at_ms, uuid, until_ms, most).fetchall()
+            rows += self._gathered.read(rest.one(connection, shard_id, at_ms, uuid, until_ms, most))
         if len(rows) < most:
-            rows += following.one(connection, shard_id, at_ms, until_ms, most - len(rows)).fetchall()
+            rows += self._gathered.read(following.one(connection, shard_id, at_ms, until_ms, most - len(rows)))
         return rows
 
     def _wanted_rows(
@@ -205,14 +209,14 @@ class Due:
         end = looked_at[-1] if len(looked_at) == limit * LOOKED_AT_PER_TIMER else None
         if is_more:
             end = chosen[-1]
-        places = [(row[0], row[1]) for row in chosen]
+        places = [_place_looked_at(row) for row in chosen]
         light: list[Any] = []
         for start in range(0, len(places), _READ_TOGETHER):
             light += self._at_places(connection, shard_id, places[start : start + _READ_TOGETHER])
         page = self._bounded.complete(connection, light, limit, leaves_out_moved=True)
         if page.is_cut and page.last is not None:
             return page.rows, _PLACE_OF(page.last)
-        return page.rows, None if end is None else (end[0], end[1])
+        return page.rows, None if end is None else _place_looked_at(end)
 
     def _at_places(self, connection: sa.Connection, shard_id: int, places: list[Place]) -> list[Any]:
         """The rows there, in order. However many rows share the first or the last instant, only these are touched."""
@@ -252,6 +256,11 @@ def _page(rows: list[Any], *, end: Place | None = None, next_attempt_at: datetim
     if end is None:
         return DuePage(found, None, next_attempt_at, tuple(unreadable))
     return DuePage(found, _write_cursor(end), None, tuple(unreadable), from_milliseconds(end[0]))
+
+
+def _place_looked_at(row: Sequence[Any]) -> Place:
+    at_ms, uuid = row[:2]
+    return at_ms, uuid if isinstance(uuid, bytes) else bytes.fromhex(uuid)
 
 
 def _write_cursor(place: Place) -> str:
