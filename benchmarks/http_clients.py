@@ -1,4 +1,4 @@
-"""Which HTTP client costs the least CPU per callback? Decision: docs/decisions/0040-libcurl-for-callbacks.md.
+"""Which HTTP client costs the least CPU per callback? Decision: docs/decisions/0006-libcurl-sends-the-callbacks.md.
 
     python -m benchmarks.http_clients [--posts N] [--concurrency N ...] [--rounds N]
         [--host 127.0.0.1|localhost] [--only-ours] [--json FILE]

@@ -1,7 +1,7 @@
 """The Lambda handler: one event in, one answer out, whatever happens in between.
 
 Powertools' resolver matches routes, calls endpoints and translates exceptions; bodies and queries are read by
-``reading`` and not by Powertools' validation, which parses JSON into floats (docs/decisions/0030).
+``reading`` and not by Powertools' validation, which parses JSON into floats (docs/decisions/0010).
 """
 
 from __future__ import annotations

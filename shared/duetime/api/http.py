@@ -89,7 +89,7 @@ def read_request(event: Mapping[str, Any], *, new_id: Callable[[], str]) -> Requ
     is_sane = _REQUEST_ID.fullmatch(asked_id) is not None
     return Request(
         method=context["http"]["method"].upper(),
-        # A gateway decodes the path, all but "%25" (docs/decisions/0031).
+        # A gateway decodes the path, all but "%25" (docs/decisions/0010).
         path=unquote(_without_stage(event["rawPath"], context.get("stage"))),
         query=event.get("rawQueryString") or "",
         headers=headers,

@@ -2,7 +2,7 @@
 
 As draft-ietf-httpapi-idempotency-key-header has it. The first request under a key claims a record in the store, is
 carried out, and leaves its answer there for a day; the same request again gets that answer. A refusal (4xx) is not
-kept: nothing was done, so the key is free again. Decision 0222 has the reasons.
+kept: nothing was done, so the key is free again. Decision 0012 has the reasons.
 
 Who dies between the effect and its record leaves a claim without an answer. Once the claim has lapsed, the same
 request is carried out again with the ids of the first time: they are made of the key, so what it creates meets

@@ -1,7 +1,7 @@
 """Timer ids in paths.
 
 An API Gateway HTTP API hands over the path decoded, and not faithfully: it cuts the path at an encoded '?' and
-decodes '%' more than once (docs/decisions/0031). So every id also has a spelling made of safe characters only:
+decodes '%' more than once (docs/decisions/0010). So every id also has a spelling made of safe characters only:
 ``base64url:`` and the unpadded base64url of its UTF-8. An id that itself begins with ``base64url:`` must be
 written so.
 """

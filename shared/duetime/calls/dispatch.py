@@ -6,7 +6,7 @@ shard that has no timers and is in no list. Should two ever publish at once (a l
 events repeat and their order stays, since both begin with each call's first unpublished one.
 
 Order of the steps: publish, then mark. A crash in between repeats events and loses none.
-docs/decisions/0099 has the reasons.
+docs/decisions/0015 has the reasons.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The HTTP client: libcurl in one thread of its own.
 
-Why libcurl, and why its socket interface: docs/decisions/0040-libcurl-for-callbacks.md.
+Why libcurl, and why its socket interface: docs/decisions/0006-libcurl-sends-the-callbacks.md.
 
 New callbacks reach the thread over a lock-protected list and a socket pair. Results leave it in batches, one per
 turn, so that no callback pays for a thread switch of its own.

@@ -1,4 +1,4 @@
-"""Where callbacks may go: the rules. Who applies them, and when: docs/decisions/0080-egress-guard.md.
+"""Where callbacks may go: the rules. Who applies them, and when: docs/decisions/0007-egress-guard.md.
 
 Imported by the API as well, so nothing here may load the HTTP client.
 """

@@ -2,7 +2,7 @@
 
 Names are resolved here and not by libcurl, so that *all* addresses of a name are judged before any is connected to.
 The ones that passed are pinned; whatever libcurl then wants to connect to must be among them. Why so:
-docs/decisions/0080-egress-guard.md.
+docs/decisions/0007-egress-guard.md.
 """
 
 from __future__ import annotations

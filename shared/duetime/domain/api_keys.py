@@ -3,7 +3,7 @@
 The text is ``dtk_<key id>_<secret><checksum>``: a prefix that scanners for leaked secrets can look for, the id that
 the key is found by, 43 characters of base 62 that hold 256 random bits, and a CRC-32 of all before it in 6 more, by
 which a mistyped key is told from a wrong one without a look into the store. Only the SHA-256 of the secret is kept;
-why that is enough: docs/decisions/0090.
+why that is enough: docs/decisions/0011.
 """
 
 from __future__ import annotations

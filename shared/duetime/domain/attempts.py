@@ -2,7 +2,7 @@
 
 It is written with the outcome, so it costs no write of its own, and it must not make that write dear: the text is
 bounded, and a timer's first attempt is logged without reading anything. Why it looks as it does:
-docs/decisions/0083-attempt-log-in-the-timer.md.
+docs/decisions/0009-logs-metrics-and-failure-events.md.
 """
 
 from __future__ import annotations

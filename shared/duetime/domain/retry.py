@@ -16,7 +16,7 @@ MIN_INTERVAL_SECONDS = 0.1
 """Below it, one receiver that is down would be called without a pause by every timer that it has."""
 MIN_RETRY_AFTER_SECONDS = 0.0
 MAX_RETRY_AFTER_SECONDS = 6 * 3600.0
-"""The most that the HTTP client reports (docs/decisions/0040-libcurl-for-callbacks.md)."""
+"""The most that the HTTP client reports (docs/decisions/0006-libcurl-sends-the-callbacks.md)."""
 _JITTER = 0.25
 
 

@@ -7,7 +7,7 @@ leave. Two things keep it out, both of what no page can change:
   lead here (DNS rebinding) is of the same origin as this server, but sends that name.
 - ``Origin`` and ``Sec-Fetch-Site``, which browsers add, must not tell of another site. Following a link is allowed.
 
-Programs that are no browsers send neither of the latter, and name the server as it is addressed. docs/decisions/0175.
+Programs that are no browsers send neither of the latter, and name the server as it is addressed. docs/decisions/0024.
 """
 
 from __future__ import annotations

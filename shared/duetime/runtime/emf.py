@@ -2,7 +2,7 @@
 
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 CloudWatch takes the metrics out of the log by itself: no request, no permission, no client. Why these lines are not
-made by Powertools: docs/decisions/0082.
+made by Powertools: docs/decisions/0009.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def gateway_event(raw_path: str, *, stage: str = "$default") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("timer_id", "raw_segment"),
     [
-        # What HTTP APIs were seen to deliver (decision 0031), for the id sent percent-encoded once.
+        # What HTTP APIs were seen to deliver (decision 0010), for the id sent percent-encoded once.
         ("space value", "space value"),
         ("hash#value", "hash#value"),
         ("unicode-λ-世界", "unicode-λ-世界"),

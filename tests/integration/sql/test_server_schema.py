@@ -20,7 +20,7 @@ def columns_of(connection: sa.Connection, table: str) -> dict[str, tuple[str, bo
 
 
 def _kind(type_: Any) -> str:
-    """A type without what differs by design: lengths of blobs and texts, collations; on SQL Server more (0132)."""
+    """A type without what differs by design: lengths of blobs and texts, collations; on SQL Server more (0017)."""
     if isinstance(type_, sa.types.TypeDecorator):
         return _kind(type_.impl_instance)
     if isinstance(type_, sa.LargeBinary | sa.types._Binary):
@@ -88,7 +88,7 @@ def test_indexes_serve_the_same_ends(server_store: SqlStore, table: str) -> None
 
 def test_timers_are_partitioned_by_shard(server_store: SqlStore) -> None:
     if server_store.database.engine.dialect.name in ("mssql", "oracle"):
-        pytest.skip("not partitioned: decisions 0130 and 0132")
+        pytest.skip("not partitioned: decision 0017")
     statement = {
         "postgresql": "SELECT count(*) FROM pg_inherits WHERE inhparent = 'timers'::regclass",
         "mysql": "SELECT count(*) FROM information_schema.partitions WHERE table_schema = database()"

@@ -96,3 +96,10 @@ def test_the_index_of_decisions_has_each_by_its_title() -> None:
 
     index = (DECISIONS / "README.md").read_text(encoding="utf-8")
     assert [line for line in index.splitlines() if line.startswith("- ")] == expected
+
+
+def test_a_decision_is_a_page_at_most() -> None:
+    longer = [
+        path.name for path in DECISIONS.glob("[0-9]*.md") if len(path.read_text(encoding="utf-8").splitlines()) > 80
+    ]
+    assert longer == []

@@ -1,4 +1,4 @@
-"""Where each time comes from that a mutation writes or compares: DbNow, or given for the reasons of decision 0180."""
+"""Where each time comes from that a mutation writes or compares: DbNow, or given for the reasons of decision 0004."""
 
 from __future__ import annotations
 

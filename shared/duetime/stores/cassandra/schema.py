@@ -1,4 +1,4 @@
-"""Keyspace and tables. Why they are as they are: docs/decisions/0140-cassandra-one-partition-per-shard.md."""
+"""Keyspace and tables. Why they are as they are: docs/decisions/0020-cassandra.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The one place that touches the driver: connections, consistency, retries, and the kinds of requests.
 
-Why as it is: docs/decisions/0140-cassandra-one-partition-per-shard.md and 0141-cassandra-unknown-outcomes.md.
+Why as it is: docs/decisions/0020-cassandra.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Large payloads live in an item of their own (decision 0021).
+"""Large payloads live in an item of their own (decision 0018).
 
 DynamoDB bounds an item *together with* its local index entries to 400 KB, and the due index projects
 everything: a payload of 256 KiB beside its timer would be refused. The payload item's key is unique to one

@@ -1,4 +1,4 @@
-"""The DynamoDB store (docs/stores/dynamodb.md, decision 0020)."""
+"""The DynamoDB store (docs/stores/dynamodb.md, decision 0018)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _OWNER = {"shard_id": 1, "shard_version": 1, "shard_owner_id": 1, "_id": 0}
 
 class ShardFence:
     """Read just before the write that depends on it, and not locked: that write is fenced by a revision of its own,
-    so a claim in between makes it no less right (docs/decisions/0111-mongodb-fencing.md)."""
+    so a claim in between makes it no less right (docs/decisions/0019-mongodb.md)."""
 
     def __init__(self, database: Database) -> None:
         self._collection = database[TIMERS]

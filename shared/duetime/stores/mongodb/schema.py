@@ -1,4 +1,4 @@
-"""Collections and indexes. Why they are as they are: docs/decisions/0110-mongodb-collections-and-indexes.md."""
+"""Collections and indexes. Why they are as they are: docs/decisions/0019-mongodb.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of service calls, as tables.py has those of timers. Why they are so: docs/decisions/0095-sql-calls.md.
+"""The tables of service calls, as tables.py has those of timers. Reasons: docs/decisions/0016.
 
 Instants are texts of ``format_instant``: fixed width, so they sort as text in time order. Every key and every index
 that serves a tenant begins with ``tenant_id``. What lists read stands before what may be long.

@@ -2,7 +2,7 @@
 
 SQL Server (``mssql``) needs more: it compares texts as if they ended alike in blanks, and takes a whole number of
 more than ten digits for a decimal one, which finds no bigint by its index. There the types put into each statement,
-around the values that they compare and write and the columns that they read, what makes it exact (decision 0132).
+around the values that they compare and write and the columns that they read, what makes it exact (decision 0017).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The schema of Oracle databases. The reasons are in decision 0130.
+"""The schema of Oracle databases. The reasons are in decision 0017.
 
 Definitions commit by themselves: each can be run again, and passes over what is there.
 """

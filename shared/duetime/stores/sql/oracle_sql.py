@@ -1,4 +1,4 @@
-"""What SQLAlchemy's dialect for Oracle leaves open, for all statements at once. Reasons: decision 0130.
+"""What SQLAlchemy's dialect for Oracle leaves open, for all statements at once. Reasons: decision 0017.
 
 There '' is NULL, a locking read has no limit, no INSERT passes over a row whose key is taken, many plain words are
 no names of parameters, and the driver waits without end for a server that takes a connection and says nothing.

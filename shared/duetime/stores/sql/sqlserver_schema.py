@@ -1,4 +1,4 @@
-"""The schema of SQL Server databases. The reasons are in decision 0132.
+"""The schema of SQL Server databases. The reasons are in decision 0017.
 
 JSON is kept as the exact text that was given, and unchecked: ISJSON knows no JSON but objects and arrays.
 """

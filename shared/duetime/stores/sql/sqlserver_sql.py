@@ -1,4 +1,4 @@
-"""What SQLAlchemy's dialect for SQL Server leaves open, for all statements at once. Reasons: decision 0132.
+"""What SQLAlchemy's dialect for SQL Server leaves open, for all statements at once. Reasons: decision 0017.
 
 It drops FOR UPDATE, which is not there; pymssql commits nothing in the mode in which connections commit by
 themselves; and no INSERT passes over a row whose key is taken.

@@ -1,5 +1,5 @@
 """The schema as SQLAlchemy sees it. What exists in a database is the sum of its dialect's migrations; a test
-holds the two together. Why the keys and indexes are as they are: docs/decisions/0010-sql-rows-keys-indexes.md.
+holds the two together. Why the keys and indexes are as they are: docs/decisions/0016-sql-rows-keys-and-batches.md.
 
 Every value is an integer, a text or bytes, so that no driver converts anything. Instants are whole
 milliseconds since 1970 (``*_at``), ids and JSON are exact texts.

@@ -1,6 +1,6 @@
 """TiDB 8.5 or newer, by PyMySQL: MySQL's dialect with what TiDB has besides, by its documentation.
 
-No TiDB has run it. Reasons: decision 0133.
+No TiDB has run it. Reasons: decision 0017.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transitions as transactions over both tables: the call, its timer, and what hangs on it (decision 0096)."""
+"""Transitions as transactions over both tables: the call, its timer, and what hangs on it (decision 0018)."""
 
 from __future__ import annotations
 

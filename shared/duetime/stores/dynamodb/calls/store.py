@@ -1,4 +1,4 @@
-"""``stores.calls_port.CallStore`` over two tables (docs/stores/dynamodb.md, decision 0096)."""
+"""``stores.calls_port.CallStore`` over two tables (docs/stores/dynamodb.md, decision 0018)."""
 
 from __future__ import annotations
 
