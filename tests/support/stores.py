@@ -102,7 +102,7 @@ def image_of(store: SqlStore) -> bytes:
 
 @cache
 def _empty_database() -> bytes:
-    """What migrations make of an empty file."""
+    """An empty file with the schema."""
     made = _made(None)
     made.store.initialise()
     image = image_of(made.store)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Iterator
 
@@ -14,10 +13,8 @@ from psycopg import errors
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.open import open_store
 from duetime.stores.port import PutMode
-from duetime.stores.sql.dialects import SqlDialect, open_dialect
+from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.mysql_migrations import MIGRATIONS as MYSQL_MIGRATIONS
-from duetime.stores.sql.postgresql_migrations import MIGRATIONS as POSTGRESQL_MIGRATIONS
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.timer_rows import TimerRows
 from tests.support.builders import make_timer
@@ -161,23 +158,6 @@ def test_a_connection_that_is_not_made_says_why(message: str, reason: str) -> No
 
 def test_other_mysql_errors_are_our_fault() -> None:
     assert type(open_dialect("mysql://db/x").classify(pymysql.DataError(1406, "too long"))) is StoreError
-
-
-@pytest.mark.parametrize("migrations", [POSTGRESQL_MIGRATIONS, MYSQL_MIGRATIONS])
-def test_versions_count_from_one_without_gaps(migrations: SqlDialect) -> None:
-    versions = [migration.version for migration in migrations]  # type: ignore[attr-defined]
-    assert versions == list(range(1, len(versions) + 1))
-
-
-def test_mysql_definitions_can_be_run_again() -> None:
-    """They are committed one by one: a migration that was cut short is simply run again."""
-    for migration in MYSQL_MIGRATIONS:
-        for statement in migration.statements:
-            if statement.split()[0] == "ALTER":
-                dropped = re.findall(r"DROP CONSTRAINT (\w+)", statement)
-                assert dropped == re.findall(r"ADD CONSTRAINT (\w+)", statement)
-            else:
-                assert statement.split()[:5] == ["CREATE", "TABLE", "IF", "NOT", "EXISTS"]
 
 
 def test_a_row_that_the_database_passes_over_is_an_error_and_no_endless_loop(monkeypatch: pytest.MonkeyPatch) -> None:

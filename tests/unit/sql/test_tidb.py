@@ -14,17 +14,13 @@ from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, St
 from duetime.stores.open import open_store
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.mysql_migrations import MIGRATIONS
+from duetime.stores.sql.schema import definitions
+from duetime.stores.sql.tables import timers
 from duetime.stores.sql.tidb import TidbDialect
 from duetime.stores.time_source import TimeSource
 from tests.unit.sql.test_every_statement import statements_of
 
-TABLES = {
-    match[1]: text
-    for migration in MIGRATIONS
-    for text in migration.statements
-    if (match := re.search(r"CREATE TABLE IF NOT EXISTS (\w+)", text))
-}
+DEFINITIONS = definitions("mysql+duetimetidb")
 HINT = re.compile(r"^SELECT /\*\+ USE_INDEX\((\w+), (\w+)\) \*/ ")
 
 
@@ -43,7 +39,7 @@ def test_transactions_are_pessimistic(dialect: TidbDialect) -> None:
 
     assert sent == ["BEGIN /*T! PESSIMISTIC */"]
     assert "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED" in dialect.session
-    assert dialect.session[-1].endswith("/*T!, tidb_constraint_check_in_place_pessimistic = ON */")
+    assert re.search(r"/\*T!.*tidb_constraint_check_in_place_pessimistic = ON.*\*/", dialect.session[-1])
 
 
 def test_its_port_is_its_own(dialect: TidbDialect) -> None:
@@ -64,7 +60,7 @@ def test_each_range_names_its_index(monkeypatch: pytest.MonkeyPatch, dialect: Ti
         table, index = match.groups()
         assert re.search(rf"\b{table}\b", sql[match.end() :])
         if index != "PRIMARY":
-            assert re.search(rf"KEY {index} \(", TABLES[table]), index
+            assert f" ON {table} (" in DEFINITIONS[index]
     due = [sql for sql in hot if "timers.row_type = 2" in sql]
     assert len(due) == 5
     assert all("USE_INDEX(timers, PRIMARY)" in sql for sql in due)
@@ -77,8 +73,8 @@ def test_the_first_columns_of_a_named_index_are_in_the_condition(
     for sql in statements_of(dialect, monkeypatch, TimeSource.DATABASE):
         if match := HINT.search(sql):
             table, index = match.groups()
-            key = "PRIMARY KEY" if index == "PRIMARY" else f"KEY {index}"
-            found = re.search(rf"{key} \((\w+)", TABLES[table])
+            key = "PRIMARY KEY" if index == "PRIMARY" else f" ON {table}"
+            found = re.search(rf"{key} \((\w+)", DEFINITIONS[table if index == "PRIMARY" else index])
             assert found is not None
             assert f"{table}.{found[1]}" in sql.partition("WHERE")[2]
 
@@ -95,21 +91,20 @@ def test_mysql_and_mariadb_get_no_hints(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_all_servers_of_a_cluster_number_events_in_one_order() -> None:
     """By default each has 30,000 numbers of its own, and the events of a call would be sorted wrongly."""
-    assert "AUTO_ID_CACHE=1" in TABLES["outbox"]
-    assert "AUTO_RANDOM" not in " ".join(TABLES.values())
+    assert "AUTO_ID_CACHE=1" in DEFINITIONS["outbox"]
+    assert "AUTO_RANDOM" not in " ".join(DEFINITIONS.values())
 
 
-@pytest.mark.parametrize("table", ["timers", "service_calls", "service_call_tags", "http_execution_log", "outbox"])
-def test_rows_stand_in_the_order_of_their_key_whatever_the_server_s_default(table: str) -> None:
-    assert re.search(r"PRIMARY KEY \([^)]*\) /\*T!\[clustered_index\] CLUSTERED \*/", TABLES[table])
+def test_rows_stand_in_the_order_of_their_key_whatever_the_server_s_default(dialect: TidbDialect) -> None:
+    assert re.search(r"/\*T!.*tidb_enable_clustered_index = ON \*/", dialect.session[-1])
 
 
 def test_every_unique_key_of_the_partitioned_table_has_the_shard() -> None:
-    keys = re.findall(r"(?:PRIMARY|UNIQUE) KEY (?:\w+ )?\((.*?)\)", TABLES["timers"])
+    unique = [index for index in timers.indexes if index.unique]
 
-    assert len(keys) == 2
-    assert all("shard_id" in key for key in keys)
-    assert "FOREIGN KEY" not in TABLES["timers"]
+    assert len(unique) == 1
+    assert all("shard_id" in key.columns for key in (timers.primary_key, *unique))
+    assert not timers.foreign_keys
 
 
 @pytest.mark.parametrize(

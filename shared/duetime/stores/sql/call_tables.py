@@ -11,7 +11,7 @@ from sqlalchemy import CheckConstraint, Column, ForeignKeyConstraint, Index, Tab
 
 from duetime.domain.service_calls import CallStatus, Method
 from duetime.stores.sql.column_types import BIG, SMALL, exact_text_of, text_of
-from duetime.stores.sql.tables import metadata
+from duetime.stores.sql.tables import made_on, metadata, partial_index
 
 _TENANT = text_of(63)
 _ID = text_of(63)
@@ -61,7 +61,6 @@ service_calls = Table(
         " OR (status IN ('Succeeded', 'Failed', 'Cancelled') AND wake_at IS NULL AND finished_at IS NOT NULL)",
         name="service_calls_finished",
     ),
-    sqlite_strict=True,
 )
 """``tags`` repeats ``service_call_tags`` in the order that was given: reading a call reads one row."""
 
@@ -74,16 +73,33 @@ IS_SCHEDULED = _CALL.status == sa.literal_column(repr(CallStatus.SCHEDULED.value
 IS_STARRED = _CALL.is_starred == sa.literal_column("1")
 # ``status`` is the same in all of its entries; with it this index is never worse than the one by status alone.
 _BY_DUE = (_CALL.tenant_id, _CALL.status, _CALL.due_at, _CALL.service_call_id)
-Index("idx_service_calls_due", *_BY_DUE, sqlite_where=IS_SCHEDULED)
-Index("idx_service_calls_starred", _CALL.tenant_id, _CALL.service_call_id, sqlite_where=IS_STARRED)
-Index(
+# SQL Server: statements whose constants have become parameters enter indexes without a condition as well.
+_OF_VALUES = ("mysql", "oracle", "mssql")
+partial_index("idx_service_calls_due", *_BY_DUE, where=IS_SCHEDULED, is_whole_on=_OF_VALUES)
+partial_index(
+    "idx_service_calls_starred",
+    _CALL.tenant_id,
+    _CALL.service_call_id,
+    where=IS_STARRED,
+    whole=(_CALL.tenant_id, _CALL.is_starred, _CALL.service_call_id),
+    is_whole_on=_OF_VALUES,
+)
+_HAS_KEY = _CALL.idempotency_key.is_not(None)
+partial_index(
     "idx_service_calls_idempotency",
     _CALL.tenant_id,
     _CALL.idempotency_key,
-    unique=True,
-    sqlite_where=_CALL.idempotency_key.is_not(None),
+    where=_HAS_KEY,
+    is_unique=True,
+    is_whole_on=("mysql",),
 )
-Index("idx_service_calls_expiry", _CALL.expires_at, sqlite_where=_CALL.expires_at.is_not(None))
+# Oracle leaves out rows whose columns are all NULL, and takes (tenant, NULL) as taken by another such row.
+_TENANT_WITH_KEY = sa.case((_HAS_KEY, _CALL.tenant_id))
+made_on(
+    ("oracle",),
+    Index("idx_service_calls_idempotency", _CALL.idempotency_key, _TENANT_WITH_KEY, unique=True),
+)
+partial_index("idx_service_calls_expiry", _CALL.expires_at, where=_CALL.expires_at.is_not(None))
 
 
 def _of_call() -> ForeignKeyConstraint:
@@ -101,7 +117,6 @@ service_call_tags = Table(
     Column("service_call_id", _ID, primary_key=True),
     Column("tag", exact_text_of(255), primary_key=True),
     _of_call(),
-    sqlite_strict=True,
 )
 _TAG = service_call_tags.c
 Index("idx_service_call_tags_tag", _TAG.tenant_id, _TAG.tag, _TAG.service_call_id)
@@ -131,7 +146,6 @@ http_execution_log = Table(
     Column("response_body", sa.Text),
     _of_call(),
     CheckConstraint(_one_of("request_method", Method), name="http_execution_log_method"),
-    sqlite_strict=True,
 )
 _LOG = http_execution_log.c
 Index("idx_http_execution_log_number", _LOG.tenant_id, _LOG.service_call_id, _LOG.execution_number, unique=True)
@@ -139,7 +153,7 @@ Index("idx_http_execution_log_number", _LOG.tenant_id, _LOG.service_call_id, _LO
 outbox = Table(
     "outbox",
     metadata,
-    Column("id", BIG, primary_key=True),
+    Column("id", BIG, sa.Identity(), primary_key=True),
     Column("tenant_id", _TENANT, nullable=False),
     Column("aggregate_id", _ID, nullable=False),
     Column("event_sequence", sa.Integer, nullable=False),
@@ -151,7 +165,6 @@ outbox = Table(
     Column("correlation_id", text_of(255), nullable=False),
     Column("causation_id", _ID),
     Column("event_payload", sa.Text, nullable=False),
-    sqlite_strict=True,
 )
 """No foreign key: events outlive their call until they are published."""
 
@@ -159,5 +172,6 @@ _EVENT = outbox.c
 IS_UNPUBLISHED = _EVENT.published_at.is_(None)
 _IN_ORDER = (_EVENT.tenant_id, _EVENT.aggregate_id, _EVENT.event_sequence)
 Index("idx_outbox_sequence", *_IN_ORDER, unique=True)
-Index("idx_outbox_unpublished", *_IN_ORDER, sqlite_where=IS_UNPUBLISHED)
-Index("idx_outbox_published", _EVENT.published_at, sqlite_where=_EVENT.published_at.is_not(None))
+# Where indexes have no conditions this one serves both: what is unpublished is a range of it, as each date is.
+partial_index("idx_outbox_unpublished", *_IN_ORDER, where=IS_UNPUBLISHED, whole=(_EVENT.published_at, *_IN_ORDER))
+partial_index("idx_outbox_published", _EVENT.published_at, where=_EVENT.published_at.is_not(None), is_whole_on=())

@@ -49,14 +49,15 @@ class _Ended(TypeDecorator[str]):
 
 BIG = sa.BigInteger().with_variant(sa.Integer, "sqlite").with_variant(_Bigint(), "mssql")
 SMALL = sa.SmallInteger().with_variant(sa.Integer, "sqlite")
-BYTES_16 = sa.LargeBinary(16).with_variant(_Bytes16(), "mssql")
+BYTES_16 = sa.LargeBinary(16).with_variant(sa.BINARY(16), "mysql").with_variant(_Bytes16(), "mssql")
 
 
 def text_of(length: int) -> sa.types.TypeEngine[str]:
-    """A text of up to ``length`` characters."""
-    return sa.String(length).with_variant(sa.Text(), "sqlite")
+    """A text of up to ``length`` characters. PostgreSQL too compares it byte by byte: lists have one order."""
+    by_bytes = sa.String(length, collation="C")
+    return sa.String(length).with_variant(sa.Text(), "sqlite").with_variant(by_bytes, "postgresql")
 
 
 def exact_text_of(length: int) -> sa.types.TypeEngine[str]:
     """The same where statements compare texts that may end in blanks: ids and what else clients choose."""
-    return sa.String(length).with_variant(sa.Text(), "sqlite").with_variant(_Ended(length), "mssql")
+    return text_of(length).with_variant(_Ended(length), "mssql")

@@ -16,8 +16,8 @@ from duetime.stores.sql.db_now import db_now_strategy
 from duetime.stores.sql.dialects import SqlDialect
 from duetime.stores.sql.errors import translated
 from duetime.stores.sql.gathered_rows import AsJson, AsRows, GatheredRows
-from duetime.stores.sql.migrations import check_version, current_version, migrate
 from duetime.stores.sql.prepared import Prepared, PreparedList
+from duetime.stores.sql.schema import check_schema, make_schema
 from duetime.stores.time_source import StoreTime, TimeSource
 
 _LIST_LENGTHS = (1, 8, 64)
@@ -94,26 +94,19 @@ class Database:
             connection.commit()
 
     def initialise(self) -> None:
-        """Create the database and bring its schema up to date."""
+        """Create the database and its schema. Raises ``StoreNotReady`` for another schema than this program's."""
         self._dialect.create_database()
         with self.write() as mutation, self._dialect.schema_turn(mutation.connection):
-            migrate(mutation.connection, self._dialect.migrations, self.db_now, self._dialect.tracking_table)
+            make_schema(mutation.connection, self.db_now)
 
     def check(self) -> None:
         """Raises ``StoreUnavailable``, ``StoreNotReady`` or ``StoreEmpty``."""
-        migrations = self._dialect.migrations
         try:
             with self.read() as connection:
-                current = current_version(connection)
+                check_schema(connection)
         except StoreNotReady:
             self._refuse_empty()
             raise
-        check_version(current, migrations)
-        if current < migrations[-1].version:
-            raise StoreNotReady(
-                f"the database has schema version {current}; this program needs {migrations[-1].version}, to which"
-                " `duetime init` migrates it"
-            )
 
     def _refuse_empty(self) -> None:
         with self.read() as connection:

@@ -5,7 +5,6 @@ A dialect joins by implementing ``SqlDialect``, adding itself to ``_MODULES`` an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Protocol
@@ -13,7 +12,6 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from duetime.domain.errors import InvalidSettings, StoreError
-from duetime.stores.sql.migrations import Migration
 
 _MODULES = {
     "mariadb": "duetime.stores.sql.mysql",
@@ -31,9 +29,6 @@ _MODULES = {
 class SqlDialect(Protocol):
     name: str
     """SQLAlchemy's name of the dialect; also the key of its DbNow strategy."""
-    migrations: Sequence[Migration]
-    tracking_table: str
-    """Creates ``schema_migrations`` if it is absent."""
     engine: sa.Engine
     locking_reads_miss_moved_rows: bool
     """Whether a locking read that had to wait finds nothing when the row has been given another primary key."""
@@ -55,7 +50,7 @@ class SqlDialect(Protocol):
         ...
 
     def schema_turn(self, connection: sa.Connection) -> AbstractContextManager[None]:
-        """Held around migrations, within their transaction: processes that migrate queue up here."""
+        """Held while the schema is made, within its transaction: processes that make it queue up here."""
         ...
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:

@@ -24,7 +24,6 @@ from duetime.stores.sql.engines import (
     server_engine,
 )
 from duetime.stores.sql.errors import ErrorCodes
-from duetime.stores.sql.mysql_migrations import MIGRATIONS, TRACKING_TABLE
 
 SOCKET_TIMEOUT_SECONDS = 20
 SCHEMA_TURN_SECONDS = 15
@@ -99,8 +98,6 @@ class MysqlDialect(ServerDialect):
     name = "mysql"
     engine_name = mysql_sql.DRIVER_NAME
     session: tuple[str, ...] = _SESSION
-    migrations = MIGRATIONS
-    tracking_table = TRACKING_TABLE
     # Seen on MariaDB 10.11, with eight writers of one timer: the index has the old and the new place of its row.
     locking_reads_miss_moved_rows = True
     size_function = "octet_length"
@@ -149,7 +146,7 @@ class MysqlDialect(ServerDialect):
         # Names of locks have up to 64 characters, as those of databases have.
         lock = sa.func.left(sa.func.concat("duetime_schema.", sa.func.database()), 64)
         if not connection.execute(sa.select(sa.func.get_lock(lock, SCHEMA_TURN_SECONDS))).scalar():
-            raise StoreUnavailable("another process has been migrating the schema for too long")
+            raise StoreUnavailable("another process has been making the schema for too long")
         try:
             yield
         finally:

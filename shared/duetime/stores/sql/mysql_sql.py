@@ -9,6 +9,7 @@ from typing import Any
 from pymysql.connections import Connection
 from pymysql.constants import SERVER_STATUS
 from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.mysql.base import MySQLTypeCompiler
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
 
 DRIVER_NAME = "mysql+duetime"
@@ -33,8 +34,19 @@ class MysqlConnection(Connection):
         return context
 
 
+class MysqlTypes(MySQLTypeCompiler):
+    def visit_text(self, *_: Any, **__: Any) -> str:
+        """JSON is kept as the exact text that was given, which the JSON type would not be."""
+        return "MEDIUMTEXT"
+
+    def visit_large_binary(self, type_: Any, **_: Any) -> str:
+        """No BLOB: all of ours are short."""
+        return f"VARBINARY({type_.length or 1024})"
+
+
 class MysqlSql(MySQLDialect_pymysql):
     supports_statement_cache = True
+    type_compiler_cls = MysqlTypes
 
     def connect(self, *args: Any, **kwargs: Any) -> Any:
         return MysqlConnection(*args, **kwargs)

@@ -19,12 +19,16 @@ from duetime.stores.sql.engines import (
     server_engine,
 )
 from duetime.stores.sql.errors import ErrorCodes, by_code
-from duetime.stores.sql.oracle_schema import MIGRATIONS, TRACKING_TABLE, TURN_TABLE
 
 SCHEMA_TURN_SECONDS = 15
 """Less than a statement may take, or the driver would give up first."""
 DEFAULT_PORT = 1521
 
+_TURN_TABLE = (
+    "BEGIN EXECUTE IMMEDIATE 'CREATE TABLE schema_turn (turn_id NUMBER(1))';"
+    " EXCEPTION WHEN OTHERS THEN IF SQLCODE = -955 THEN NULL; ELSE RAISE; END IF; END;"
+)
+"""Passes over one that is there, which another process may be making."""
 _TURN = f"LOCK TABLE schema_turn IN EXCLUSIVE MODE WAIT {SCHEMA_TURN_SECONDS}"
 _READ_ONLY = 16000
 _CODES = ErrorCodes(
@@ -81,8 +85,6 @@ class OracleDialect(ServerDialect):
     """A write is a transaction that its first change begins (READ COMMITTED, with row locks)."""
 
     name = "oracle"
-    migrations = MIGRATIONS
-    tracking_table = TRACKING_TABLE
     # Oracle begins a statement again whose row has changed; a second look costs little and relies on nothing.
     locking_reads_miss_moved_rows = True
     size_function = "length"
@@ -118,7 +120,7 @@ class OracleDialect(ServerDialect):
     @contextmanager
     def schema_turn(self, connection: sa.Connection) -> Iterator[None]:
         """Held by a connection of its own: definitions commit the transaction of theirs, and its locks with it."""
-        connection.exec_driver_sql(TURN_TABLE)
+        connection.exec_driver_sql(_TURN_TABLE)
         with self.engine.connect() as turn:
             turn.exec_driver_sql(_TURN)
             yield

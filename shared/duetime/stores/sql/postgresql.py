@@ -22,7 +22,6 @@ from duetime.stores.sql.engines import (
     server_engine,
 )
 from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.postgresql_migrations import MIGRATIONS, TRACKING_TABLE
 
 STATEMENT_TIMEOUT_SECONDS = 15
 
@@ -70,8 +69,6 @@ class PostgresqlDialect(ServerDialect):
     """Connections commit by themselves; writes begin a transaction explicitly (READ COMMITTED, with row locks)."""
 
     name = "postgresql"
-    migrations = MIGRATIONS
-    tracking_table = TRACKING_TABLE
     locking_reads_miss_moved_rows = False
     size_function = "octet_length"
 

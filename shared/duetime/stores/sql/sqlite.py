@@ -20,7 +20,6 @@ from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, St
 from duetime.stores import private_files
 from duetime.stores.sql.db_now import SqliteDbNow
 from duetime.stores.sql.engines import pool_options
-from duetime.stores.sql.sqlite_migrations import MIGRATIONS, TRACKING_TABLE
 from duetime.stores.sql.sqlite_texts import Connection
 
 BUSY_TIMEOUT_SECONDS = 5.0
@@ -65,8 +64,6 @@ class SqliteDialect:
     """
 
     name = "sqlite"
-    migrations = MIGRATIONS
-    tracking_table = TRACKING_TABLE
     locking_reads_miss_moved_rows = False
     streams_rows = True
     size_function = "length"

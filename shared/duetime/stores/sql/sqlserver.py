@@ -19,7 +19,6 @@ from duetime.stores.sql.engines import (
     server_engine,
 )
 from duetime.stores.sql.errors import ErrorCodes, by_code
-from duetime.stores.sql.sqlserver_schema import MIGRATIONS, TRACKING_TABLE
 from duetime.stores.sql.sqlserver_sql import DRIVER_NAME, InsertIfAbsent, SqlServerSql
 
 QUERY_TIMEOUT_SECONDS = 20
@@ -96,8 +95,6 @@ class SqlServerDialect(ServerDialect):
     """Connections commit by themselves; writes begin a transaction explicitly (READ COMMITTED, with row locks)."""
 
     name = "mssql"
-    migrations = MIGRATIONS
-    tracking_table = TRACKING_TABLE
     # As for InnoDB: the row is found by one index and locked by another, and may have moved between.
     locking_reads_miss_moved_rows = True
     size_function = "datalength"
@@ -134,7 +131,7 @@ class SqlServerDialect(ServerDialect):
     @contextmanager
     def schema_turn(self, connection: sa.Connection) -> Iterator[None]:
         if connection.exec_driver_sql(_TURN).scalar_one() < 0:
-            raise StoreUnavailable("another process has been migrating the schema for too long")
+            raise StoreUnavailable("another process has been making the schema for too long")
         yield
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:

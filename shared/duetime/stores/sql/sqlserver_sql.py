@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import registry
-from sqlalchemy.dialects.mssql.base import MSDDLCompiler, MSSQLCompiler, MSTypeCompiler
+from sqlalchemy.dialects.mssql.base import MSSQLCompiler, MSTypeCompiler
 from sqlalchemy.dialects.mssql.pymssql import MSDialect_pymssql
 
 from duetime.domain.errors import StoreError
@@ -73,19 +73,6 @@ class SqlServerTypes(MSTypeCompiler):
         return "INT"
 
 
-class SqlServerDdl(MSDDLCompiler):
-    def visit_create_index(self, create: Any, *args: Any, **kw: Any) -> str:
-        """With the condition that SQLite's has, whose column it holds too: or each row would be looked up for it."""
-        text: str = super().visit_create_index(create, *args, **kw)  # type: ignore[no-untyped-call]
-        condition = create.element.dialect_options["sqlite"]["where"]
-        if condition is None:
-            return text
-        column = condition.left.name
-        included = "" if column in create.element.columns else f" INCLUDE ({column})"
-        where = self.sql_compiler.process(condition, include_table=False, literal_binds=True)
-        return f"{text}{included} WHERE {where}"
-
-
 class SqlServerSql(MSDialect_pymssql):
     """Transactions are begun, committed and rolled back by statements: pymssql does neither in its autocommit mode.
 
@@ -95,7 +82,6 @@ class SqlServerSql(MSDialect_pymssql):
     supports_statement_cache = True
     statement_compiler = SqlServerCompiler
     type_compiler_cls = SqlServerTypes
-    ddl_compiler = SqlServerDdl
 
     def begin(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN TRANSACTION")
@@ -185,15 +171,17 @@ class InsertIfAbsent(sa.Insert):
 
 def _unique_keys(table: sa.Table, given: Any) -> list[list[str]]:
     """The columns of the table's unique keys of which ``given`` has all."""
-    indexes = [list(index.columns.keys()) for index in sorted(table.indexes, key=_name) if index.unique]
+    unique = {str(index.name): index.columns.keys() for index in table.indexes if index.unique and _is_plain(index)}
+    indexes = [unique[name] for name in sorted(unique)]
     keys = [key for key in [list(table.primary_key.columns.keys()), *indexes] if set(key) <= set(given)]
     assert keys, f"an insert into {table.name} has no key"
     # A timer's place in the primary key ends with what namespace and id make: one key is taken when the other is.
     return keys[1:] if table.name == "timers" and len(keys) > 1 else keys
 
 
-def _name(index: sa.Index) -> str:
-    return str(index.name)
+def _is_plain(index: sa.Index) -> bool:
+    """Whether an index is one of columns. One of expressions is another dialect's, of the same name."""
+    return all(isinstance(each, sa.Column) for each in index.expressions)
 
 
 registry.register(DRIVER_NAME.replace("+", "."), __name__, SqlServerSql.__name__)

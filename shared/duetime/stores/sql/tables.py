@@ -1,5 +1,5 @@
-"""The schema as SQLAlchemy sees it. What exists in a database is the sum of its dialect's migrations; a test
-holds the two together. Why the keys and indexes are as they are: docs/decisions/0016-sql-rows-keys-and-batches.md.
+"""The tables of timers, namespaces and keys. schema.py makes them, with what each dialect wants besides.
+Why the keys and indexes are as they are: docs/decisions/0016-sql-rows-keys-and-batches.md.
 
 Every value is an integer, a text or bytes, so that no driver converts anything. Instants are whole
 milliseconds since 1970 (``*_at``), ids and JSON are exact texts.
@@ -29,6 +29,33 @@ NIL_UUID = bytes(16)
 """``timer_uuid`` of a shard's row, with ``timer_execute_at`` 0: parts of a primary key cannot be NULL."""
 
 metadata = MetaData()
+
+HAVE_CONDITIONS = ("sqlite", "postgresql", "mssql")
+"""The dialects whose indexes can leave rows out by a condition."""
+_WITHOUT = ("mysql", "oracle")
+
+
+def partial_index(
+    name: str,
+    *columns: sa.ColumnElement[Any],
+    where: sa.ColumnElement[bool],
+    whole: tuple[sa.ColumnElement[Any], ...] = (),
+    is_unique: bool = False,
+    is_whole_on: tuple[str, ...] = _WITHOUT,
+) -> None:
+    """An index of the rows for which ``where`` holds.
+
+    On the dialects ``is_whole_on`` it is one of all rows, by the columns ``whole`` (default: the same columns).
+    """
+    conditional = tuple(dialect for dialect in HAVE_CONDITIONS if dialect not in is_whole_on)
+    made_on(conditional, Index(name, *columns, unique=is_unique, info={"where": where}))
+    if is_whole_on:
+        made_on(is_whole_on, Index(name, *(whole or columns), unique=is_unique))
+
+
+def made_on(dialects: tuple[str, ...], index: Index) -> None:
+    """Make ``index`` on these dialects alone."""
+    index.ddl_if(dialect=dialects)  # type: ignore[arg-type]  # documented, and not annotated
 
 
 def constant(value: int | str) -> sa.ColumnElement[Any]:
@@ -94,7 +121,6 @@ timers = Table(
         " AND timer_callback_timeout_seconds IS NOT NULL AND timer_callback_url IS NOT NULL)",
         name="timers_complete",
     ),
-    sqlite_strict=True,
 )
 
 
@@ -106,14 +132,14 @@ def is_shard_row() -> tuple[sa.ColumnElement[bool], ...]:
 
 
 Index("idx_timer_lookup", timers.c.timer_namespace, timers.c.shard_id, timers.c.timer_id, unique=True)
-Index(
+partial_index(
     "idx_timer_correlation",
     timers.c.timer_namespace,
     timers.c.timer_correlation_id,
     timers.c.timer_id,
-    sqlite_where=timers.c.timer_correlation_id.is_not(None),
+    where=timers.c.timer_correlation_id.is_not(None),
 )
-Index("idx_timer_expiry", timers.c.timer_expires_at, sqlite_where=timers.c.timer_expires_at.is_not(None))
+partial_index("idx_timer_expiry", timers.c.timer_expires_at, where=timers.c.timer_expires_at.is_not(None))
 
 namespaces = Table(
     "namespaces",
@@ -128,7 +154,6 @@ namespaces = Table(
     Column("namespace_secrets", sa.Text),
     Column("tenant_id", text_of(55), nullable=False, server_default=sa.text("'default'")),
     Column("is_internal", SMALL, nullable=False, server_default=sa.text("0")),
-    sqlite_strict=True,
 )
 
 # A list of a tenant's namespaces, and one of all, without internal ones: ranges of these.
@@ -146,7 +171,6 @@ api_keys = Table(
     Column("key_created_at", BIG, nullable=False),
     Column("key_expires_at", BIG),
     CheckConstraint("key_role IN ('reader', 'writer', 'admin')", name="api_keys_role"),
-    sqlite_strict=True,
 )
 
 Index("idx_api_key_id", api_keys.c.key_id, unique=True)
@@ -158,7 +182,6 @@ idempotency_records = Table(
     Column("record_claim_id", text_of(64), nullable=False),
     Column("record_content", sa.Text, nullable=False),
     Column("record_expires_at", BIG, nullable=False),
-    sqlite_strict=True,
 )
 
 Index("idx_idempotency_record_expiry", idempotency_records.c.record_expires_at)
@@ -168,7 +191,6 @@ counters = Table(
     metadata,
     Column("counter_name", text_of(63), primary_key=True, nullable=False),
     Column("counter_value", BIG, nullable=False),
-    sqlite_strict=True,
 )
 
 secrets = Table(
@@ -176,7 +198,6 @@ secrets = Table(
     metadata,
     Column("secret_name", exact_text_of(63), primary_key=True, nullable=False),
     Column("secret_value", sa.LargeBinary, nullable=False),
-    sqlite_strict=True,
 )
 
 workers = Table(
@@ -184,7 +205,6 @@ workers = Table(
     metadata,
     Column("worker_id", exact_text_of(255), primary_key=True, nullable=False),
     Column("worker_expires_at", BIG, nullable=False),
-    sqlite_strict=True,
 )
 
 schema_migrations = Table(
@@ -193,5 +213,4 @@ schema_migrations = Table(
     Column("migration_version", sa.Integer, primary_key=True, autoincrement=False),
     Column("migration_name", text_of(63), nullable=False),
     Column("applied_at", text_of(24), nullable=False),
-    sqlite_strict=True,
 )

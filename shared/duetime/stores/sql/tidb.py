@@ -89,6 +89,14 @@ def _index_of(select: sa.Select[Any]) -> tuple[str, str] | None:
     return (tables[0], found[0]) if found else None
 
 
+_KEYS = (
+    "SET SESSION foreign_key_checks = ON"
+    " /*T!, tidb_constraint_check_in_place_pessimistic = ON, tidb_enable_clustered_index = ON */"
+)
+"""Keys that are taken are found by the insert, and not by the commit. Rows stand in the order of their key, whatever
+the server's default is. In a comment that only TiDB executes: the dialect's tests run on MySQL and MariaDB too."""
+
+
 class TidbSql(MysqlSql):
     supports_statement_cache = True
     statement_compiler = TidbCompiler
@@ -100,9 +108,7 @@ class TidbDialect(MysqlDialect):
     engine_name = "mysql+duetimetidb"
     session = (
         *MysqlDialect.session,
-        # Keys that are taken are found by the insert, and not by the commit. In a comment that only TiDB executes,
-        # so that the dialect runs on MySQL and MariaDB too, which its tests use.
-        "SET SESSION foreign_key_checks = ON /*T!, tidb_constraint_check_in_place_pessimistic = ON */",
+        _KEYS,
     )
 
     def begin_write(self, connection: sa.Connection) -> None:
