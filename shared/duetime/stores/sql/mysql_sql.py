@@ -56,10 +56,8 @@ class MysqlSql(MySQLDialect_pymysql):
         if dbapi_connection.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
             dbapi_connection.rollback()
 
-    def do_executemany(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
-        found = send_batch(cursor, statement, parameters)
-        if context is not None:
-            context._rowcount = found
+    def do_executemany(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:  # noqa: ARG002
+        cursor.rowcount = send_batch(cursor, statement, parameters)
 
 
 def send_batch(cursor: Any, statement: str, rows: Sequence[Any]) -> int:
