@@ -97,3 +97,20 @@ def test_tables_on_dynamodb_are_made_when_there_are_none() -> None:
         with pytest.raises(StoreNotReady, match="none of timers") as refused:
             make_ready(store, "dynamodb://timers")
         assert not isinstance(refused.value, StoreEmpty)
+
+
+def test_postgresql_makes_tables_in_the_first_schema_whatever_others_hold() -> None:
+    if "postgresql" not in server_urls():
+        pytest.skip("no server")
+    shared_server_store("postgresql").initialise()
+    execute("postgresql", "DROP SCHEMA IF EXISTS own CASCADE", "CREATE SCHEMA own")
+    url = sa.make_url(database_url("postgresql")).update_query_dict({"options": "-csearch_path=own,public"})
+    store = open_store(url.render_as_string(hide_password=False))
+    try:
+        store.initialise()
+        store.check()
+        with shared_server_store("postgresql").database.engine.connect() as connection:
+            assert set(sa.inspect(connection).get_table_names("own")) >= set(metadata.tables)
+    finally:
+        store.close()
+        execute("postgresql", "DROP SCHEMA own CASCADE")

@@ -112,6 +112,8 @@ class OracleDialect(ServerDialect):
             is_astray=lambda error: _codes_of(error)[0] == _READ_ONLY,
             # Profiles and firewalls close what has been idle.
             recycle_seconds=900,
+            # Tables are looked for wherever they were made.
+            exclude_tablespaces=(),
         )
 
     def begin_write(self, connection: sa.Connection) -> None:
