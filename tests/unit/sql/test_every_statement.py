@@ -15,7 +15,7 @@ from sqlglot.errors import ParseError
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.dialects import SqlDialect, open_dialect
 from duetime.stores.sql.prepared import Prepared
-from duetime.stores.sql.schema import definitions
+from duetime.stores.sql.schema import ddl_statements
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.time_source import TimeSource
 
@@ -93,7 +93,7 @@ def test_every_statement_is_sql_of_its_dialect(
 def test_every_definition_is_sql_of_its_dialect(name: str) -> None:
     dialect = open_dialect(CASES[name].url)
 
-    for sql in definitions(dialect.engine.url.drivername).values():
+    for sql in ddl_statements(dialect.engine.url.drivername).values():
         read(sql, CASES[name])
 
 

@@ -14,13 +14,13 @@ from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, St
 from duetime.stores.open import open_store
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.schema import definitions
+from duetime.stores.sql.schema import ddl_statements
 from duetime.stores.sql.tables import timers
 from duetime.stores.sql.tidb import TidbDialect
 from duetime.stores.time_source import TimeSource
 from tests.unit.sql.test_every_statement import statements_of
 
-DEFINITIONS = definitions("mysql+duetimetidb")
+STATEMENTS = ddl_statements("mysql+duetimetidb")
 HINT = re.compile(r"^SELECT /\*\+ USE_INDEX\((\w+), (\w+)\) \*/ ")
 
 
@@ -60,7 +60,7 @@ def test_each_range_names_its_index(monkeypatch: pytest.MonkeyPatch, dialect: Ti
         table, index = match.groups()
         assert re.search(rf"\b{table}\b", sql[match.end() :])
         if index != "PRIMARY":
-            assert f" ON {table} (" in DEFINITIONS[index]
+            assert f" ON {table} (" in STATEMENTS[index]
     due = [sql for sql in hot if "timers.row_type = 2" in sql]
     assert len(due) == 5
     assert all("USE_INDEX(timers, PRIMARY)" in sql for sql in due)
@@ -74,7 +74,7 @@ def test_the_first_columns_of_a_named_index_are_in_the_condition(
         if match := HINT.search(sql):
             table, index = match.groups()
             key = "PRIMARY KEY" if index == "PRIMARY" else f" ON {table}"
-            found = re.search(rf"{key} \((\w+)", DEFINITIONS[table if index == "PRIMARY" else index])
+            found = re.search(rf"{key} \((\w+)", STATEMENTS[table if index == "PRIMARY" else index])
             assert found is not None
             assert f"{table}.{found[1]}" in sql.partition("WHERE")[2]
 
@@ -91,8 +91,8 @@ def test_mysql_and_mariadb_get_no_hints(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_all_servers_of_a_cluster_number_events_in_one_order() -> None:
     """By default each has 30,000 numbers of its own, and the events of a call would be sorted wrongly."""
-    assert "AUTO_ID_CACHE=1" in DEFINITIONS["outbox"]
-    assert "AUTO_RANDOM" not in " ".join(DEFINITIONS.values())
+    assert "AUTO_ID_CACHE=1" in STATEMENTS["outbox"]
+    assert "AUTO_RANDOM" not in " ".join(STATEMENTS.values())
 
 
 def test_rows_stand_in_the_order_of_their_key_whatever_the_server_s_default(dialect: TidbDialect) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import CheckConstraint, Column, ForeignKeyConstraint, Index, Tab
 
 from duetime.domain.service_calls import CallStatus, Method
 from duetime.stores.sql.column_types import BIG, SMALL, exact_text_of, text_of
-from duetime.stores.sql.tables import made_on, metadata, partial_index
+from duetime.stores.sql.tables import metadata, only_on, partial_index
 
 _TENANT = text_of(63)
 _ID = text_of(63)
@@ -65,24 +65,23 @@ service_calls = Table(
 """``tags`` repeats ``service_call_tags`` in the order that was given: reading a call reads one row."""
 
 _CALL = service_calls.c
-_BY_STATUS = ("idx_service_calls_status", _CALL.tenant_id, _CALL.status, _CALL.service_call_id)
-Index(*_BY_STATUS)
+Index("idx_service_calls_status", _CALL.tenant_id, _CALL.status, _CALL.service_call_id)
 Index("idx_service_calls_name", _CALL.tenant_id, _CALL.name, _CALL.service_call_id.desc())
 Index("idx_service_calls_correlation", _CALL.tenant_id, _CALL.correlation_id, _CALL.service_call_id)
 IS_SCHEDULED = _CALL.status == sa.literal_column(repr(CallStatus.SCHEDULED.value))
 IS_STARRED = _CALL.is_starred == sa.literal_column("1")
 # ``status`` is the same in all of its entries; with it this index is never worse than the one by status alone.
 _BY_DUE = (_CALL.tenant_id, _CALL.status, _CALL.due_at, _CALL.service_call_id)
-# SQL Server: statements whose constants have become parameters enter indexes without a condition as well.
-_OF_VALUES = ("mysql", "oracle", "mssql")
-partial_index("idx_service_calls_due", *_BY_DUE, where=IS_SCHEDULED, is_whole_on=_OF_VALUES)
+# On SQL Server statements whose constants became parameters use no index with a condition on a value.
+_FULL_ON_VALUES = ("mysql", "oracle", "mssql")
+partial_index("idx_service_calls_due", *_BY_DUE, where=IS_SCHEDULED, full_on=_FULL_ON_VALUES)
 partial_index(
     "idx_service_calls_starred",
     _CALL.tenant_id,
     _CALL.service_call_id,
     where=IS_STARRED,
-    whole=(_CALL.tenant_id, _CALL.is_starred, _CALL.service_call_id),
-    is_whole_on=_OF_VALUES,
+    full_columns=(_CALL.tenant_id, _CALL.is_starred, _CALL.service_call_id),
+    full_on=_FULL_ON_VALUES,
 )
 _HAS_KEY = _CALL.idempotency_key.is_not(None)
 partial_index(
@@ -91,11 +90,11 @@ partial_index(
     _CALL.idempotency_key,
     where=_HAS_KEY,
     is_unique=True,
-    is_whole_on=("mysql",),
+    full_on=("mysql",),
 )
-# Oracle leaves out rows whose columns are all NULL, and takes (tenant, NULL) as taken by another such row.
+# On Oracle a unique index leaves out only rows whose columns are all NULL.
 _TENANT_WITH_KEY = sa.case((_HAS_KEY, _CALL.tenant_id))
-made_on(
+only_on(
     ("oracle",),
     Index("idx_service_calls_idempotency", _CALL.idempotency_key, _TENANT_WITH_KEY, unique=True),
 )
@@ -172,6 +171,8 @@ _EVENT = outbox.c
 IS_UNPUBLISHED = _EVENT.published_at.is_(None)
 _IN_ORDER = (_EVENT.tenant_id, _EVENT.aggregate_id, _EVENT.event_sequence)
 Index("idx_outbox_sequence", *_IN_ORDER, unique=True)
-# Where indexes have no conditions this one serves both: what is unpublished is a range of it, as each date is.
-partial_index("idx_outbox_unpublished", *_IN_ORDER, where=IS_UNPUBLISHED, whole=(_EVENT.published_at, *_IN_ORDER))
-partial_index("idx_outbox_published", _EVENT.published_at, where=_EVENT.published_at.is_not(None), is_whole_on=())
+# A full index serves unpublished events, which are its NULLs, and published ones.
+partial_index(
+    "idx_outbox_unpublished", *_IN_ORDER, where=IS_UNPUBLISHED, full_columns=(_EVENT.published_at, *_IN_ORDER)
+)
+partial_index("idx_outbox_published", _EVENT.published_at, where=_EVENT.published_at.is_not(None), full_on=())

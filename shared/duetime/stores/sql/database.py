@@ -17,7 +17,7 @@ from duetime.stores.sql.dialects import SqlDialect
 from duetime.stores.sql.errors import translated
 from duetime.stores.sql.gathered_rows import AsJson, AsRows, GatheredRows
 from duetime.stores.sql.prepared import Prepared, PreparedList
-from duetime.stores.sql.schema import check_schema, make_schema
+from duetime.stores.sql.schema import check_schema, create_schema
 from duetime.stores.time_source import StoreTime, TimeSource
 
 _LIST_LENGTHS = (1, 8, 64)
@@ -94,10 +94,10 @@ class Database:
             connection.commit()
 
     def initialise(self) -> None:
-        """Create the database and its schema. Raises ``StoreNotReady`` for another schema than this program's."""
+        """Create the database and its schema. Raises ``StoreNotReady`` for any other schema."""
         self._dialect.create_database()
         with self.write() as mutation, self._dialect.schema_turn(mutation.connection):
-            make_schema(mutation.connection, self.db_now)
+            create_schema(mutation.connection, self.db_now)
 
     def check(self) -> None:
         """Raises ``StoreUnavailable``, ``StoreNotReady`` or ``StoreEmpty``."""

@@ -50,7 +50,7 @@ class SqlDialect(Protocol):
         ...
 
     def schema_turn(self, connection: sa.Connection) -> AbstractContextManager[None]:
-        """Held while the schema is made, within its transaction: processes that make it queue up here."""
+        """Hold the schema lock, within the transaction that creates the schema: one process at a time does."""
         ...
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:

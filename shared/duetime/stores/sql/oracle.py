@@ -28,7 +28,7 @@ _TURN_TABLE = (
     "BEGIN EXECUTE IMMEDIATE 'CREATE TABLE schema_turn (turn_id NUMBER(1))';"
     " EXCEPTION WHEN OTHERS THEN IF SQLCODE = -955 THEN NULL; ELSE RAISE; END IF; END;"
 )
-"""Passes over one that is there, which another process may be making."""
+"""Does nothing where the table exists: another process may be creating it."""
 _TURN = f"LOCK TABLE schema_turn IN EXCLUSIVE MODE WAIT {SCHEMA_TURN_SECONDS}"
 _READ_ONLY = 16000
 _CODES = ErrorCodes(
@@ -112,7 +112,7 @@ class OracleDialect(ServerDialect):
             is_astray=lambda error: _codes_of(error)[0] == _READ_ONLY,
             # Profiles and firewalls close what has been idle.
             recycle_seconds=900,
-            # Tables are looked for wherever they were made.
+            # Look for tables in every tablespace.
             exclude_tablespaces=(),
         )
 

@@ -90,7 +90,7 @@ class PostgresqlDialect(ServerDialect):
 
     @contextmanager
     def schema_turn(self, connection: sa.Connection) -> Iterator[None]:
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})")
         yield
 
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
@@ -133,7 +133,7 @@ def _reason(error: BaseException) -> str:
     return lines[0].rpartition("failed: ")[2].strip() if lines else type(error).__name__
 
 
-_MIGRATION_LOCK = 0x64756574  # "duet"
+_SCHEMA_LOCK = 0x64756574  # "duet"
 
 
 def open_dialect(url: str) -> PostgresqlDialect:

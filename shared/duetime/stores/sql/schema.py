@@ -1,6 +1,6 @@
-"""The schema of a database: made whole of tables.py and call_tables.py, with what its dialect wants besides.
+"""Creates the schema from the declarations of tables.py and call_tables.py, with the options of each dialect.
 
-``schema_migrations`` tells the version. There is one so far, so nothing is migrated: docs/decisions/0026.
+``schema_migrations`` holds the version. There is one so far, so nothing is migrated: docs/decisions/0026.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlalchemy.schema import CreateTable
 from duetime.domain.errors import StoreNotReady
 from duetime.stores.sql.call_tables import service_calls
 from duetime.stores.sql.db_now import DbNowStrategy
-from duetime.stores.sql.tables import HAVE_CONDITIONS, schema_migrations
+from duetime.stores.sql.tables import PARTIAL_INDEX_DIALECTS, schema_migrations
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ VERSION = 1
 
 _NUM_PARTITIONS = 32
 _METADATA = service_calls.metadata
-_OF_EACH_TABLE: Mapping[str, Mapping[str, Any]] = {
+_COMMON_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "sqlite": {"strict": True},
     "mysql": {
         "engine": "InnoDB",
@@ -34,15 +34,15 @@ _OF_EACH_TABLE: Mapping[str, Mapping[str, Any]] = {
         "collate": "/*!80000 utf8mb4_0900_bin *//*M! utf8mb4_nopad_bin */",
     },
 }
-"""Options of SQLAlchemy's dialects. They are set when a schema is made: to name a dialect's loads it."""
-_OF_TABLE: Mapping[tuple[str, str], Mapping[str, str]] = {
+"""Options of SQLAlchemy's dialects, for every table. Set late, because naming an option loads its dialect."""
+_TABLE_OPTIONS: Mapping[tuple[str, str], Mapping[str, str]] = {
     # Partitions by shard, as the durable-timer seed has them.
     ("postgresql", "timers"): {"partition_by": "HASH (shard_id)"},
     ("mysql", "timers"): {"partition_by": "HASH (shard_id)", "partitions": str(_NUM_PARTITIONS)},
-    # All servers of a TiDB cluster number events in one order.
+    # All servers of a TiDB cluster number events in one sequence.
     ("mysql", "outbox"): {"engine": "InnoDB /*T![auto_id_cache] AUTO_ID_CACHE=1 */"},
 }
-_BESIDES: Mapping[str, Mapping[str, str]] = {
+_EXTRA_STATEMENTS: Mapping[str, Mapping[str, str]] = {
     "postgresql": {
         f"timers_p{number}": f"CREATE TABLE timers_p{number} PARTITION OF timers"
         f" FOR VALUES WITH (MODULUS {_NUM_PARTITIONS}, REMAINDER {number})"
@@ -54,14 +54,14 @@ _BESIDES: Mapping[str, Mapping[str, str]] = {
         for table in ("timers", "service_calls", "outbox", "idempotency_records")
     },
 }
-"""Definitions that are no table's or index's of tables.py, by the names of what they make."""
+"""DDL statements beside those of the declared tables and indexes, by the names of what they create."""
 
 
 def _set_options(dialect: str) -> None:
     for table in _METADATA.tables.values():
-        options = {**_OF_EACH_TABLE.get(dialect, {}), **_OF_TABLE.get((dialect, table.name), {})}
+        options = {**_COMMON_OPTIONS.get(dialect, {}), **_TABLE_OPTIONS.get((dialect, table.name), {})}
         table.dialect_kwargs.update({f"{dialect}_{name}": value for name, value in options.items()})
-        for index in table.indexes if dialect in HAVE_CONDITIONS else ():
+        for index in table.indexes if dialect in PARTIAL_INDEX_DIALECTS else ():
             if (where := index.info.get("where")) is None:
                 continue
             index.dialect_kwargs[f"{dialect}_where"] = where
@@ -71,33 +71,33 @@ def _set_options(dialect: str) -> None:
 
 
 @cache
-def definitions(driver_name: str) -> Mapping[str, str]:
-    """The statements that make the schema, in their order, by the names of the tables and indexes that they make.
+def ddl_statements(driver_name: str) -> Mapping[str, str]:
+    """Return the DDL statements in their order, by the names of the tables and indexes that they create.
 
     ``driver_name`` is that of an engine's URL.
     """
     found: dict[str, str] = {}
 
-    def note(definition: Any, *_: object, **__: object) -> None:
-        found[definition.element.name] = str(definition.compile(dialect=recorder.dialect)).strip()
+    def note(ddl: Any, *_: object, **__: object) -> None:
+        found[ddl.element.name] = str(ddl.compile(dialect=recorder.dialect)).strip()
 
     recorder = sa.create_mock_engine(f"{driver_name}://", note)
     dialect = recorder.dialect.name
     _set_options(dialect)
-    # The version's first: whoever finds it knows whose the other tables are.
+    # The version's table comes first: where it is, the other tables are Duetime's.
     tables = sorted(_METADATA.sorted_tables, key=lambda table: table is not schema_migrations)
     for table in tables:
         recorder.execute(CreateTable(table))
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             index.create(recorder)
-    return {**found, **_BESIDES.get(dialect, {})}
+    return {**found, **_EXTRA_STATEMENTS.get(dialect, {})}
 
 
-def make_schema(connection: sa.Connection, db_now: DbNowStrategy) -> None:
-    """Make what is missing, in the turn and the open, seeded write transaction of ``connection``.
+def create_schema(connection: sa.Connection, db_now: DbNowStrategy) -> None:
+    """Create what is missing, in the open, seeded write transaction of ``connection``, which holds the schema lock.
 
-    Where definitions commit by themselves, a process that ended too early leaves an incomplete schema. Raises
-    ``StoreNotReady`` for a newer version, and for somebody else's tables.
+    Where DDL commits by itself, a process that died may have left an incomplete schema. Raises ``StoreNotReady`` for
+    a newer version, and for tables of another application.
     """
     inspector = sa.inspect(connection)
     schema = inspector.default_schema_name
@@ -112,7 +112,7 @@ def make_schema(connection: sa.Connection, db_now: DbNowStrategy) -> None:
         )
     for table in ours:
         present |= {str(index["name"]) for index in inspector.get_indexes(table, schema)}
-    for name, statement in definitions(connection.engine.url.drivername).items():
+    for name, statement in ddl_statements(connection.engine.url.drivername).items():
         if name not in present:
             connection.exec_driver_sql(statement)
     connection.execute(
@@ -120,7 +120,7 @@ def make_schema(connection: sa.Connection, db_now: DbNowStrategy) -> None:
             migration_version=VERSION, migration_name="initial", applied_at=db_now.iso_text()
         )
     )
-    logger.info("schema version %d made", VERSION, extra={"action": "store.migrated", "version": VERSION})
+    logger.info("schema version %d created", VERSION, extra={"action": "store.migrated", "version": VERSION})
 
 
 def check_schema(connection: sa.Connection) -> None:
@@ -130,7 +130,7 @@ def check_schema(connection: sa.Connection) -> None:
 
 
 def _current_version(connection: sa.Connection) -> int:
-    """The version of the schema; 0 for an incomplete one. Raises ``StoreNotReady`` for a newer one."""
+    """Read the version of the schema; 0 for an incomplete one. Raises ``StoreNotReady`` for a newer one."""
     current = connection.execute(sa.select(sa.func.max(schema_migrations.c.migration_version))).scalar() or 0
     if current > VERSION:
         raise StoreNotReady(f"the database has schema version {current}; this program knows {VERSION}")

@@ -1,4 +1,5 @@
-"""The tables of timers, namespaces and keys. schema.py makes them, with what each dialect wants besides.
+"""Declares the tables of timers, namespaces and keys; schema.py creates them.
+
 Why the keys and indexes are as they are: docs/decisions/0016-sql-rows-keys-and-batches.md.
 
 Every value is an integer, a text or bytes, so that no driver converts anything. Instants are whole
@@ -30,31 +31,30 @@ NIL_UUID = bytes(16)
 
 metadata = MetaData()
 
-HAVE_CONDITIONS = ("sqlite", "postgresql", "mssql")
-"""The dialects whose indexes can leave rows out by a condition."""
-_WITHOUT = ("mysql", "oracle")
+PARTIAL_INDEX_DIALECTS = ("sqlite", "postgresql", "mssql")
+_FULL_INDEX_DIALECTS = ("mysql", "oracle")
 
 
 def partial_index(
     name: str,
     *columns: sa.ColumnElement[Any],
     where: sa.ColumnElement[bool],
-    whole: tuple[sa.ColumnElement[Any], ...] = (),
+    full_columns: tuple[sa.ColumnElement[Any], ...] = (),
     is_unique: bool = False,
-    is_whole_on: tuple[str, ...] = _WITHOUT,
+    full_on: tuple[str, ...] = _FULL_INDEX_DIALECTS,
 ) -> None:
-    """An index of the rows for which ``where`` holds.
+    """Declare an index of the rows for which ``where`` holds.
 
-    On the dialects ``is_whole_on`` it is one of all rows, by the columns ``whole`` (default: the same columns).
+    On the dialects ``full_on`` it has all rows, by ``full_columns`` (default: the same columns).
     """
-    conditional = tuple(dialect for dialect in HAVE_CONDITIONS if dialect not in is_whole_on)
-    made_on(conditional, Index(name, *columns, unique=is_unique, info={"where": where}))
-    if is_whole_on:
-        made_on(is_whole_on, Index(name, *(whole or columns), unique=is_unique))
+    partial_on = tuple(dialect for dialect in PARTIAL_INDEX_DIALECTS if dialect not in full_on)
+    only_on(partial_on, Index(name, *columns, unique=is_unique, info={"where": where}))
+    if full_on:
+        only_on(full_on, Index(name, *(full_columns or columns), unique=is_unique))
 
 
-def made_on(dialects: tuple[str, ...], index: Index) -> None:
-    """Make ``index`` on these dialects alone."""
+def only_on(dialects: tuple[str, ...], index: Index) -> None:
+    """Create ``index`` on these dialects alone."""
     index.ddl_if(dialect=dialects)  # type: ignore[arg-type]  # documented, and not annotated
 
 
