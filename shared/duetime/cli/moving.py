@@ -43,7 +43,7 @@ _PROGRESS = click.option(
 _RUNNING = click.option(
     "--allow-running",
     is_flag=True,
-    help="Go on though workers hold shards; docs/moving.md says what comes of it.",
+    help="Go on though workers hold shards; docs/transfer.md says what comes of it.",
 )
 
 
@@ -57,7 +57,7 @@ _RUNNING = click.option(
 def export_store(*, output: str, resume: bool, allow_running: bool, shows_progress: bool, **given: str | None) -> int:
     """Write all that a store holds to a file of JSON Lines, for `duetime import`.
 
-    Stop all servers and workers before: docs/moving.md has the steps. The file is FILE.partial until it is complete,
+    Stop all servers and workers first (docs/transfer.md). The file is FILE.partial until it is complete,
     and its owner alone can read it: it holds payloads, the hashes of API keys and sealed secrets.
 
     Exit code 3: it is done, but for what the store itself could not read, which is named in the file.

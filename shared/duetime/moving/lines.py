@@ -1,4 +1,4 @@
-"""The lines of a file beside its records: header, checkpoints, trailer. docs/moving.md describes them.
+"""The lines of a file beside its records: header, checkpoints, trailer. docs/transfer.md describes them.
 
 A checkpoint tells where the source's reading stands behind the records before it, and the SHA-256 of all bytes before
 its own line. So does the trailer, without which a file is not complete.
