@@ -38,14 +38,14 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Duetime needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run-installed: requirements/run.txt pyproject.toml | $(VENV)/bin/python
+$(VENV)/.run-installed: requirements/run.txt pyproject.toml clients/python/pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python $(PIP_INSTALL) --require-hashes -r requirements/run.txt
-	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable clients/python --editable .
 	@touch $@
 
-$(VENV)/.dev-installed: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
+$(VENV)/.dev-installed: requirements/dev.txt pyproject.toml clients/python/pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python $(PIP_INSTALL) --require-hashes -r requirements/dev.txt
-	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable clients/python --editable .
 	@touch $@ $(VENV)/.run-installed
 
 # Tools that pin what we pin too, each in an environment of its own: requirements/<name>.txt makes .venv-<name>.
@@ -180,10 +180,11 @@ validate: $(VENV)/.dev-installed .venv-sam/.installed ## The SAM template, as it
 
 .PHONY: lint
 lint: $(VENV)/.dev-installed ## ruff, mypy, import-linter
+	$(BIN)/python clients/python/hatch_build.py
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	PYTHONPATH=shared $(BIN)/lint-imports
+	PYTHONPATH=shared:clients/python $(BIN)/lint-imports
 
 # All of benchmarks/ but what the others share.
 BENCHMARKS := $(filter-out receiver service,$(basename $(notdir $(wildcard benchmarks/*.py))))
@@ -194,14 +195,14 @@ bench: $(VENV)/.dev-installed $(TOOLS) ## Run all benchmarks, one after the othe
 
 # `make run` brings the drivers that most need; the others have no packages for some machines.
 RUN_EXTRAS := $(addprefix --extra ,dynamodb local mongodb mysql postgresql sql)
-ALL_EXTRAS := $(RUN_EXTRAS) $(addprefix --extra ,cassandra client oracle sqlserver)
+ALL_EXTRAS := $(RUN_EXTRAS) $(addprefix --extra ,cassandra oracle sqlserver)
 
 .PHONY: lock
 lock: ## Resolve the requirements files again (needs uv)
 	for purpose in "run $(RUN_EXTRAS) --group build" "lambda" "dev $(ALL_EXTRAS) --group build --group test --group check"; do \
 	  set -- $$purpose; name=$$1; shift; \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-	    --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
+	    --no-emit-package duetime-client --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
 	done
 	for tool in sam ministack mongodb postgresql lambda-runtime console; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \

@@ -13,11 +13,14 @@ from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.url import default_calls_table_name
 from duetime.stores.open import open_store
+from hatch_build import make_blocking
 from tests.support import met
 from tests.support.dynamodb import dynoxide_endpoint, unique_table_name
 from tests.support.ministack import running_ministack
 from tests.support.mongodb import URL_VARIABLE, mongodb_database, server_url
 from tests.support.server_stores import empty_store, server_names
+
+make_blocking()
 
 # A deadline for one example measures how busy the machine is.
 settings.register_profile("duetime", deadline=None)

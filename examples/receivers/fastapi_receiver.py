@@ -16,7 +16,7 @@ from contextlib import closing
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from duetime.client.webhooks import Callback, VerificationError, verify
+from duetime_client.webhooks import Callback, VerificationError, verify
 
 MAX_BODY_BYTES = 1024 * 1024
 

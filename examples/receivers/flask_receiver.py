@@ -15,7 +15,7 @@ from contextlib import closing
 
 from flask import Flask, request
 
-from duetime.client.webhooks import Callback, VerificationError, verify
+from duetime_client.webhooks import Callback, VerificationError, verify
 
 
 def create_app() -> Flask:

@@ -2,7 +2,7 @@
 
 Environment: WEBHOOK_SECRETS ("whsec_...", during a rotation both with a space between them) and TABLE, a DynamoDB
 table with the key ``webhook_id`` (string) and ``expires_at`` as its time to live. The function may do
-``dynamodb:PutItem`` on it. Put ``duetime/client/webhooks.py`` beside this file, or ``duetime`` into its layer.
+``dynamodb:PutItem`` on it. Put ``duetime_client/webhooks.py`` beside this file, or ``duetime-client`` into its layer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
-from duetime.client.webhooks import Callback, VerificationError, verify
+from duetime_client.webhooks import Callback, VerificationError, verify
 
 KEEP_SECONDS = 14 * 86_400
 """Longer than any firing of yours is tried (``maxAttemptsDuration``) or may be redriven."""

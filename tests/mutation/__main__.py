@@ -52,7 +52,11 @@ def tests_pass(folder: Path, tests: tuple[str, ...], *, timeout_seconds: float) 
     """None when pytest ran no test. The end of what it printed is in ``folder``."""
     (folder / _OUTPUT).write_text(f"no end after {timeout_seconds:.0f} s")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", _FAST, *tests]
-    environment = {**os.environ, "PYTHONPATH": str(folder / "shared"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{folder / 'shared'}{os.pathsep}{folder / 'clients' / 'python'}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     try:
         ended = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, timeout=timeout_seconds, check=False

@@ -12,8 +12,8 @@ import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from duetime.api.app import Handler
-from duetime.client import AsyncDuetime, Duetime
 from duetime.local.gateway import HttpRequest, from_result, to_event
+from duetime_client import AsyncDuetime, Duetime
 from tests.support.clock import NOW
 
 FORMS = ("blocking", "asynchronous")
@@ -68,7 +68,7 @@ class Awaited:
             return self._portal.call(wait)
         if inspect.isasyncgen(value):
             return self._pulled(value)
-        if type(value).__module__.startswith("duetime.client.asynchronous"):
+        if type(value).__module__.startswith("duetime_client.asynchronous"):
             return Awaited(value, self._portal)
         return value
 

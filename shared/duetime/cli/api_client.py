@@ -13,9 +13,9 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from duetime import __version__
-from duetime.client.sse import EVENT_STREAM, Decoder
 from duetime.delivery.trust import find_ca_file
 from duetime.domain.errors import DuetimeError, InvalidSettings
+from duetime_client.sse import EVENT_STREAM, Decoder
 
 TIMEOUT_SECONDS: Final = 60.0
 """For each wait of a request; a stream shows within 15 s that it lives."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from duetime.client.webhooks import VerificationError, verify
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidSettings, PayloadTooLarge
 from duetime.domain.secrets import parse_secret
@@ -18,6 +17,7 @@ from duetime.local.asgi import ClientGone, Receive, Scope, Send, read_body, send
 from duetime.local.gateway import HttpAnswer
 from duetime.local.http import bind, http_service, url_of
 from duetime.local.services import run_services
+from duetime_client.webhooks import VerificationError, verify
 
 MAX_BODY_BYTES = 1024 * 1024
 MAX_SHOWN_CHARACTERS = 4000

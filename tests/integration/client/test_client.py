@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from duetime.api.key_changes import create_key
-from duetime.client import (
+from duetime.domain.outcomes import RecordStatus
+from duetime_client import (
     ApiError,
     CallStatus,
     Conflict,
@@ -32,8 +33,7 @@ from duetime.client import (
     TimerState,
     Unauthenticated,
 )
-from duetime.client import batching as client_batching
-from duetime.domain.outcomes import RecordStatus
+from duetime_client import batching as client_batching
 from tests.contract.steps import claim, due, record
 from tests.support.builders import failed
 from tests.support.call_api import TENANT, URL, CallWorld

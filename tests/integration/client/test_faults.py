@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from duetime.client import (
+from duetime_client import (
     NO_RETRIES,
     Conflict,
     InvalidRequest,
@@ -21,8 +21,8 @@ from duetime.client import (
     UnexpectedAnswer,
     Unreachable,
 )
-from duetime.client import batching as client_batching
-from duetime.client import following as client_following
+from duetime_client import batching as client_batching
+from duetime_client import following as client_following
 from tests.support.call_api import TENANT, URL, CallWorld
 from tests.support.call_server import CallServer
 from tests.support.clients import Connect
@@ -154,7 +154,7 @@ def test_every_kind_of_write_is_repeated(server: CallServer, connect: Connect) -
 
 def test_tries_have_an_end(connect: Connect, caplog: pytest.LogCaptureFixture) -> None:
     with faulty_server(*[hang_up] * 9) as faulty:
-        with pytest.raises(Unreachable, match=faulty.url) as failure, caplog.at_level("INFO", "duetime.client"):
+        with pytest.raises(Unreachable, match=faulty.url) as failure, caplog.at_level("INFO", "duetime_client"):
             client(connect, faulty, api_key="dtk_s3cret").timers().get("t")
         assert caplog.text.count("getTimer is tried again") == 2
         assert "s3cret" not in caplog.text
@@ -195,7 +195,7 @@ def test_a_batch_that_breaks_off_tells_what_is_known(
 ) -> None:
     monkeypatch.setattr(client_batching, "MAX_BATCH_ITEMS", 2)
     for module in ("blocking", "asynchronous"):
-        monkeypatch.setattr(f"duetime.client.{module}.batches.MAX_BATCH_ITEMS", 2)
+        monkeypatch.setattr(f"duetime_client.{module}.batches.MAX_BATCH_ITEMS", 2)
     with faulty_server(passed, *[hang_up] * 9, upstream_url=server.url) as faulty:
         timers = client(connect, faulty).timers()
         results = timers.create_many([NewTimer(id=f"t{n}", callback_url=URL, delay=HOUR) for n in range(6)])

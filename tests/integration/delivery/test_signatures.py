@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from duetime.client.webhooks import InvalidSignature, verify
 from duetime.delivery.request import callback_for
 from duetime.delivery.signing import Signer
 from duetime.domain.secrets import secret_text
+from duetime_client.webhooks import InvalidSignature, verify
 from tests.integration.delivery.conftest import Sending
 from tests.support.builders import make_namespace, make_timer
 from tests.support.receiver import Receiver

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from duetime.client.webhooks import verify_event
+from duetime_client.webhooks import verify_event
 from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.metrics import Scrape
 from tests.support.processes import DuetimeServer

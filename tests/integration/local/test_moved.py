@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from duetime.cli.main import run
-from duetime.client.webhooks import verify
+from duetime_client.webhooks import verify
 from tests.support.callbacks import CallbackReceiver
 from tests.support.processes import DuetimeServer, in_seconds
 from tests.support.server_stores import empty_store, server_names

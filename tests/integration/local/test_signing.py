@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from duetime.client.webhooks import verify
+from duetime_client.webhooks import verify
 from tests.support.callbacks import CallbackReceiver
 from tests.support.processes import DuetimeServer, command_environment
 

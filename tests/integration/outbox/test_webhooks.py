@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
 from duetime.calls.webhook_delivery import UNUSABLE_SECONDS
-from duetime.client.webhooks import verify_event
 from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.event_webhooks import EventWebhook
@@ -22,6 +21,7 @@ from duetime.domain.timers import Rearm, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
 from duetime.stores.port import TimerRef
+from duetime_client.webhooks import verify_event
 from tests.support.engine import make_poller
 from tests.support.outbox import first_occurrences, make_event
 from tests.support.scripted_sender import Script, header

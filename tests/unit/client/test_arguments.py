@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from duetime.client import NO_RETRIES, Duetime, InvalidArgument, RetryPolicy
+from duetime_client import NO_RETRIES, Duetime, InvalidArgument, RetryPolicy
 from tests.support.clients import FORMS, connecting
 
 URL = "http://receiver.test/hook"

@@ -14,12 +14,12 @@ from typing import Any
 import httpx
 import pytest
 
-from duetime import client as names
+import duetime_client as names
 from duetime.api.openapi import openapi_document
-from duetime.client import UNSET, Conflict, Duetime, NewTimer, RetryPolicy
-from duetime.client.decoding import _json_name
-from duetime.client.following import EventPage
 from duetime.domain.principals import Role
+from duetime_client import UNSET, Conflict, Duetime, NewTimer, RetryPolicy
+from duetime_client.decoding import _json_name
+from duetime_client.following import EventPage
 from tests.support.clients import HandlerTransport
 from tests.support.stores import memory_store
 from tests.support.tenants import CALLBACK_URL, Tenant, make_tenant_world

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -13,22 +14,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime import client as names
+import duetime
+import duetime_client as names
 from duetime.api.problems import _KINDS
-from duetime.client.errors import ApiError, Conflict, NotFound, Unavailable, Unreachable, error_from
-from duetime.client.requests import Answer, split
-from duetime.client.retrying import Retries, Tries, backoff_seconds
-from duetime.client.sse import MAX_MESSAGE_BYTES, Decoder, Message
-from duetime.client.values import duration, read_duration
 from duetime.domain.times import format_duration, parse_duration
-from scripts.write_client import TARGET, render
+from duetime_client.errors import ApiError, Conflict, NotFound, Unavailable, Unreachable, error_from
+from duetime_client.requests import Answer, split
+from duetime_client.retrying import Retries, Tries, backoff_seconds
+from duetime_client.sse import MAX_MESSAGE_BYTES, Decoder, Message
+from duetime_client.values import duration, read_duration
 
-ROOT = Path(__file__).parents[3]
+PACKAGE = Path(names.__file__).parent
 
 
-def test_the_blocking_client_is_made_of_the_other() -> None:
-    made = {path.name: path.read_text(encoding="utf-8") for path in TARGET.glob("*.py")}
-    assert made == render(), "run: python -m scripts.write_client"
+def test_the_blocking_client_waits_for_nobody() -> None:
+    made = {path.name: path.read_text(encoding="utf-8") for path in (PACKAGE / "blocking").glob("*.py")}
+    assert made.keys() == {path.name for path in (PACKAGE / "asynchronous").glob("*.py")}
+    assert not [
+        name for name, text in made.items() if re.search(r"\b(async (def|for|with)|await|anyio|Async\w+)\b", text)
+    ]
+
+
+def test_client_and_server_are_one_version() -> None:
+    assert names.__version__ == duetime.__version__
 
 
 def test_all_names_are_there_and_no_other() -> None:
@@ -42,18 +50,12 @@ def test_webhooks_come_without_the_client() -> None:
     program = """
 import sys
 sys.modules["httpx"] = sys.modules["anyio"] = None
-import duetime.client.webhooks
-from duetime.client import webhooks, NotFound
+import duetime_client.webhooks
+from duetime_client import webhooks, NotFound
 assert webhooks.verify
-assert not [name for name in sys.modules if name.startswith(("duetime.client.blocking", "pydantic"))]
-try:
-    from duetime.client import Duetime
-except ModuleNotFoundError as error:
-    assert 'pip install "duetime[client]"' in str(error), error
-else:
-    raise AssertionError
+assert not [name for name in sys.modules if name.startswith(("duetime_client.blocking", "pydantic"))]
 """
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT / "shared", timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=PACKAGE.parent, timeout=60)
 
 
 # -- values --------------------------------------------------------------------------------------------------------

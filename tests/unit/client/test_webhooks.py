@@ -14,8 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
-import duetime.client.webhooks
-from duetime.client.webhooks import (
+import duetime_client.webhooks
+from duetime.delivery.request import callback_for
+from duetime.delivery.signing import Signer
+from duetime.domain.secrets import secret_text
+from duetime_client.webhooks import (
     InvalidBody,
     InvalidSignature,
     InvalidTimestamp,
@@ -24,9 +27,6 @@ from duetime.client.webhooks import (
     verify,
     verify_event,
 )
-from duetime.delivery.request import callback_for
-from duetime.delivery.signing import Signer
-from duetime.domain.secrets import secret_text
 from tests.support.builders import make_namespace, make_timer, seconds
 from tests.support.clock import NOW
 
@@ -211,7 +211,7 @@ def test_a_payload_is_not_in_the_repr() -> None:
 
 
 def test_the_file_works_alone(tmp_path: Path) -> None:
-    source = Path(duetime.client.webhooks.__file__).read_text(encoding="utf-8")
+    source = Path(duetime_client.webhooks.__file__).read_text(encoding="utf-8")
     (tmp_path / "copied.py").write_text(source, encoding="utf-8")
     command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.append({str(tmp_path)!r}); import copied"]
     subprocess.run(command, check=True, timeout=30)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
-from duetime.client import bodies
-from duetime.client.asynchronous.transport import AsyncTransport
-from duetime.client.models import CreatedSecret, Misfire, Namespace, NamespaceDeletion, SigningSecret
-from duetime.client.requests import Request, changing, reading, removing, revision_header, segment
-from duetime.client.values import UNSET, RetryPolicy, Unset
+from duetime_client import bodies
+from duetime_client.asynchronous.transport import AsyncTransport
+from duetime_client.models import CreatedSecret, Misfire, Namespace, NamespaceDeletion, SigningSecret
+from duetime_client.requests import Request, changing, reading, removing, revision_header, segment
+from duetime_client.values import UNSET, RetryPolicy, Unset
 
 _PATH = "/v1/namespaces"
 

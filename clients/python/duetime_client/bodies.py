@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from uuid6 import uuid7
 
-from duetime.client.errors import InvalidArgument
-from duetime.client.models import NewTimer
-from duetime.client.values import (
+from duetime_client.errors import InvalidArgument
+from duetime_client.models import NewTimer
+from duetime_client.values import (
     Encoder,
     duration,
     headers,

@@ -4,7 +4,7 @@ Nothing but the standard library is used, and nothing else of Duetime: this file
 are those of the Standard Webhooks specification (https://www.standardwebhooks.com, scheme ``v1``), so any library for
 it does as well.
 
-    from duetime.client.webhooks import VerificationError, verify
+    from duetime_client.webhooks import VerificationError, verify
 
     try:
         callback = verify(body, request.headers, secrets)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from duetime.client.errors import ApiError, Conflict, DuetimeError, NotFound, Throttled, Unavailable, Unreachable
+from duetime_client.errors import ApiError, Conflict, DuetimeError, NotFound, Throttled, Unavailable, Unreachable
 
 _NOTHING_WAS_DONE: Final = frozenset({"store_not_ready", "too_many_streams"})
 """Codes of a 503 to a request that was not carried out."""

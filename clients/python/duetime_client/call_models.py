@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from duetime.client.decoding import OpenEnum
-from duetime.client.models import Failure, TimerState
-from duetime.client.values import RetryPolicy
+from duetime_client.decoding import OpenEnum
+from duetime_client.models import Failure, TimerState
+from duetime_client.values import RetryPolicy
 
 _MILLISECONDS = timedelta(milliseconds=1)
 _SECONDS = timedelta(seconds=1)

@@ -1,4 +1,3 @@
-# Made of duetime/client/asynchronous by scripts/write_client.py: change that.
 """Many items in as many requests as they need: timers created and cancelled, dead letters redriven."""
 
 from __future__ import annotations
@@ -6,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from duetime.client.batching import (
+from duetime_client.asynchronous.transport import AsyncTransport
+from duetime_client.batching import (
     MAX_BATCH_BYTES,
     MAX_BATCH_ITEMS,
     RedriveByIds,
@@ -16,19 +16,18 @@ from duetime.client.batching import (
     redrive_request,
     sum_of,
 )
-from duetime.client.blocking.transport import Transport
-from duetime.client.errors import DuetimeError
-from duetime.client.models import ItemResult, Redriven
-from duetime.client.requests import split
+from duetime_client.errors import DuetimeError
+from duetime_client.models import ItemResult, Redriven
+from duetime_client.requests import split
 
 
-class Batches:
+class AsyncBatches:
     """What timers and deliveries share."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
-    def send(
+    async def send(
         self, operation: str, path: str, items: Sequence[tuple[str, bytes]], *, is_removal: bool = False
     ) -> tuple[ItemResult, ...]:
         """A result for each of ``items`` (id, JSON), in order. Raises what kept the first request from doing
@@ -39,7 +38,7 @@ class Batches:
         for start, end in split(encoded, max_items=MAX_BATCH_ITEMS, max_bytes=MAX_BATCH_BYTES):
             request = batch_request(operation, path, encoded[start:end], ids[start:end], is_removal=is_removal)
             try:
-                found = self._transport.send(request)
+                found = await self._transport.send(request)
             except DuetimeError as error:
                 if not results and not may_have_done_something(error):
                     raise
@@ -47,7 +46,7 @@ class Batches:
             results += found
         return tuple(results)
 
-    def redrive(
+    async def redrive(
         self,
         operation: str,
         path: str,
@@ -58,19 +57,19 @@ class Batches:
         total = Redriven(redriven=0, skipped=0, examined=0)
         cursor: str | None = None
         while True:
-            page, cursor = self._transport.send(redrive_request(operation, path, body, cursor))
+            page, cursor = await self._transport.send(redrive_request(operation, path, body, cursor))
             total = sum_of(total, page)
             if on_page is not None:
                 on_page(page)
             if cursor is None:
                 return total
 
-    def redrive_ids(self, operation: str, path: str, ids: Iterable[str]) -> tuple[ItemResult, ...]:
+    async def redrive_ids(self, operation: str, path: str, ids: Iterable[str]) -> tuple[ItemResult, ...]:
         """A result for each, in order."""
         redrive = RedriveByIds(operation, path, ids)
         while (request := redrive.request()) is not None:
             try:
-                found = self._transport.send(request)
+                found = await self._transport.send(request)
             except DuetimeError as error:
                 redrive.failed(error)
             else:

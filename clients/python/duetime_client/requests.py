@@ -15,10 +15,10 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
-from duetime.client.decoding import decode
-from duetime.client.errors import ApiError, InvalidArgument, UnexpectedAnswer, error_from
-from duetime.client.models import Health, Principal
-from duetime.client.values import json_bytes, read_json
+from duetime_client.decoding import decode
+from duetime_client.errors import ApiError, InvalidArgument, UnexpectedAnswer, error_from
+from duetime_client.models import Health, Principal
+from duetime_client.values import json_bytes, read_json
 
 T = TypeVar("T")
 

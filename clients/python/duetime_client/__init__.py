@@ -1,12 +1,12 @@
 """What programs that use Duetime import: the client of its HTTP API, and ``webhooks`` for receivers.
 
-    from duetime.client import Duetime
+    from duetime_client import Duetime
 
     with Duetime("http://127.0.0.1:8080") as duetime:
         timer = duetime.timers().create(callback_url="https://example.com/hook", delay=timedelta(hours=1))
 
-The client needs ``pip install "duetime[client]"``, which brings httpx. ``duetime.client.webhooks`` needs nothing, so
-the names of the client are looked up when they are first used.
+``duetime_client.webhooks`` needs the standard library alone, so the names of the client, and httpx with them, are
+looked up when they are first used.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from duetime.client.asynchronous.client import AsyncDuetime
-    from duetime.client.blocking.client import Duetime
-    from duetime.client.call_models import (
+    from duetime_client.asynchronous.client import AsyncDuetime
+    from duetime_client.blocking.client import Duetime
+    from duetime_client.call_models import (
         CallEvent,
         CallFailure,
         CallOutcome,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         SentRequest,
         ServiceCall,
     )
-    from duetime.client.errors import (
+    from duetime_client.errors import (
         ApiError,
         Conflict,
         DuetimeError,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         UnexpectedAnswer,
         Unreachable,
     )
-    from duetime.client.models import (
+    from duetime_client.models import (
         ApiKey,
         Attempt,
         AttemptOutcome,
@@ -78,8 +78,10 @@ if TYPE_CHECKING:
         Timer,
         TimerState,
     )
-    from duetime.client.retrying import NO_RETRIES, Retries
-    from duetime.client.values import UNSET, RawJson, RetryPolicy, Unset
+    from duetime_client.retrying import NO_RETRIES, Retries
+    from duetime_client.values import UNSET, RawJson, RetryPolicy, Unset
+
+__version__ = "0.1.0"
 
 __all__ = [
     "NO_RETRIES",
@@ -154,13 +156,7 @@ _HOMES = ("errors", "values", "models", "call_models", "retrying", "blocking.cli
 def __getattr__(name: str) -> Any:
     if name in __all__:
         for home in _HOMES:
-            try:
-                module = import_module(f"{__name__}.{home}")
-            except ModuleNotFoundError as error:
-                if error.name not in ("anyio", "httpx"):
-                    raise
-                message = f'{error}: the client needs pip install "duetime[client]"'
-                raise ModuleNotFoundError(message, name=error.name) from error
+            module = import_module(f"{__name__}.{home}")
             if hasattr(module, name):
                 return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from duetime.client import bodies
-from duetime.client.asynchronous.batches import AsyncBatches
-from duetime.client.asynchronous.transport import AsyncTransport
-from duetime.client.batching import encoded_cancels, encoded_timers
-from duetime.client.models import (
+from duetime_client import bodies
+from duetime_client.asynchronous.batches import AsyncBatches
+from duetime_client.asynchronous.transport import AsyncTransport
+from duetime_client.batching import encoded_cancels, encoded_timers
+from duetime_client.models import (
     Attempt,
     Cancelled,
     FailureReason,
@@ -20,7 +20,7 @@ from duetime.client.models import (
     Timer,
     TimerState,
 )
-from duetime.client.requests import (
+from duetime_client.requests import (
     MERGE_PATCH,
     Answer,
     Request,
@@ -30,7 +30,7 @@ from duetime.client.requests import (
     revision_header,
     segment,
 )
-from duetime.client.values import UNSET, RetryPolicy, Unset, texts
+from duetime_client.values import UNSET, RetryPolicy, Unset, texts
 
 
 class AsyncTimers:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from duetime.client.call_models import CallEvent
-from duetime.client.decoding import decode
-from duetime.client.errors import ApiError, DuetimeError, Throttled, Unavailable, UnexpectedAnswer, Unreachable
-from duetime.client.requests import JSON, Answer, Request
-from duetime.client.retrying import Retries, backoff_seconds
-from duetime.client.sse import EVENT_STREAM, Decoder, Message
-from duetime.client.values import read_json
+from duetime_client.call_models import CallEvent
+from duetime_client.decoding import decode
+from duetime_client.errors import ApiError, DuetimeError, Throttled, Unavailable, UnexpectedAnswer, Unreachable
+from duetime_client.requests import JSON, Answer, Request
+from duetime_client.retrying import Retries, backoff_seconds
+from duetime_client.sse import EVENT_STREAM, Decoder, Message
+from duetime_client.values import read_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

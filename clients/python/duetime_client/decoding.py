@@ -10,7 +10,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from duetime.client.values import camel, read_duration, read_instant
+from duetime_client.values import camel, read_duration, read_instant
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]

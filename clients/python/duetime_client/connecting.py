@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import httpx
 from uuid6 import uuid7
 
-from duetime import __version__
-from duetime.client.errors import DuetimeError, InvalidArgument, Unreachable
-from duetime.client.requests import JSON, Request
-from duetime.client.retrying import Retries
+from duetime_client import __version__
+from duetime_client.errors import DuetimeError, InvalidArgument, Unreachable
+from duetime_client.requests import JSON, Request
+from duetime_client.retrying import Retries
 
 DEFAULT_TIMEOUT: Final = timedelta(seconds=30)
 KEPT_SECONDS: Final = 4.0

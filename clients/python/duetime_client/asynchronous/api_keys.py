@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
-from duetime.client import bodies
-from duetime.client.asynchronous.transport import AsyncTransport
-from duetime.client.models import ApiKey, CreatedApiKey, Role
-from duetime.client.requests import changing, removing, segment
+from duetime_client import bodies
+from duetime_client.asynchronous.transport import AsyncTransport
+from duetime_client.models import ApiKey, CreatedApiKey, Role
+from duetime_client.requests import changing, removing, segment
 
 
 class AsyncApiKeys:

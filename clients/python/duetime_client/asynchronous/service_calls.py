@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from duetime.client import bodies
-from duetime.client.asynchronous.transport import AsyncTransport
-from duetime.client.call_models import CallEvent, CallStatus, Execution, Method, ServiceCall
-from duetime.client.following import EventPage, Following
-from duetime.client.requests import MERGE_PATCH, changing, reading, removing, segment
-from duetime.client.values import UNSET, RetryPolicy, Unset
+from duetime_client import bodies
+from duetime_client.asynchronous.transport import AsyncTransport
+from duetime_client.call_models import CallEvent, CallStatus, Execution, Method, ServiceCall
+from duetime_client.following import EventPage, Following
+from duetime_client.requests import MERGE_PATCH, changing, reading, removing, segment
+from duetime_client.values import UNSET, RetryPolicy, Unset
 
 
 class AsyncServiceCalls:

@@ -9,17 +9,17 @@ from typing import Any, Self
 
 import httpx
 
-from duetime.client import bodies
-from duetime.client.asynchronous.api_keys import AsyncApiKeys
-from duetime.client.asynchronous.event_webhooks import AsyncTenantWebhook
-from duetime.client.asynchronous.namespaces import AsyncNamespaces, AsyncSigningSecrets
-from duetime.client.asynchronous.service_calls import AsyncServiceCalls
-from duetime.client.asynchronous.timers import AsyncTimers
-from duetime.client.asynchronous.transport import AsyncTransport
-from duetime.client.connecting import DEFAULT_TIMEOUT, Connecting
-from duetime.client.models import Health, Principal, Shard
-from duetime.client.requests import health_request, openapi_request, principal_request, segment
-from duetime.client.retrying import DEFAULT_RETRIES, Retries
+from duetime_client import bodies
+from duetime_client.asynchronous.api_keys import AsyncApiKeys
+from duetime_client.asynchronous.event_webhooks import AsyncTenantWebhook
+from duetime_client.asynchronous.namespaces import AsyncNamespaces, AsyncSigningSecrets
+from duetime_client.asynchronous.service_calls import AsyncServiceCalls
+from duetime_client.asynchronous.timers import AsyncTimers
+from duetime_client.asynchronous.transport import AsyncTransport
+from duetime_client.connecting import DEFAULT_TIMEOUT, Connecting
+from duetime_client.models import Health, Principal, Shard
+from duetime_client.requests import health_request, openapi_request, principal_request, segment
+from duetime_client.retrying import DEFAULT_RETRIES, Retries
 
 
 class AsyncDuetime:

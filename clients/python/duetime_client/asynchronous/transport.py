@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import anyio
 import httpx
 
-from duetime.client.call_models import CallEvent
-from duetime.client.connecting import KEPT_SECONDS, REQUEST_ID, ApiKeyAuth, Connecting, failure
-from duetime.client.errors import DuetimeError
-from duetime.client.following import Following
-from duetime.client.requests import Answer, Request, listing
-from duetime.client.retrying import Tries, is_gone
+from duetime_client.call_models import CallEvent
+from duetime_client.connecting import KEPT_SECONDS, REQUEST_ID, ApiKeyAuth, Connecting, failure
+from duetime_client.errors import DuetimeError
+from duetime_client.following import Following
+from duetime_client.requests import Answer, Request, listing
+from duetime_client.retrying import Tries, is_gone
 
 T = TypeVar("T")
 

@@ -1,32 +1,31 @@
-# Made of duetime/client/asynchronous by scripts/write_client.py: change that.
 """Where the events of a tenant's service calls are delivered to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime
 
-from duetime.client import bodies
-from duetime.client.blocking.batches import Batches
-from duetime.client.blocking.namespaces import SigningSecrets
-from duetime.client.blocking.transport import Transport
-from duetime.client.call_models import Delivery, EventType, EventWebhook
-from duetime.client.models import Attempt, FailureReason, ItemResult, Redriven, TimerState
-from duetime.client.requests import changing, reading, removing, segment
+from duetime_client import bodies
+from duetime_client.asynchronous.batches import AsyncBatches
+from duetime_client.asynchronous.namespaces import AsyncSigningSecrets
+from duetime_client.asynchronous.transport import AsyncTransport
+from duetime_client.call_models import Delivery, EventType, EventWebhook
+from duetime_client.models import Attempt, FailureReason, ItemResult, Redriven, TimerState
+from duetime_client.requests import changing, reading, removing, segment
 
 
-class TenantWebhook:
+class AsyncTenantWebhook:
     """The event webhook of the tenant: at most one."""
 
-    def __init__(self, transport: Transport, tenant_path: str) -> None:
+    def __init__(self, transport: AsyncTransport, tenant_path: str) -> None:
         self._transport = transport
         self._path = f"{tenant_path}/event-webhook"
-        self._batches = Batches(transport)
-        self.secrets = SigningSecrets(
+        self._batches = AsyncBatches(transport)
+        self.secrets = AsyncSigningSecrets(
             transport, self._path, operations=("createEventSecret", "listEventSecrets", "deleteEventSecret")
         )
 
-    def put(
+    async def put(
         self,
         *,
         url: str,
@@ -41,7 +40,7 @@ class TenantWebhook:
         ``PreconditionFailed``.
         """
         body = bodies.body(bodies.WEBHOOK, url=url, event_types=event_types, enabled=enabled)
-        return self._transport.send(
+        return await self._transport.send(
             changing(
                 "putEventWebhook",
                 "PUT",
@@ -53,13 +52,13 @@ class TenantWebhook:
             )
         )
 
-    def get(self) -> EventWebhook:
+    async def get(self) -> EventWebhook:
         """Raises ``NotFound``."""
-        return self._transport.send(reading("getEventWebhook", self._path, EventWebhook))
+        return await self._transport.send(reading("getEventWebhook", self._path, EventWebhook))
 
-    def delete(self, *, if_revision: int | None = None) -> None:
+    async def delete(self, *, if_revision: int | None = None) -> None:
         """Remove it and its secrets; what waits becomes dead letters."""
-        self._transport.send(removing("deleteEventWebhook", self._path, if_revision=if_revision))
+        await self._transport.send(removing("deleteEventWebhook", self._path, if_revision=if_revision))
 
     def deliveries(
         self,
@@ -67,17 +66,17 @@ class TenantWebhook:
         state: TimerState | str | None = None,
         type: EventType | str | None = None,  # noqa: A002
         page_size: int = bodies.PAGE_ITEMS,
-    ) -> Iterator[Delivery]:
+    ) -> AsyncIterator[Delivery]:
         """Events on their way, delivered ones and dead letters (``state=TimerState.FAILED``)."""
         query = bodies.query(bodies.DELIVERY_FILTER, state=state, type=type, limit=page_size)
         return self._transport.items("listDeliveries", f"{self._path}/deliveries", Delivery, query)
 
-    def attempts(self, delivery_id: str) -> Iterator[Attempt]:
+    def attempts(self, delivery_id: str) -> AsyncIterator[Attempt]:
         """The last attempts of a delivery, oldest first."""
         path = f"{self._path}/deliveries/{segment('delivery_id', delivery_id)}/attempts"
         return self._transport.items("listDeliveryAttempts", path, Attempt)
 
-    def redrive_many(
+    async def redrive_many(
         self,
         *,
         reason: FailureReason | str | None = None,
@@ -102,8 +101,8 @@ class TenantWebhook:
             failed_to=failed_to,
             limit=page_size,
         )
-        return self._batches.redrive("redriveDeliveries", f"{self._path}/redrive", body, on_page)
+        return await self._batches.redrive("redriveDeliveries", f"{self._path}/redrive", body, on_page)
 
-    def redrive_ids(self, delivery_ids: Iterable[str]) -> tuple[ItemResult, ...]:
+    async def redrive_ids(self, delivery_ids: Iterable[str]) -> tuple[ItemResult, ...]:
         """Deliver these dead letters again. A result for each, in order."""
-        return self._batches.redrive_ids("redriveDeliveries", f"{self._path}/redrive", delivery_ids)
+        return await self._batches.redrive_ids("redriveDeliveries", f"{self._path}/redrive", delivery_ids)

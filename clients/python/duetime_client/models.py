@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from duetime.client.decoding import OpenEnum
-from duetime.client.errors import DuetimeError
-from duetime.client.values import RetryPolicy
+from duetime_client.decoding import OpenEnum
+from duetime_client.errors import DuetimeError
+from duetime_client.values import RetryPolicy
 
 _MILLISECONDS = timedelta(milliseconds=1)
 _SECONDS = timedelta(seconds=1)

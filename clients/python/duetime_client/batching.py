@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from duetime.client.bodies import new_id, timer_body
-from duetime.client.errors import (
+from duetime_client.bodies import new_id, timer_body
+from duetime_client.errors import (
     DuetimeError,
     InvalidArgument,
     Throttled,
@@ -15,10 +15,10 @@ from duetime.client.errors import (
     Unreachable,
     error_from,
 )
-from duetime.client.models import ItemResult, NewTimer, Redriven
-from duetime.client.requests import JSON, Answer, Request
-from duetime.client.retrying import is_gone
-from duetime.client.values import json_bytes, texts, without_nulls
+from duetime_client.models import ItemResult, NewTimer, Redriven
+from duetime_client.requests import JSON, Answer, Request
+from duetime_client.retrying import is_gone
+from duetime_client.values import json_bytes, texts, without_nulls
 
 MAX_BATCH_ITEMS: Final = 500
 MAX_BATCH_BYTES: Final = 2_500_000

@@ -15,7 +15,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Final
 
-from duetime.client.errors import InvalidArgument
+from duetime_client.errors import InvalidArgument
 
 
 class Unset(Enum):

@@ -1,1 +1,0 @@
-"""The client for programs that await. ``duetime.client.blocking`` is made from it (``scripts/write_client.py``)."""
