@@ -27,19 +27,19 @@ HEAD = """\
 
 Made from the settings models by `python -m scripts.write_configuration`; a test compares it with them.
 
-Every setting is an environment variable, and for the `duetime` command an option as well: `DUETIME_LEASE_SECONDS`
-is `--lease-seconds`. An option wins over the variable, the variable over the default. An empty variable counts as
-absent. A switch alone (`--auth`) stands for `true`. A value that cannot be used ends the command with exit code 2
-and one line that names the variable or option, never the value. A variable that begins with `DUETIME_` and that
-nothing reads is warned of. Durations are numbers of seconds.
+Every setting is an environment variable and, for the `duetime` command, an option: `DUETIME_LEASE_SECONDS` is
+`--lease-seconds`. An option overrides the variable, the variable overrides the default. An empty variable counts as
+absent. A switch alone (`--auth`) means `true`. An invalid value ends the command with exit code 2 and one line that
+names the variable or option, never the value. A variable that begins with `DUETIME_` and that nothing reads causes a
+warning. Durations are numbers of seconds.
 
 Store URLs:
 
 - `sqlite:///data/duetime.db` (relative to the working directory), `sqlite:////var/lib/duetime.db` (absolute),
   `sqlite://` (in memory: gone when the process ends, and for one process only)
 - `dynamodb://<table>`, with `?region=...` and, for an emulator, `endpoint_url=http://...`. Credentials come from
-  where AWS's SDK looks for them.
-- Others, and how far each store is proved: [stores](stores.md).
+  the AWS SDK's usual places.
+- Others, and how far each store is tested: [stores](stores.md).
 """
 
 SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
@@ -57,15 +57,25 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
 
 
 def render() -> str:
-    return HEAD + "".join(_section(title, model) for title, model in SECTIONS)
+    return HEAD + "".join(_section(readers, rows) for readers, rows in _grouped().items())
 
 
-def _section(title: str, model: type[Settings]) -> str:
-    rows = [
-        f"| `{variable(name)}` | {_default(field)} | {field.description} |"
-        for name, field in model.model_fields.items()
-    ]
-    return "\n".join([f"\n## {title}\n", "| variable | default | meaning |", "| --- | --- | --- |", *rows, ""])
+def _grouped() -> dict[tuple[str, ...], list[str]]:
+    """The rows of the table by the entry points that read them. A setting whose default differs has several rows."""
+    readers: dict[str, list[str]] = {}
+    for title, model in SECTIONS:
+        for name, field in model.model_fields.items():
+            row = f"| `{variable(name)}` | {_default(field)} | {field.description} |"
+            readers.setdefault(row, []).append(title)
+    grouped: dict[tuple[str, ...], list[str]] = {}
+    for row, titles in readers.items():
+        grouped.setdefault(tuple(titles), []).append(row)
+    return grouped
+
+
+def _section(readers: tuple[str, ...], rows: list[str]) -> str:
+    names = "everything" if len(readers) == len(SECTIONS) else "; ".join(readers)
+    return "\n".join([f"\nRead by {names}:\n", "| variable | default | meaning |", "| --- | --- | --- |", *rows, ""])
 
 
 def _default(field: FieldInfo) -> str:

@@ -56,7 +56,7 @@ class PollerSettings(LambdaSettings, EngineTuning):
         400,
         ge=1,
         le=100_000,
-        description="Callbacks under way at once, slow ones not counted. With those, and what else needs one, they"
+        description="Callbacks in flight, slow ones not counted. With those, and what else needs one, they"
         " fit into the 1,024 open files that Lambda allows.",
     )
     shards_per_poller: int = Field(
@@ -114,12 +114,11 @@ class LocalSettings(
         ge=0,
         le=300,
         allow_inf_nan=False,
-        description="How long an API key that was good is not asked for again, and so the longest that a deleted one"
-        " works on.",
+        description="How long a valid API key is cached, and so the longest that a deleted one works.",
     )
     open_to_network: bool = Field(
         False,
-        description="Whether to listen where other machines can reach it although no API key is asked for.",
+        description="Whether to listen where other machines can reach it although no API key is required.",
     )
 
 

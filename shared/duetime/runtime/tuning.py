@@ -103,10 +103,10 @@ class LambdaSettings(StoreSettings):
 
 
 class KeySettings(StoreSettings):
-    """What every entry point has that seals or unseals signing secrets."""
+    """Settings of every entry point that encrypts or decrypts signing secrets."""
 
     kms_key_id: str = Field(
-        "", description="Key of AWS KMS (id, ARN or alias) that seals signing secrets. Empty: none."
+        "", description="Key of AWS KMS (id, ARN or alias) that encrypts signing secrets. Empty: none."
     )
 
 
@@ -115,8 +115,8 @@ class LocalKeySettings(KeySettings):
 
     key_file: str = Field(
         "",
-        description="File with the key that seals signing secrets, made when needed. Empty: `duetime.key` beside an"
-        " SQLite file.",
+        description="File with the key that encrypts signing secrets, created when needed. Empty: `duetime.key`"
+        " beside an SQLite file.",
     )
 
 
@@ -236,13 +236,13 @@ class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
         description="The longest that a timer stored by another process goes unseen.",
     )
     max_in_flight: int = Field(
-        _ENGINE.max_in_flight, ge=1, le=100_000, description="Callbacks under way at once, slow ones not counted."
+        _ENGINE.max_in_flight, ge=1, le=100_000, description="Callbacks in flight, slow ones not counted."
     )
     max_slow_in_flight: int | None = Field(
         None,
         ge=0,
         le=100_000,
-        description="Callbacks that may be under way beside those since they have been for a quarter of a second. "
+        description="Further callbacks in flight, each for longer than a quarter of a second. "
         "By default four fifths of max_in_flight.",
     )
     max_in_flight_per_namespace: int | None = Field(
@@ -261,14 +261,14 @@ class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
         _ENGINE.initial_window,
         ge=1,
         le=100_000,
-        description="Callbacks under way at once to a host that has not answered yet; one more with every answer. A"
+        description="Callbacks in flight to a host that has not responded yet; one more for each response. A"
         " namespace with a maxInFlight of its own begins with that.",
     )
     breaker_failures: int = Field(
         _ENGINE.breaker_failures,
         ge=1,
         le=100_000,
-        description="Failures of a host in a row (no answer; 502, 503, 504 for 1 s) that postpone its callbacks.",
+        description="Failures of a host in a row (no response; 502, 503, 504 for 1 s) that postpone its callbacks.",
     )
     breaker_pause_seconds: Seconds = Field(
         _ENGINE.breaker_pause_seconds,
@@ -278,7 +278,7 @@ class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
         _ENGINE.breaker_max_pause_seconds, description="The longest such pause."
     )
     drain_seconds: Seconds = Field(
-        _ENGINE.drain_seconds, description="How long a stop waits for the callbacks that are under way."
+        _ENGINE.drain_seconds, description="How long a stop waits for callbacks in flight."
     )
     fired_retention_seconds: Retention = Field(
         _ENGINE.fired_retention_seconds, description="How long a fired timer stays readable."
@@ -290,7 +290,7 @@ class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
         _ENGINE.attempt_excerpt_bytes,
         ge=0,
         le=2048,
-        description="Bytes of an answer that the attempt log keeps: a quarter of that of a success; 0 for none.",
+        description="Bytes of a response that the attempt log keeps: a quarter of that of a success; 0 for none.",
     )
 
     def engine_settings(self, **more: object) -> EngineSettings:
@@ -346,7 +346,7 @@ class LocalHttp(StoreSettings):
 
     allowed_hosts: Annotated[str, AfterValidator(checked_by(parse_hosts))] = Field(
         "",
-        description="Names by which requests may call a server that asks for no API key, beside addresses and"
+        description="Names by which requests may call a server without API keys, beside addresses and"
         " localhost: exact or *.suffix, comma separated.",
     )
 
