@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -103,11 +104,19 @@ class CallbackReceiver:
 
     def wait_for(self, reached: Callable[[Counter[str]], bool], *, timeout_seconds: float = 30) -> None:
         """Until ``reached`` holds for the counts; ``AssertionError`` when it does not in time."""
+        self.wait_until(lambda: reached(self.counts()), timeout_seconds=timeout_seconds)
+
+    def wait_until(self, holds: Callable[[], bool], *, timeout_seconds: float = 30) -> None:
+        """Until ``holds``, which is asked at each arrival; ``AssertionError`` when it does not in time."""
         with self._changed:
-            is_reached = self._changed.wait_for(
-                lambda: reached(Counter(arrival.timer_id for arrival in self.arrivals)), timeout_seconds
-            )
+            is_reached = self._changed.wait_for(holds, timeout_seconds)
             assert is_reached, f"only {len(self.arrivals)} callbacks in {timeout_seconds} s"
+
+    def kill_after(self, number: int, process: subprocess.Popen[str]) -> None:
+        """Kill ``process`` once ``number`` more callbacks have arrived: at a moment that no clock decides."""
+        reached = len(self.arrivals) + number
+        self.wait_until(lambda: len(self.arrivals) >= reached)
+        process.kill()
 
     def wait_for_timers(self, number: int, *, timeout_seconds: float = 30) -> None:
         """Until ``number`` different timers have arrived."""

@@ -24,6 +24,13 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuetimeServer]:
+    """One for all tests that do not end it."""
+    with DuetimeServer(cwd=tmp_path_factory.mktemp("served")) as server:
+        yield server
+
+
 class Shell:
     """Runs ``duetime calls ...`` against a server."""
 
@@ -135,14 +142,15 @@ def test_a_call_is_changed_before_it_is_due_and_not_while_it_runs(server: Duetim
 
 
 def test_a_cancelled_call_is_never_sent(server: DuetimeServer, receiver: Receiver) -> None:
-    body = {"name": "n", "dueAt": in_seconds(2.0)}
     cancelled, kept = (
-        server.client.post(CALLS, json=body | {"request": {"method": "GET", "url": receiver.url(path)}}).json()["id"]
-        for path in ("/cancelled", "/kept")
+        server.client.post(
+            CALLS,
+            json={"name": "n", "dueAt": in_seconds(delay), "request": {"method": "GET", "url": receiver.url(path)}},
+        ).json()["id"]
+        for path, delay in (("/cancelled", 2.0), ("/kept", 2.5))
     )
     assert server.client.post(f"{CALLS}/{cancelled}/cancel").status_code == 200
     assert events_of(server, kept)[-1]["type"] == "ServiceCallSucceeded"
-    assert server.terminate() == 0
     assert [request.path for request in receiver.wait_for(1)] == ["/kept"]
 
 

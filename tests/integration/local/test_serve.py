@@ -5,15 +5,37 @@ from __future__ import annotations
 import json
 import statistics
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
+
+import pytest
 
 from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.processes import DuetimeServer, in_seconds
 
 
-def test_a_fresh_directory_is_enough(server: DuetimeServer, tmp_path: Path) -> None:
-    assert (tmp_path / "data" / "duetime.db").is_file()
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("served")
+
+
+@pytest.fixture(scope="module")
+def server(directory: Path) -> Iterator[DuetimeServer]:
+    """One for all tests that do not end it. Timers of these have ids of their own."""
+    with DuetimeServer(cwd=directory) as server:
+        yield server
+
+
+def wait_until_fired(server: DuetimeServer, *timer_ids: str) -> None:
+    """Until it is recorded: after that nothing is sent any more."""
+    for timer_id in timer_ids:
+        while server.ok("GET", f"/timers/{quote(timer_id, safe='')}")["state"] != "fired":
+            assert server.process.poll() is None
+
+
+def test_a_fresh_directory_is_enough(server: DuetimeServer, directory: Path) -> None:
+    assert (directory / "data" / "duetime.db").is_file()
     assert server.client.get("/health").status_code == 200
     assert server.client.get("/docs").status_code == 200
     assert server.client.get("/", follow_redirects=True).url.path == "/console"
@@ -25,7 +47,8 @@ def test_a_fresh_directory_is_enough(server: DuetimeServer, tmp_path: Path) -> N
 
 def test_no_page_in_a_browser_makes_timers_or_reads_them(server: DuetimeServer) -> None:
     """Without an API key a server on loopback is one that every page reaches."""
-    path, timer = "/v1/namespaces/default/timers", b'{"delay": "1h", "callbackUrl": "http://127.0.0.1:9/"}'
+    assert server.client.put("/v1/namespaces/pages", json={}).status_code == 201
+    path, timer = "/v1/namespaces/pages/timers", b'{"delay": "1h", "callbackUrl": "http://127.0.0.1:9/"}'
     page = {"origin": "https://evil.example", "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
     own = str(server.client.base_url.netloc, "ascii")
     for method, content, headers, status in (
@@ -42,8 +65,8 @@ def test_no_page_in_a_browser_makes_timers_or_reads_them(server: DuetimeServer) 
     assert server.client.get("/metrics", headers={"host": "evil.example"}).status_code == 421
     assert server.client.get(path).json()["items"] == []
     assert server.client.post(path, content=timer, headers={"origin": f"http://{own}"}).status_code == 201
-    server.terminate()
-    assert {event["reason"] for event in server.of("http.refused")} == {"cross_site_request", "unknown_host"}
+    reasons = {"cross_site_request", "unknown_host"}
+    server.wait_until(lambda _: {event["reason"] for event in server.of("http.refused")} == reasons, "refusals")
 
 
 def test_a_timer_fires_once_with_what_it_was_given(server: DuetimeServer, receiver: CallbackReceiver) -> None:
@@ -58,7 +81,7 @@ def test_a_timer_fires_once_with_what_it_was_given(server: DuetimeServer, receiv
     assert arrival.body["payload"] == json.loads(payload)
     assert (arrival.body["namespace"], arrival.body["attempt"]) == ("default", 1)
     assert arrival.headers["webhook-id"]
-    server.terminate()
+    wait_until_fired(server, "a b#")
     assert receiver.counts() == {"a b#": 1}
 
 
@@ -66,7 +89,7 @@ def test_known_timers_fire_on_time(server: DuetimeServer, receiver: CallbackRece
     """They are spread over two poll intervals (0.8 s): by polling alone half of them would be 0.4 s late or more."""
     due = [in_seconds(1.5 + number * 0.08) for number in range(20)]
     server.create_many(
-        [{"id": f"t{number}", "executeAt": at, "callbackUrl": receiver.url} for number, at in enumerate(due)]
+        [{"id": f"known-{number}", "executeAt": at, "callbackUrl": receiver.url} for number, at in enumerate(due)]
     )
     receiver.wait_for_timers(20)
     lateness = [arrival.lateness_seconds for arrival in receiver.arrivals]
@@ -76,9 +99,13 @@ def test_known_timers_fire_on_time(server: DuetimeServer, receiver: CallbackRece
 
 def test_a_thousand_timers_at_one_instant_fire_once_each(server: DuetimeServer, receiver: CallbackReceiver) -> None:
     execute_at = in_seconds(1.5)
-    server.create_many([{"id": f"t{n}", "executeAt": execute_at, "callbackUrl": receiver.url} for n in range(1000)])
+    server.client.put("/v1/namespaces/thousand", json={})
+    timers = [{"id": f"t{n}", "executeAt": execute_at, "callbackUrl": receiver.url} for n in range(1000)]
+    for half in (timers[:500], timers[500:]):
+        assert server.client.post("/v1/namespaces/thousand/timers/batch", json={"timers": half}).is_success
     receiver.wait_for_timers(1000, timeout_seconds=30)
-    server.terminate()
+    while server.client.get("/v1/namespaces/thousand/timers", params={"state": "scheduled"}).json()["items"]:
+        assert server.process.poll() is None
     assert receiver.counts() == {f"t{n}": 1 for n in range(1000)}
 
 
@@ -93,7 +120,7 @@ def test_changes_before_the_due_time_are_honoured(server: DuetimeServer, receive
     assert later["revision"] == 2
 
     receiver.wait_for_timers(4)
-    server.terminate()
+    wait_until_fired(server, "sooner", "patched", "replaced", "last")
     assert {arrival.timer_id: arrival.body["payload"] for arrival in receiver.arrivals} == {
         "sooner": "first",
         "patched": "second",
@@ -113,11 +140,11 @@ def test_a_replace_while_a_callback_is_under_way_fires_too(server: DuetimeServer
         return 200, b""
 
     receiver.answer = answer
-    server.create("t", delay=0, callbackUrl=receiver.url, payload="old")
-    receiver.wait_for_timer("t")
-    server.ok("PUT", "/timers/t", json={"delay": 0, "callbackUrl": receiver.url, "payload": "new"})
+    server.create("put", delay=0, callbackUrl=receiver.url, payload="old")
+    receiver.wait_for_timer("put")
+    server.ok("PUT", "/timers/put", json={"delay": 0, "callbackUrl": receiver.url, "payload": "new"})
     release.set()
-    receiver.wait_for(lambda counts: counts["t"] == 2)
+    receiver.wait_for(lambda counts: counts["put"] == 2)
     assert [arrival.body["payload"] for arrival in receiver.arrivals] == ["old", "new"]
 
 
@@ -179,13 +206,13 @@ def test_any_id_can_be_used_in_a_path(server: DuetimeServer) -> None:
     ids = ["100%", "%41", "a?b=c", "ünïcødé", "\U0001f600", "#", "a+b", "..", "base64url:x"]
     timers = "/v1/namespaces/default/timers"
     for timer_id in ids:
-        body = {"id": timer_id, "delay": "1h", "callbackUrl": "http://127.0.0.1:1/"}
+        body = {"id": timer_id, "delay": "1h", "callbackUrl": "http://127.0.0.1:1/", "tags": ["path"]}
         location = server.client.post(timers, json=body).headers["location"]
         assert server.client.get(location).json()["id"] == timer_id, location
         if timer_id not in ("..", "base64url:x"):  # which clients and servers read in another way
             encoded = f"{timers}/{quote(timer_id, safe='')}"
             assert server.client.get(encoded).json()["id"] == timer_id, encoded
-    assert {item["id"] for item in server.ok("GET", "/timers")["items"]} == set(ids)
+    assert {item["id"] for item in server.ok("GET", "/timers", params={"tag": "path"})["items"]} == set(ids)
 
 
 def test_many_clients_at_once_get_their_own_answers(server: DuetimeServer) -> None:
