@@ -114,7 +114,7 @@ def first_key(deployment: Deployment) -> str:
     """An admin's API key of the tenant ``default``, made by the command as an operator makes it."""
     tables = f"{deployment.outputs['TableName']}?calls={deployment.outputs['CallsTableName']}"
     store = f"dynamodb://{tables}&region={REGION}&endpoint_url={deployment.endpoint_url}"
-    command = [sys.executable, "-m", "duetime.cli", "keys", "create", "--role", "admin", "--name", "first"]
+    command = [sys.executable, "-m", "duetime.cli", "keys", "create", "--role", "admin", "--name", "first", "--store"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "shared"), "DUETIME_STORE": store}
     made = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=300)
     return made.stdout.strip()

@@ -10,6 +10,7 @@ from duetime.cli.options import has_no_default, shown_default
 from duetime.runtime.settings import (
     AuthorizerSettings,
     ClientSettings,
+    DirectSettings,
     LocalSettings,
     OutboxSettings,
     PollerSettings,
@@ -45,9 +46,10 @@ Store URLs:
 SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("`duetime serve`", LocalSettings),
     ("`duetime worker`", WorkerSettings),
-    ("`duetime init`, `export`, `keys`, `timers` and `redrive`", StoreSettings),
-    ("`duetime secrets`, `namespaces` and `import`", LocalKeySettings),
-    ("`duetime calls`", ClientSettings),
+    ("`duetime init` and `export`", StoreSettings),
+    ("`duetime import`", LocalKeySettings),
+    ("Commands that speak to a server", ClientSettings),
+    ("The same commands with `--store`", DirectSettings),
     ("Timers API on Lambda", TimersApiSettings),
     ("API of service calls on Lambda", ServiceCallsApiSettings),
     ("Poller on Lambda", PollerSettings),

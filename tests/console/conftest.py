@@ -177,7 +177,7 @@ class GuardedServer:
     cwd: Path
 
     def keys(self, *arguments: str) -> str:
-        command = [sys.executable, "-m", "duetime.cli", "keys", *arguments]
+        command = [sys.executable, "-m", "duetime.cli", "keys", *arguments, "--store"]
         done = subprocess.run(
             command, cwd=self.cwd, env=command_environment(), capture_output=True, text=True, timeout=300, check=True
         )

@@ -12,9 +12,9 @@ import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from duetime.api.app import Handler
-from duetime.local.gateway import HttpRequest, from_result, to_event
+from duetime.cli import direct
 from duetime_client import AsyncDuetime, Duetime
-from tests.support.clock import NOW
+from tests.support.clock import NOW, FakeClock
 
 FORMS = ("blocking", "asynchronous")
 Connect = Callable[..., Any]
@@ -86,28 +86,13 @@ class Awaited:
             self._portal.call(items.aclose)
 
 
-class HandlerTransport(httpx.BaseTransport):
+class HandlerTransport(direct.HandlerTransport):
     """Requests go to a handler, as a gateway would bring them. ``requests`` are what was asked."""
 
     def __init__(self, handler: Handler) -> None:
+        super().__init__(handler, FakeClock(NOW))
         self.requests: list[httpx.Request] = []
-        self._handler = handler
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
-        path, _, query = request.url.raw_path.decode().partition("?")
-        event = to_event(
-            HttpRequest(
-                method=request.method,
-                raw_path=path,
-                raw_query=query,
-                headers=tuple(request.headers.items()),
-                body=request.read(),
-                http_version="1.1",
-                client_host="127.0.0.1",
-                request_id="gateway-request",
-                received_at=NOW,
-            )
-        )
-        result = from_result(self._handler(event, None))
-        return httpx.Response(result.status, headers=result.headers, content=result.body)
+        return super().handle_request(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import ssl
@@ -16,9 +17,10 @@ from uuid6 import uuid7
 
 from duetime_client import __version__
 from duetime_client.errors import DuetimeError, InvalidArgument, Unreachable
-from duetime_client.requests import JSON, Request
+from duetime_client.requests import JSON, Request, segment
 from duetime_client.retrying import Retries
 
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
 DEFAULT_TIMEOUT: Final = timedelta(seconds=30)
 KEPT_SECONDS: Final = 4.0
 """How long an idle connection is kept: servers close theirs after 5 s, and a request must not meet that."""
@@ -37,7 +39,7 @@ class Connecting:
     """Where to and how."""
 
     url: str
-    tenant: str
+    tenant: str | None
     api_key: str | None = field(repr=False)
     timeout_seconds: float
     retries: Retries
@@ -46,15 +48,19 @@ class Connecting:
     @classmethod
     def of(
         cls,
-        url: str,
+        url: str | None,
         *,
-        tenant: str,
+        tenant: str | None,
         api_key: str | None,
         timeout: timedelta,
         retries: Retries,
         user_agent: str | None,
     ) -> Connecting:
         """Raises ``InvalidArgument``, and never tells the key."""
+        url = os.environ.get("DUETIME_URL") or DEFAULT_URL if url is None else url
+        api_key = (os.environ.get("DUETIME_API_KEY", "").strip() if api_key is None else api_key) or None
+        if tenant is not None:
+            segment("tenant", tenant)
         if api_key is not None and not _KEY.fullmatch(api_key):
             raise InvalidArgument("api_key: must be printable ASCII without spaces, like dtk_...")
         if timeout <= timedelta():
@@ -101,7 +107,7 @@ class ApiKeyAuth(httpx.Auth):
 
 def failure(error: Exception, url: str, request_id: str | None) -> DuetimeError:
     """What an error of httpx means."""
-    if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL):
+    if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL | UnicodeError):
         return InvalidArgument("this cannot be sent over HTTP")  # its text may have a header in it
     message = f"{url}: {str(error) or type(error).__name__} (request {request_id})"
     return Unreachable(message, may_have_been_done=not isinstance(error, _NOT_SENT), request_id=request_id)

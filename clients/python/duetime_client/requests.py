@@ -7,6 +7,7 @@ which the server carries it out once.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,12 +19,14 @@ from urllib.parse import quote, urlencode
 from duetime_client.decoding import decode
 from duetime_client.errors import ApiError, InvalidArgument, UnexpectedAnswer, error_from
 from duetime_client.models import Health, Principal
-from duetime_client.values import json_bytes, read_json
+from duetime_client.values import UNSET, RawJson, json_bytes, read_json
 
 T = TypeVar("T")
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
+TENANT: Final = "{tenant}"
+"""In a path: the tenant, which the transport knows or asks for. What is encoded has no braces."""
 
 _SAFE_PREFIX = "base64url:"
 _SAFE_ID = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
@@ -205,6 +208,25 @@ def openapi_request() -> Request[dict[str, Any]]:
         return document
 
     return Request(operation="getOpenApi", method="GET", path="/v1/openapi.json", read=read)
+
+
+def any_request(
+    method: str, path: str, *, query: Sequence[tuple[str, str]], body: Any, headers: Mapping[str, str] | None
+) -> Request[Answer]:
+    """A request whose answer is left as it came."""
+    content = None if body is UNSET else json_bytes(body)
+    members = json.loads(body.text, parse_int=str) if isinstance(body, RawJson) else body
+    return Request(
+        operation=f"{method} {path}",
+        method=method,
+        path=path,
+        query=query,
+        content=content,
+        has_own_key=isinstance(members, Mapping) and members.get("idempotencyKey") is not None,
+        headers=({} if content is None else {"content-type": JSON}) | dict(headers or {}),
+        read=lambda answer: answer,
+        gone=(lambda: Answer(204, {}, b"")) if method == "DELETE" else None,
+    )
 
 
 def revision_header(revision: int | None) -> dict[str, str]:

@@ -13,9 +13,12 @@ from duetime import __version__
 from duetime.cli.calls import calls
 from duetime.cli.keys import keys
 from duetime.cli.moving import export_store, import_store
-from duetime.cli.namespaces import namespaces, secrets
+from duetime.cli.namespaces import namespaces
 from duetime.cli.options import LOGS, load, settings_options
-from duetime.cli.timers import redrive, timers
+from duetime.cli.signing_secrets import secrets
+from duetime.cli.system import health, openapi, shards, whoami
+from duetime.cli.timers import timers
+from duetime.cli.webhook import webhook
 from duetime.runtime.settings import LocalSettings, WorkerSettings
 from duetime.runtime.tuning import EngineTuning, KeySettings, StoreSettings
 from duetime.stores.kinds import levels_in_words
@@ -34,7 +37,9 @@ _EVENTS = ("event_publishers", "event_bus", "event_retention_seconds")
 def app() -> None:
     """Duetime, a durable timer service: call this URL with this payload at this time.
 
-    Every option can also be set by the environment variable that its help names; the option wins.
+    All commands but serve, worker, init, export, import and listen speak to the server at DUETIME_URL, with the API
+    key in DUETIME_API_KEY; with --store they work on a store itself. Every option can also be set by the environment
+    variable that its help names; the option wins.
 
     Exit codes: 0 done, 1 it failed (one line on standard error says why), 2 it was called or configured wrongly,
     130 interrupted. A command that has others says so.
@@ -143,11 +148,9 @@ def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float
     return run(host, port, Reply(status, body, delay_seconds), clock=SystemClock(), show=show, secrets=secrets_)
 
 
-app.add_command(calls)
-app.add_command(export_store)
-app.add_command(import_store)
-app.add_command(keys)
-app.add_command(namespaces)
-app.add_command(redrive)
-app.add_command(secrets)
-app.add_command(timers)
+for command in (
+    *(calls, keys, namespaces, secrets, timers, webhook),
+    *(health, openapi, shards, whoami),
+    *(export_store, import_store),
+):
+    app.add_command(command)

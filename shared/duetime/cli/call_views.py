@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 import click
 
-from duetime.cli.tables import printable, show_table
+from duetime.cli.tables import printable, show_items, show_lines, text_of
+from duetime.domain.times import format_instant
+from duetime_client.call_models import CallEvent, EventType
+from duetime_client.values import camel
 
-_MAX_CELL = 60
+_COLUMNS = {
+    "ID": "id",
+    "NAME": lambda call: ("* " if call["starred"] else "") + call["name"],
+    "STATUS": "status",
+    "DUE": "dueAt",
+    "ATTEMPTS": "attempts",
+    "OUTCOME": lambda call: _outcome(call["outcome"]) or None,
+    "TAGS": "tags",
+}
+_EXECUTION_COLUMNS = {
+    "NUMBER": "number",
+    "ID": "id",
+    "STATUS": "status",
+    "STARTED": "startedAt",
+    "MS": "durationMs",
+    "HTTP": "response.status",
+    "REASON": "reason",
+    "MESSAGE": "message",
+}
 
 
 def show_list(found: Iterator[dict[str, Any]], *, limit: int, as_json: bool) -> None:
-    """Lines of JSON as they come, or a table of all. ``found`` may have one more than ``limit``."""
-    rows = [("ID", "NAME", "STATUS", "DUE", "ATTEMPTS", "OUTCOME", "TAGS")]
-    for shown, call in enumerate(found):
-        if shown == limit:
-            click.echo(f"there are more than {limit}; --limit shows more", err=True)
-            break
-        if as_json:
-            click.echo(json.dumps(call))
-        else:
-            rows.append(_row(call))
-    if not as_json:
-        show_table(rows)
+    """Show a table, or lines of JSON. ``found`` may have one more than ``limit``."""
+    show_items(found, _COLUMNS, as_json=as_json, limit=limit)
 
 
 def show_call(call: Mapping[str, Any]) -> None:
@@ -52,33 +64,16 @@ def show_call(call: Mapping[str, Any]) -> None:
         "rerun of": call["rerunOf"],
         "revision": call["revision"],
     }
-    _show_lines(lines)
+    show_lines(lines)
 
 
 def show_executions(found: Iterator[dict[str, Any]], *, as_json: bool) -> None:
-    rows = [("NUMBER", "ID", "STATUS", "STARTED", "MS", "HTTP", "REASON", "MESSAGE")]
-    for execution in found:
-        if as_json:
-            click.echo(json.dumps(execution))
-            continue
-        response = execution["response"] or {}
-        cells = (
-            execution["number"],
-            execution["id"],
-            execution["status"],
-            execution["startedAt"],
-            execution["durationMs"],
-            response.get("status"),
-            execution["reason"],
-            execution["message"],
-        )
-        rows.append(tuple(map(_cell, cells)))  # type: ignore[arg-type]  # as many as the head
-    if not as_json:
-        show_table(rows)
+    """Show a table, or lines of JSON."""
+    show_items(found, _EXECUTION_COLUMNS, as_json=as_json)
 
 
 def show_execution(execution: Mapping[str, Any]) -> None:
-    _show_lines(
+    show_lines(
         {
             "id": execution["id"],
             "number": execution["number"],
@@ -96,16 +91,18 @@ def show_execution(execution: Mapping[str, Any]) -> None:
         _show_message(f"< {response['status']}", response, "<")
 
 
-def show_events(events: Iterator[dict[str, Any]], *, as_json: bool) -> str | None:
-    """One line each, as they come; the type of the last one."""
+def show_events(events: Iterator[CallEvent], *, as_json: bool) -> EventType | None:
+    """Show one line each, as they come. Returns the type of the last one."""
     last = None
     for event in events:
+        at = format_instant(event.occurred_at)
         if as_json:
-            click.echo(json.dumps(event))
+            members = {camel(each.name): getattr(event, each.name) for each in fields(event)}
+            click.echo(json.dumps(members | {"type": event.type.value, "occurredAt": at}))
         else:
-            facts = "  ".join(f"{name}={_value(value)}" for name, value in event["payload"].items() if value)
-            click.echo(f"{event['occurredAt']}  {event['sequence']:>3}  {event['type']:<20}  {facts}".rstrip())
-        last = event["type"]
+            facts = "  ".join(f"{name}={text_of(value)}" for name, value in event.payload.items() if value)
+            click.echo(f"{at}  {event.sequence:>3}  {event.type.value:<20}  {facts}".rstrip())
+        last = event.type
     return last
 
 
@@ -124,19 +121,6 @@ def _show_message(first: str, message: Mapping[str, Any], mark: str) -> None:
         click.echo(f"{mark} ({', '.join(notes)})")
 
 
-def _row(call: Mapping[str, Any]) -> tuple[str, str, str, str, str, str, str]:
-    star = "* " if call["starred"] else ""
-    return (
-        call["id"],
-        star + _cell(call["name"]),
-        call["status"],
-        call["dueAt"],
-        str(call["attempts"]),
-        _cell(_outcome(call["outcome"])),
-        _cell(", ".join(call["tags"])),
-    )
-
-
 def _outcome(outcome: Mapping[str, Any] | None) -> str:
     if outcome is None:
         return ""
@@ -145,18 +129,3 @@ def _outcome(outcome: Mapping[str, Any] | None) -> str:
 
 def _body_size(size_bytes: int) -> str | None:
     return f"{size_bytes} bytes of JSON" if size_bytes else None
-
-
-def _cell(value: object) -> str:
-    text = "" if value is None else printable(str(value))
-    return text if len(text) <= _MAX_CELL else text[: _MAX_CELL - 3] + "..."
-
-
-def _value(value: object) -> str:
-    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-
-
-def _show_lines(lines: Mapping[str, object]) -> None:
-    for name, value in lines.items():
-        if value not in (None, ""):
-            click.echo(f"{name:<15} {printable(str(value))}")

@@ -1,135 +1,70 @@
-"""Commands about API keys: ``duetime keys``. They work on the store itself, so they also make the first key."""
+"""Commands about API keys: ``duetime keys``."""
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime, timedelta
 
 import click
 
-from duetime.cli.options import LOGS, opened, settings_options
+from duetime.cli.remote import Remote, json_option, on_server
+from duetime.cli.tables import show_items
+from duetime.cli.values import Duration, Instant
 from duetime.domain.principals import Role
-from duetime.domain.tenants import DEFAULT_TENANT
-from duetime.runtime.tuning import StoreSettings
 
-_PAGE = 200
-
-
-class _Tenant(click.ParamType[str]):
-    name = "tenant"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from duetime.domain.tenants import check_tenant
-
-        try:
-            return check_tenant(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class _KeyName(click.ParamType[str]):
-    name = "name"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from duetime.domain.api_keys import check_key_name
-
-        try:
-            return check_key_name(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-class _Life(click.ParamType[float]):
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from duetime.api.fields import key_seconds
-
-        try:
-            return key_seconds(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-_TENANT_OPTION = click.option(
-    "--tenant", type=_Tenant(), default=DEFAULT_TENANT, show_default=True, help="Whom the key acts for."
-)
+_COLUMNS = {
+    "ID": "id",
+    "ROLE": lambda key: key["role"] or "(cannot be read)",
+    "CREATED": "createdAt",
+    "VALID UNTIL": lambda key: key["expiresAt"] or "deleted",
+    "NAME": "name",
+}
 
 
 @click.group(short_help="Create, list and delete API keys.")
 def keys() -> None:
-    """Create, list and delete the API keys that `duetime serve --auth` and the HTTP API on AWS ask for."""
+    """Create, list and delete the API keys that `duetime serve --auth` and the HTTP API on AWS ask for.
+
+    The first key is made on the store itself, the others by whoever has a key with the role admin:
+
+    \b
+      duetime keys create --tenant acme --role admin --store sqlite:///data/duetime.db
+      DUETIME_API_KEY=dtk_... duetime keys create --role writer --name shop --expires-in 90d
+    """
 
 
 @keys.command("create")
-@_TENANT_OPTION
 @click.option("--role", type=click.Choice([str(role) for role in Role]), required=True, help="What it may do.")
-@click.option("--name", type=_KeyName(), default="", help="For people: what it is for.  [default: none]")
-@click.option("--expires-in", type=_Life(), help='How long it is valid, like "90d".  [default: without an end]')
-@settings_options(StoreSettings, "store", *LOGS)
-def create_key(*, tenant: str, role: str, name: str, expires_in: float | None, **given: str | None) -> None:
+@click.option("--name", help="For people: what it is for.")
+@click.option("--expires-in", type=Duration(), help='How long it is valid, like "90d".  [default: without an end]')
+@click.option("--expires-at", type=Instant(), help="Until when it is valid, instead.")
+@on_server("createApiKey", tenant=True)
+def create_key(
+    *, remote: Remote, role: str, name: str | None, expires_in: timedelta | None, expires_at: datetime | None
+) -> None:
     """Create an API key.
 
     Standard output has the key and nothing else, and this is the only time that it is shown.
     """
-    from datetime import timedelta
+    from duetime.domain.times import format_instant
 
-    from duetime.api import key_changes
-    from duetime.domain.times import format_instant, round_up
-    from duetime.runtime.ids import new_id
-    from duetime.runtime.wiring import measured_clock
-
-    with opened(StoreSettings, given) as (_, store):
-        now = measured_clock(store).now()
-        created = key_changes.create_key(
-            store,
-            key_id=new_id(),
-            tenant_id=tenant,
-            role=Role(role),
-            name=name,
-            expires_at=None if expires_in is None else round_up(now + timedelta(seconds=expires_in)),
-            now=now,
-        )
-    key = created.key
-    end = "" if key.expires_at is None else f", valid until {format_instant(key.expires_at)}"
-    click.echo(f"created API key {key.key_id} of tenant {tenant}, role {role}{end}", err=True)
-    click.echo(created.text)
+    created = remote.client.api_keys.create(role=role, name=name, expires_in=expires_in, expires_at=expires_at)
+    end = "" if created.expires_at is None else f", valid until {format_instant(created.expires_at)}"
+    click.echo(f"created API key {created.id} of tenant {created.tenant_id}, role {role}{end}", err=True)
+    click.echo(created.key)
 
 
 @keys.command("list", short_help="List the API keys of a tenant.")
-@_TENANT_OPTION
-@settings_options(StoreSettings, "store", *LOGS)
-def list_keys(*, tenant: str, **given: str | None) -> None:
-    """List the API keys of a tenant in order of creation, expired ones too. What they are cannot be shown."""
-    from duetime.cli.tables import show_table
-    from duetime.domain.times import format_instant
-    from duetime.runtime.wiring import measured_clock
-
-    rows = [("ID", "ROLE", "CREATED", "VALID UNTIL", "NAME")]
-    cursor: str | None = None
-    with opened(StoreSettings, given) as (_, store):
-        now = measured_clock(store).now()
-        while True:
-            page = store.list_api_keys(tenant, cursor=cursor, limit=_PAGE)
-            for key in page.items:
-                end = "deleted" if key.expires_at is None else format_instant(key.expires_at)
-                expired = " (expired)" if key.is_expired(now) else ""
-                role = "(cannot be read)" if key.role is None else key.role.value
-                rows.append((key.key_id, role, format_instant(key.created_at), end + expired, key.name))
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-    show_table(rows)
+@json_option
+@on_server("listApiKeys", tenant=True)
+def list_keys(*, remote: Remote, as_json: bool) -> None:
+    """List the API keys of a tenant in order of creation, expired ones too. Their values cannot be shown."""
+    show_items(remote.items("/v1/tenants/{tenant}/api-keys"), _COLUMNS, as_json=as_json)
 
 
 @keys.command("delete")
 @click.argument("key_id", metavar="ID")
-@_TENANT_OPTION
-@settings_options(StoreSettings, "store", *LOGS)
-def delete_key(*, key_id: str, tenant: str, **given: str | None) -> None:
-    """Delete the API key ID of a tenant. Where it was checked a moment ago it works on for seconds."""
-    from duetime.api.errors import ApiKeyNotFound
-
-    with opened(StoreSettings, given) as (_, store):
-        if not store.delete_api_key(tenant, key_id):
-            raise ApiKeyNotFound(key_id)
-    click.echo(f"deleted API key {key_id} of tenant {tenant}", err=True)
+@on_server("deleteApiKey", tenant=True)
+def delete_key(*, remote: Remote, key_id: str) -> None:
+    """Delete the API key ID of a tenant. Where it was checked a moment ago it works for some more seconds."""
+    remote.client.api_keys.delete(key_id)
+    click.echo(f"deleted API key {key_id}", err=True)

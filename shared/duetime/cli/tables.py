@@ -1,19 +1,104 @@
-"""Text that is shown: rows in columns, and nothing that could steer a terminal."""
+"""What is shown: rows in columns, facts in lines, JSON; and nothing that could steer a terminal."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import click
 
+_MAX_CELL = 100
+_MIN_CELL = 8
+
+Columns = Mapping[str, Any]
+"""By head: the member of an item, with dots for one inside another, or what makes the cell of an item."""
+
+
+def show_items(items: Iterable[Any], columns: Columns, *, as_json: bool, limit: int | None = None) -> None:
+    """Show lines of JSON as they come, or a table of all. What is beyond ``limit`` is not shown."""
+    rows = [list(columns)]
+    for shown, item in enumerate(items):
+        if shown == limit:
+            click.echo(f"there are more than {limit}; --limit shows more", err=True)
+            break
+        if as_json:
+            click.echo(json.dumps(item))
+        else:
+            rows.append([_cell(member(item, column)) for column in columns.values()])
+    if not as_json:
+        show_table(rows)
+
 
 def show_table(rows: Sequence[Sequence[str]]) -> None:
-    """``rows`` on standard output, each column as wide as its widest cell."""
+    """``rows`` on standard output. On a terminal the widest columns are cut until a row fits into a line."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    room = _terminal_width()
+    # Identifiers are copied from here, so what is left of them is cut.
+    while room is not None and sum(widths) + 2 * (len(widths) - 1) > room:
+        widest = max(range(1, len(widths)), key=lambda at: widths[at], default=0)
+        if widths[widest] <= _MIN_CELL:
+            break
+        widths[widest] -= 1
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        cells = (_cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def show_answer(content: bytes, *, as_json: bool, facts: Columns | None = None) -> None:
+    """One thing: as JSON, or its ``facts`` in lines; without those, all members that are not null."""
+    if as_json:
+        click.echo(content.decode())
+        return
+    item = json.loads(content)
+    show_lines({name: member(item, column) for name, column in facts.items()} if facts else flat(item))
+
+
+def show_lines(lines: Mapping[str, object]) -> None:
+    """Facts that there are, one a line."""
+    known = {name: value for name, value in lines.items() if value not in (None, "", [], {})}
+    width = max(map(len, known), default=0)
+    for name, value in known.items():
+        click.echo(f"{name:<{width}}  {text_of(value)}")
+
+
+def flat(item: Mapping[str, Any]) -> dict[str, object]:
+    """The members as facts: ``executeAt`` reads ``execute at``."""
+    return {"".join(f" {each.lower()}" if each.isupper() else each for each in name): item[name] for name in item}
+
+
+def member(item: Any, column: Any) -> object:
+    """The member of ``item`` that a column names."""
+    if not isinstance(column, str):
+        return column(item)
+    for name in column.split("."):
+        item = None if item is None else item.get(name)
+    return item
+
+
+def text_of(value: object) -> str:
+    """A value as people read it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return printable(", ".join(value))
+    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def printable(text: str) -> str:
     """Strangers had a hand in many texts."""
     return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else _cut(text_of(value), _MAX_CELL)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _terminal_width() -> int | None:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -1,117 +1,323 @@
-"""Commands about stored timers: ``duetime timers list`` and ``duetime redrive``. They work on the store itself."""
+"""Commands about timers: ``duetime timers``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from duetime.cli.options import LOGS, opened, settings_options
-from duetime.domain.timers import FailureReason, TimerState
-from duetime.domain.times import parse_instant
-from duetime.runtime.tuning import StoreSettings
-from duetime.stores.port import TimerFilter
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class _Instant(click.ParamType[datetime]):
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        try:
-            return value if isinstance(value, datetime) else parse_instant(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-_TIME = _Instant()
-_FILTERS = (
-    click.option(
-        "--reason", type=click.Choice([str(reason) for reason in FailureReason]), help="Of the last failure."
-    ),
-    click.option("--tag", help="Timers with this tag."),
-    click.option("--correlation-id", help="Timers with this correlation id."),
-    click.option("--due-from", type=_TIME, help="Due at this RFC 3339 time or later."),
-    click.option("--due-to", type=_TIME, help="Due before this time."),
-    click.option("--failed-from", type=_TIME, help="Failed at this time or later."),
-    click.option("--failed-to", type=_TIME, help="Failed before this time."),
+from duetime.cli.remote import (
+    CLEARED,
+    Remote,
+    if_revision_option,
+    json_option,
+    limit_option,
+    on_server,
+    path,
+    timer_path,
+)
+from duetime.cli.tables import show_answer, show_items
+from duetime.cli.values import (
+    Instant,
+    Json,
+    headers_option,
+    json_lines,
+    options,
+    parsed,
+    tags_option,
 )
 
+if TYPE_CHECKING:
+    from duetime_client import ItemResult
 
-def _filters(command: F) -> F:
-    for option in reversed(_FILTERS):
-        command = option(command)
-    return command
+_CLEARABLE = {
+    "payload": "payload",
+    "headers": "headers",
+    "retry-policy": "retryPolicy",
+    "timeout": "callbackTimeoutSeconds",
+    "expire-after": "expireAfter",
+    "correlation-id": "correlationId",
+    "tags": "tags",
+}
+_COLUMNS = {
+    "ID": "id",
+    "STATE": "state",
+    "ATTEMPTS": "attempts",
+    "NEXT": "nextAttemptAt",
+    "REASON": "failure.reason",
+    "AT": lambda timer: (timer["failure"] or {}).get("at") or timer["updatedAt"],
+    "MESSAGE": "failure.message",
+}
+ATTEMPT_COLUMNS = {
+    "NUMBER": "number",
+    "STARTED": "startedAt",
+    "MS": "durationMs",
+    "OUTCOME": "outcome",
+    "HTTP": "status",
+    "REASON": "reason",
+    "MESSAGE": "message",
+}
 
-
-@click.command(short_help="Redrive failed timers.")
-@click.argument("namespace")
-@_filters
-@click.option("--timer-id", "timer_ids", multiple=True, help="This timer; can be repeated, and goes without filters.")
-@click.option("--dry-run", is_flag=True, help="Count what would be redriven and change nothing.")
-@settings_options(StoreSettings, "store", *LOGS)
-def redrive(*, namespace: str, timer_ids: tuple[str, ...], dry_run: bool, **given: Any) -> int:
-    """Redrive the failed timers of NAMESPACE: all of them, those that fit all filters, or those that are named.
-
-    They are due at once, as the same firing (webhook-id) with all attempts ahead. Progress goes to standard error.
-    When it is interrupted, what was redriven stays redriven; run it again for the rest. Ends with 1 when timers were
-    skipped: they are unreadable, were changed meanwhile or, where they are named, have not failed.
-    """
-    from duetime.cli import dead_letters
-
-    timer_filter, correlation_id = _take_filter(given)
-    if timer_ids and (correlation_id is not None or timer_filter != TimerFilter()):
-        raise click.UsageError("--timer-id goes without filters")
-    with opened(StoreSettings, given) as (_, store):
-        if timer_ids:
-            return dead_letters.redrive_named(store, namespace, timer_ids, dry_run=dry_run)
-        return dead_letters.redrive_all(
-            store, namespace, timer_filter, correlation_id=correlation_id, dry_run=dry_run
-        )
+_due_options = options(
+    click.option("--execute-at", metavar="TIME", help="An RFC 3339 time with an offset."),
+    click.option("--delay", metavar="DURATION", help='Instead of a time, like "90s" or "1h30m".'),
+)
+_content_options = options(
+    click.option("--payload", type=Json(), metavar="JSON", help="Is sent as this JSON, digit for digit."),
+    headers_option,
+    tags_option,
+    click.option("--retry-policy", type=Json(), metavar="JSON", help="""Like '{"maxAttempts": 3}'."""),
+    click.option("--timeout-seconds", type=click.IntRange(1), help="Of one callback."),
+    click.option("--expire-after", metavar="DURATION", help="How long after its due time it may still be fired."),
+    click.option("--correlation-id", metavar="ID", help="Is sent along, and in logs."),
+)
 
 
 @click.group()
 def timers() -> None:
-    """Look at stored timers."""
+    """Create timers and see what becomes of them.
 
-
-@timers.command("list")
-@click.argument("namespace")
-@click.option("--state", type=click.Choice([str(state) for state in TimerState]), help="Timers in this state.")
-@_filters
-@click.option(
-    "--limit", default=100, show_default=True, type=click.IntRange(1, 1_000_000), help="The most timers to show."
-)
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each, as the API answers it.")
-@settings_options(StoreSettings, "store", *LOGS)
-def list_timers(*, namespace: str, state: str | None, limit: int, as_json: bool, **given: Any) -> int:
-    """List timers of NAMESPACE with their last failure, by shard and id.
-
-    The times of --failed-from and --failed-to are those of the last change: of a failed timer, when it failed.
+    \b
+      duetime timers create default https://example.com/hook --delay 1h --payload '{"order": 7}'
+      duetime timers list default --state failed
+      duetime timers create-batch default timers.jsonl
     """
-    from duetime.cli import dead_letters
-
-    timer_filter, correlation_id = _take_filter(given, state=None if state is None else TimerState(state))
-    with opened(StoreSettings, given) as (_, store):
-        dead_letters.show_timers(
-            store, namespace, timer_filter, correlation_id=correlation_id, limit=limit, as_json=as_json
-        )
-    return 0
 
 
-def _take_filter(given: dict[str, Any], *, state: TimerState | None = None) -> tuple[TimerFilter, str | None]:
-    """The filter in ``given``, which loses it, and the correlation id."""
-    reason = given.pop("reason")
-    timer_filter = TimerFilter(
-        state=state,
-        failure_reason=None if reason is None else FailureReason(reason),
-        tag=given.pop("tag"),
-        due_from=given.pop("due_from"),
-        due_to=given.pop("due_to"),
-        updated_from=given.pop("failed_from"),
-        updated_to=given.pop("failed_to"),
-    )
-    return timer_filter, given.pop("correlation_id")
+@timers.command()
+@click.argument("namespace")
+@click.argument("callback_url", metavar="URL")
+@click.option("--id", "timer_id", metavar="ID", help="Unique in the namespace.  [default: a new one]")
+@_due_options
+@_content_options
+@json_option
+@on_server("createTimer")
+def create(
+    *, remote: Remote, namespace: str, callback_url: str, timer_id: str | None, as_json: bool, **given: Any
+) -> None:
+    """Create a timer that calls URL. Prints its id.
+
+    It is due in --delay or at --execute-at. Others on this machine can see what a command is called with: `duetime
+    timers create-batch` reads from standard input.
+    """
+    from duetime_client.bodies import new_id
+
+    body = _body(callback_url, given) | {"id": timer_id or new_id()}
+    answer = remote.call("POST", path("/v1/namespaces/{}/timers", namespace), body=body)
+    click.echo(answer.content.decode() if as_json else answer.json()["id"])
+
+
+@timers.command()
+@click.argument("namespace")
+@click.argument("timer_id", metavar="ID")
+@click.argument("callback_url", metavar="URL")
+@_due_options
+@_content_options
+@if_revision_option
+@json_option
+@on_server("putTimer")
+def put(
+    *,
+    remote: Remote,
+    namespace: str,
+    timer_id: str,
+    callback_url: str,
+    if_revision: int | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Create the timer ID or replace it, even after it fired. Options are those of `create`."""
+    body = _body(callback_url, given)
+    answer = remote.call("PUT", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
+    show_answer(answer.content, as_json=as_json)
+
+
+@timers.command()
+@click.argument("namespace")
+@click.argument("timer_id", metavar="ID")
+@json_option
+@on_server("getTimer")
+def show(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> None:
+    """Show a timer."""
+    show_answer(remote.call("GET", timer_path(namespace, timer_id)).content, as_json=as_json)
+
+
+@timers.command("list", short_help="List the timers of a namespace.")
+@click.argument("namespace")
+@click.option("--state", metavar="STATE", help="Those in this state, like scheduled or failed.")
+@click.option("--reason", metavar="REASON", help="Whose last failure was of this kind, like timeout or network.")
+@click.option("--tag", help="Those with this tag.")
+@click.option("--correlation-id", metavar="ID", help="Those with this correlation id.")
+@click.option("--due-from", type=Instant(), help="Due at this RFC 3339 time or later.")
+@click.option("--due-to", type=Instant(), help="Due before this time.")
+@limit_option
+@json_option
+@on_server("listTimers")
+def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **given: Any) -> None:
+    """List the timers of NAMESPACE that fit all filters, with their last failure, by shard and id."""
+    query = timer_query(given) | {"limit": min(limit + 1, 100)}
+    found = remote.items(path("/v1/namespaces/{}/timers", namespace), query, limit=limit + 1)
+    show_items(found, _COLUMNS, as_json=as_json, limit=limit)
+
+
+@timers.command(short_help="Change a timer that has not finished.")
+@click.argument("namespace")
+@click.argument("timer_id", metavar="ID")
+@click.option("--callback-url", metavar="URL", help="What it calls.")
+@_due_options
+@_content_options
+@click.option("--clear", type=click.Choice(list(_CLEARABLE)), multiple=True, help="Can be repeated.")
+@if_revision_option
+@json_option
+@on_server("patchTimer")
+def update(
+    *,
+    remote: Remote,
+    namespace: str,
+    timer_id: str,
+    callback_url: str | None,
+    clear: Sequence[str],
+    if_revision: int | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Change what is given of a timer that has not finished, and keep the rest."""
+    body = _body(callback_url, given) | dict.fromkeys((_CLEARABLE[each] for each in clear), CLEARED)
+    answer = remote.call("PATCH", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
+    show_answer(answer.content, as_json=as_json)
+
+
+@timers.command()
+@click.argument("namespace")
+@click.argument("timer_id", metavar="ID")
+@if_revision_option
+@json_option
+@on_server("deleteTimer")
+def cancel(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
+    """Cancel a timer: it is removed, and not fired any more."""
+    answer = remote.call("DELETE", timer_path(namespace, timer_id), if_revision=if_revision)
+    if as_json:
+        click.echo(answer.content.decode())
+    under_way = b'"attemptUnderWay":true' in answer.content
+    note = "; an attempt is in flight, so its receiver may see one more callback" if under_way else ""
+    click.echo(f"cancelled {timer_id}{note}", err=True)
+
+
+@timers.command()
+@click.argument("namespace")
+@click.argument("timer_id", metavar="ID")
+@if_revision_option
+@json_option
+@on_server("fireTimer")
+def fire(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
+    """Fire a waiting timer now."""
+    answer = remote.call("POST", timer_path(namespace, timer_id, "/fire"), if_revision=if_revision)
+    show_answer(answer.content, as_json=as_json)
+
+
+@timers.command()
+@click.argument("namespace")
+@click.argument("timer_id", metavar="ID")
+@if_revision_option
+@json_option
+@on_server("redriveTimer")
+def redrive(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
+    """Put a failed timer back to scheduled, due now. For many, see `duetime namespaces redrive`."""
+    answer = remote.call("POST", timer_path(namespace, timer_id, "/redrive"), if_revision=if_revision)
+    show_answer(answer.content, as_json=as_json)
+
+
+@timers.command()
+@click.argument("namespace")
+@click.argument("timer_id", metavar="ID")
+@json_option
+@on_server("listAttempts")
+def attempts(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> None:
+    """List the last attempts of a timer, the oldest first."""
+    show_items(remote.items(timer_path(namespace, timer_id, "/attempts")), ATTEMPT_COLUMNS, as_json=as_json)
+
+
+@timers.command("create-batch", short_help="Create many timers from lines of JSON.")
+@click.argument("namespace")
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@json_option
+@on_server("createTimers")
+def create_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool) -> int:
+    """Create many timers from FILE, or standard input: a line of JSON for each, as the API takes it.
+
+    Prints their ids. Ends with 1 when some could not be created, and says which and why.
+    """
+    lines = list(json_lines(file))
+    results = remote.client.timers(namespace).create_many(raw for _, raw in lines)
+    return _show_results([number for number, _ in lines], results, as_json=as_json)
+
+
+@timers.command("cancel-batch", short_help="Cancel many timers from lines of JSON.")
+@click.argument("namespace")
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@json_option
+@on_server("cancelTimers")
+def cancel_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool) -> int:
+    """Cancel many timers from FILE, or standard input.
+
+    A line for each: {"id": "..."}, which may have a "revision" that it must still have, or the id as a JSON text.
+    """
+    numbers, ids, revisions = [], [], {}
+    for number, raw in json_lines(file):
+        item = parsed(raw)
+        timer_id = item.get("id") if isinstance(item, dict) else item
+        if not isinstance(timer_id, str):
+            raise click.UsageError(f'line {number}: must be {{"id": "..."}} or a text')
+        numbers.append(number)
+        ids.append(timer_id)
+        if isinstance(item, dict) and item.get("revision") is not None:
+            revisions[timer_id] = item["revision"]
+    results = remote.client.timers(namespace).cancel_many(ids, if_revisions=revisions)
+    return _show_results(numbers, results, as_json=as_json)
+
+
+def timer_query(given: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a list of timers."""
+    from duetime.domain.times import format_instant
+
+    times = {"dueFrom": given["due_from"], "dueTo": given["due_to"]}
+    return {
+        "state": given["state"],
+        "reason": given["reason"],
+        "tag": given["tag"],
+        "correlationId": given["correlation_id"],
+        **{name: None if at is None else format_instant(at) for name, at in times.items()},
+    }
+
+
+def _body(callback_url: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "callbackUrl": callback_url,
+        "executeAt": given["execute_at"],
+        "delay": given["delay"],
+        "payload": given["payload"],
+        "headers": dict(given["headers"]) or None,
+        "tags": list(given["tags"]) or None,
+        "retryPolicy": given["retry_policy"],
+        "callbackTimeoutSeconds": given["timeout_seconds"],
+        "expireAfter": given["expire_after"],
+        "correlationId": given["correlation_id"],
+    }
+
+
+def _show_results(numbers: Sequence[int], results: Sequence[ItemResult], *, as_json: bool) -> int:
+    """The exit code. What was done is on standard output, what was not on standard error."""
+    import json
+
+    from duetime.cli.tables import printable
+
+    for number, result in zip(numbers, results, strict=True):
+        if as_json:
+            error = None if result.error is None else str(result.error)
+            click.echo(json.dumps({"line": number, "id": result.id, "status": result.status, "error": error}))
+        elif result.is_ok:
+            click.echo(printable(result.id))
+        if result.error is not None:
+            click.echo(f"line {number}: {printable(result.id)}: {printable(str(result.error))}", err=True)
+    return int(any(not result.is_ok for result in results))

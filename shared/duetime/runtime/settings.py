@@ -15,8 +15,10 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from duetime.api.messages import message_of
 from duetime.domain.errors import InvalidSettings
-from duetime.domain.tenants import DEFAULT_TENANT, check_tenant
+from duetime.domain.tenants import check_tenant
+from duetime.runtime.logs import LogLevel
 from duetime.runtime.tuning import (
+    AnyCase,
     ApiTuning,
     DispatcherTuning,
     EngineTuning,
@@ -122,12 +124,21 @@ class LocalSettings(
     )
 
 
-class ClientSettings(Settings):
-    """``duetime calls``: a client of a server's API."""
+def _check_given_tenant(tenant: str) -> str:
+    return check_tenant(tenant) if tenant else ""
 
+
+class DirectSettings(LocalEgressSettings, ApiTuning, LocalKeySettings):
+    """Commands with ``--store``: the API on a store, without a server."""
+
+
+class ClientSettings(Settings):
+    """Commands: clients of a server's API."""
+
+    log_level: Annotated[LogLevel, AnyCase] = Field(LogLevel.WARNING, description="Least severity that is logged.")
     url: str = Field("http://127.0.0.1:8080", min_length=1, description="URL of the server.")
-    tenant: Annotated[str, AfterValidator(check_tenant)] = Field(
-        DEFAULT_TENANT, description="The tenant whose service calls they are."
+    tenant: Annotated[str, AfterValidator(_check_given_tenant)] = Field(
+        "", description="The tenant, where the API key does not say it."
     )
     api_key: str = Field(
         "", repr=False, description="API key, where the server asks for one. By variable only, since it is a secret."
@@ -139,6 +150,7 @@ ENTRY_POINTS: tuple[type[Settings], ...] = (
     WorkerSettings,
     StoreSettings,
     LocalKeySettings,
+    DirectSettings,
     ClientSettings,
     TimersApiSettings,
     ServiceCallsApiSettings,

@@ -34,7 +34,7 @@ class EventPublisherName(StrEnum):
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Retention = Annotated[float, Field(gt=0, le=MAX_DURATION_SECONDS, allow_inf_nan=False)]
-_AnyCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+AnyCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 
 
 def _check_hook_url(url: str) -> str:
@@ -72,8 +72,8 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    log_level: Annotated[LogLevel, _AnyCase] = Field(LogLevel.INFO, description="Least severity that is logged.")
-    log_format: Annotated[LogFormat, _AnyCase] = Field(
+    log_level: Annotated[LogLevel, AnyCase] = Field(LogLevel.INFO, description="Least severity that is logged.")
+    log_format: Annotated[LogFormat, AnyCase] = Field(
         LogFormat.TEXT, description="One JSON object per line, or text for people."
     )
 
@@ -94,7 +94,7 @@ class StoreSettings(Settings):
 class LambdaSettings(StoreSettings):
     """What every Lambda function has. There is no store that it could have by default."""
 
-    log_format: Annotated[LogFormat, _AnyCase] = Field(
+    log_format: Annotated[LogFormat, AnyCase] = Field(
         LogFormat.JSON, description="One JSON object per line, or text for people."
     )
     store: Annotated[str, AfterValidator(_check_store_url)] = Field(

@@ -31,7 +31,7 @@ def duetime(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def make_key(role: str, cwd: Path, *, tenant: str = "acme") -> str:
-    made = duetime("keys", "create", "--role", role, "--tenant", tenant, cwd=cwd)
+    made = duetime("keys", "create", "--role", role, "--tenant", tenant, "--store", cwd=cwd)
     assert made.returncode == 0, made.stderr
     return made.stdout.strip()
 
@@ -73,7 +73,7 @@ def test_keys_from_the_command_to_their_end(server: DuetimeServer, tmp_path: Pat
     assert "www-authenticate" in metrics[0].headers
     assert "duetime_" in metrics[2].text
 
-    assert duetime("keys", "delete", made.json()["id"], "--tenant", "acme", cwd=tmp_path).returncode == 0
+    assert duetime("keys", "delete", made.json()["id"], "--tenant", "acme", "--store", cwd=tmp_path).returncode == 0
     gone = call("GET", "/v1/namespaces", headers=bearer(writer))
     assert gone.status_code == 401
     assert "invalid_token" in gone.headers["www-authenticate"]

@@ -181,8 +181,12 @@ def test_keys_open_what_is_the_tenants_own(tmp_path: Path, receiver: Receiver) -
     with DuetimeServer("--auth", cwd=tmp_path) as server:
         shells = {}
         for tenant in ("acme", "globex"):
-            key = Shell(server, tmp_path).run("keys", "create", "--role", "writer", "--tenant", tenant).strip()
-            shells[tenant] = Shell(server, tmp_path, DUETIME_API_KEY=key, DUETIME_TENANT=tenant)
+            key = (
+                Shell(server, tmp_path)
+                .run("keys", "create", "--role", "writer", "--tenant", tenant, "--store")
+                .strip()
+            )
+            shells[tenant] = Shell(server, tmp_path, DUETIME_API_KEY=key)
         call, *events = shells["acme"].lines("submit", receiver.url("/"), "--follow")
         assert len(events) == 7
         for command in (("show",), ("events", "--follow"), ("executions",), ("cancel",), ("rerun",), ("star",)):

@@ -22,11 +22,11 @@ class Refusing:
         return (200, b"") if self.has_relented.is_set() else (400, b"no such order")
 
 
-def duetime(*arguments: str, cwd: Path) -> CompletedProcess[str]:
+def duetime(*arguments: str, cwd: Path, url: str) -> CompletedProcess[str]:
     return run(
         [sys.executable, "-m", "duetime.cli", *arguments],
         cwd=cwd,
-        env=command_environment(),
+        env=command_environment(DUETIME_URL=url),
         capture_output=True,
         text=True,
         timeout=60,
@@ -122,8 +122,8 @@ def test_the_command_line_lists_and_redrives_what_a_running_server_failed(
     create_failed(server, receiver, "a", "b")
     refusing.has_relented.set()
 
-    listed = duetime("timers", "list", "default", "--state", "failed", cwd=tmp_path)
-    redriven = duetime("redrive", "default", "--reason", "http_status", cwd=tmp_path)
+    listed = duetime("timers", "list", "default", "--state", "failed", cwd=tmp_path, url=server.url)
+    redriven = duetime("namespaces", "redrive", "default", "--reason", "http_status", cwd=tmp_path, url=server.url)
 
     assert listed.returncode == redriven.returncode == 0, listed.stderr + redriven.stderr
     assert sorted(line.split()[0] for line in listed.stdout.splitlines()[1:]) == ["a", "b"]

@@ -53,7 +53,7 @@ def test_the_secret_is_nowhere_but_in_its_answer(tmp_path: Path) -> None:
 def test_a_secret_made_by_command_is_used_by_a_running_server(
     server: DuetimeServer, tmp_path: Path, receiver: CallbackReceiver
 ) -> None:
-    command = [sys.executable, "-m", "duetime.cli", "secrets", "create", "default"]
+    command = [sys.executable, "-m", "duetime.cli", "secrets", "create", "default", "--store"]
     made = subprocess.run(
         command, cwd=tmp_path, env=command_environment(), capture_output=True, text=True, timeout=30, check=True
     )

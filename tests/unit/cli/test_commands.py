@@ -11,6 +11,7 @@ import click
 import pytest
 
 from duetime import __version__
+from duetime.api.openapi import openapi_document
 from duetime.cli.app import app
 from duetime.cli.main import run
 from duetime.runtime.settings import LocalSettings, WorkerSettings, option, variable
@@ -74,6 +75,17 @@ def test_every_command_explains_every_option(words: tuple[str, ...], capsys: pyt
         assert parameter.is_flag or parameter.multiple or is_said or has_no_default
 
 
+def test_every_operation_of_the_api_has_a_command() -> None:
+    for_people = {"getConsole", "getConsoleFile", "getDocs", "getRoot"}
+    operations = {
+        operation["operationId"] for methods in openapi_document()["paths"].values() for operation in methods.values()
+    }
+    commands = every_command().values()
+    assert {each for command in commands for each in getattr(command.callback, "operations", ())} == (
+        operations - for_people
+    )
+
+
 @pytest.mark.parametrize(
     ("command", "model"), [("serve", LocalSettings), ("worker", WorkerSettings), ("init", StoreSettings)]
 )
@@ -102,11 +114,10 @@ def test_the_options_of_a_setting_name_its_variable_and_default(command: str, mo
         (["worker", "--store", "sqlite://"], "--store: a store in memory"),
         (["listen", "--status", "99"], "'--status'"),
         (["listen", "--secret", "confidential"], "--secret: must begin with whsec_"),
-        (["redrive"], "Missing argument 'NAMESPACE'"),
-        (["redrive", "default", "--reason", "bad luck"], "'--reason'"),
-        (["redrive", "default", "--due-from", "today"], "'--due-from'"),
-        (["redrive", "default", "--timer-id", "a", "--tag", "x"], "--timer-id goes without filters"),
-        (["timers", "list", "default", "--state", "lost"], "'--state'"),
+        (["namespaces", "redrive"], "Missing argument 'NAMESPACE'"),
+        (["namespaces", "redrive", "default", "--due-from", "today"], "'--due-from'"),
+        (["namespaces", "redrive", "default", "--timer-id", "a", "--tag", "x"], "--timer-id goes without filters"),
+        (["timers", "create", "default", "http://x", "--payload", "{"], "'--payload': is no JSON"),
         (["timers", "list", "default", "--limit", "0"], "'--limit'"),
     ],
 )

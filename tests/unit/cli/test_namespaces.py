@@ -75,23 +75,24 @@ class TestNamespaces:
     def test_settings_are_set_shown_and_cleared(self, cli: Cli, store: Store) -> None:
         policy = '{"maxAttempts":  3}'
         words = ["--max-in-flight", "7", "--rate-limit", "2.5", "--retry-policy", f" {policy} "]
-        out, _ = cli("namespaces", "set", "orders", *words)
+        out, _ = cli("namespaces", "update", "orders", *words)
 
-        shown = json.loads(out)
+        assert "max in flight" in out
+        shown = json.loads(cli("namespaces", "show", "orders", "--json")[0])
         assert (shown["maxInFlight"], shown["rateLimit"], shown["retryPolicy"]) == (7, 2.5, {"maxAttempts": 3})
         assert orders(store).settings.retry_policy_json == policy
         assert cli("namespaces", "show", "orders")[0] == out
-        cli("namespaces", "set", "orders", "--max-in-flight", "none", "--rate-limit", "10")
+        cli("namespaces", "update", "orders", "--max-in-flight", "none", "--rate-limit", "10")
         assert orders(store).settings.max_in_flight is None
         assert orders(store).settings.rate_limit_per_second == 10
         assert orders(store).settings.retry_policy_json == policy
 
     def test_one_is_paused_and_resumed(self, cli: Cli, store: Store) -> None:
-        shown = json.loads(cli("namespaces", "pause", "orders", "--reason", "stocktaking")[0])
+        shown = json.loads(cli("namespaces", "pause", "orders", "--json", "--reason", "stocktaking")[0])
         assert (shown["state"], shown["pauseReason"]) == ("Paused", "stocktaking")
         assert orders(store).state is NamespaceState.PAUSED
-        assert json.loads(cli("namespaces", "resume", "orders")[0])["state"] == "Active"
-        cli("namespaces", "set", "orders", "--misfire", "expire")
+        assert json.loads(cli("namespaces", "resume", "orders", "--json")[0])["state"] == "Active"
+        cli("namespaces", "update", "orders", "--misfire", "expire")
         assert orders(store).settings.misfire is Misfire.EXPIRE
 
     def test_one_that_has_timers_is_not_deleted_without_force(self, cli: Cli, store: Store) -> None:
@@ -101,39 +102,53 @@ class TestNamespaces:
 
     def test_they_are_listed(self, cli: Cli, store: Store) -> None:
         store.create_namespace("vip", num_shards=2, dedicated=True, now=NOW, tenant_id="acme")
-        cli("namespaces", "set", "vip", "--rate-limit", "10", "--retry-policy", '{"maxAttempts": 3}')
+        cli("namespaces", "update", "vip", "--rate-limit", "10", "--retry-policy", '{"maxAttempts": 3}')
         cli("secrets", "create", "vip")
 
         lines = [re.split(r" {2,}", line) for line in cli("namespaces", "list")[0].splitlines()]
 
         assert lines[1:] == [
-            ["orders", "default", "Active", "4", "no", "-", "-", "0", "-"],
-            ["vip", "acme", "Active", "2", "yes", "-", "10", "1", '{"maxAttempts": 3}'],
+            ["orders", "default", "Active", "4", "no", "-", "-", "-"],
+            ["vip", "acme", "Active", "2", "yes", "-", "10", '{"maxAttempts": 3}'],
         ]
-        of_acme = cli("namespaces", "list", "--tenant", "acme")[0].splitlines()
-        assert [line.split()[0] for line in of_acme] == ["NAME", "vip"]
+        found = [json.loads(line) for line in cli("namespaces", "list", "--json")[0].splitlines()]
+        assert [item["name"] for item in found] == ["orders", "vip"]
+
+    def test_one_is_created_and_confirmed(self, cli: Cli, store: Store) -> None:
+        words = ["namespaces", "create", "bills", "--num-shards", "3", "--dedicated", "--rate-limit", "5"]
+        assert "num shards" in cli(*words)[0]
+        cli(*words)
+        created = store.get_namespace("bills")
+        assert created is not None
+        assert (created.num_shards, created.dedicated, created.settings.rate_limit_per_second) == (3, True, 5)
+        assert "HTTP 409" in cli.fails("namespaces", "create", "bills", "--num-shards", "4", code=1)
 
     @pytest.mark.parametrize(
         ("words", "reason"),
         [
-            (["--max-in-flight", "0"], "--max-in-flight: must be greater than or equal to 1"),
-            (["--max-in-flight", "many"], "--max-in-flight: must be a whole number"),
-            (["--max-in-flight", "1.5"], "--max-in-flight: must be a whole number"),
-            (["--max-in-flight", ""], "give at least one"),
-            (["--rate-limit", "0"], "--rate-limit: must be greater than or equal to 0.001"),
-            (["--rate-limit", "nan"], "--rate-limit: must be a number"),
-            (["--rate-limit", "1e5"], "--rate-limit: must be a number"),
-            (["--retry-policy", "{"], "--retry-policy: Expecting"),
-            (["--retry-policy", "7"], "--retry-policy: must be an object"),
-            (["--retry-policy", '{"maxAttempts": 0}'], "--retry-policy: maxAttempts must be a whole number"),
-            (["--retry-policy", '{}, "numShards": 9'], "--retry-policy: Extra data"),
+            (["--max-in-flight", "0"], "'--max-in-flight': 0 is not in the range x>=1"),
+            (["--max-in-flight", "many"], "'--max-in-flight': 'many' is not a valid integer"),
+            (["--max-in-flight", "1.5"], "'--max-in-flight': '1.5' is not a valid integer"),
+            (["--rate-limit", "0"], "'--rate-limit': 0.0 is not in the range"),
+            (["--rate-limit", "nan"], "'--rate-limit': must be a number"),
+            (["--rate-limit", "much"], "'--rate-limit': 'much' is not a valid float"),
+            (["--retry-policy", "{"], "'--retry-policy': is no JSON"),
+            (["--retry-policy", '{}, "numShards": 9'], "'--retry-policy': is no JSON"),
+            (["--misfire", "never"], "'--misfire': 'never' is not one of"),
             ([], "give at least one of --max-in-flight, --rate-limit, --retry-policy"),
         ],
     )
     def test_what_cannot_be_set_is_one_line_that_names_the_option(
         self, cli: Cli, store: Store, words: list[str], reason: str
     ) -> None:
-        assert reason in cli.fails("namespaces", "set", "orders", *words, code=2)
+        assert reason in cli.fails("namespaces", "update", "orders", *words, code=2)
+        assert orders(store).revision == 1
+
+    @pytest.mark.parametrize(
+        ("policy", "reason"), [("7", "must be an object"), ('{"maxAttempts": 0}', "must be a whole number")]
+    )
+    def test_what_the_api_refuses_is_one_line(self, cli: Cli, store: Store, policy: str, reason: str) -> None:
+        assert reason in cli.fails("namespaces", "update", "orders", "--retry-policy", policy, code=1)
         assert orders(store).revision == 1
 
 
@@ -141,7 +156,7 @@ class TestNamespaces:
     "words",
     [
         ["namespaces", "show", "nobody"],
-        ["namespaces", "set", "nobody", "--rate-limit", "1"],
+        ["namespaces", "update", "nobody", "--rate-limit", "1"],
         ["secrets", "create", "nobody"],
         ["secrets", "list", "nobody"],
         ["secrets", "delete", "nobody", "x"],
@@ -206,13 +221,12 @@ class TestSecrets:
         self, cli: Cli, store: Store, text: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
-        line = cli.fails("secrets", "create", "orders", "--secret-stdin", code=2)
+        line = cli.fails("secrets", "create", "orders", "--secret-stdin", code=1 if text else 2)
 
-        assert line.startswith("the secret on standard input must ")
         assert "confidential" not in line
         assert orders(store).secrets == ()
 
-    @pytest.mark.parametrize("overlap", ["soon", "-1s", "91d"])
+    @pytest.mark.parametrize("overlap", ["soon", "-1s"])
     def test_a_bad_overlap_is_a_usage_error(self, cli: Cli, overlap: str) -> None:
         assert "'--overlap'" in cli.fails("secrets", "create", "orders", "--overlap", overlap, code=2)
 

@@ -9,9 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from duetime.cli import dead_letters
+from duetime.cli import direct
 from duetime.cli.main import run
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
@@ -25,6 +26,7 @@ from tests.support.leases import claim_shard
 from tests.support.stores import file_store
 
 NOW = SystemClock().now()
+PAGE = 100
 """The commands read the real clock."""
 
 
@@ -75,20 +77,19 @@ class TestRedrive:
         capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(dead_letters, "_PROGRESS_SECONDS", 1e9)  # however long it takes here
-        ids = [f"t{number:03}" for number in range(2 * dead_letters.PAGE + 20)]
+        ids = [f"t{number:03}" for number in range(2 * PAGE + 20)]
         put_failed(store, orders, *ids)
 
-        assert run(["redrive", "orders", "--store", url]) == 0
+        assert run(["namespaces", "redrive", "orders", "--store", url]) == 0
 
         captured = capsys.readouterr()
         assert captured.out == "220 redriven, 0 skipped\n"
-        assert captured.err == "100 redriven, 0 skipped so far\n"
+        assert captured.err.splitlines() == ["100 redriven, 0 skipped so far", "200 redriven, 0 skipped so far"]
         assert set(states(store, orders, *ids)) == {TimerState.SCHEDULED}
         timer = store.get_timer(orders, "t000", now=NOW)
         assert timer is not None
         assert timer.rearmed_at == timer.next_attempt_at
-        assert run(["redrive", "orders", "--store", url]) == 0
+        assert run(["namespaces", "redrive", "orders", "--store", url]) == 0
         assert capsys.readouterr().out == "0 redriven, 0 skipped\n"
 
     @pytest.mark.parametrize(
@@ -118,11 +119,11 @@ class TestRedrive:
         put_failed(store, orders, "refused", reason=FailureReason.NETWORK)
         put_failed(store, orders, "tagged", tags=("red",), correlation_id="c1")
 
-        assert run(["redrive", "orders", "--store", url, "--dry-run", *filters]) == 0
+        assert run(["namespaces", "redrive", "orders", "--store", url, "--dry-run", *filters]) == 0
         assert capsys.readouterr().out == f"{len(expected)} would be redriven, 0 skipped\n"
         assert states(store, orders, *everything) == [TimerState.FAILED] * 3
 
-        assert run(["redrive", "orders", "--store", url, *filters]) == 0
+        assert run(["namespaces", "redrive", "orders", "--store", url, *filters]) == 0
         assert capsys.readouterr().out == f"{len(expected)} redriven, 0 skipped\n"
         after = zip(everything, states(store, orders, *everything), strict=True)
         assert [timer_id for timer_id, state in after if state is TimerState.SCHEDULED] == expected
@@ -141,7 +142,7 @@ class TestRedrive:
         store.put_timers([make_timer(orders, "waiting", now=NOW)], mode=PutMode.CREATE, now=NOW)
         named = [word for timer_id in ("a", "waiting", "none", "b", "a") for word in ("--timer-id", timer_id)]
 
-        assert run(["redrive", "orders", "--store", url, *named, *options]) == 1
+        assert run(["namespaces", "redrive", "orders", "--store", url, *named, *options]) == 1
 
         captured = capsys.readouterr()
         assert captured.out == f"2 {verb}, 2 skipped\n"
@@ -163,44 +164,47 @@ class TestRedrive:
         error: BaseException,
         code: int,
     ) -> None:
-        ids = [f"t{number:03}" for number in range(2 * dead_letters.PAGE)]
+        ids = [f"t{number:03}" for number in range(2 * PAGE)]
         put_failed(store, orders, *ids)
-        redrive_page, calls = dead_letters.redrive_page, []
+        handle, calls = direct.HandlerTransport.handle_request, []
 
-        def break_off(*args: Any, **kwargs: Any) -> Any:
+        def break_off(transport: direct.HandlerTransport, request: httpx.Request) -> httpx.Response:
             calls.append(1)
             if len(calls) == 2:
                 raise error
-            return redrive_page(*args, **kwargs)
+            return handle(transport, request)
 
-        monkeypatch.setattr(dead_letters, "redrive_page", break_off)
+        monkeypatch.setattr(direct.HandlerTransport, "handle_request", break_off)
 
-        assert run(["redrive", "orders", "--store", url]) == code
+        assert run(["namespaces", "redrive", "orders", "--store", url]) == code
 
-        assert "broken off: 100 redriven, 0 skipped; what was redriven stays redriven" in capsys.readouterr().err
-        assert states(store, orders, *ids).count(TimerState.SCHEDULED) == dead_letters.PAGE
+        assert "interrupted: 100 redriven, 0 skipped; what was redriven stays redriven" in capsys.readouterr().err
+        assert states(store, orders, *ids).count(TimerState.SCHEDULED) == PAGE
         monkeypatch.undo()
-        assert run(["redrive", "orders", "--store", url]) == 0
+        assert run(["namespaces", "redrive", "orders", "--store", url]) == 0
         assert capsys.readouterr().out == "100 redriven, 0 skipped\n"
 
-    @pytest.mark.parametrize("command", [["redrive"], ["timers", "list"]])
+    @pytest.mark.parametrize("command", [["namespaces", "redrive"], ["timers", "list"]])
     @pytest.mark.parametrize("name", ["other", "No Namespace"])
     def test_an_unknown_namespace_is_one_line(
         self, store: Store, url: str, capsys: pytest.CaptureFixture[str], command: list[str], name: str
     ) -> None:
         assert run([*command, name, "--store", url]) == 1
-        assert capsys.readouterr().err == f"duetime: error: namespace '{name}' does not exist\n"
+        assert capsys.readouterr().err.startswith(f"duetime: error: namespace '{name}' does not exist (HTTP 404")
 
-    def test_a_bad_id_is_one_line_and_nothing_is_redriven(
+    def test_a_bad_id_is_skipped_and_said(
         self, store: Store, orders: Namespace, url: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         put_failed(store, orders, "a")
-        assert run(["redrive", "orders", "--store", url, "--timer-id", "a", "--timer-id", "a/b"]) == 2
-        assert capsys.readouterr().err.startswith("duetime: error: --timer-id: must not contain '/'")
-        assert states(store, orders, "a") == [TimerState.FAILED]
+        words = ["--timer-id", "a", "--timer-id", "a/b"]
+        assert run(["namespaces", "redrive", "orders", "--store", url, *words]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == "1 redriven, 1 skipped\n"
+        assert "must not contain '/'" in captured.err
+        assert states(store, orders, "a") == [TimerState.SCHEDULED]
 
     def test_a_store_that_is_not_there_is_not_made(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["redrive", "orders", "--store", f"sqlite:///{tmp_path}/none.db"]) == 1
+        assert run(["namespaces", "redrive", "orders", "--store", f"sqlite:///{tmp_path}/none.db"]) == 1
         assert "duetime init" in capsys.readouterr().err
         assert list(tmp_path.iterdir()) == []
 
@@ -218,9 +222,9 @@ class TestList:
         captured = capsys.readouterr()
         at = format_instant(NOW)
         assert captured.out.splitlines() == [
-            "ID       STATE   ATTEMPTS  REASON   AT                        MESSAGE",
-            f"a        failed  1         timeout  {at}  the receiver answered ?[31m503",
-            f"long-id  failed  1         network  {at}  {'x' * 97}...",
+            "ID       STATE   ATTEMPTS  NEXT  REASON   AT                        MESSAGE",
+            f"a        failed  1         -     timeout  {at}  the receiver answered ?[31m503",
+            f"long-id  failed  1         -     network  {at}  {'x' * 97}...",
         ]
         assert captured.err == ""
 
@@ -240,7 +244,7 @@ class TestList:
     def test_the_limit_says_when_there_is_more(
         self, store: Store, orders: Namespace, url: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        put_failed(store, orders, *(f"t{number:03}" for number in range(dead_letters.PAGE + 5)))
+        put_failed(store, orders, *(f"t{number:03}" for number in range(PAGE + 5)))
 
         assert run(["timers", "list", "orders", "--limit", "103", "--json", "--store", url]) == 0
         captured = capsys.readouterr()

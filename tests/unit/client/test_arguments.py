@@ -110,6 +110,6 @@ def test_what_leads_nowhere_is_refused(form: str, url: str, options: dict[str, A
 def test_a_key_is_not_shown(form: str) -> None:
     with connecting(form) as connect:
         client = connect("http://127.0.0.1:1", api_key="dtk_s3cret")
-        assert repr(client).endswith("Duetime('http://127.0.0.1:1', tenant='default')")
+        assert repr(client).endswith("Duetime('http://127.0.0.1:1', tenant=None)")
         shown: Sequence[Any] = [client, vars(getattr(client, "_target", client))]
         assert "s3cret" not in repr(shown)

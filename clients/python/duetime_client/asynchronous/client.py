@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -18,12 +18,16 @@ from duetime_client.asynchronous.timers import AsyncTimers
 from duetime_client.asynchronous.transport import AsyncTransport
 from duetime_client.connecting import DEFAULT_TIMEOUT, Connecting
 from duetime_client.models import Health, Principal, Shard
-from duetime_client.requests import health_request, openapi_request, principal_request, segment
+from duetime_client.requests import TENANT, Answer, any_request, health_request, openapi_request, principal_request
 from duetime_client.retrying import DEFAULT_RETRIES, Retries
+from duetime_client.values import UNSET
 
 
 class AsyncDuetime:
     """A server, and the tenant whose service calls, keys and event webhook are meant.
+
+    Without ``url`` and ``api_key`` the variables ``DUETIME_URL`` and ``DUETIME_API_KEY`` say where to and who, and
+    without ``tenant`` the API key: the server is asked once, when it matters. An empty key is none.
 
     ``timeout`` is for each wait of a request. ``http_client`` brings proxies, certificates and limits of your own; it
     is left open. One client serves a whole program: it keeps its connections.
@@ -31,10 +35,10 @@ class AsyncDuetime:
 
     def __init__(
         self,
-        url: str,
+        url: str | None = None,
         *,
         api_key: str | None = None,
-        tenant: str = "default",
+        tenant: str | None = None,
         timeout: timedelta = DEFAULT_TIMEOUT,
         retries: Retries = DEFAULT_RETRIES,
         user_agent: str | None = None,
@@ -44,7 +48,7 @@ class AsyncDuetime:
         connecting = Connecting.of(
             url, tenant=tenant, api_key=api_key, timeout=timeout, retries=retries, user_agent=user_agent
         )
-        tenant_path = f"/v1/tenants/{segment('tenant', tenant)}"
+        tenant_path = f"/v1/tenants/{TENANT}"
         self._transport = AsyncTransport(connecting, http_client)
         self.namespaces = AsyncNamespaces(self._transport)
         self.service_calls = AsyncServiceCalls(self._transport, tenant_path)
@@ -90,3 +94,19 @@ class AsyncDuetime:
     async def openapi(self) -> dict[str, Any]:
         """The OpenAPI document of the server."""
         return await self._transport.send(openapi_request())
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        body: Any = UNSET,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send any request of the API and return its answer as it came, for what has no method here.
+
+        ``path`` is encoded; ``{tenant}`` in it stands for the tenant. Errors, repeats and idempotency keys are as for
+        every other method.
+        """
+        return await self._transport.send(any_request(method, path, query=query, body=body, headers=headers))

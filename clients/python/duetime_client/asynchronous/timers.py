@@ -30,7 +30,7 @@ from duetime_client.requests import (
     revision_header,
     segment,
 )
-from duetime_client.values import UNSET, RetryPolicy, Unset, texts
+from duetime_client.values import UNSET, RawJson, RetryPolicy, Unset, texts
 
 
 class AsyncTimers:
@@ -122,8 +122,10 @@ class AsyncTimers:
         )
         return await self._transport.send(request)
 
-    async def create_many(self, timers: Iterable[NewTimer]) -> tuple[ItemResult, ...]:
+    async def create_many(self, timers: Iterable[NewTimer | RawJson]) -> tuple[ItemResult, ...]:
         """Create any number of timers, up to 500 in a request. A result for each, in order.
+
+        A ``RawJson`` is a timer as the API takes it.
 
         Timers without an id are given one, which is in the result. What goes wrong with single timers is in their
         results. When a request fails as a whole, its timers and those after it have that error in theirs; but if

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import anyio
@@ -14,7 +15,7 @@ from duetime_client.call_models import CallEvent
 from duetime_client.connecting import KEPT_SECONDS, REQUEST_ID, ApiKeyAuth, Connecting, failure
 from duetime_client.errors import DuetimeError
 from duetime_client.following import Following
-from duetime_client.requests import Answer, Request, listing
+from duetime_client.requests import TENANT, Answer, Request, listing, principal_request, segment
 from duetime_client.retrying import Tries, is_gone
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ class AsyncTransport:
             limits=httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEPT_SECONDS),
         )
         self._auth = ApiKeyAuth(connecting.api_key)
+        # A server that asks for no key has nobody to know a tenant by.
+        self._tenant = connecting.tenant or (None if connecting.api_key else "default")
 
     async def close(self) -> None:
         if self._is_own:
@@ -40,6 +43,7 @@ class AsyncTransport:
 
     async def send(self, request: Request[T]) -> T:
         """What was answered. It is tried again while that may help; raises what the last try came to."""
+        request = await self._addressed(request)
         tries = Tries(self.connecting.retries, random.random)
         headers = self.connecting.headers(request)
         while True:
@@ -51,6 +55,14 @@ class AsyncTransport:
                 wait = tries.wait_seconds(error)
                 logger.info("%s is tried again in %.2f s: %s", request.operation, wait, error)
             await anyio.sleep(wait)
+
+    async def _addressed(self, request: Request[T]) -> Request[T]:
+        """With the tenant in its path, which the key says where nobody else did."""
+        if TENANT not in request.path:
+            return request
+        if self._tenant is None:
+            self._tenant = (await self.send(principal_request())).tenant_id or "default"
+        return replace(request, path=request.path.replace(TENANT, segment("tenant", self._tenant)))
 
     async def items(
         self, operation: str, path: str, kind: type[T], query: Sequence[tuple[str, str]] = ()
@@ -70,7 +82,7 @@ class AsyncTransport:
         while not following.is_over:
             response = None
             try:
-                request = following.request()
+                request = await self._addressed(following.request())
                 response = await self._open(request, self.connecting.headers(request), is_stream=True)
                 async for event in self._events(response, following):
                     yield event
@@ -122,14 +134,14 @@ class AsyncTransport:
                 headers=dict(headers),
                 timeout=self.connecting.timeout(is_stream=is_stream),
             )
-        except httpx.InvalidURL as error:
+        except (httpx.InvalidURL, UnicodeError) as error:
             raise failure(error, self.connecting.url, None) from error
         try:
             return await self._http.send(built, auth=self._auth, follow_redirects=False, stream=True)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, UnicodeError) as error:  # UnicodeError: no name of a host
             raise self._failure(error, built) from error
 
-    def _failure(self, error: httpx.HTTPError, request: httpx.Request) -> DuetimeError:
+    def _failure(self, error: Exception, request: httpx.Request) -> DuetimeError:
         return failure(error, self.connecting.url, request.headers[REQUEST_ID])
 
     async def _read(self, response: httpx.Response, *, may_be_second: bool = False) -> Answer:

@@ -1,0 +1,213 @@
+"""What commands have in common: a server's API, reached over HTTP, or on a store of this machine with ``--store``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from duetime.cli.options import LOGS, load, settings_options
+from duetime.domain.errors import DuetimeError, InvalidSettings
+from duetime.runtime.settings import ClientSettings, DirectSettings
+
+if TYPE_CHECKING:
+    from duetime_client import Duetime
+    from duetime_client.requests import Answer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PAGE_ITEMS = 100
+_HERE = "-"
+"""``--store`` without a URL."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Show JSON, as the API has it.")
+limit_option = click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1_000_000), help="The most to show."
+)
+if_revision_option = click.option("--if-revision", type=click.IntRange(1), help="Only if it still has this revision.")
+
+
+class CommandFailed(DuetimeError):
+    """The API refused, or no API was reached. The message says which and why."""
+
+    code = "command_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """One API. ``client`` is for what is more than one request."""
+
+    client: Duetime
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, Any] | None = None,
+        if_revision: int | None = None,
+        has: str = "id",
+    ) -> Answer:
+        """Send one request, whose answer ``has`` a member of this name.
+
+        Members and parameters that are None are left out; a member CLEARED becomes null.
+        """
+        headers = {} if if_revision is None else {"if-match": f'"{if_revision}"'}
+        if method == "PATCH":
+            headers["content-type"] = "application/merge-patch+json"
+        more = {} if body is None else {"body": given(body)}
+        return checked(self.client.request(method, path, query=pairs(query or {}), headers=headers, **more), has)
+
+    def items(self, path: str, query: Mapping[str, Any] | None = None, *, limit: int | None = None) -> Iterator[Any]:
+        """List the items at ``path``, page by page, ``limit`` of them at most."""
+        return islice(self._items(path, query or {}), limit)
+
+    def _items(self, path: str, query: Mapping[str, Any]) -> Iterator[Any]:
+        cursor: str | None = None
+        while True:
+            page = json.loads(self.call("GET", path, query={**query, "cursor": cursor}, has="items").content)
+            yield from page["items"]
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                return
+
+
+def checked(answer: Answer, has: str) -> Answer:
+    """Raise ``UnexpectedAnswer`` unless this is an object of the API: whatever listens at the URL can answer 200."""
+    from duetime_client import UnexpectedAnswer
+
+    found = answer.json()
+    if not isinstance(found, dict) or has not in found:
+        raise UnexpectedAnswer(f"{has} is missing", status=answer.status)
+    return answer
+
+
+CLEARED = object()
+"""Stands for null in a body."""
+
+
+def given(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what was not given."""
+    return {
+        name: None if value is CLEARED else value
+        for name, value in members.items()
+        if value is not None and value != ()
+    }
+
+
+def pairs(query: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The parameters of a query. A tuple is a parameter for each of its items."""
+    return [
+        (name, json.dumps(item) if isinstance(item, bool) else str(item))
+        for name, value in query.items()
+        if value is not None
+        for item in (value if isinstance(value, tuple) else (value,))
+    ]
+
+
+def path(template: str, *segments: str) -> str:
+    """Put encoded ``segments`` in the places ``{}`` of ``template``."""
+    from duetime_client.requests import segment
+
+    return template.replace("{tenant}", "{{tenant}}").format(*(segment("an argument", each) for each in segments))
+
+
+def timer_path(namespace: str, timer_id: str, action: str = "") -> str:
+    """The path of a timer: its id may hold anything."""
+    from duetime_client.requests import id_segment
+
+    return path("/v1/namespaces/{}/timers/", namespace) + id_segment(timer_id) + action
+
+
+def on_server(*operations: str, tenant: bool = False) -> Callable[[F], F]:
+    """Make a command that gets a ``remote``. ``operations`` are those of the OpenAPI document that it carries out.
+
+    ``tenant``: it acts on what belongs to a tenant and to no namespace, so it has the option ``--tenant``.
+    """
+    names = ("url", "tenant") if tenant else ("url",)
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def run(*, store: str | None, **options: Any) -> Any:
+            settings = {name: options.pop(name) for name in (*names, *LOGS)}
+            with _connected(settings, store) as remote:
+                return command(remote=remote, **options)
+
+        run.operations = operations  # type: ignore[attr-defined]
+        with_store = click.option(
+            "--store",
+            metavar="[URL]",
+            is_flag=False,
+            flag_value=_HERE,
+            help="Work on this store itself, without a server and a key: the operator's way in. Last and without a"
+            " URL, it is the store of DUETIME_STORE.",
+        )(run)
+        return settings_options(ClientSettings, *names, *LOGS)(with_store)  # type: ignore[return-value]
+
+    return decorate
+
+
+@contextmanager
+def _connected(options: dict[str, Any], store: str | None) -> Iterator[Remote]:
+    """Connect, and explain what the client raises."""
+    from duetime_client import ApiError, InvalidArgument, Unauthenticated, Unreachable
+    from duetime_client import DuetimeError as ClientError
+
+    settings = load(ClientSettings, options)
+    try:
+        with _over_http(settings) if store is None else _on_store(store, settings) as client:
+            yield Remote(client)
+    except InvalidArgument as error:
+        names = {"url": "--url", "api_key": "DUETIME_API_KEY"}
+        name, colon, rest = str(error).partition(":")
+        raise InvalidSettings(f"{names.get(name, name)}{colon}{rest}") from None
+    except Unauthenticated as error:
+        hint = "" if settings.api_key else "; set DUETIME_API_KEY"
+        raise CommandFailed(f"{error}{hint}") from None
+    except Unreachable as error:
+        raise CommandFailed(f"{error}; is `duetime serve` running there?") from None
+    except ApiError as error:
+        raise CommandFailed(str(error)) from None
+    except ClientError as error:
+        raise CommandFailed(f"{settings.url}: what answers there is not Duetime's API: {error}") from None
+
+
+@contextmanager
+def _over_http(settings: ClientSettings) -> Iterator[Duetime]:
+    from duetime_client import Duetime
+
+    with Duetime(settings.url, api_key=settings.api_key.strip() or None, tenant=settings.tenant or None) as client:
+        yield client
+
+
+@contextmanager
+def _on_store(url: str, settings: ClientSettings) -> Iterator[Duetime]:
+    """The API as ``duetime serve`` has it, in this process."""
+    import httpx
+
+    from duetime.cli.direct import HandlerTransport
+    from duetime.runtime.api_wiring import api_context, whole_api
+    from duetime.runtime.settings import load_settings
+    from duetime.runtime.wiring import make_secret_box, measured_clock, opened_store
+    from duetime_client import NO_RETRIES, Duetime
+
+    direct = load_settings(DirectSettings, {"store": None if url == _HERE else url})
+    with opened_store(direct.store) as store:
+        store.check()
+        clock = measured_clock(store)
+        context = api_context(store, direct, clock, secret_box=make_secret_box(direct), authenticate=None)
+        handler = whole_api(context, store.calls, direct)
+        with (
+            httpx.Client(transport=HandlerTransport(handler, clock)) as http,
+            Duetime(
+                "http://store", api_key="", tenant=settings.tenant or None, retries=NO_RETRIES, http_client=http
+            ) as client,
+        ):
+            yield client

@@ -1,0 +1,135 @@
+"""Commands about a tenant's event webhook: ``duetime webhook``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from duetime.cli.namespaces import Progress, show_redriven
+from duetime.cli.remote import Remote, if_revision_option, json_option, limit_option, on_server, path
+from duetime.cli.signing_secrets import create_options, show_created, show_secrets
+from duetime.cli.tables import show_answer, show_items
+from duetime.cli.timers import ATTEMPT_COLUMNS
+from duetime.cli.values import dead_letter_options
+
+_PATH = "/v1/tenants/{tenant}/event-webhook"
+_COLUMNS = {
+    "ID": "id",
+    "TYPE": "type",
+    "SEQUENCE": "sequence",
+    "STATE": "state",
+    "ATTEMPTS": "attempts",
+    "REASON": "failure.reason",
+    "MESSAGE": "failure.message",
+}
+
+
+@click.group(short_help="Set where events are delivered to.")
+def webhook() -> None:
+    """Set where the events of service calls are delivered to, and see how they get there.
+
+    \b
+      duetime webhook set https://example.com/events --type ServiceCallFailed
+      duetime webhook deliveries --state failed
+      duetime webhook redrive
+    """
+
+
+@webhook.command("set")
+@click.argument("url_", metavar="URL")
+@click.option("--type", "types", multiple=True, help="Of events; can be repeated.  [default: all]")
+@click.option("--disabled", is_flag=True, help="Deliver nothing for now.")
+@if_revision_option
+@json_option
+@on_server("putEventWebhook", tenant=True)
+def put(
+    *, remote: Remote, url_: str, types: tuple[str, ...], disabled: bool, if_revision: int | None, as_json: bool
+) -> None:
+    """Set the event webhook of the tenant to URL, or replace it."""
+    body = {"url": url_, "eventTypes": list(types) or None, "enabled": not disabled}
+    show_answer(remote.call("PUT", _PATH, body=body, if_revision=if_revision, has="url").content, as_json=as_json)
+
+
+@webhook.command()
+@json_option
+@on_server("getEventWebhook", tenant=True)
+def show(*, remote: Remote, as_json: bool) -> None:
+    """Show the event webhook."""
+    show_answer(remote.call("GET", _PATH, has="url").content, as_json=as_json)
+
+
+@webhook.command()
+@if_revision_option
+@on_server("deleteEventWebhook", tenant=True)
+def delete(*, remote: Remote, if_revision: int | None) -> None:
+    """Remove the event webhook and its secrets. Waiting deliveries become dead letters."""
+    remote.client.event_webhook.delete(if_revision=if_revision)
+    click.echo("removed the event webhook", err=True)
+
+
+@webhook.command(short_help="List deliveries of events.")
+@click.option("--state", metavar="STATE", help="Those in this state, like scheduled or failed.")
+@click.option("--type", "type_", metavar="TYPE", help="Of this type of event.")
+@limit_option
+@json_option
+@on_server("listDeliveries", tenant=True)
+def deliveries(*, remote: Remote, state: str | None, type_: str | None, limit: int, as_json: bool) -> None:
+    """List deliveries: those on their way, delivered ones and dead letters."""
+    found = remote.items(f"{_PATH}/deliveries", {"state": state, "type": type_}, limit=limit + 1)
+    show_items(found, _COLUMNS, as_json=as_json, limit=limit)
+
+
+@webhook.command()
+@click.argument("delivery_id", metavar="ID")
+@json_option
+@on_server("listDeliveryAttempts", tenant=True)
+def attempts(*, remote: Remote, delivery_id: str, as_json: bool) -> None:
+    """List the last attempts of a delivery, the oldest first."""
+    found = remote.items(_PATH + path("/deliveries/{}/attempts", delivery_id))
+    show_items(found, ATTEMPT_COLUMNS, as_json=as_json)
+
+
+@webhook.command(short_help="Deliver dead letters again.")
+@dead_letter_options
+@click.option("--delivery-id", "ids", multiple=True, help="This one; can be repeated, and goes without filters.")
+@on_server("redriveDeliveries", tenant=True)
+def redrive(*, remote: Remote, ids: tuple[str, ...], **filters: Any) -> int:
+    """Deliver dead letters again: all, those that fit all filters, or those that are named."""
+    if ids and any(value is not None for value in filters.values()):
+        raise click.UsageError("--delivery-id goes without filters")
+    if ids:
+        return show_redriven(remote.client.event_webhook.redrive_ids(dict.fromkeys(ids)))
+    with Progress() as progress:
+        remote.client.event_webhook.redrive_many(**filters, on_page=progress.add)
+    return progress.finish()
+
+
+@webhook.group("secrets", short_help="Create, list and delete signing secrets.")
+def secrets() -> None:
+    """Create, rotate, list and delete the secrets that events are signed with."""
+
+
+@secrets.command("create", short_help="Create a signing secret, or rotate it.")
+@create_options
+@on_server("createEventSecret", tenant=True)
+def create_secret(*, remote: Remote, **given: Any) -> None:
+    """Create a signing secret for events. Standard output has the secret alone, this once."""
+    show_created(remote.client.event_webhook.secrets, "the event webhook", **given)
+
+
+@secrets.command("list")
+@json_option
+@on_server("listEventSecrets", tenant=True)
+def list_secrets(*, remote: Remote, as_json: bool) -> None:
+    """List the valid secrets, oldest first: ids and dates, not values."""
+    show_secrets(remote, f"{_PATH}/secrets", as_json=as_json)
+
+
+@secrets.command("delete")
+@click.argument("secret_id", metavar="ID")
+@on_server("deleteEventSecret", tenant=True)
+def delete_secret(*, remote: Remote, secret_id: str) -> None:
+    """End the secret ID at once."""
+    remote.client.event_webhook.secrets.delete(secret_id)
+    click.echo(f"deleted secret {secret_id} of the event webhook", err=True)
