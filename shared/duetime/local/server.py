@@ -228,7 +228,8 @@ def _tell_start(settings: LocalSettings, listener: socket.socket) -> None:
     """``server.started`` comes last: whoever waits for it knows the rest."""
     if settings.auth:
         logger.info(
-            "requests need an API key; `duetime keys create` makes one", extra={"action": "server.authenticated"}
+            "requests need an API key; `duetime keys create --store` makes one",
+            extra={"action": "server.authenticated"},
         )
     else:
         logger.info("no API key is asked for", extra={"action": "server.open"})

@@ -109,7 +109,7 @@ class LocalSettings(
     port: int = Field(8080, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
     workers: int = Field(1, ge=1, le=64, description="Pollers, each in a process of its own; they share the shards.")
     auth: bool = Field(
-        False, description="Whether requests need an API key. `duetime keys create` makes the first one."
+        False, description="Whether requests need an API key. `duetime keys create --store` makes the first one."
     )
     auth_cache_seconds: float = Field(
         5.0,

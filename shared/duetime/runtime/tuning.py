@@ -111,7 +111,7 @@ class KeySettings(StoreSettings):
 
 
 class LocalKeySettings(KeySettings):
-    """What the commands have beside KMS. ``duetime secrets`` and ``duetime namespaces``."""
+    """What the commands have beside KMS. ``duetime import``."""
 
     key_file: str = Field(
         "",
