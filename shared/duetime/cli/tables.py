@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ import click
 
 _MAX_CELL = 100
 _MIN_CELL = 8
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 Columns = Mapping[str, Any]
 """By head: the member of an item, with dots for one inside another, or what makes the cell of an item."""
@@ -34,14 +36,17 @@ def show_items(items: Iterable[Any], columns: Columns, *, as_json: bool, limit: 
 
 def show_table(rows: Sequence[Sequence[str]]) -> None:
     """``rows`` on standard output. On a terminal the widest columns are cut until a row fits into a line."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
     room = _terminal_width()
-    # Identifiers are copied from here, so what is left of them is cut.
-    while room is not None and sum(widths) + 2 * (len(widths) - 1) > room:
-        widest = max(range(1, len(widths)), key=lambda at: widths[at], default=0)
-        if widths[widest] <= _MIN_CELL:
-            break
-        widths[widest] -= 1
+    # Identifiers are copied from the first column, so it is never cut; times only where nothing else is left to cut.
+    times = {at for at, column in enumerate(columns) if any(map(_TIME.fullmatch, column))}
+    for candidates in (set(range(1, len(widths))) - times, times):
+        while room is not None and sum(widths) + 2 * (len(widths) - 1) > room:
+            widest = max(candidates, key=lambda at: widths[at], default=0)
+            if widths[widest] <= _MIN_CELL or widest == 0:
+                break
+            widths[widest] -= 1
     for row in rows:
         cells = (_cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo("  ".join(cells).rstrip())

@@ -194,13 +194,14 @@ def test_the_server_tells_of_itself(command: Command) -> None:
 
 
 def test_a_table_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [("ID", "NAME", "MESSAGE"), ("01234567-89ab-7def-8123-456789abcdef", "n" * 40, "m" * 60)]
+    at = "2026-11-29T08:19:22.206Z"
+    rows = [("ID", "AT", "NAME", "MESSAGE"), ("a" * 24, at, "n" * 40, "m" * 60)]
     tables.show_table(rows)
-    assert max(map(len, capsys.readouterr().out.splitlines())) == 36 + 2 + 40 + 2 + 60
+    assert max(map(len, capsys.readouterr().out.splitlines())) == 24 + 2 + 24 + 2 + 40 + 2 + 60
     monkeypatch.setattr(tables.sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(tables.shutil, "get_terminal_size", lambda: os.terminal_size((80, 24)))
     tables.show_table(rows)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) == 80
-    assert lines[1].startswith("01234567-89ab-7def-8123-456789abcdef  nnn")
+    assert lines[1].startswith(f"{'a' * 24}  {at}  nnn")
     assert lines[1].endswith("mmm...")
