@@ -16,6 +16,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Rearm, Timer
 from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
+from duetime.stores.sql import mysql_sql
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
 from tests.support.builders import fired, leased, make_timer, make_timers, seconds
@@ -134,6 +135,19 @@ def test_mysql_is_sent_one_request_for_a_batch_and_one_for_a_read(
     sent.clear()
     assert server_store.get_timer(single, "t0059", now=NOW) is not None
     assert [sql.split()[0] for sql in sent] == ["SELECT"]
+
+
+def test_a_batch_that_mysql_takes_in_several_requests_is_one_batch(
+    server_store: SqlStore, single: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mysql_sql, "MAX_REQUEST_CHARACTERS", 3000)
+    created = server_store.put_timers(make_timers(single, 60), mode=PutMode.CREATE, now=NOW)
+    assert [each.status for each in created] == [PutStatus.CREATED] * 60
+    lease = claim_shard(server_store, 0, "w", lease_seconds=60, now=NOW)
+    assert lease is not None
+    outcomes = [fired(timer) for timer in server_store.due_timers(0, until=NOW, limit=500).timers]
+
+    assert server_store.record(leased(outcomes, lease), now=NOW) == [RecordStatus.APPLIED] * 60
 
 
 def test_one_that_is_gone_among_many_is_told_apart(server_store: SqlStore, single: Namespace) -> None:
