@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
-from duetime.api.app import build_handler
 from duetime.api.context import ApiContext
-from duetime.api.raw_json import read_object
+from duetime.api.handler import build_handler
+from duetime.api.http.raw_json import read_object
 from duetime.api.schemas import TIMERS_SHAPE
-from duetime.api.timer_input import read_timer
+from duetime.api.timers.parsing import read_timer
 from duetime.domain.timers import Timer
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id

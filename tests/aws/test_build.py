@@ -31,9 +31,9 @@ def test_every_module_of_the_layer_is_compiled_for_good(built: Path) -> None:
 
 
 def test_tracebacks_name_the_place_where_lambda_mounts_the_layer(built: Path) -> None:
-    compiled = built / "SharedLayer/python/duetime/api/__pycache__" / f"app.{sys.implementation.cache_tag}.pyc"
+    compiled = built / "SharedLayer/python/duetime/api/__pycache__" / f"handler.{sys.implementation.cache_tag}.pyc"
 
-    assert b"/opt/python/duetime/api/app.py" in compiled.read_bytes()
+    assert b"/opt/python/duetime.api.handler" in compiled.read_bytes()
 
 
 def test_the_layer_has_no_programs(built: Path) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from duetime.api.key_changes import create_key
+from duetime.app.api_keys import create_key
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallStatus

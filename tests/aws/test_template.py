@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from duetime.api.openapi import openapi_document
+from duetime.api.documents.openapi import openapi_document
 from duetime.delivery.egress import PUBLIC_ONLY
 from duetime.runtime.emf import EmfReporter
 from duetime.runtime.eventbridge import CALLS_SOURCE, SOURCE

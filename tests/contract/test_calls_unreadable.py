@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from duetime.api.call_encoding import call_json
+from duetime.api.service_calls.encoding import call_json
 from duetime.domain.errors import CallUnreadable
 from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall
 from duetime.stores.calls_port import CallFilter, CallOrder, CallStore, DeleteStatus

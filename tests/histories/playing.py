@@ -16,13 +16,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from duetime.api.app import build_handler
-from duetime.api.call_routes import ALL_ROUTES
-from duetime.api.call_services import CallServices
+from duetime.api.all_routes import ALL_ROUTES
 from duetime.api.context import ApiContext
+from duetime.api.handler import build_handler
+from duetime.app.service_calls import CallServices
+from duetime.app.submission import CallNamespaces, Submitter
 from duetime.calls.executor import CallExecutor
 from duetime.calls.redaction import LogRules
-from duetime.calls.submit import CallNamespaces, Submitter
 from duetime.delivery.port import Callback
 from duetime.domain.call_steps import CallRules
 from duetime.engine.poller import Poller

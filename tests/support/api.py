@@ -9,8 +9,8 @@ from datetime import datetime
 from itertools import count
 from typing import Any
 
-from duetime.api.app import build_handler
 from duetime.api.context import ApiContext
+from duetime.api.handler import build_handler
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.sealing import SecretBox
 from duetime.domain.namespaces import Namespace

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duetime.api.app import build_handler
-from duetime.api.call_routes import ALL_ROUTES
-from duetime.api.call_services import CallServices
+from duetime.api.all_routes import ALL_ROUTES
 from duetime.api.context import ApiContext
+from duetime.api.handler import build_handler
+from duetime.app.service_calls import CallServices
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.domain.call_steps import CallRules
 from duetime.domain.service_calls import ServiceCall, calls_namespace

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import httpx
 
-from duetime.api.app import build_handler
-from duetime.api.authentication import KeyAuthenticator
-from duetime.api.call_routes import ALL_ROUTES
+from duetime.api.all_routes import ALL_ROUTES
+from duetime.api.handler import build_handler
+from duetime.api.http.authentication import KeyAuthenticator
 from duetime.engine.waiting import ThreadOffload
 from duetime.local.asgi import LambdaAsgiApp
 from duetime.local.event_streams import EventStreams, StreamSettings

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from duetime.api.app import Handler
+from duetime.api.handler import Handler
 from duetime.cli import direct
 from duetime_client import AsyncDuetime, Duetime
 from tests.support.clock import NOW, FakeClock

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
+from duetime.api.all_routes import ALL_ROUTES
 from duetime.api.answers import Problem
-from duetime.api.app import Handler
-from duetime.api.call_routes import ALL_ROUTES
-from duetime.api.openapi import OPERATIONS, problems_of
+from duetime.api.documents.response_models import RESPONSE_MODELS
+from duetime.api.handler import Handler
 from duetime.local.gateway import HttpRequest, from_result, to_event
 from tests.support.clock import NOW
 
@@ -135,10 +135,12 @@ def _check(method: str, path: str, answer: Answer) -> None:
     if answer.headers["content-type"] == "application/problem+json":
         Problem.model_validate(document)
     for route in ALL_ROUTES:
-        if route.method == method and re.fullmatch(re.sub(r"<\w+>", "[^/]+", route.rule), path):
-            about = OPERATIONS[route.operation_id]
-            assert answer.status in (*about.answers, *problems_of(route)) or answer.status >= 500, (route, answer)
-            model = about.answers.get(answer.status)
-            if model is not None:
-                model.model_validate(document)
+        if route.method == method and re.fullmatch(re.sub(r"<\w+>", "[^/]+", route.path), path):
+            assert answer.status in (*route.responses, *route.problem_statuses) or answer.status >= 500, (
+                route,
+                answer,
+            )
+            name = route.responses.get(answer.status)
+            if name is not None:
+                RESPONSE_MODELS[name].model_validate(document)
             return

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duetime.api.app import Handler, build_handler
-from duetime.api.auth import PUBLIC
-from duetime.api.authentication import KeyAuthenticator
-from duetime.api.call_routes import ALL_ROUTES
-from duetime.api.key_changes import create_key
-from duetime.api.routes import Route
+from duetime.api.all_routes import ALL_ROUTES
+from duetime.api.handler import Handler, build_handler
+from duetime.api.http.authentication import KeyAuthenticator
+from duetime.api.http.route import PUBLIC, Route
+from duetime.app.api_keys import create_key
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.principals import Role
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
@@ -105,7 +104,7 @@ SAMPLES: dict[str, Sample] = {
 }
 
 OPERATIONS = {route.operation_id: route for route in ALL_ROUTES}
-NEEDS_KEY = sorted(route.operation_id for route in ALL_ROUTES if route.needs is not PUBLIC)
+NEEDS_KEY = sorted(route.operation_id for route in ALL_ROUTES if route.permission is not PUBLIC)
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,9 @@ class TenantWorld:
 
 
 def path_of(route: Route, parameters: Mapping[str, str]) -> str:
-    return re.sub(r"<(\w+)>", lambda match: parameters[match[1]], route.rule)
+    """``event_secret_id`` is the secret of a webhook: in its path it is a ``secret_id``, as the other kind is."""
+    path = route.path.replace("event-webhook/secrets/<secret_id>", "event-webhook/secrets/<event_secret_id>")
+    return re.sub(r"<(\w+)>", lambda match: parameters[match[1]], path)
 
 
 def make_tenant_world(store: Store) -> TenantWorld:
@@ -249,7 +250,7 @@ def _make_calls(tenant: Tenant, store: Store, clock: FakeClock) -> dict[str, str
     for _ in range(2):
         call = steps.run(calls, call, is_ok=False, now=clock.now())
     assert call.outcome is not None
-    return {"call_id": call.call_id, "execution_id": call.outcome.execution_id}
+    return {"service_call_id": call.call_id, "execution_id": call.outcome.execution_id}
 
 
 def _marked(value: Any, mark: str) -> Any:

@@ -1,17 +1,16 @@
 """What an answer holds, for the OpenAPI document and for the tests, which hold every answer against these models.
 
-Answers are written by ``encoding``, since a payload is spliced in as text. Imported only with the document.
+Answers are written by ``encoding``, since a payload is spliced in as text.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from duetime.api.schemas import MAX_BATCH_ITEMS, CancelItem, TimerBody
 from duetime.domain.attempts import AttemptOutcome
 from duetime.domain.namespaces import Misfire, NamespaceState
 from duetime.domain.principals import Role
@@ -21,7 +20,7 @@ ItemT = TypeVar("ItemT")
 
 
 class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, defer_build=True)
 
 
 class FailureAnswer(Answer):
@@ -268,15 +267,3 @@ class HealthAnswer(Answer):
     shards_given_back: int = Field(
         description="how many shards this process's poller has given back since it cannot read them"
     )
-
-
-class TimerBatch(Answer):
-    """Timers to create. Each is accepted or refused alone."""
-
-    timers: Annotated[list[TimerBody], Field(max_length=MAX_BATCH_ITEMS)]
-
-
-class CancelBatch(Answer):
-    """Timers to cancel. With ``revision`` only if the timer still has it."""
-
-    timers: Annotated[list[CancelItem], Field(max_length=MAX_BATCH_ITEMS)]

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from duetime.api.cursors import CursorCodec
-from duetime.api.http import Request
-from duetime.api.namespace_changes import kept, readable, stored_namespace, visible
+from duetime.api.http.cursors import CursorCodec
+from duetime.api.http.request import Request
+from duetime.app.namespaces import kept, readable, stored_namespace, visible
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
@@ -21,7 +21,7 @@ from duetime.domain.timers import Timer
 from duetime.stores.port import Store
 
 if TYPE_CHECKING:
-    from duetime.api.call_services import CallServices
+    from duetime.app.service_calls import CallServices
 
 _MAX_CACHED_NAMESPACES = 10_000
 
@@ -145,3 +145,10 @@ class Services:
     @classmethod
     def of(cls, context: ApiContext) -> Services:
         return cls(context, NamespaceCache(context.store, context.clock), CursorCodec(context.store))
+
+    @property
+    def calls(self) -> CallServices:
+        """The use cases of service calls, where they are served."""
+        if self.context.calls is None:
+            raise RuntimeError("this handler was built without service calls")
+        return self.context.calls

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from duetime.api.key_changes import CreatedKey
-from duetime.api.namespace_changes import CreatedSecret
+from duetime.app.api_keys import CreatedKey
+from duetime.app.namespaces import CreatedSecret
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.attempts import AttemptRecord
 from duetime.domain.namespaces import Namespace, SealedSecret

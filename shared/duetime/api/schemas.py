@@ -17,8 +17,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, core_schema
 
-from duetime.api import fields
-from duetime.api.raw_json import RawJson, Shape
+from duetime.api.http import validators as fields
+from duetime.api.http.raw_json import RawJson, Shape
 from duetime.domain.api_keys import MAX_KEY_NAME_CHARACTERS, check_key_name
 from duetime.domain.ids import MAX_TIMER_ID_CHARACTERS
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS, Misfire
@@ -287,6 +287,18 @@ class RedriveBody(Body):
         default=None, description="nextCursor of the call before, with the same filters"
     )
     ids: Annotated[list[str], Field(max_length=MAX_BATCH_ITEMS)] | None = None
+
+
+class TimerBatch(Body):
+    """Timers to create. Each is accepted or refused alone."""
+
+    timers: Annotated[list[TimerBody], Field(max_length=MAX_BATCH_ITEMS)]
+
+
+class CancelBatch(Body):
+    """Timers to cancel. With ``revision`` only if the timer still has it."""
+
+    timers: Annotated[list[CancelItem], Field(max_length=MAX_BATCH_ITEMS)]
 
 
 TIMER_SHAPE = Shape(opaque=frozenset({"payload", "headers", "retryPolicy"}))

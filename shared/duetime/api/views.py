@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from duetime.api.call_encoding import call_json, call_summary_json
 from duetime.api.context import Services
 from duetime.api.encoding import attempt_json, encode, timer_json
-from duetime.api.http import Request
+from duetime.api.http.request import Request
+from duetime.api.service_calls.encoding import call_json, call_summary_json
 from duetime.domain.attempts import AttemptRecord
 from duetime.domain.principals import Role
 from duetime.domain.redaction import RedactionRules, redact_body, redact_members, shown_url, shown_value

@@ -3,7 +3,7 @@
 A delivery has ended when its timer has fired, has failed (a dead letter: docs/decisions/0015) or is not there: the
 dispatcher stores deliveries in order of sequence, so what is absent was not wanted, or has been removed. Since each
 one waited for its own predecessor, the nearest one that has fired or waits tells of all before it. A dead letter does
-not: those before it may have been redriven, which happens in order of sequence too (``stores.redriving``).
+not: those before it may have been redriven, which happens in order of sequence too (``app.redrives``).
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from duetime.api.http import Reply
-from duetime.api.problems import problem_reply
+from duetime.api.http.problems import problem_reply
+from duetime.api.http.request import Reply
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.local.gateway import HttpAnswer, HttpRequest, from_result, to_event

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from duetime.api.errors import CrossSiteRequest, UnknownHost
-from duetime.api.problems import problem_reply
+from duetime.api.http.errors import CrossSiteRequest, UnknownHost
+from duetime.api.http.problems import problem_reply
 from duetime.delivery.egress import is_listed
 from duetime.domain.errors import DuetimeError
 from duetime.local.asgi import Asgi, Receive, Scope, Send, send_answer, to_answer

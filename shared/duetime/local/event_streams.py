@@ -21,9 +21,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from duetime.api.call_lists import is_complete
-from duetime.api.errors import TooManyStreams, Unauthenticated
-from duetime.api.problems import problem_reply
+from duetime.api.http.errors import TooManyStreams, Unauthenticated
+from duetime.api.http.problems import problem_reply
+from duetime.api.service_calls.lists import is_complete
 from duetime.domain.call_events import CallEvent
 from duetime.domain.clock import Clock
 from duetime.domain.errors import CallUnreadable, StoreError

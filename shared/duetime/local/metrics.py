@@ -23,10 +23,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from duetime import __version__
-from duetime.api.auth import authorise
-from duetime.api.authentication import KeyAuthenticator
 from duetime.api.context import ServedRequest
-from duetime.api.problems import problem_reply
+from duetime.api.http.authentication import KeyAuthenticator
+from duetime.api.http.authorization import authorise
+from duetime.api.http.problems import problem_reply
 from duetime.domain.errors import DuetimeError
 from duetime.domain.principals import Role
 from duetime.engine.stats import EngineSnapshot, HistogramSnapshot

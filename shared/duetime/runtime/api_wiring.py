@@ -27,9 +27,9 @@ from duetime.stores.port import Store
 from duetime.stores.store_clock import StoreClock
 
 if TYPE_CHECKING:
-    from duetime.api.authentication import KeyAuthenticator
     from duetime.api.context import ApiContext, ServedRequest
-    from duetime.api.http import Request
+    from duetime.api.http.authentication import KeyAuthenticator
+    from duetime.api.http.request import Request
     from duetime.delivery.sealing import SecretBox
     from duetime.domain.principals import Principal
     from duetime.runtime.authorizer_function import Authorizer
@@ -75,7 +75,7 @@ def api_context(
 
 def with_calls(context: ApiContext, calls: CallStore, settings: ApiTuning) -> ApiContext:
     """``context`` for handlers that serve service calls too."""
-    from duetime.api.call_services import CallServices
+    from duetime.app.service_calls import CallServices
 
     services = CallServices.of(
         context.store,
@@ -90,15 +90,15 @@ def with_calls(context: ApiContext, calls: CallStore, settings: ApiTuning) -> Ap
 
 def whole_api(context: ApiContext, calls: CallStore, settings: ApiTuning) -> Handler:
     """The handler where one process serves everything; safe to call from several threads."""
-    from duetime.api.app import build_handler
-    from duetime.api.call_routes import ALL_ROUTES
+    from duetime.api.all_routes import ALL_ROUTES
+    from duetime.api.handler import build_handler
 
     return build_handler(with_calls(context, calls, settings), ALL_ROUTES)
 
 
 def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> KeyAuthenticator | None:
     """What checks API keys, as ``--auth`` says; None when nobody is to be asked for one."""
-    from duetime.api.authentication import KeyAuthenticator
+    from duetime.api.http.authentication import KeyAuthenticator
 
     return KeyAuthenticator(store, clock, cache_seconds=settings.auth_cache_seconds) if settings.auth else None
 
@@ -108,7 +108,7 @@ def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> Ke
 
 def timers_api_function() -> Handler:
     """The timers API, with all that is no tenant's or no service call's."""
-    from duetime.api.app import build_handler
+    from duetime.api.handler import build_handler
 
     settings = load_settings(TimersApiSettings)
     return build_handler(_context_on_lambda(settings))
@@ -116,8 +116,8 @@ def timers_api_function() -> Handler:
 
 def service_calls_api_function() -> Handler:
     """The API of service calls."""
-    from duetime.api.app import build_handler
-    from duetime.api.call_routes import CALL_ROUTES
+    from duetime.api.all_routes import CALL_ROUTES
+    from duetime.api.handler import build_handler
 
     settings = load_settings(ServiceCallsApiSettings)
     context = _context_on_lambda(settings)
@@ -125,7 +125,7 @@ def service_calls_api_function() -> Handler:
 
 
 def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) -> ApiContext:
-    from duetime.api.authentication import principal_of_authorizer
+    from duetime.api.http.authentication import principal_of_authorizer
     from duetime.stores.open import open_store
 
     log_to_lambda(settings)
@@ -142,7 +142,7 @@ def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) ->
 
 def authorizer_function() -> Authorizer:
     """The authorizer of both."""
-    from duetime.api.authentication import KeyAuthenticator
+    from duetime.api.http.authentication import KeyAuthenticator
     from duetime.runtime.authorizer_function import Authorizer
     from duetime.stores.open import open_store
 

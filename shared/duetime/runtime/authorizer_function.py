@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from duetime.api.authentication import KeyAuthenticator, authorizer_context
-from duetime.api.errors import Unauthenticated
+from duetime.api.http.authentication import KeyAuthenticator, authorizer_context
+from duetime.api.http.errors import Unauthenticated
 from duetime.domain.errors import StoreError
 
 _HEADER = "authorization"

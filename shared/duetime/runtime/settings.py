@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from duetime.api.messages import message_of
+from duetime.api.http.validation_messages import message_of
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.tenants import check_tenant
 from duetime.runtime.logs import LogLevel

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from duetime.api.app import build_handler
-from duetime.api.call_routes import CALL_ROUTES
+from duetime.api.all_routes import CALL_ROUTES
+from duetime.api.handler import build_handler
 from duetime.delivery.egress import EgressPolicy
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.times import format_instant

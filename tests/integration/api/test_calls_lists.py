@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from duetime.api.call_schemas import CallQuery
-from duetime.api.pages import MAX_ANSWER_CHARACTERS
+from duetime.api.http.page_size import MAX_ANSWER_CHARACTERS
+from duetime.api.service_calls.requests import CallQuery
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.times import MAX_INSTANT, format_instant
 from duetime.stores.calls_port import ApplyStatus

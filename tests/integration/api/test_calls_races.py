@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from duetime.api.app import build_handler
-from duetime.api.call_routes import CALL_ROUTES
+from duetime.api.all_routes import CALL_ROUTES
+from duetime.api.handler import build_handler
 from duetime.domain.call_steps import Transition
 from duetime.domain.service_calls import CallStatus
 from duetime.stores.calls_port import ApplyStatus

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duetime.api.app import build_handler
+from duetime.api.handler import build_handler
 from duetime.domain.times import parse_instant
 from duetime.runtime.api_wiring import api_context
 from duetime.runtime.tuning import ApiTuning

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import duetime.console
-from duetime.api.console import CONTENT_TYPES, PAGE, console_files
+from duetime.api.documents.console import CONTENT_TYPES, PAGE, console_files
 from tests.support.api import World
 from tests.support.http import Answer, Api
 from tests.support.stores import memory_store

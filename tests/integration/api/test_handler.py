@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from duetime import __version__
-from duetime.api.app import build_handler
 from duetime.api.context import ApiContext
+from duetime.api.handler import build_handler
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 from tests.support.api import World
 from tests.support.clock import FakeClock
@@ -191,7 +191,7 @@ def frequent_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("frequent_switches")
 def test_many_threads_do_not_mix_up_their_requests(world: World) -> None:
-    """Powertools keeps the event of a request on a class; the handler must not."""
+    """One handler serves all threads."""
     handler = build_handler(ApiContext(store=world.store, clock=FakeClock(), new_id=lambda: "x"))
     barrier = Barrier(4, timeout=10)
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from duetime.api import idempotency
-from duetime.api.app import build_handler
-from duetime.api.idempotency import CLAIM_SECONDS, KEYED_METHODS, Keeps
+from duetime.api.handler import build_handler
+from duetime.api.http import idempotency
+from duetime.api.http.idempotency import CLAIM_SECONDS
+from duetime.api.http.route import KEYED_METHODS, Keeps
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.ids import is_uuid
 from duetime.domain.principals import Role

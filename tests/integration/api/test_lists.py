@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duetime.api.pages import MAX_ANSWER_CHARACTERS
+from duetime.api.http.page_size import MAX_ANSWER_CHARACTERS
 from duetime.domain.times import format_instant
 from duetime.stores.port import PutMode
 from tests.support.api import World

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duetime.api.app import build_handler
+from duetime.api.handler import build_handler
 from duetime.domain.namespaces import NamespaceSettings
 from tests.support.api import ContendedStore, World, context_for
 from tests.support.clock import NOW

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duetime.api.app import build_handler
+from duetime.api.handler import build_handler
 from tests.support.api import World, context_for
 from tests.support.http import Answer, Api
 

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from duetime.api.call_routes import ALL_ROUTES, CALL_ROUTES
-from duetime.api.call_schemas import CallQuery, EventQuery, RerunBody, ServiceCallBody, ServiceCallPatch
+from duetime.api.all_routes import ALL_ROUTES, CALL_ROUTES
 from duetime.api.schemas import TimerBody, TimerPatch, TimerQuery
+from duetime.api.service_calls.requests import CallQuery, EventQuery, RerunBody, ServiceCallBody, ServiceCallPatch
 from tests.support.api import World
 from tests.support.call_api import URL, CallWorld
 from tests.support.json_text import json_texts
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=12)
 SEGMENTS = st.one_of(st.sampled_from(["default", "t1", "batch", "..", "base64url:dDE"]), ANY_TEXT.filter(bool))
-PATHS = st.one_of(st.sampled_from([route.rule for route in ALL_ROUTES]), ANY_TEXT.map(lambda text: f"/{quote(text)}"))
+PATHS = st.one_of(st.sampled_from([route.path for route in ALL_ROUTES]), ANY_TEXT.map(lambda text: f"/{quote(text)}"))
 NAMES = sorted({field.alias or "" for model in (TimerBody, TimerPatch) for field in model.model_fields.values()})
 PARAMETERS = sorted(field.alias or "" for field in TimerQuery.model_fields.values())
 VALUES = st.one_of(
@@ -99,7 +99,7 @@ def test_numbers_beyond_all_others_are_the_clients_fault(world: World, field: st
 
 # -- service calls -------------------------------------------------------------------------------------------------
 
-CALL_PATHS = st.sampled_from([route.rule for route in CALL_ROUTES])
+CALL_PATHS = st.sampled_from([route.path for route in CALL_ROUTES])
 CALL_NAMES = sorted(
     {
         field.alias or ""
@@ -155,7 +155,7 @@ def test_no_request_about_calls_is_the_services_fault(
         execution_id = running.execution_id or other
         if kind > 2:
             calls.finish(call_id)
-    parts = {"<tenant>": tenant, "<call_id>": call_id, "<execution_id>": execution_id}
+    parts = {"<tenant>": tenant, "<service_call_id>": call_id, "<execution_id>": execution_id}
     for name, segment in parts.items():
         path = path.replace(name, quote(segment, safe=""))
     answer = calls.api.call(method, path, body, query=query, headers=headers)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duetime.api.routes import WRITES
+from duetime.api.http.route import WRITES
 from tests.support.stores import memory_store
 from tests.support.tenants import OPERATIONS, TenantWorld, everything_of, make_tenant_world
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from duetime.api.app import build_handler
-from duetime.api.authentication import KeyAuthenticator
-from duetime.api.call_routes import ALL_ROUTES
+from duetime.api.all_routes import ALL_ROUTES
+from duetime.api.handler import build_handler
+from duetime.api.http.authentication import KeyAuthenticator
 from duetime.domain.attempts import AttemptOutcome, AttemptRecord, append_attempt
 from duetime.domain.name_patterns import parse_name_patterns
 from duetime.domain.namespaces import Namespace

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from duetime.api.app import build_handler
-from duetime.api.redrives import IDS_AT_ONCE, IDS_BUDGET_SECONDS
+from duetime.api.handler import build_handler
+from duetime.api.timers.redrives import IDS_AT_ONCE, IDS_BUDGET_SECONDS
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import Failure, FailureReason, Timer
 from duetime.domain.times import format_instant

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from duetime.api.app import build_handler
+from duetime.api.handler import build_handler
+from duetime.app.redrives import redrive_page
 from duetime.domain.timers import TimerState
 from duetime.stores.port import PutResult, PutStatus, TimerFilter
-from duetime.stores.redriving import redrive_page
 from duetime.stores.sql.store import SqlStore
 from tests.contract.steps import claim, create, record
 from tests.support.api import World, api_world, context_for

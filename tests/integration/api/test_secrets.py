@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from duetime.api.app import build_handler
+from duetime.api.handler import build_handler
 from duetime.delivery.sealing import SecretUnavailable
 from duetime.domain.secrets import parse_secret
 from duetime.domain.times import format_instant

@@ -10,7 +10,7 @@ from io import StringIO
 
 import pytest
 
-from duetime.api.app import build_handler
+from duetime.api.handler import build_handler
 from duetime.domain.principals import Role
 from duetime.domain.tenants import internal_namespace
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
@@ -33,7 +33,7 @@ from tests.support.tenants import (
 ADDRESSED = sorted(
     operation_id
     for operation_id in NEEDS_KEY
-    if "<namespace>" in OPERATIONS[operation_id].rule or "<tenant>" in OPERATIONS[operation_id].rule
+    if "<namespace>" in OPERATIONS[operation_id].path or "<tenant>" in OPERATIONS[operation_id].path
 )
 """The operations whose path says whose they are."""
 
@@ -229,7 +229,7 @@ class TestInternalNamespaces:
         box = LocalSecretBox(ProcessKey())
         is_asked_for_no_key = build_handler(context_for(world.store, world.clock, secret_box=box))
         api = Api(is_asked_for_no_key) if is_open else world.acme.api()
-        for operation_id in (one for one in ADDRESSED if "<namespace>" in OPERATIONS[one].rule):
+        for operation_id in (one for one in ADDRESSED if "<namespace>" in OPERATIONS[one].path):
             route, sample = OPERATIONS[operation_id], SAMPLES[operation_id]
             path = path_of(route, world.acme.parameters | {"namespace": name})
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from duetime.api.app import build_handler
-from duetime.api.authentication import KeyAuthenticator
+from duetime.api.handler import build_handler
+from duetime.api.http.authentication import KeyAuthenticator
 from duetime.domain.api_keys import SECRET_BYTES, ApiKey, hash_of, key_text, new_secret
 from duetime.domain.event_webhooks import EventWebhook, events_namespace
 from duetime.domain.namespaces import NamespaceSettings

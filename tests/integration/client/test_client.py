@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from duetime.api.key_changes import create_key
+from duetime.app.api_keys import create_key
 from duetime.domain.outcomes import RecordStatus
 from duetime_client import (
     ApiError,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from duetime.api.app import build_handler
+from duetime.api.handler import build_handler
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from duetime.api.namespace_states import paused, resumed
+from duetime.app.namespace_states import paused, resumed
 from duetime.domain.namespaces import Misfire
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.stores.port import Store

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from duetime.api.app import build_handler
+from duetime.api.handler import build_handler
 from duetime.domain.times import format_instant
 from duetime.stores.port import Store
 from tests.support.api import context_for

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from duetime.api.key_changes import create_key
+from duetime.app.api_keys import create_key
 from duetime.domain.principals import Role
 from duetime.local.event_streams import StreamSettings
 from tests.support.call_api import OTHER, TENANT, CallWorld, call_world

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from duetime.api.call_encoding import call_json
 from duetime.api.encoding import timer_json
+from duetime.api.service_calls.encoding import call_json
 from duetime.domain.api_keys import ApiKey, hash_of
 from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import Namespace

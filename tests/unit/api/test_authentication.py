@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from duetime.api.authentication import (
+from duetime.api.http.authentication import (
     MAX_CACHED_KEYS,
     KeyAuthenticator,
     authorizer_context,
     principal_of_authorizer,
     refuse_key_in_query,
 )
-from duetime.api.errors import Unauthenticated
-from duetime.api.http import Request
+from duetime.api.http.errors import Unauthenticated
+from duetime.api.http.request import Request
 from duetime.domain.api_keys import SECRET_BYTES, ApiKey, hash_of, key_text, new_secret
 from duetime.domain.errors import InvalidInput, StoreUnavailable
 from duetime.domain.principals import Principal, Role

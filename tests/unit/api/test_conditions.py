@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from duetime.api.conditions import EntityTags, etag, if_match, if_none_match
-from duetime.api.http import Request
+from duetime.api.http.preconditions import EntityTags, etag, if_match, if_none_match
+from duetime.api.http.request import Request
 from duetime.domain.errors import InvalidInput
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime.api.cursors import CursorCodec
+from duetime.api.http.cursors import CursorCodec
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.principals import Principal, Role
 

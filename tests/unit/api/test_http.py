@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from duetime.api.errors import UnsupportedMediaType
-from duetime.api.http import Request, read_request
+from duetime.api.http.errors import UnsupportedMediaType
+from duetime.api.http.request import Request, read_request
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 
 

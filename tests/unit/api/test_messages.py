@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from duetime.api.messages import message_of
+from duetime.api.http.validation_messages import message_of
 
 
 class Inner(BaseModel):

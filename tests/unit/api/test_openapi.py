@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from duetime.api.call_routes import ALL_ROUTES
-from duetime.api.docs_page import render
-from duetime.api.openapi import OPERATIONS, openapi_document
+from duetime.api.all_routes import ALL_ROUTES
+from duetime.api.documents.openapi import openapi_document
+from duetime.api.documents.page import render
 from duetime.api.schemas import Body, NamespaceBody, TimerBody, TimerPatch, TimerQuery
 
 
@@ -25,8 +25,8 @@ def references(value: Any) -> list[str]:
     return [found for each in value for found in references(each)] if isinstance(value, list) else []
 
 
-def test_every_route_is_described_once() -> None:
-    assert sorted(route.operation_id for route in ALL_ROUTES) == sorted(OPERATIONS)
+def test_every_operation_has_a_name_of_its_own() -> None:
+    assert len({route.operation_id for route in ALL_ROUTES}) == len(ALL_ROUTES)
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ def test_it_is_plain_json(document: dict[str, Any]) -> None:
 
 def test_the_page_shows_every_operation_and_fetches_nothing(document: dict[str, Any]) -> None:
     page = render(document)
-    assert all(f'id="{operation_id}"' in page for operation_id in OPERATIONS)
+    assert all(f'id="{operation_id}"' in page for operation_id in (route.operation_id for route in ALL_ROUTES))
     assert all(f'id="schema-{name}"' in page for name in document["components"]["schemas"])
     assert not any(word in page for word in ("<script", "src=", "@import", "url(", "<link"))
 

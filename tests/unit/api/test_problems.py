@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from duetime.api import errors as http_errors
 from duetime.api.answers import Problem
-from duetime.api.errors import FieldError, InvalidFields, MethodNotAllowed
-from duetime.api.problems import MAX_FIELD_ERRORS, problem_reply, status_of
+from duetime.api.http import errors as http_errors
+from duetime.api.http.errors import FieldError, InvalidFields, MethodNotAllowed
+from duetime.api.http.problems import MAX_FIELD_ERRORS, problem_reply, status_of
 from duetime.domain import errors
 from duetime.domain.errors import (
     DuetimeError,

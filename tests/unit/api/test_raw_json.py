@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duetime.api.raw_json import RawJson, RawObject, Shape, decode_unique, has_lone_surrogate, read_object
+from duetime.api.http.raw_json import RawJson, RawObject, Shape, decode_unique, has_lone_surrogate, read_object
 from tests.support.json_text import json_texts
 
 SHAPE = Shape(opaque=frozenset({"payload", "headers"}), items="timers")

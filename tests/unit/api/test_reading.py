@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime.api.errors import InvalidFields
-from duetime.api.http import Request
-from duetime.api.raw_json import read_object
-from duetime.api.reading import read_body, read_items, read_query, validate
+from duetime.api.http.errors import InvalidFields
+from duetime.api.http.parsing import read_body, read_items, read_query, validate
+from duetime.api.http.raw_json import read_object
+from duetime.api.http.request import Request
 from duetime.api.schemas import (
     PLAIN_SHAPE,
     TIMER_SHAPE,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from duetime.api.key_changes import create_key
+from duetime.app.api_keys import create_key
 from duetime.cli.main import run
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallStatus

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from duetime import __version__
-from duetime.api.openapi import openapi_document
+from duetime.api.documents.openapi import openapi_document
 from duetime.cli.app import app
 from duetime.cli.main import run
 from duetime.runtime.settings import LocalSettings, WorkerSettings, option, variable

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from duetime.api.authentication import KeyAuthenticator
+from duetime.api.http.authentication import KeyAuthenticator
 from duetime.cli.main import run
 from duetime.domain.principals import Principal, Role
 from duetime.runtime.clock import SystemClock

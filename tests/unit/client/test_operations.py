@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 import duetime_client as names
-from duetime.api.openapi import openapi_document
+from duetime.api.documents.openapi import openapi_document
 from duetime.domain.principals import Role
 from duetime_client import UNSET, Conflict, Duetime, NewTimer, RawJson, RetryPolicy
 from duetime_client.decoding import _json_name
@@ -185,15 +185,15 @@ USES: dict[str, Use] = {
         ),
         *d.service_calls.upcoming(due_to=AT),
     ],
-    "getServiceCall": lambda d, has: d.service_calls.get(has["call_id"]),
+    "getServiceCall": lambda d, has: d.service_calls.get(has["service_call_id"]),
     "patchServiceCall": lambda d, has: [
         d.service_calls.update(d.service_calls.submit(delay=HOUR, **CALL).id, due_at=AT, if_revision=1, **CALL),
         d.service_calls.update(d.service_calls.submit(due_at=AT, **CALL).id, delay=HOUR),
-        d.service_calls.star(has["call_id"]),
-        d.service_calls.unstar(has["call_id"]),
+        d.service_calls.star(has["service_call_id"]),
+        d.service_calls.unstar(has["service_call_id"]),
     ],
     "deleteServiceCall": lambda d, has: d.service_calls.delete(
-        has["call_id"], if_revision=d.service_calls.get(has["call_id"]).revision
+        has["service_call_id"], if_revision=d.service_calls.get(has["service_call_id"]).revision
     ),
     "cancelServiceCall": lambda d, has: d.service_calls.cancel(
         d.service_calls.submit(delay=HOUR, **CALL).id, if_revision=1
@@ -202,14 +202,16 @@ USES: dict[str, Use] = {
         d.service_calls.submit(delay=HOUR, **CALL).id, if_revision=1
     ),
     "rerunServiceCall": lambda d, has: [
-        d.service_calls.rerun(has["call_id"], due_at=AT, idempotency_key="r", correlation_id="c"),
-        d.service_calls.rerun(has["call_id"], delay=HOUR, if_revision=d.service_calls.get(has["call_id"]).revision),
+        d.service_calls.rerun(has["service_call_id"], due_at=AT, idempotency_key="r", correlation_id="c"),
+        d.service_calls.rerun(
+            has["service_call_id"], delay=HOUR, if_revision=d.service_calls.get(has["service_call_id"]).revision
+        ),
     ],
-    "listExecutions": lambda d, has: list(d.service_calls.executions(has["call_id"], page_size=1)),
-    "getExecution": lambda d, has: d.service_calls.execution(has["call_id"], has["execution_id"]),
+    "listExecutions": lambda d, has: list(d.service_calls.executions(has["service_call_id"], page_size=1)),
+    "getExecution": lambda d, has: d.service_calls.execution(has["service_call_id"], has["execution_id"]),
     "listEvents": lambda d, has: [
-        *d.service_calls.events(has["call_id"], after=1, page_size=2),
-        *d.service_calls.follow(has["call_id"], after=1),
+        *d.service_calls.events(has["service_call_id"], after=1, page_size=2),
+        *d.service_calls.follow(has["service_call_id"], after=1),
     ],
     "getPrincipal": lambda d, has: d.principal(),
     "listShards": lambda d, has: list(d.shards(page_size=1)),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import duetime
 import duetime_client as names
-from duetime.api.problems import _KINDS
+from duetime.api.http.problems import _KINDS
 from duetime.domain.times import format_duration, parse_duration
 from duetime_client.errors import ApiError, Conflict, NotFound, Unavailable, Unreachable, error_from
 from duetime_client.requests import Answer, split

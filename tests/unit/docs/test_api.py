@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from duetime.api.call_routes import CALL_ROUTES
+from duetime.api.all_routes import CALL_ROUTES
 from duetime.api.routes import ROUTES
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -23,5 +23,5 @@ def documented() -> set[tuple[str, str]]:
 
 
 def test_every_route_is_documented() -> None:
-    routes = {(route.method, form(route.rule)) for route in (*ROUTES, *CALL_ROUTES)}
+    routes = {(route.method, form(route.path)) for route in (*ROUTES, *CALL_ROUTES)}
     assert routes - documented() == set()

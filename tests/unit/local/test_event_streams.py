@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from duetime.api.authentication import KeyAuthenticator
-from duetime.api.key_changes import create_key
+from duetime.api.http.authentication import KeyAuthenticator
+from duetime.app.api_keys import create_key
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.principals import Role
 from duetime.domain.times import MAX_INSTANT

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from duetime.api.authentication import KeyAuthenticator, principal_of_authorizer
-from duetime.api.http import read_request
+from duetime.api.http.authentication import KeyAuthenticator, principal_of_authorizer
+from duetime.api.http.request import read_request
 from duetime.domain.api_keys import SECRET_BYTES, ApiKey, hash_of, key_text, new_secret
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.principals import Principal, Role

@@ -1,0 +1,124 @@
+"""The web console's files, which lie in ``duetime.console``.
+
+They are read when the first of them is asked for: they cost no cold start. What is served is looked up among them, so
+no path leads anywhere else. The page asks for an API key where one is needed; its files need none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+
+from duetime.api.context import Services
+from duetime.api.http.errors import RouteNotFound
+from duetime.api.http.preconditions import IF_NONE_MATCH, if_none_match
+from duetime.api.http.request import Reply, Request
+from duetime.api.http.route import PUBLIC, Route
+
+PAGE = "index.html"
+CONTENT_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    # To be asked for every time and sent when it has changed: modules of two versions must not meet.
+    "cache-control": "no-cache",
+    "content-security-policy": _POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleFile:
+    content_type: str
+    text: str
+    tag: str
+    """What stands in its ETag: a digest of the text."""
+
+
+@cache
+def console_files() -> dict[str, ConsoleFile]:
+    """What is served, by name."""
+    found = {}
+    for entry in files("duetime.console").iterdir():
+        content_type = CONTENT_TYPES.get(f".{entry.name.rpartition('.')[2]}")
+        if content_type is not None:
+            text = entry.read_text(encoding="utf-8")
+            found[entry.name] = ConsoleFile(content_type, text, sha256(text.encode()).hexdigest()[:32])
+    return found
+
+
+def get_root(services: Services, request: Request) -> Reply:  # noqa: ARG001
+    """GET: the way to the page, for whoever types the address of the server."""
+    return Reply(status=307, headers={"location": "console"})
+
+
+def get_console(services: Services, request: Request) -> Reply:  # noqa: ARG001
+    """GET: the page."""
+    return _file_reply(request, console_files()[PAGE])
+
+
+def get_console_file(services: Services, request: Request, *, file_name: str) -> Reply:  # noqa: ARG001
+    """GET: a file that the page needs. The page itself is at one path only: what it names is relative to that."""
+    found = console_files().get(file_name)
+    if found is None or file_name == PAGE:
+        raise RouteNotFound("there is nothing at this path")
+    return _file_reply(request, found)
+
+
+def _file_reply(request: Request, found: ConsoleFile) -> Reply:
+    """304 when ``If-None-Match`` names what the file is now."""
+    headers = {**_HEADERS, "etag": f'"{found.tag}"'}
+    known = if_none_match(request)
+    if known is not None and known.match_text(found.tag):
+        return Reply(status=304, headers=headers)
+    return Reply(status=200, body=found.text, content_type=found.content_type, headers=headers)
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/",
+        get_root,
+        PUBLIC,
+        summary="Leads to the console",
+        tag="service",
+        responses={307: None},
+    ),
+    Route(
+        "GET",
+        "/console",
+        get_console,
+        PUBLIC,
+        summary="The web console",
+        tag="service",
+        responses={200: None, 304: None},
+        media_types={200: "text/html"},
+        problems=(400,),
+        conditions=(IF_NONE_MATCH,),
+    ),
+    Route(
+        "GET",
+        "/console/<file_name>",
+        get_console_file,
+        PUBLIC,
+        summary="A file of the web console",
+        tag="service",
+        responses={200: None, 304: None},
+        media_types={200: "*/*"},
+        problems=(400, 404),
+        conditions=(IF_NONE_MATCH,),
+    ),
+)

@@ -1,0 +1,138 @@
+"""Who makes a request: the check of API keys, the same behind ``duetime serve --auth`` and in the Lambda authorizer.
+
+Imports little: the authorizer on Lambda needs neither the routes nor pydantic's models.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Protocol
+from urllib.parse import unquote
+
+from duetime.api.http.errors import Unauthenticated
+from duetime.api.http.request import Request
+from duetime.domain.api_keys import KEY_PREFIX, ApiKey, parse_key
+from duetime.domain.clock import Clock
+from duetime.domain.errors import InvalidInput
+from duetime.domain.principals import Principal, Role
+from duetime.domain.tenants import check_tenant
+
+MAX_CACHED_KEYS = 10_000
+MAX_HEADER_CHARACTERS = 512
+_SCHEME = "bearer"
+
+_log = logging.getLogger(__name__)
+
+
+class KeyStore(Protocol):
+    """The one operation of a store that is needed here."""
+
+    def get_api_key(self, key_id: str) -> ApiKey | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    key: ApiKey
+    fresh_until: float
+    """Monotonic seconds."""
+
+
+class KeyAuthenticator:
+    """Finds the principal of an ``Authorization`` header. Thread-safe.
+
+    A key that was good is not asked for again for ``cache_seconds``: a deleted one works on for that long at most.
+    The cache is bounded and holds hashes of keys. What was refused is not kept: it costs a read each time.
+    """
+
+    def __init__(self, store: KeyStore, clock: Clock, *, cache_seconds: float) -> None:
+        self._store = store
+        self._clock = clock
+        self._cache_seconds = cache_seconds
+        self._checked: OrderedDict[bytes, _Checked] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, request: Request) -> Principal:
+        return self.authenticate(request.header("authorization"))
+
+    def authenticate(self, header: str | None) -> Principal:
+        """Raises ``Unauthenticated``, and the store's errors: a store that does not answer lets nobody in."""
+        text = _bearer(header)
+        digest = sha256(text.encode()).digest()
+        key = self._recall(digest) or self._check(text, digest)
+        if key.is_expired(self._clock.now()):
+            raise _refused("expired", "the API key has expired", key_id=key.key_id)
+        return key.principal()
+
+    def _check(self, text: str, digest: bytes) -> ApiKey:
+        parsed = parse_key(text)
+        if parsed is None:
+            raise _refused("malformed", "the API key is not valid")
+        key_id, secret = parsed
+        started = self._clock.monotonic()
+        key = self._store.get_api_key(key_id)
+        # One message for both: who has no secret learns nothing about ids.
+        if key is None:
+            raise _refused("unknown", "the API key is not valid", key_id=key_id)
+        if not key.has_secret(secret):
+            raise _refused("wrong_secret", "the API key is not valid", key_id=key_id)
+        if key.role is None:
+            raise _refused("unreadable", "this API key cannot be read", key_id=key_id)
+        with self._lock:
+            self._checked[digest] = _Checked(key, started + self._cache_seconds)
+            while len(self._checked) > MAX_CACHED_KEYS:
+                self._checked.popitem(last=False)
+        return key
+
+    def _recall(self, digest: bytes) -> ApiKey | None:
+        with self._lock:
+            checked = self._checked.get(digest)
+            if checked is None:
+                return None
+            if self._clock.monotonic() < checked.fresh_until:
+                self._checked.move_to_end(digest)
+                return checked.key
+            del self._checked[digest]
+            return None
+
+
+def principal_of_authorizer(request: Request) -> Principal:
+    """The principal that the Lambda authorizer found. Raises ``Unauthenticated`` when none was asked."""
+    said = request.authorizer
+    try:
+        return Principal(check_tenant(said["tenantId"]), Role(said["role"]), str(said["keyId"]))
+    except (KeyError, TypeError, ValueError):
+        raise _refused("no_authorizer", "no authorizer has checked this request", was_given=False) from None
+
+
+def authorizer_context(principal: Principal) -> dict[str, str]:
+    """What the Lambda authorizer tells the functions behind it."""
+    return {"tenantId": principal.tenant_id, "role": principal.role.value, "keyId": principal.key_id}
+
+
+def refuse_key_in_query(request: Request) -> None:
+    """A query gets into logs, histories and referrers on the way: a key in it has leaked. Raises ``InvalidInput``."""
+    if KEY_PREFIX in request.query or KEY_PREFIX in unquote(request.query):
+        raise InvalidInput(
+            "",
+            "an API key belongs into the Authorization header; one that was sent in a query may have been seen:"
+            " delete it",
+        )
+
+
+def _bearer(header: str | None) -> str:
+    if not header:
+        raise _refused("missing", "an API key is needed: Authorization: Bearer <API key>", was_given=False)
+    scheme, _, text = header.strip().partition(" ")
+    if scheme.lower() != _SCHEME or len(header) > MAX_HEADER_CHARACTERS or not header.isascii():
+        raise _refused("malformed", "the Authorization header must be: Bearer <API key>")
+    return text.strip()
+
+
+def _refused(reason: str, message: str, *, key_id: str | None = None, was_given: bool = True) -> Unauthenticated:
+    facts = {"action": "auth.refused", "reason": reason} | ({} if key_id is None else {"key_id": key_id})
+    _log.info("a request was refused", extra=facts)
+    return Unauthenticated(message, was_given=was_given)

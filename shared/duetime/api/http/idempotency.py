@@ -1,0 +1,223 @@
+"""``Idempotency-Key``: a write is carried out once, however often its client sends it.
+
+As draft-ietf-httpapi-idempotency-key-header has it. The first request under a key claims a record in the store, is
+carried out, and leaves its answer there for a day; the same request again gets that answer. A refusal (4xx) is not
+kept: nothing was done, so the key is free again. Decision 0012 has the reasons.
+
+Who dies between the effect and its record leaves a claim without an answer. Once the claim has lapsed, the same
+request is carried out again with the ids of the first time: they are made of the key, so what it creates meets
+itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from hashlib import blake2b, sha256
+from itertools import count
+from typing import Any, Final
+
+from duetime.api.context import Services
+from duetime.api.http import validators
+from duetime.api.http.authorization import own_tenant
+from duetime.api.http.errors import AnswerNotKept, IdempotencyKeyInUse, IdempotencyKeyReused
+from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH
+from duetime.api.http.problems import status_of
+from duetime.api.http.request import Reply, Request
+from duetime.api.http.route import Keeps
+from duetime.domain.errors import InvalidInput, SecretShownOnce, StoreError
+from duetime.domain.idempotency import IdempotencyRecord
+from duetime.domain.ids import UUID7_RANDOM_BITS, uuid7_at
+from duetime.domain.times import from_milliseconds, to_milliseconds
+
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+REPLAYED: Final = "Idempotent-Replayed"
+"""On an answer that was given before: ``true``."""
+
+KEPT_FOR: Final = timedelta(days=1)
+CLAIM_SECONDS: Final = 30.0
+"""A request that takes longer has died: no gateway waits for one longer than that."""
+MAX_ANSWER_BYTES: Final = 320 * 1024
+"""The longest answer about one timer fits, and with it the record into an item of DynamoDB."""
+
+_log = logging.getLogger(__name__)
+
+
+def given_key(request: Request) -> str | None:
+    """The key in the header, bare or as a structured string in quotes. Raises ``InvalidInput``."""
+    header = request.header(IDEMPOTENCY_KEY.lower())
+    if header is None:
+        return None
+    if len(header) > 1 and header[0] == header[-1] == '"' and not {'"', "\\"} & set(header[1:-1]):
+        header = header[1:-1]
+    try:
+        return validators.idempotency_key(header)
+    except ValueError as error:
+        raise InvalidInput(IDEMPOTENCY_KEY, str(error)) from None
+
+
+def replayed(reply: Reply) -> Reply:
+    return replace(reply, headers={**reply.headers, REPLAYED.lower(): "true"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a record holds. ``reply`` None: in progress, unless ``is_done``, when the answer was not kept."""
+
+    fingerprint: str
+    first_at: datetime
+    claimed_at: datetime
+    is_done: bool = False
+    reply: Reply | None = None
+
+    def text(self) -> str:
+        reply = self.reply
+        head: dict[str, Any] = {
+            "fingerprint": self.fingerprint,
+            "firstAt": to_milliseconds(self.first_at),
+            "claimedAt": to_milliseconds(self.claimed_at),
+            "isDone": self.is_done,
+        }
+        if reply is None:
+            return json.dumps(head)
+        head |= {"status": reply.status, "contentType": reply.content_type, "headers": dict(reply.headers)}
+        return f"{json.dumps(head)}\n{reply.body}"
+
+    @classmethod
+    def read(cls, text: str) -> _Content:
+        first, _, body = text.partition("\n")
+        head = json.loads(first)
+        reply = None
+        if "status" in head:
+            status, content_type, headers = head["status"], head["contentType"], head["headers"]
+            reply = Reply(status=status, body=body, content_type=content_type, headers=headers)
+        first_at, claimed_at = from_milliseconds(head["firstAt"]), from_milliseconds(head["claimedAt"])
+        return cls(head["fingerprint"], first_at, claimed_at, head["isDone"], reply)
+
+
+def carried_out_once(
+    services: Services,
+    request: Request,
+    key: str,
+    act: Callable[[Services], Reply],
+    *,
+    keeps: Keeps,
+) -> Reply:
+    """The answer of ``act``, now or the first time. Raises what it raises, and the errors of reused keys.
+
+    ``act`` gets services whose ``new_id`` makes the same ids whenever it is called for this key.
+    """
+    attempt = _Attempt(services, request, key)
+    known = attempt.claim()
+    if known is not None:
+        return _answer_again(known, keeps)
+    try:
+        reply = act(attempt.services)
+    except Exception as error:
+        attempt.give_up(error)
+        raise
+    attempt.complete(reply, keeps)
+    return reply
+
+
+def _answer_again(known: _Content, keeps: Keeps) -> Reply:
+    if known.reply is not None:
+        return replayed(known.reply)
+    if keeps is Keeps.FACT:
+        raise SecretShownOnce
+    raise AnswerNotKept
+
+
+class _Attempt:
+    """One request with a key, from its claim to its answer."""
+
+    def __init__(self, services: Services, request: Request, key: str) -> None:
+        self._services = services
+        self._store = services.context.store
+        self._now = services.context.clock.now()
+        self._claim_id = services.context.new_id()
+        scope = [own_tenant(request.principal), request.method, request.path, key]
+        self._key = sha256(json.dumps(scope).encode()).hexdigest()
+        self._content = _Content(_fingerprint(request), self._now, self._now)
+
+    @property
+    def services(self) -> Services:
+        """For whoever carries it out."""
+        new_id = _ids_of(self._key, self._content.first_at)
+        return replace(self._services, context=replace(self._services.context, new_id=new_id))
+
+    def claim(self) -> _Content | None:
+        """None when it is to be carried out; else what is known of the first time, which is done.
+
+        Raises ``IdempotencyKeyReused`` and ``IdempotencyKeyInUse``.
+        """
+        stored = self._put()
+        if stored.claim_id == self._claim_id:
+            return None
+        known = _Content.read(stored.content)
+        if known.fingerprint != self._content.fingerprint:
+            raise IdempotencyKeyReused
+        if known.is_done:
+            return known
+        age_seconds = max((self._now - known.claimed_at).total_seconds(), 0.0)
+        if age_seconds < CLAIM_SECONDS:
+            # As long again as it has taken.
+            wait_seconds = min(age_seconds, CLAIM_SECONDS - age_seconds)
+            raise IdempotencyKeyInUse(retry_after_seconds=max(1, math.ceil(wait_seconds)))
+        # Whoever claimed it has died, or does not know what it led to.
+        self._content = replace(self._content, first_at=known.first_at)
+        if self._put(if_claim=stored.claim_id).claim_id != self._claim_id:
+            raise IdempotencyKeyInUse(retry_after_seconds=1)
+        return None
+
+    def complete(self, reply: Reply, keeps: Keeps) -> None:
+        is_kept = keeps is Keeps.ANSWER and len(reply.body.encode()) <= MAX_ANSWER_BYTES
+        self._write(replace(self._content, is_done=True, reply=reply if is_kept else None), KEPT_FOR)
+
+    def give_up(self, error: Exception) -> None:
+        """Leave the key to the next request: as unused when ``error`` is a refusal, else with the ids of this one."""
+        if status_of(error) < 500:
+            self._write(self._content, -KEPT_FOR)  # it has expired, whoever's clock is asked
+        else:
+            lapsed = self._now - timedelta(seconds=CLAIM_SECONDS)
+            self._write(replace(self._content, claimed_at=lapsed), KEPT_FOR)
+
+    def _write(self, content: _Content, kept_for: timedelta) -> None:
+        """The answer is given whether this succeeds or not: a claim that is left behind lapses."""
+        self._content = content
+        try:
+            self._put(kept_for=kept_for)
+        except StoreError as error:
+            facts = {"action": "idempotency.unrecorded", "error": error.code}
+            _log.warning("the answer to a request with an idempotency key could not be kept", extra=facts)
+
+    def _put(self, *, if_claim: str | None = None, kept_for: timedelta = KEPT_FOR) -> IdempotencyRecord:
+        record = IdempotencyRecord(
+            key=self._key,
+            claim_id=self._claim_id,
+            content=self._content.text(),
+            expires_at=self._now + kept_for,
+        )
+        return self._store.put_idempotency_record(record, if_claim=if_claim, now=self._now)
+
+
+def _fingerprint(request: Request) -> str:
+    """Of all that decides what is done, as it was sent."""
+    conditions = [request.header(name.lower()) for name in (IF_MATCH, IF_NONE_MATCH)]
+    parts = [request.query, conditions, request.body, request.body_is_base64]
+    return sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _ids_of(key: str, first_at: datetime) -> Callable[[], str]:
+    """UUIDs of version 7, as ``new_id`` makes them, by their number: of one key at one time always the same."""
+    numbers = count()
+
+    def new_id() -> str:
+        digest = blake2b(f"{key} {to_milliseconds(first_at)} {next(numbers)}".encode(), digest_size=16).digest()
+        return uuid7_at(first_at, int.from_bytes(digest) >> (128 - UUID7_RANDOM_BITS))
+
+    return new_id

@@ -1,0 +1,102 @@
+"""Reading a request: body and query string into the models of ``schemas``, with every fault named."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from duetime.api.http.errors import FieldError, InvalidFields
+from duetime.api.http.raw_json import RawObject, Shape, read_object
+from duetime.api.http.request import Request
+from duetime.api.http.validation_messages import message_of
+from duetime.api.schemas import Body
+from duetime.domain.errors import InvalidInput
+
+_MAX_QUERY_PARAMETERS = 50
+_TIMES = ("dueFrom", "dueTo", "from", "to")
+
+ModelT = TypeVar("ModelT", bound=Body)
+
+
+def read_body(request: Request, shape: Shape, *, limit_bytes: int, is_optional: bool = False) -> RawObject:
+    """The JSON object in the body. Raises ``InvalidInput`` when there is none or it is not JSON."""
+    text = request.json_text(limit_bytes=limit_bytes)
+    if not text and is_optional:
+        return RawObject({}, [])
+    if not text:
+        raise InvalidInput("", "a JSON body is required")
+    try:
+        return read_object(text, shape)
+    except ValueError as error:
+        raise InvalidInput("", f"the body cannot be read as a JSON object: {error}") from None
+
+
+def read_items(request: Request, shape: Shape, *, max_items: int, limit_bytes: int) -> list[Any]:
+    """The items of a batch: the array that ``shape`` names, and nothing beside it."""
+    found = read_body(request, shape, limit_bytes=limit_bytes)
+    name = shape.items or ""
+    faults = [FieldError(*fault) for fault in found.faults]
+    faults += [FieldError(other, "is not a known field") for other in found.members if other != name]
+    items = found.members.get(name)
+    if not isinstance(items, list):
+        faults.append(FieldError(name, "must be an array of objects"))
+    elif len(items) > max_items:
+        faults.append(FieldError(name, f"must have at most {max_items} items"))
+    if faults:
+        raise InvalidFields(faults)
+    return list(items or [])
+
+
+def read_query(model: type[ModelT], request: Request, *, lists: Collection[str] = ()) -> ModelT:
+    """The query string as ``model``. Raises ``InvalidFields`` for unknown, repeated and malformed parameters.
+
+    ``lists`` are the parameters that may be repeated: their value is the list of all that were given.
+    """
+    faults: list[tuple[str, str]] = []
+    parameters: dict[str, Any] = {}
+    try:
+        pairs = parse_qsl(request.query, keep_blank_values=True, max_num_fields=_MAX_QUERY_PARAMETERS)
+    except ValueError:
+        raise InvalidInput("", f"there are more than {_MAX_QUERY_PARAMETERS} query parameters") from None
+    for name, value in pairs:
+        if name in lists:
+            parameters.setdefault(name, []).append(value)
+            continue
+        if name in parameters:
+            faults.append((name, "is given twice"))
+        # The '+' of an offset, which clients forget to encode, reads as a space; a time never has one.
+        parameters[name] = value.replace(" ", "+") if name in _TIMES else value
+    return validate(model, RawObject(parameters, faults))
+
+
+def validate(model: type[ModelT], found: RawObject) -> ModelT:
+    """``found`` as ``model``. Raises ``InvalidFields`` with everything that is wrong."""
+    members, faults = _joined(found)
+    if faults:
+        raise InvalidFields([FieldError(name, message) for name, message in faults])
+    try:
+        return model.model_validate(members)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+        raise InvalidFields([_field_error(detail) for detail in details]) from None
+
+
+def _joined(found: RawObject) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The members of ``found``, with those of the objects in it, and the faults of all of them."""
+    members, faults = dict(found.members), list(found.faults)
+    for name, value in found.members.items():
+        if isinstance(value, RawObject):
+            members[name], inner = _joined(value)
+            faults += [(f"{name}.{path}", message) for path, message in inner]
+    return members, faults
+
+
+def _field_error(detail: ErrorDetails) -> FieldError:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"]).lstrip(".")
+    if detail["type"] == "duetime":
+        return FieldError(path + detail["ctx"]["path"], detail["ctx"]["message"])
+    return FieldError(path, message_of(detail))

@@ -1,0 +1,99 @@
+"""One operation of the API: what the router matches, the endpoint that answers, and what the document says of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Final
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from duetime.api.http.request import JSON, Reply
+from duetime.domain.principals import Role
+
+WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+KEYED_METHODS: Final = frozenset({"POST", "PUT", "PATCH"})
+"""Requests that may carry an ``Idempotency-Key``."""
+PARAMETER: Final = re.compile(r"<(\w+)>")
+
+
+class Public(Enum):
+    """The permission of a route that needs no API key."""
+
+    PUBLIC = "public"
+
+
+PUBLIC: Final = Public.PUBLIC
+Permission = Role | Public
+
+
+class Keeps(Enum):
+    """What is kept of the response to a request with an idempotency key."""
+
+    ANSWER = "answer"
+    FACT = "fact"
+    """That it was carried out. The response has a secret, which is shown once and stored nowhere."""
+    RESOURCE = "resource"
+    """Nothing: what the request makes keeps the key itself, for as long as it lives."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """``endpoint(services, request, **path parameters)``; ``path`` has the parameters in angle brackets.
+
+    The name of the endpoint is the id of the operation. ``permission`` is the least role that an API key must
+    have, or PUBLIC. It has no default, so that no route is without one. A parameter ``<tenant>``
+    must be the tenant of the key (``authorization.authorise``).
+
+    ``responses`` maps a status to the name of the model of its body (``documents.response_models``: no request needs
+    them, so they are no cold start); None: without one, or one of ``media_types``, which also has
+    a second form beside the model's. ``problems`` are the statuses of this route's own problems. ``conditions``: the
+    headers of conditional requests that the endpoint honours; on a write, others are refused. ``headers`` are
+    further ones that it reads.
+    """
+
+    method: str
+    path: str
+    endpoint: Callable[..., Reply]
+    permission: Permission
+    summary: str = field(kw_only=True)
+    tag: str = field(kw_only=True)
+    responses: Mapping[int, str | None] = field(kw_only=True)
+    media_types: Mapping[int, str] = field(default_factory=dict, kw_only=True)
+    problems: tuple[int, ...] = field(default=(), kw_only=True)
+    body: type[BaseModel] | None = field(default=None, kw_only=True)
+    body_is_required: bool = field(default=True, kw_only=True)
+    body_type: str = field(default=JSON, kw_only=True)
+    query: type[BaseModel] | None = field(default=None, kw_only=True)
+    headers: tuple[str, ...] = field(default=(), kw_only=True)
+    conditions: tuple[str, ...] = field(default=(), kw_only=True)
+    keeps: Keeps = field(default=Keeps.ANSWER, kw_only=True)
+
+    @cached_property
+    def operation_id(self) -> str:
+        return to_camel(self.endpoint.__name__)
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the parameters of the path, in order."""
+        return tuple(PARAMETER.findall(self.path))
+
+    @cached_property
+    def is_keyed(self) -> bool:
+        """Whether requests may carry an ``Idempotency-Key``."""
+        return self.method in KEYED_METHODS
+
+    @cached_property
+    def problem_statuses(self) -> tuple[int, ...]:
+        """The statuses of the problems that the route answers with: its own, and those of every route like it."""
+        # 400: a key in the query.
+        needed = (400,) if self.permission is PUBLIC else (400, 401, 403)
+        of_tenant = (404,) if "tenant" in self.parameters else ()
+        # What is stored of the namespace may be unreadable.
+        of_namespace = (409,) if "namespace" in self.parameters or "/event-webhook" in self.path else ()
+        of_key = (409,) if self.is_keyed else ()
+        return tuple(sorted({*self.problems, *needed, *of_tenant, *of_namespace, *of_key}))

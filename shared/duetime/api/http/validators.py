@@ -1,0 +1,209 @@
+"""Rules for single values of a request. Each is a function from what was given to what is kept.
+
+They raise ``ValueError`` with a message that completes "<field> ...", or ``at(path, message)`` when the fault lies
+deeper than the field itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from duetime.api.http.raw_json import RawJson, decode_unique
+from duetime.delivery.egress import origin_of, parse_destination
+from duetime.delivery.headers import is_reserved
+from duetime.domain.api_keys import MAX_KEY_SECONDS
+from duetime.domain.retry import parse_retry_policy
+from duetime.domain.secrets import MAX_OVERLAP_SECONDS
+from duetime.domain.timers import MAX_EXPIRE_AFTER_MS
+from duetime.domain.times import parse_duration, parse_duration_ms, parse_instant
+
+MAX_URL_CHARACTERS = 2048
+MAX_HEADERS = 32
+MAX_HEADERS_BYTES = 8 * 1024
+MAX_TAGS = 50
+MAX_TAG_CHARACTERS = 128
+MAX_CORRELATION_ID_CHARACTERS = 255
+MAX_IDEMPOTENCY_KEY_CHARACTERS = 255
+MAX_RETRY_POLICY_TEXT = 2 * 1024
+_MAX_HEADERS_TEXT = 4 * MAX_HEADERS_BYTES
+_CACHED_CHECKS = 128
+
+# Printable ASCII without space, '#' (a fragment is never sent) and '\' (which clients read in different ways).
+_URL = re.compile(
+    r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?(?:[/?][!-\"$-\[\]-~]*)?", re.IGNORECASE
+)
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+_DIGITS = re.compile(r"[0-9]{1,15}")
+_IDEMPOTENCY_KEY = re.compile(rf"[\x20-\x7e]{{1,{MAX_IDEMPOTENCY_KEY_CHARACTERS}}}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def at(path: str, message: str) -> PydanticCustomError:
+    """A fault inside a field: ``path`` is what comes after the field's own name, e.g. ``.maxAttempts``."""
+    return PydanticCustomError("duetime", "{message}", {"message": message, "path": path})
+
+
+def instant(value: Any) -> datetime:
+    return parse_instant(value if isinstance(value, str) else "")
+
+
+def whole_number(least: int, most: int) -> Callable[[Any], int]:
+    """A number in a query string: digits and nothing else."""
+
+    def read(value: Any) -> int:
+        if not (isinstance(value, str) and _DIGITS.fullmatch(value) and least <= int(value) <= most):
+            raise ValueError(f"must be a whole number from {least} to {most}")
+        return int(value)
+
+    return read
+
+
+def duration_seconds(value: Any) -> float:
+    return parse_duration(value)
+
+
+def expire_after_ms(value: Any) -> int:
+    return parse_duration_ms(value, max_ms=MAX_EXPIRE_AFTER_MS)
+
+
+def overlap_seconds(value: Any) -> float:
+    seconds = parse_duration(value)
+    if seconds > MAX_OVERLAP_SECONDS:
+        raise ValueError(f"must be at most {MAX_OVERLAP_SECONDS / 86_400:.0f} days")
+    return seconds
+
+
+def key_seconds(value: Any) -> float:
+    """How long an API key is to be valid."""
+    seconds = parse_duration(value)
+    if not 0 < seconds <= MAX_KEY_SECONDS:
+        raise ValueError(f"must be more than 0 and at most {MAX_KEY_SECONDS / 86_400:.0f} days")
+    return seconds
+
+
+def callback_url(value: str) -> str:
+    """An absolute http or https URL that every client reads alike. The egress policy judges where it leads."""
+    if len(value) > MAX_URL_CHARACTERS:
+        raise ValueError(f"must have at most {MAX_URL_CHARACTERS} characters")
+    if _URL.fullmatch(value) is not None:
+        _check_origin(origin_of(value))
+        return value
+    authority = value.partition("://")[2].split("/")[0].split("?")[0]
+    if "@" in authority:
+        raise ValueError("must not contain user information")
+    if "#" in value:
+        raise ValueError("must not have a fragment")
+    raise ValueError("must be an absolute http or https URL in ASCII, without spaces or control characters")
+
+
+@lru_cache(maxsize=_CACHED_CHECKS)
+def _check_origin(origin: str) -> None:
+    parse_destination(origin)
+
+
+def headers(value: RawJson) -> RawJson:
+    """Custom headers of the callback."""
+    check_headers(value, is_reserved)
+    return value
+
+
+# Timers of one kind have the same headers and policy again and again.
+@lru_cache(maxsize=_CACHED_CHECKS)
+def check_headers(raw: RawJson, is_reserved: Callable[[str], bool]) -> None:
+    """Raises ``ValueError`` unless ``raw`` is an object of headers, with no name that ``is_reserved``."""
+    given = decode_unique(raw)
+    if not isinstance(given, dict):
+        raise ValueError("must be an object of strings")
+    if len(given) > MAX_HEADERS:
+        raise ValueError(f"must have at most {MAX_HEADERS} members")
+    seen: set[str] = set()
+    size_bytes = 0
+    for name, content in given.items():
+        problem = _header_problem(name, content, seen, is_reserved)
+        if problem:
+            raise at(f".{name}", problem)
+        seen.add(name.lower())
+        size_bytes += len(name) + len(content)
+    if size_bytes > MAX_HEADERS_BYTES or len(raw.text) > _MAX_HEADERS_TEXT:
+        raise ValueError(f"must have at most {MAX_HEADERS_BYTES} bytes")
+
+
+def _header_problem(name: str, content: Any, seen: set[str], is_reserved: Callable[[str], bool]) -> str | None:
+    if not _TOKEN.fullmatch(name):
+        return "is not a header name"
+    if is_reserved(name):
+        return "is set by Duetime and cannot be given"
+    if name.lower() in seen:
+        return "is given twice"
+    if not isinstance(content, str):
+        return "must be a string"
+    if not _HEADER_VALUE.fullmatch(content):
+        return "must hold printable Latin-1 characters only"
+    return None
+
+
+def retry_policy(value: RawJson) -> RawJson:
+    if len(value.text) > MAX_RETRY_POLICY_TEXT:
+        raise ValueError(f"must have at most {MAX_RETRY_POLICY_TEXT} characters")
+    _check_retry_policy(value)
+    return value
+
+
+@lru_cache(maxsize=_CACHED_CHECKS)
+def _check_retry_policy(raw: RawJson) -> None:
+    given = decode_unique(raw)
+    if not isinstance(given, dict):
+        raise ValueError("must be an object")
+    try:
+        parse_retry_policy(given)
+    except ValueError as error:
+        name, message = error.args[0]
+        raise at(f".{name}", message) from None
+
+
+def correlation_id(value: str) -> str:
+    return text(value, MAX_CORRELATION_ID_CHARACTERS)
+
+
+def tags(value: list[str]) -> tuple[str, ...]:
+    return checked_tags(value, MAX_TAGS)
+
+
+def checked_tags(value: list[str], max_items: int) -> tuple[str, ...]:
+    if len(value) > max_items:
+        raise ValueError(f"must have at most {max_items} items")
+    for index, tag in enumerate(value):
+        try:
+            text(tag, MAX_TAG_CHARACTERS)
+        except ValueError as error:
+            raise at(f"[{index}]", str(error)) from None
+    if len(set(value)) != len(value):
+        raise ValueError("must not have an item twice")
+    return tuple(value)
+
+
+def tag(value: str) -> str:
+    return text(value, MAX_TAG_CHARACTERS)
+
+
+def text(value: str, max_characters: int) -> str:
+    if not 1 <= len(value) <= max_characters:
+        raise ValueError(f"must have 1 to {max_characters} characters")
+    if _CONTROL.search(value):
+        raise ValueError("must not contain control characters")
+    return value
+
+
+def idempotency_key(value: str) -> str:
+    """Printable ASCII: what a header can carry as well."""
+    if _IDEMPOTENCY_KEY.fullmatch(value) is None or value != value.strip():
+        limit = MAX_IDEMPOTENCY_KEY_CHARACTERS
+        raise ValueError(f"must have 1 to {limit} printable ASCII characters, without space at either end")
+    return value

@@ -1,0 +1,121 @@
+"""The API keys of a tenant, for its admins: create, list, delete; and for everyone what their own one is."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from duetime.api.context import Services
+from duetime.api.encoding import api_key_json, created_key_json, list_json, principal_json
+from duetime.api.http.errors import ApiKeyNotFound, FieldError, InvalidFields
+from duetime.api.http.parsing import read_body, read_query, validate
+from duetime.api.http.request import Reply, Request
+from duetime.api.http.route import Keeps, Route
+from duetime.api.schemas import PLAIN_SHAPE, ApiKeyBody, PageQuery
+from duetime.app.api_keys import create_key
+from duetime.domain.api_keys import is_key_id
+from duetime.domain.errors import InvalidInput
+from duetime.domain.principals import Role
+from duetime.domain.times import round_up
+
+MAX_BODY_BYTES = 4 * 1024
+_NEVER_KEPT = {"cache-control": "no-store"}
+
+
+def get_principal(services: Services, request: Request) -> Reply:  # noqa: ARG001
+    """GET: for whom the key of the request acts, and with which role."""
+    return Reply(status=200, body=principal_json(request.principal), headers=_NEVER_KEPT)
+
+
+def create_api_key(services: Services, request: Request, *, tenant: str) -> Reply:
+    """POST: 201 with the key, which no other answer shows."""
+    context = services.context
+    now = context.clock.now()
+    body = validate(ApiKeyBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES))
+    created = create_key(
+        context.store,
+        key_id=context.new_id(),
+        tenant_id=tenant,
+        role=body.role,
+        name=body.name or "",
+        expires_at=_end(body, now),
+        now=now,
+    )
+    return Reply(status=201, body=created_key_json(created), headers=_NEVER_KEPT)
+
+
+def list_api_keys(services: Services, request: Request, *, tenant: str) -> Reply:
+    """GET: the keys of the tenant in order of creation, expired ones too, without their secrets."""
+    query = read_query(PageQuery, request)
+    bound_to = ("api-keys", tenant)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    page = services.context.store.list_api_keys(tenant, cursor=cursor, limit=query.limit)
+    next_cursor = services.cursors.encode(page.next_cursor, bound_to, request.principal)
+    return Reply(status=200, body=list_json(map(api_key_json, page.items), next_cursor))
+
+
+def delete_api_key(services: Services, request: Request, *, tenant: str, key_id: str) -> Reply:  # noqa: ARG001
+    """DELETE: 204; the key is refused from now on, or where it was checked a moment ago, within seconds.
+
+    Any key can be deleted, the one that asks and the last one too: a leaked key must never be kept.
+    """
+    if not is_key_id(key_id) or not services.context.store.delete_api_key(tenant, key_id):
+        raise ApiKeyNotFound(key_id)
+    return Reply(status=204)
+
+
+def _end(body: ApiKeyBody, now: datetime) -> datetime | None:
+    if body.expires_at is not None and body.expires_in is not None:
+        raise InvalidFields([FieldError("expiresIn", "cannot be given together with expiresAt")])
+    if body.expires_in is not None:
+        return round_up(now + timedelta(seconds=body.expires_in))
+    if body.expires_at is not None and body.expires_at <= now:
+        raise InvalidInput("expiresAt", "must be in the future")
+    return body.expires_at
+
+
+_API_KEYS = "/v1/tenants/<tenant>/api-keys"
+
+ROUTES = (
+    Route(
+        "POST",
+        _API_KEYS,
+        create_api_key,
+        Role.ADMIN,
+        summary="Create an API key of the tenant",
+        tag="API keys",
+        body=ApiKeyBody,
+        responses={201: "CreatedKeyAnswer"},
+        problems=(400, 413, 415),
+        keeps=Keeps.FACT,
+    ),
+    Route(
+        "GET",
+        _API_KEYS,
+        list_api_keys,
+        Role.ADMIN,
+        summary="List the API keys of the tenant, without their secrets",
+        tag="API keys",
+        query=PageQuery,
+        responses={200: "ApiKeyPage"},
+        problems=(400,),
+    ),
+    Route(
+        "DELETE",
+        f"{_API_KEYS}/<key_id>",
+        delete_api_key,
+        Role.ADMIN,
+        summary="Delete an API key",
+        tag="API keys",
+        responses={204: None},
+        problems=(400, 404),
+    ),
+    Route(
+        "GET",
+        "/v1/principal",
+        get_principal,
+        Role.READER,
+        summary="Tell for which tenant and with which role the key acts",
+        tag="API keys",
+        responses={200: "PrincipalAnswer"},
+    ),
+)

@@ -1,0 +1,307 @@
+"""Namespaces, shards and health."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from duetime import __version__
+from duetime.api.context import Services
+from duetime.api.encoding import encode, list_json, namespace_json, shard_json
+from duetime.api.http.authorization import own_tenant
+from duetime.api.http.parsing import read_body, read_query, validate
+from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, EntityTags, etag, if_match, if_none_match
+from duetime.api.http.request import Reply, Request
+from duetime.api.http.route import PUBLIC, Route
+from duetime.api.schemas import (
+    NAMESPACE_SHAPE,
+    PLAIN_SHAPE,
+    DeleteNamespaceQuery,
+    NamespaceBody,
+    NothingBody,
+    PageQuery,
+    PauseBody,
+)
+from duetime.app import namespace_states
+from duetime.app.namespaces import changed_settings, found_namespace
+from duetime.domain.errors import InvalidCursor, InvalidInput, RevisionMismatch, StoreError, StoreNotReady
+from duetime.domain.ids import check_namespace
+from duetime.domain.namespaces import Namespace
+from duetime.domain.principals import Role
+from duetime.stores.store_clock import TOLERANCE_SECONDS
+
+MAX_BODY_BYTES = 64 * 1024
+
+
+def put_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
+    """PUT: 201, or 200 when it exists with these shards; ``NamespaceConflict`` when it exists with others, or belongs
+    to another tenant.
+
+    The settings that the body has are changed, null clears one, and what it omits stays.
+    """
+    try:
+        check_namespace(namespace)
+    except ValueError as error:
+        raise InvalidInput("namespace", str(error)) from None
+    wanted = if_match(request)
+    body = validate(NamespaceBody, read_body(request, NAMESPACE_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    store, now = services.context.store, services.context.clock.now()
+    principal = request.principal
+    known = store.get_namespace(namespace)
+    if known is not None and principal is not None and known.tenant_id != principal.tenant_id:
+        known = None  # nothing of it must show, not even in what is asked of the store below
+    if wanted is not None and known is None:
+        raise RevisionMismatch(f"namespace {namespace!r} does not exist in a revision that If-Match names")
+    num_shards, dedicated = body.num_shards, body.dedicated
+    if num_shards is None:
+        num_shards = known.num_shards if known else services.context.default_num_shards
+    if dedicated is None:
+        dedicated = known.dedicated if known else False
+
+    # In open mode a namespace that exists may be any tenant's.
+    tenant_id = known.tenant_id if known else own_tenant(principal)
+    stored, is_new = store.create_namespace(
+        namespace, num_shards=num_shards, dedicated=dedicated, now=now, tenant_id=tenant_id
+    )
+    given = given_settings(body)
+    if given or wanted is not None:
+        stored = changed_settings(store, namespace, given, principal=principal, now=now, check=_checked(wanted))
+    services.namespaces.note(stored)
+    reply = _namespace_reply(201 if is_new else 200, stored)
+    return replace(reply, headers={**reply.headers, "location": f"/v1/namespaces/{namespace}"}) if is_new else reply
+
+
+def given_settings(body: NamespaceBody) -> dict[str, Any]:
+    """The fields of ``NamespaceSettings`` that ``body`` has, with their values."""
+    policy = body.retry_policy
+    values = {
+        "retry_policy": ("retry_policy_json", None if policy is None else policy.text),
+        "max_in_flight": ("max_in_flight", body.max_in_flight),
+        "rate_limit": ("rate_limit_per_second", None if body.rate_limit is None else float(body.rate_limit)),
+        "misfire": ("misfire", body.misfire),
+    }
+    return dict(field for name, field in values.items() if name in body.model_fields_set)
+
+
+def get_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
+    """GET: 304 when ``If-None-Match`` names the revision."""
+    found = found_namespace(services.context.store, namespace, principal=request.principal)
+    known = if_none_match(request)
+    if known is not None and known.match_weakly(found.revision):
+        return Reply(status=304, headers={"etag": etag(found.revision)})
+    return _namespace_reply(200, found)
+
+
+def _namespace_reply(status: int, namespace: Namespace) -> Reply:
+    return Reply(status=status, body=namespace_json(namespace), headers={"etag": etag(namespace.revision)})
+
+
+def pause_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
+    """POST: nothing of it is fired any more, ``NAMESPACE_SECONDS`` from now at the latest."""
+    check = _checked(if_match(request))
+    body = validate(PauseBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    context = services.context
+    stored = namespace_states.paused(
+        context.store,
+        namespace,
+        reason=body.reason,
+        principal=request.principal,
+        now=context.clock.now(),
+        check=check,
+    )
+    services.namespaces.note(stored)
+    return _namespace_reply(200, stored)
+
+
+def resume_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
+    """POST: it is fired from again. Late timers follow its ``misfire``."""
+    check = _checked(if_match(request))
+    validate(NothingBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    context = services.context
+    stored = namespace_states.resumed(
+        context.store, namespace, principal=request.principal, now=context.clock.now(), check=check
+    )
+    services.namespaces.note(stored)
+    return _namespace_reply(200, stored)
+
+
+def delete_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
+    """DELETE: 202 for a step of the deletion, to be repeated until 200."""
+    check = _checked(if_match(request))
+    query = read_query(DeleteNamespaceQuery, request)
+    context = services.context
+    step = namespace_states.delete_some(
+        context.store,
+        namespace,
+        is_forced=query.force,
+        principal=request.principal,
+        now=context.clock.now(),
+        check=check,
+    )
+    services.namespaces.forget(namespace)
+    body = encode({"removed": step.removed, "done": step.is_done})
+    return Reply(status=200, body=body) if step.is_done else _to_be_repeated(body, step.wait_seconds)
+
+
+def _to_be_repeated(body: str, wait_seconds: int) -> Reply:
+    return Reply(status=202, body=body, headers={"retry-after": str(wait_seconds)})
+
+
+def _checked(wanted: EntityTags | None) -> Callable[[Namespace], None]:
+    def check(current: Namespace) -> None:
+        if wanted is not None and not wanted.match_strongly(current.revision):
+            raise RevisionMismatch("the namespace has another revision than If-Match names")
+
+    return check
+
+
+def list_namespaces(services: Services, request: Request) -> Reply:
+    """GET: those of the key's tenant; in open mode, of all tenants."""
+    query = read_query(PageQuery, request)
+    bound_to = ("namespaces",)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    tenant_id = None if request.principal is None else request.principal.tenant_id
+    page = services.context.store.list_namespaces(cursor=cursor, limit=query.limit, tenant_id=tenant_id)
+    next_cursor = services.cursors.encode(page.next_cursor, bound_to, request.principal)
+    return Reply(status=200, body=list_json(map(namespace_json, page.items), next_cursor))
+
+
+def list_shards(services: Services, request: Request) -> Reply:
+    """GET: the shards in order of id, with their owners. A cursor is the last id that was shown."""
+    query = read_query(PageQuery, request)
+    bound_to = ("shards",)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    store = services.context.store
+    shard_ids = sorted(store.shard_map().shard_ids())
+    start = 0 if cursor is None else bisect_right(shard_ids, _shard_id(cursor))
+    shown = shard_ids[start : start + query.limit]
+    is_last = start + query.limit >= len(shard_ids)
+    statuses = store.shard_statuses(shown, now=services.context.clock.now()) if shown else []
+    items = list(map(shard_json, statuses))
+    next_cursor = None if is_last else services.cursors.encode(str(shown[-1]), bound_to, request.principal)
+    return Reply(status=200, body=list_json(items, next_cursor))
+
+
+def get_health(services: Services, request: Request) -> Reply:  # noqa: ARG001
+    """GET: 200 when the store answers, 503 when it does not. A clock that is wrong is told, and harms nothing."""
+    offset = services.context.clock_offset_seconds()
+    clock = "unknown" if offset is None else "ok" if abs(offset) <= TOLERANCE_SECONDS else "differs"
+    members = {
+        "version": __version__,
+        "clock": clock,
+        "clockOffsetSeconds": offset,
+        "shardsGivenBack": services.context.shards_given_back(),
+    }
+    try:
+        services.context.store.check()
+    except StoreError as error:
+        store = "not_ready" if isinstance(error, StoreNotReady) else "unavailable"
+        body = encode({"status": "unavailable", "store": store} | members)
+        return Reply(status=503, body=body, headers={"retry-after": "1"})
+    return Reply(status=200, body=encode({"status": "ok", "store": "ok"} | members))
+
+
+def _shard_id(cursor: str) -> int:
+    try:
+        return int(cursor)
+    except ValueError:
+        raise InvalidCursor("cursor", "is not a cursor of this list") from None
+
+
+_NAMESPACE = "/v1/namespaces/<namespace>"
+
+ROUTES = (
+    Route(
+        "PUT",
+        _NAMESPACE,
+        put_namespace,
+        Role.ADMIN,
+        summary="Create a namespace, confirm it, or change its settings",
+        tag="namespaces",
+        body=NamespaceBody,
+        body_is_required=False,
+        responses={200: "NamespaceAnswer", 201: "NamespaceAnswer"},
+        problems=(400, 409, 412, 413, 415),
+        conditions=(IF_MATCH,),
+    ),
+    Route(
+        "GET",
+        _NAMESPACE,
+        get_namespace,
+        Role.READER,
+        summary="Read a namespace",
+        tag="namespaces",
+        responses={200: "NamespaceAnswer", 304: None},
+        problems=(400, 404),
+        conditions=(IF_NONE_MATCH,),
+    ),
+    Route(
+        "GET",
+        "/v1/namespaces",
+        list_namespaces,
+        Role.READER,
+        summary="List namespaces",
+        tag="namespaces",
+        query=PageQuery,
+        responses={200: "NamespacePage"},
+        problems=(400,),
+    ),
+    Route(
+        "DELETE",
+        _NAMESPACE,
+        delete_namespace,
+        Role.ADMIN,
+        summary="Delete a namespace, and with force its timers: a step at a time, until the answer is 200",
+        tag="namespaces",
+        query=DeleteNamespaceQuery,
+        responses={200: "NamespaceDeletionAnswer", 202: "NamespaceDeletionAnswer"},
+        problems=(400, 404, 409, 412),
+        conditions=(IF_MATCH,),
+    ),
+    Route(
+        "POST",
+        f"{_NAMESPACE}/pause",
+        pause_namespace,
+        Role.ADMIN,
+        summary="Fire nothing of a namespace until it is resumed",
+        tag="namespaces",
+        body=PauseBody,
+        body_is_required=False,
+        responses={200: "NamespaceAnswer"},
+        problems=(400, 404, 409, 412, 413, 415),
+        conditions=(IF_MATCH,),
+    ),
+    Route(
+        "POST",
+        f"{_NAMESPACE}/resume",
+        resume_namespace,
+        Role.ADMIN,
+        summary="Fire the timers of a namespace again; late ones as its misfire says",
+        tag="namespaces",
+        responses={200: "NamespaceAnswer"},
+        problems=(400, 404, 409, 412, 413, 415),
+        conditions=(IF_MATCH,),
+    ),
+    Route(
+        "GET",
+        "/v1/shards",
+        list_shards,
+        Role.ADMIN,
+        summary="List shards and who polls them",
+        tag="service",
+        query=PageQuery,
+        responses={200: "ShardPage"},
+        problems=(400,),
+    ),
+    Route(
+        "GET",
+        "/health",
+        get_health,
+        PUBLIC,
+        summary="Is the service, with its store, ready?",
+        tag="service",
+        responses={200: "HealthAnswer", 503: "HealthAnswer"},
+    ),
+)

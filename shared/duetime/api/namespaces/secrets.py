@@ -1,0 +1,87 @@
+"""The secrets that a namespace's callbacks are signed with: create (which rotates), list, delete."""
+
+from __future__ import annotations
+
+from duetime.api.context import Services
+from duetime.api.encoding import created_secret_json, list_json, secret_json
+from duetime.api.http.parsing import read_body, validate
+from duetime.api.http.request import Reply, Request
+from duetime.api.http.route import Keeps, Route
+from duetime.api.schemas import PLAIN_SHAPE, SecretBody
+from duetime.app import namespaces as namespace_changes
+from duetime.domain.principals import Role
+from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
+
+MAX_BODY_BYTES = 4 * 1024
+_NEVER_KEPT = {"cache-control": "no-store"}
+
+
+def create_secret(services: Services, request: Request, *, namespace: str) -> Reply:
+    """POST: 201 with the secret, which no other answer shows; 409 while two are valid."""
+    context = services.context
+    body = validate(SecretBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    created = namespace_changes.create_secret(
+        context.store,
+        context.secret_box,
+        namespace,
+        principal=request.principal,
+        secret_id=context.new_id(),
+        text=body.secret,
+        overlap_seconds=DEFAULT_OVERLAP_SECONDS if body.overlap is None else body.overlap,
+        now=context.clock.now(),
+    )
+    return Reply(status=201, body=created_secret_json(created), headers=_NEVER_KEPT)
+
+
+def list_secrets(services: Services, request: Request, *, namespace: str) -> Reply:
+    """GET: the secrets that are valid now, oldest first, without what they are."""
+    context = services.context
+    found = namespace_changes.found_namespace(context.store, namespace, principal=request.principal)
+    return Reply(status=200, body=list_json(map(secret_json, valid_secrets(found, context.clock.now())), None))
+
+
+def delete_secret(services: Services, request: Request, *, namespace: str, secret_id: str) -> Reply:
+    """DELETE: 204; callbacks are not signed with it any more."""
+    context = services.context
+    now = context.clock.now()
+    namespace_changes.delete_secret(context.store, namespace, secret_id, principal=request.principal, now=now)
+    return Reply(status=204)
+
+
+_SECRETS = "/v1/namespaces/<namespace>/secrets"
+
+ROUTES = (
+    Route(
+        "POST",
+        _SECRETS,
+        create_secret,
+        Role.ADMIN,
+        summary="Create a signing secret; the one before it stays valid for an overlap",
+        tag="namespaces",
+        body=SecretBody,
+        body_is_required=False,
+        responses={201: "CreatedSecretAnswer"},
+        problems=(400, 404, 409, 413, 415, 503),
+        keeps=Keeps.FACT,
+    ),
+    Route(
+        "GET",
+        _SECRETS,
+        list_secrets,
+        Role.ADMIN,
+        summary="List the signing secrets that are valid",
+        tag="namespaces",
+        responses={200: "SecretPage"},
+        problems=(404,),
+    ),
+    Route(
+        "DELETE",
+        f"{_SECRETS}/<secret_id>",
+        delete_secret,
+        Role.ADMIN,
+        summary="End a signing secret at once",
+        tag="namespaces",
+        responses={204: None},
+        problems=(404,),
+    ),
+)

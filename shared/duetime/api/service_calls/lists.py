@@ -1,0 +1,188 @@
+"""Lists of service calls, and of what is kept about one: executions and events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from duetime.api.context import Services
+from duetime.api.encoding import instant_json, list_json
+from duetime.api.http.errors import FieldError, InvalidFields
+from duetime.api.http.page_size import fitting_page
+from duetime.api.http.parsing import read_query
+from duetime.api.http.request import Reply, Request
+from duetime.api.http.route import Route
+from duetime.api.schemas import PageQuery
+from duetime.api.service_calls.encoding import events_json, execution_json, execution_summary_json
+from duetime.api.service_calls.requests import CallQuery, EventQuery
+from duetime.api.service_calls.validators import sequence
+from duetime.api.views import views_for
+from duetime.domain.call_events import CallEvent
+from duetime.domain.errors import ExecutionNotFound, InvalidInput
+from duetime.domain.ids import is_uuid
+from duetime.domain.principals import Role
+from duetime.domain.service_calls import CallStatus, ServiceCall
+from duetime.stores.calls_port import CallFilter, CallOrder
+
+LAST_EVENT_ID = "Last-Event-ID"
+
+
+def list_service_calls(services: Services, request: Request, *, tenant: str) -> Reply:
+    """GET: a page of the calls that fit all filters. It may be short, even empty, and not be the last."""
+    query = read_query(CallQuery, request, lists=("tag",))
+    call_filter = _filter(query)
+    store, now = services.calls.store, services.context.clock.now()
+    bound_to = _cursor_query(tenant, query)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    items, next_cursor = fitting_page(
+        lambda limit: store.list_calls(tenant, call_filter, cursor=cursor, limit=limit, now=now),
+        views_for(services, request).call_summary,
+        limit=query.limit,
+    )
+    return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))
+
+
+def list_executions(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
+    """GET: the executions of a call, the newest first, without bodies."""
+    calls = services.calls
+    query = read_query(PageQuery, request)
+    calls.found(tenant, service_call_id, now=services.context.clock.now())
+    bound_to = ("executions", tenant, service_call_id)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    items, next_cursor = fitting_page(
+        lambda limit: calls.store.list_executions(tenant, service_call_id, cursor=cursor, limit=limit),
+        execution_summary_json,
+        limit=query.limit,
+    )
+    return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))
+
+
+def get_execution(
+    services: Services,
+    request: Request,  # noqa: ARG001
+    *,
+    tenant: str,
+    service_call_id: str,
+    execution_id: str,
+) -> Reply:
+    """GET: one execution with what was sent and what came back."""
+    calls = services.calls
+    calls.found(tenant, service_call_id, now=services.context.clock.now())
+    found = calls.store.get_execution(tenant, service_call_id, execution_id) if is_uuid(execution_id) else None
+    if found is None:
+        raise ExecutionNotFound(service_call_id, execution_id)
+    return Reply(status=200, body=execution_json(found))
+
+
+def list_events(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
+    """GET: the events of a call in order, those after a sequence number.
+
+    ``Last-Event-ID``, which clients of server-sent events send when they connect again, counts for ``after``.
+    """
+    calls = services.calls
+    query = read_query(EventQuery, request)
+    after = _last_event_id(request, query.after)
+    call = calls.found(tenant, service_call_id, now=services.context.clock.now())
+    events = calls.store.list_events(tenant, service_call_id, after=after, limit=query.limit)
+    next_after = events[-1].sequence if events else after
+    return Reply(status=200, body=events_json(events, next_after=next_after, complete=is_complete(call, events)))
+
+
+def is_complete(call: ServiceCall, events: Sequence[CallEvent]) -> bool:
+    """Whether ``call`` has finished and nothing follows ``events``, which were read after it.
+
+    Events that came since then are not counted in the call. Where there are none, those that are not there any more
+    (published events are pruned before their call expires) are not waited for.
+    """
+    return call.status.is_finished and (not events or events[-1].sequence >= call.event_count)
+
+
+def _last_event_id(request: Request, after: int) -> int:
+    header = request.header(LAST_EVENT_ID.lower())
+    if not header:
+        return after
+    try:
+        return sequence(header)
+    except ValueError as error:
+        raise InvalidInput(LAST_EVENT_ID, str(error)) from None
+
+
+def _filter(query: CallQuery) -> CallFilter:
+    faults = []
+    if query.order is not None and query.status is not CallStatus.SCHEDULED:
+        faults.append(FieldError("order", "dueAt goes with status=Scheduled alone"))
+    if query.due_to is not None and query.order is None:
+        faults.append(FieldError("dueTo", "goes with order=dueAt alone"))
+    if faults:
+        raise InvalidFields(faults)
+    return CallFilter(
+        status=query.status,
+        tags=tuple(sorted(query.tag or ())),
+        submitted_from=query.submitted_from,
+        submitted_to=query.submitted_to,
+        due_to=query.due_to,
+        name_prefix=query.name,
+        starred=query.starred,
+        correlation_id=query.correlation_id,
+        order=CallOrder.NEWEST if query.order is None else CallOrder.DUE,
+    )
+
+
+def _cursor_query(tenant: str, query: CallQuery) -> tuple[object, ...]:
+    """What a cursor is bound to."""
+    times = map(instant_json, (query.submitted_from, query.submitted_to, query.due_to))
+    tags = sorted(query.tag or ())
+    return ("calls", tenant, query.status, tags, *times, query.name, query.starred, query.correlation_id, query.order)
+
+
+_SERVICE_CALLS = "/v1/tenants/<tenant>/service-calls"
+_EXECUTIONS = "/v1/tenants/<tenant>/service-calls/<service_call_id>/executions"
+_SERVICE_CALL = "/v1/tenants/<tenant>/service-calls/<service_call_id>"
+
+ROUTES = (
+    Route(
+        "GET",
+        _SERVICE_CALLS,
+        list_service_calls,
+        Role.READER,
+        summary="List service calls",
+        tag="service calls",
+        query=CallQuery,
+        responses={200: "ServiceCallPage"},
+        problems=(400,),
+    ),
+    Route(
+        "GET",
+        _EXECUTIONS,
+        list_executions,
+        Role.READER,
+        summary="List the executions of a service call, without bodies",
+        tag="service calls",
+        query=PageQuery,
+        responses={200: "ExecutionPage"},
+        problems=(400, 404, 409),
+    ),
+    Route(
+        "GET",
+        f"{_EXECUTIONS}/<execution_id>",
+        get_execution,
+        Role.READER,
+        summary="Read an execution: what was sent and what came back",
+        tag="service calls",
+        responses={200: "ExecutionAnswer"},
+        problems=(400, 404, 409),
+    ),
+    Route(
+        "GET",
+        f"{_SERVICE_CALL}/events",
+        list_events,
+        Role.READER,
+        summary="List the events of a service call in order; as server-sent events where one process serves all,"
+        " with a 204 when there will be no more",
+        tag="service calls",
+        query=EventQuery,
+        responses={200: "EventPage", 204: None},
+        media_types={200: "text/event-stream"},
+        problems=(400, 404, 409),
+        headers=("Last-Event-ID",),
+    ),
+)

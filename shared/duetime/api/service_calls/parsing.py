@@ -1,0 +1,197 @@
+"""From what a client asks for to a submission or a change of a service call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from duetime.api.http import validators as fields
+from duetime.api.http.errors import FieldError, InvalidFields
+from duetime.api.http.idempotency import IDEMPOTENCY_KEY, given_key
+from duetime.api.http.parsing import validate
+from duetime.api.http.raw_json import RawJson, RawObject
+from duetime.api.http.request import Request, utf8_length
+from duetime.api.service_calls.requests import CallRequestPatch, RerunBody, ServiceCallBody, ServiceCallPatch
+from duetime.api.timers.parsing import after
+from duetime.app.service_calls import check_waits
+from duetime.delivery.egress import EgressPolicy, RefusedUrl
+from duetime.domain.call_steps import Submission
+from duetime.domain.errors import InvalidInput, PayloadTooLarge
+from duetime.domain.service_calls import (
+    DEFAULT_TIMEOUT_SECONDS,
+    MAX_BODY_BYTES,
+    CallChange,
+    RequestSpec,
+    ServiceCall,
+    call_digest,
+    request_spec,
+    rerun_digest,
+)
+from duetime.domain.timers import UNSET
+from duetime.domain.times import format_instant
+
+CORRELATION_ID = "X-Correlation-Id"
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """``at`` None: now. ``asked`` identifies what was asked for, whenever it is asked."""
+
+    at: datetime | None
+    asked: str | None
+
+
+def read_submission(
+    request: Request, found: RawObject, *, egress: EgressPolicy, new_id: Callable[[], str], now: datetime
+) -> Submission:
+    """The submission that ``found`` and the headers of ``request`` describe.
+
+    Raises ``InvalidInput`` (all faults of the body at once) and ``PayloadTooLarge``.
+    """
+    _check_body_size(found)
+    body = validate(ServiceCallBody, found)
+    _check_url(body.request.url, egress)
+    due = _due(body.due_at, body.delay, now)
+    spec = request_spec(
+        method=body.request.method,
+        url=body.request.url,
+        headers_json=_text(body.request.headers),
+        body_json=_text(body.request.body),
+    )
+    timeout_seconds = body.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
+    tags = tuple(body.tags or ())
+    digest = call_digest(
+        name=body.name,
+        request=spec,
+        due=due.asked,
+        tags=tags,
+        timeout_seconds=timeout_seconds,
+        retry_policy_json=_text(body.retry_policy),
+        correlation_id=body.correlation_id,
+        starred=bool(body.starred),
+    )
+    return Submission(
+        name=body.name,
+        request=spec,
+        digest=digest,
+        due_at=due.at,
+        timeout_seconds=timeout_seconds,
+        retry_policy_json=_text(body.retry_policy),
+        correlation_id=body.correlation_id or _correlation_id(request) or new_id(),
+        idempotency_key=_idempotency_key(request, body.idempotency_key),
+        tags=tags,
+        starred=bool(body.starred),
+    )
+
+
+def read_rerun(request: Request, found: RawObject, *, now: datetime) -> Callable[[ServiceCall], Submission]:
+    """What makes a submission of the call that is to be repeated."""
+    body = validate(RerunBody, found)
+    due = _due(body.due_at, body.delay, now)
+    key = _idempotency_key(request, body.idempotency_key)
+    correlation_id = body.correlation_id or _correlation_id(request)
+
+    def submission(call: ServiceCall) -> Submission:
+        return Submission(
+            name=call.name,
+            request=call.request,
+            digest=rerun_digest(rerun_of=call.call_id, due=due.asked, correlation_id=body.correlation_id),
+            due_at=due.at,
+            timeout_seconds=call.timeout_seconds,
+            retry_policy_json=call.retry_policy_json,
+            correlation_id=correlation_id or call.correlation_id,
+            idempotency_key=key,
+            tags=call.tags,
+            rerun_of=call.call_id,
+        )
+
+    return submission
+
+
+def read_patch(found: RawObject, *, egress: EgressPolicy, now: datetime) -> Callable[[ServiceCall], CallChange]:
+    """What makes a change of the call as it is stored; what would change nothing is left out of it.
+
+    Raises as ``read_submission`` does; the function raises ``CallFinished`` and ``CallRunning``.
+    """
+    _check_body_size(found)
+    patch = validate(ServiceCallPatch, found)
+    given = patch.model_fields_set
+    if given >= {"due_at", "delay"}:
+        raise InvalidFields([FieldError("dueAt", "and delay cannot both be given")])
+    if "request" in given and "url" in patch.request.model_fields_set:
+        _check_url(patch.request.url, egress)
+    due_at = after(now, patch.delay) if "delay" in given else patch.due_at
+    is_rescheduled = bool(given & {"due_at", "delay"})
+
+    def change(call: ServiceCall) -> CallChange:
+        if is_rescheduled or "request" in given:
+            check_waits(call, "its due time and request cannot be changed")
+        wanted: dict[str, Any] = {
+            "name": patch.name,
+            "tags": tuple(patch.tags or ()),
+            "starred": patch.starred,
+            "request": _patched(call.request, patch.request) if "request" in given else call.request,
+        }
+        kept = {name: value for name, value in wanted.items() if name in given and value != getattr(call, name)}
+        return CallChange(**kept, due_at=due_at if is_rescheduled else UNSET)
+
+    return change
+
+
+def _patched(stored: RequestSpec, patch: CallRequestPatch) -> RequestSpec:
+    given = patch.model_fields_set
+    return request_spec(
+        method=patch.method if "method" in given else stored.method,
+        url=patch.url if "url" in given else stored.url,
+        headers_json=_text(patch.headers) if "headers" in given else stored.headers_json,
+        body_json=_text(patch.body) if "body" in given else stored.body_json,
+    )
+
+
+def _due(due_at: datetime | None, delay_seconds: float | None, now: datetime) -> _Due:
+    if due_at is not None and delay_seconds is not None:
+        raise InvalidFields([FieldError("dueAt", "and delay cannot both be given")])
+    if delay_seconds is not None:
+        return _Due(after(now, delay_seconds), f"after {delay_seconds!r}")
+    return _Due(due_at, None if due_at is None else format_instant(due_at))
+
+
+def _idempotency_key(request: Request, given: str | None) -> str | None:
+    """The key in the body, or in the header."""
+    header = given_key(request)
+    if header is None:
+        return given
+    if given not in (None, header):
+        raise InvalidInput("idempotencyKey", f"is not the one in the header {IDEMPOTENCY_KEY}")
+    return header
+
+
+def _correlation_id(request: Request) -> str | None:
+    header = request.header(CORRELATION_ID.lower())
+    if not header:
+        return None
+    try:
+        return fields.correlation_id(header)
+    except ValueError as error:
+        raise InvalidInput(CORRELATION_ID, str(error)) from None
+
+
+def _check_url(url: str, egress: EgressPolicy) -> None:
+    """What is wrong whenever it is sent is refused now. A name is judged by where it leads when it is sent."""
+    try:
+        egress.check_url(url)
+    except RefusedUrl as error:
+        raise InvalidInput("request.url", str(error)) from None
+
+
+def _check_body_size(found: RawObject) -> None:
+    request = found.members.get("request")
+    body = request.members.get("body") if isinstance(request, RawObject) else None
+    if isinstance(body, RawJson) and utf8_length(body.text) > MAX_BODY_BYTES:
+        raise PayloadTooLarge("request.body", f"must have at most {MAX_BODY_BYTES} bytes of JSON")
+
+
+def _text(value: RawJson | None) -> str | None:
+    return None if value is None else value.text

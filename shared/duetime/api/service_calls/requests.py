@@ -1,0 +1,191 @@
+"""What a request about service calls may hold, as ``schemas`` has it for timers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from duetime.api.http import validators as fields
+from duetime.api.http.raw_json import RawJson, Shape
+from duetime.api.schemas import (
+    Body,
+    CallbackUrl,
+    CallRetryPolicy,
+    CorrelationId,
+    Duration,
+    Instant,
+    Limit,
+    PageQuery,
+    RawSchema,
+)
+from duetime.api.service_calls import validators as call_fields
+from duetime.domain.service_calls import (
+    DEFAULT_TIMEOUT_SECONDS,
+    MAX_NAME_CHARACTERS,
+    MAX_TAGS,
+    MAX_TIMEOUT_SECONDS,
+    CallStatus,
+    Method,
+)
+
+DEFAULT_EVENTS = 100
+
+_HEADERS_SCHEMA = {
+    "type": "object",
+    "maxProperties": fields.MAX_HEADERS,
+    "additionalProperties": {"type": "string"},
+    "description": "headers of framing and of the connection, and x-correlation-id, are refused",
+}
+_BODY_SCHEMA = {
+    "description": "any JSON, at most 256 KiB: a string is sent as its text, any other value as the JSON text given"
+}
+_TAGS_SCHEMA = {
+    "type": "array",
+    "maxItems": MAX_TAGS,
+    "uniqueItems": True,
+    "items": {"type": "string", "minLength": 1, "maxLength": fields.MAX_TAG_CHARACTERS},
+}
+_NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARACTERS}
+_KEY_SCHEMA = {
+    "type": "string",
+    "pattern": f"^[\\x20-\\x7e]{{1,{fields.MAX_IDEMPOTENCY_KEY_CHARACTERS}}}$",
+}
+
+Name = Annotated[str, AfterValidator(call_fields.name), WithJsonSchema(_NAME_SCHEMA)]
+Tags = Annotated[list[str], AfterValidator(call_fields.tags), WithJsonSchema(_TAGS_SCHEMA)]
+Headers = Annotated[RawJson, RawSchema, AfterValidator(call_fields.headers), WithJsonSchema(_HEADERS_SCHEMA)]
+RequestBody = Annotated[RawJson, RawSchema, WithJsonSchema(_BODY_SCHEMA)]
+HttpMethod = Annotated[Method, Field(strict=False)]
+IdempotencyKey = Annotated[str, AfterValidator(fields.idempotency_key), WithJsonSchema(_KEY_SCHEMA)]
+TimeoutSeconds = Annotated[int, Field(ge=1, le=MAX_TIMEOUT_SECONDS)]
+
+_EXAMPLE_REQUEST: dict[str, Any] = {
+    "method": "POST",
+    "url": "https://billing.example.com/invoices/2026-11",
+    "headers": {"Authorization": "Bearer ...", "Content-Type": "application/json"},
+    "body": {"customer": 4711, "amount": 12.5},
+}
+
+
+class CallRequest(Body):
+    """The HTTP request to be sent."""
+
+    method: HttpMethod
+    url: CallbackUrl
+    headers: Headers | None = None
+    body: RequestBody | None = None
+
+
+class CallRequestPatch(Body):
+    """What is omitted of the request stays; null removes headers or body, each as a whole."""
+
+    method: HttpMethod = Field(default=None)  # type: ignore[assignment]  # omitted; null is refused
+    url: CallbackUrl = Field(default=None)  # type: ignore[assignment]
+    headers: Headers | None = None
+    body: RequestBody | None = None
+
+
+class ServiceCallBody(Body):
+    """A service call to submit. At most one of ``dueAt`` and ``delay``; without either it is due now."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "invoice November",
+                    "request": _EXAMPLE_REQUEST,
+                    "dueAt": "2026-12-01T06:00:00+01:00",
+                    "tags": ["invoices", "customer-4711"],
+                    "idempotencyKey": "invoice-4711-2026-11",
+                    "retryPolicy": {"maxAttempts": 3, "initialInterval": "30s"},
+                },
+                {"name": "ping", "request": {"method": "GET", "url": "https://example.com/"}},
+            ]
+        }
+    )
+
+    name: Name = Field(description="for people, and to list by its beginning")
+    request: CallRequest
+    due_at: Instant | None = Field(default=None, description="a past time is due at once")
+    delay: Duration | None = Field(default=None, description="the due time, counted from now")
+    tags: Tags | None = None
+    starred: bool | None = None
+    idempotency_key: IdempotencyKey | None = Field(
+        default=None, description="may be given as the header Idempotency-Key instead"
+    )
+    timeout_seconds: TimeoutSeconds | None = Field(
+        default=None, description=f"of one execution; {DEFAULT_TIMEOUT_SECONDS} when it is omitted"
+    )
+    retry_policy: CallRetryPolicy | None = Field(
+        default=None, description="one attempt when it, or its maxAttempts, is omitted"
+    )
+    correlation_id: CorrelationId | None = Field(
+        default=None, description="when it is omitted, the header X-Correlation-Id, or else a UUIDv7 that is made"
+    )
+
+
+class ServiceCallPatch(Body):
+    """A merge patch: what is omitted stays. ``dueAt``, ``delay`` and ``request`` only while the call
+    waits: while it is Scheduled, or between two attempts."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"starred": True, "tags": ["invoices"]},
+                {"dueAt": "2026-12-02T06:00:00Z", "request": {"url": "https://billing.example.com/v2"}},
+            ]
+        }
+    )
+
+    name: Name = Field(default=None)  # type: ignore[assignment]  # omitted; null is refused
+    tags: Tags | None = None
+    starred: bool = Field(default=None)  # type: ignore[assignment]
+    due_at: Instant = Field(default=None)  # type: ignore[assignment]
+    delay: Duration = Field(default=None)  # type: ignore[assignment]
+    request: CallRequestPatch = Field(default=None)  # type: ignore[assignment]
+
+
+class RerunBody(Body):
+    """When to repeat a finished service call: now, unless ``dueAt`` or ``delay`` says otherwise."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"delay": "1h"}]})
+
+    due_at: Instant | None = Field(default=None, description="a past time is due at once")
+    delay: Duration | None = Field(default=None, description="the due time, counted from now")
+    idempotency_key: IdempotencyKey | None = Field(
+        default=None, description="of the rerun; may be given as the header Idempotency-Key instead"
+    )
+    correlation_id: CorrelationId | None = Field(
+        default=None, description="when it is omitted, the header X-Correlation-Id, or else that of the call"
+    )
+
+
+class CallQuery(PageQuery):
+    """All conditions must hold."""
+
+    status: Annotated[CallStatus, Field(strict=False)] | None = None
+    tag: Tags | None = Field(default=None, description="can be repeated: calls that have all of these tags")
+    submitted_from: Instant | None = Field(default=None, alias="from", description="by submittedAt, inclusive")
+    submitted_to: Instant | None = Field(default=None, alias="to", description="by submittedAt, exclusive")
+    name: Name | None = Field(default=None, description="the beginning of the name")
+    starred: Annotated[bool, PlainValidator(call_fields.flag), WithJsonSchema({"type": "boolean"})] | None = None
+    correlation_id: CorrelationId | None = None
+    order: Literal["dueAt"] | None = Field(
+        default=None, description="dueAt, with status=Scheduled: what comes next; the newest first when omitted"
+    )
+    due_to: Instant | None = Field(default=None, description="with order=dueAt: due by then, inclusive")
+
+
+_Sequence = Annotated[
+    int, PlainValidator(call_fields.sequence), WithJsonSchema({"type": "integer", "minimum": 0, "default": 0})
+]
+
+
+class EventQuery(Body):
+    after: _Sequence = Field(default=0, description="events with a greater sequence than this")
+    limit: Limit = DEFAULT_EVENTS
+
+
+_REQUEST_SHAPE = Shape(opaque=frozenset({"headers", "body"}))
+CALL_SHAPE = Shape(opaque=frozenset({"retryPolicy"}), objects={"request": _REQUEST_SHAPE})

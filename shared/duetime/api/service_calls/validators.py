@@ -1,0 +1,46 @@
+"""Rules for single values of a request about service calls, as ``fields`` has them for timers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from duetime.api.http import validators as fields
+from duetime.api.http.raw_json import RawJson, decode_unique
+from duetime.api.http.validators import at
+from duetime.delivery.headers import is_reserved_in_calls
+from duetime.domain.executions import REDACTED
+from duetime.domain.service_calls import MAX_NAME_CHARACTERS, MAX_TAGS
+
+_FLAGS = {"true": True, "false": False}
+
+
+def name(value: str) -> str:
+    return fields.text(value, MAX_NAME_CHARACTERS)
+
+
+def headers(value: RawJson) -> RawJson:
+    """Headers of the request that is sent."""
+    fields.check_headers(value, is_reserved_in_calls)
+    for header, content in decode_unique(value).items():
+        if content == REDACTED:
+            raise at(f".{header}", "is what answers show in place of a secret: give the value itself")
+    return value
+
+
+def tags(value: list[str]) -> tuple[str, ...]:
+    return fields.checked_tags(value, MAX_TAGS)
+
+
+def flag(value: Any) -> bool:
+    """A boolean in a query string."""
+    if value not in _FLAGS:
+        raise ValueError("must be true or false")
+    return _FLAGS[value]
+
+
+def sequence(value: Any) -> int:
+    """The sequence number of an event, or 0, in a query string or a header."""
+    if not (isinstance(value, str) and re.fullmatch(r"[0-9]{1,15}", value)):
+        raise ValueError("must be a whole number from 0")
+    return int(value)

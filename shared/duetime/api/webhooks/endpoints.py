@@ -1,0 +1,344 @@
+"""A tenant's webhook for the events of its service calls: set, show, remove; its signing secrets; its deliveries.
+
+All of it is kept in the internal namespace ``events@<tenant>``, which is made with the first setting or secret.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from duetime.api.context import Services
+from duetime.api.encoding import created_secret_json, list_json, secret_json
+from duetime.api.http.errors import EventWebhookNotFound
+from duetime.api.http.page_size import fitting_page
+from duetime.api.http.parsing import read_body, read_query, validate
+from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, EntityTags, etag, if_match, if_none_match
+from duetime.api.http.request import Reply, Request
+from duetime.api.http.route import Keeps, Route
+from duetime.api.schemas import PLAIN_SHAPE, RedriveBody, SecretBody
+from duetime.api.timers.parsing import check_egress
+from duetime.api.timers.redrives import redrive_within
+from duetime.api.views import views_for
+from duetime.api.webhooks import encoding as webhook_encoding
+from duetime.api.webhooks.requests import DeliveryQuery, EventWebhookBody
+from duetime.app import namespaces as namespace_changes
+from duetime.domain.attempts import read_attempts
+from duetime.domain.call_events import CallEventType
+from duetime.domain.errors import NamespaceConflict, RevisionMismatch, SecretNotFound, TimerNotFound
+from duetime.domain.event_webhooks import EventWebhook, events_namespace, read_delivery_id
+from duetime.domain.namespaces import Namespace, NamespaceSettings
+from duetime.domain.principals import Role
+from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
+from duetime.stores.port import TimerFilter
+
+MAX_BODY_BYTES = 8 * 1024
+_NEVER_KEPT = {"cache-control": "no-store"}
+
+
+# -- the webhook ---------------------------------------------------------------------------------------------------
+
+
+def put_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
+    """PUT: 201, or 200 when there was one. It counts for events that are published from now on."""
+    context = services.context
+    body = validate(EventWebhookBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES))
+    check_egress("url", body.url, context.egress)
+    types = None if body.event_types is None else tuple(map(CallEventType, body.event_types))
+    webhook = EventWebhook(url=body.url, event_types=types, is_enabled=body.enabled)
+    wanted, unwanted = if_match(request), if_none_match(request)
+    if wanted is not None and _found(services, tenant) is None:
+        raise _mismatch()
+    is_new = False
+
+    def check(namespace: Namespace) -> None:
+        nonlocal is_new
+        is_new = namespace.settings.webhook is None
+        _check_revision(namespace, wanted)
+        if unwanted is not None and not is_new and unwanted.match_weakly(namespace.revision):
+            raise _mismatch()
+
+    stored = namespace_changes.changed_settings(
+        context.store,
+        _ensured(services, tenant).name,
+        {"webhook": webhook},
+        principal=request.principal,
+        now=context.clock.now(),
+        check=check,
+        is_internal=True,
+    )
+    return _webhook_reply(201 if is_new else 200, stored, webhook)
+
+
+def get_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
+    """GET: 304 when ``If-None-Match`` names the revision."""
+    namespace = _found(services, tenant)
+    if namespace is None or namespace.settings.webhook is None:
+        raise EventWebhookNotFound(tenant)
+    known = if_none_match(request)
+    if known is not None and known.match_weakly(namespace.revision):
+        return Reply(status=304, headers={"etag": etag(namespace.revision)})
+    return _webhook_reply(200, namespace, namespace.settings.webhook)
+
+
+def _webhook_reply(status: int, namespace: Namespace, webhook: EventWebhook) -> Reply:
+    """The revision is that of all that is kept of the webhook: it counts changes of its secrets too."""
+    body = webhook_encoding.webhook_json(webhook, revision=namespace.revision)
+    return Reply(status=status, body=body, headers={"etag": etag(namespace.revision)})
+
+
+def _check_revision(namespace: Namespace, wanted: EntityTags | None) -> None:
+    if wanted is not None and (namespace.settings.webhook is None or not wanted.match_strongly(namespace.revision)):
+        raise _mismatch()
+
+
+def _mismatch() -> RevisionMismatch:
+    return RevisionMismatch("the event webhook is not in a state that the precondition allows")
+
+
+def delete_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
+    """DELETE: 204. What still waits becomes dead letters; the secrets go as well."""
+    context = services.context
+    wanted = if_match(request)
+
+    def change(namespace: Namespace) -> Namespace:
+        if namespace.settings.webhook is None:
+            raise EventWebhookNotFound(tenant)
+        _check_revision(namespace, wanted)
+        return replace(namespace, settings=NamespaceSettings(), secrets=())
+
+    namespace = _found(services, tenant)
+    if namespace is None:
+        raise EventWebhookNotFound(tenant)
+    namespace_changes.changed_namespace(
+        context.store,
+        namespace.name,
+        change,
+        principal=request.principal,
+        now=context.clock.now(),
+        is_internal=True,
+    )
+    return Reply(status=204)
+
+
+# -- its secrets ---------------------------------------------------------------------------------------------------
+
+
+def create_event_secret(services: Services, request: Request, *, tenant: str) -> Reply:
+    """POST: 201 with the secret, which no other answer shows; 409 while two are valid."""
+    context = services.context
+    body = validate(SecretBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    created = namespace_changes.create_secret(
+        context.store,
+        context.secret_box,
+        _ensured(services, tenant).name,
+        principal=request.principal,
+        secret_id=context.new_id(),
+        text=body.secret,
+        overlap_seconds=DEFAULT_OVERLAP_SECONDS if body.overlap is None else body.overlap,
+        now=context.clock.now(),
+        is_internal=True,
+    )
+    return Reply(status=201, body=created_secret_json(created), headers=_NEVER_KEPT)
+
+
+def list_event_secrets(services: Services, request: Request, *, tenant: str) -> Reply:  # noqa: ARG001
+    """GET: the secrets that are valid now, oldest first, without what they are."""
+    namespace = _found(services, tenant)
+    valid = () if namespace is None else valid_secrets(namespace, services.context.clock.now())
+    return Reply(status=200, body=list_json(map(secret_json, valid), None))
+
+
+def delete_event_secret(services: Services, request: Request, *, tenant: str, secret_id: str) -> Reply:
+    """DELETE: 204; events are not signed with it any more."""
+    context = services.context
+    namespace = _found(services, tenant)
+    if namespace is None:
+        raise SecretNotFound(events_namespace(tenant), secret_id)
+    namespace_changes.delete_secret(
+        context.store,
+        namespace.name,
+        secret_id,
+        principal=request.principal,
+        now=context.clock.now(),
+        is_internal=True,
+    )
+    return Reply(status=204)
+
+
+# -- its deliveries ------------------------------------------------------------------------------------------------
+
+
+def list_deliveries(services: Services, request: Request, *, tenant: str) -> Reply:
+    """GET: a page of the deliveries that fit. It may be short, even empty, and not be the last."""
+    query = read_query(DeliveryQuery, request)
+    bound_to = ("deliveries", tenant, query.state, query.type)
+    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    namespace = _found(services, tenant)
+    if namespace is None:
+        return Reply(status=200, body=list_json((), None))
+    timer_filter = TimerFilter(state=query.state, tag=None if query.type is None else str(query.type))
+    store, now = services.context.store, services.context.clock.now()
+    items, next_cursor = fitting_page(
+        lambda limit: store.list_timers(namespace, timer_filter, cursor=cursor, limit=limit, now=now),
+        webhook_encoding.delivery_json,
+        limit=query.limit,
+    )
+    return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))
+
+
+def list_delivery_attempts(services: Services, request: Request, *, tenant: str, delivery_id: str) -> Reply:
+    """GET: the last attempts of a delivery, oldest first, always on one page."""
+    namespace = _found(services, tenant)
+    timer = None
+    if namespace is not None and read_delivery_id(delivery_id) is not None:
+        timer = services.context.store.get_timer(namespace, delivery_id, now=services.context.clock.now())
+    if timer is None:
+        raise TimerNotFound(events_namespace(tenant), delivery_id)
+    return Reply(
+        status=200, body=list_json(map(views_for(services, request).attempt, read_attempts(timer.attempt_log)), None)
+    )
+
+
+def redrive_deliveries(services: Services, request: Request, *, tenant: str) -> Reply:
+    """POST: deliver dead letters again, a page of those that fit the filters, or those that are named."""
+    return redrive_within(services, request, _ensured(services, tenant))
+
+
+# -- the namespace -------------------------------------------------------------------------------------------------
+
+
+def _found(services: Services, tenant: str) -> Namespace | None:
+    """As it is now. The path's tenant is the key's (``auth.authorise``), and the name is made of it."""
+    found = services.context.store.get_namespace(events_namespace(tenant))
+    return None if found is None else namespace_changes.readable(found)
+
+
+def _ensured(services: Services, tenant: str) -> Namespace:
+    context = services.context
+    found = _found(services, tenant)
+    if found is not None:
+        return found
+    try:
+        made, _ = context.store.create_namespace(
+            events_namespace(tenant),
+            num_shards=context.default_num_shards,
+            dedicated=False,
+            now=context.clock.now(),
+            tenant_id=tenant,
+        )
+    except NamespaceConflict:  # a process with another setting came first: what it made counts
+        found = _found(services, tenant)
+        if found is None:
+            raise
+        return found
+    return made
+
+
+_WEBHOOK = "/v1/tenants/<tenant>/event-webhook"
+_WEBHOOK_SECRETS = "/v1/tenants/<tenant>/event-webhook/secrets"
+_DELIVERIES = "/v1/tenants/<tenant>/event-webhook/deliveries"
+
+ROUTES = (
+    Route(
+        "PUT",
+        _WEBHOOK,
+        put_event_webhook,
+        Role.ADMIN,
+        summary="Set where the events of the tenant's service calls are delivered to",
+        tag="event webhooks",
+        body=EventWebhookBody,
+        responses={200: "EventWebhookAnswer", 201: "EventWebhookAnswer"},
+        problems=(400, 412, 413, 415),
+        conditions=(
+            IF_MATCH,
+            IF_NONE_MATCH,
+        ),
+    ),
+    Route(
+        "GET",
+        _WEBHOOK,
+        get_event_webhook,
+        Role.ADMIN,
+        summary="Read the event webhook",
+        tag="event webhooks",
+        responses={200: "EventWebhookAnswer", 304: None},
+        problems=(404,),
+        conditions=(IF_NONE_MATCH,),
+    ),
+    Route(
+        "DELETE",
+        _WEBHOOK,
+        delete_event_webhook,
+        Role.ADMIN,
+        summary="Remove the event webhook and its secrets; what waits becomes dead letters",
+        tag="event webhooks",
+        responses={204: None},
+        problems=(404, 412),
+        conditions=(IF_MATCH,),
+    ),
+    Route(
+        "POST",
+        _WEBHOOK_SECRETS,
+        create_event_secret,
+        Role.ADMIN,
+        summary="Create a signing secret; the one before it stays valid for an overlap",
+        tag="event webhooks",
+        body=SecretBody,
+        body_is_required=False,
+        responses={201: "CreatedSecretAnswer"},
+        problems=(400, 409, 413, 415, 503),
+        keeps=Keeps.FACT,
+    ),
+    Route(
+        "GET",
+        _WEBHOOK_SECRETS,
+        list_event_secrets,
+        Role.ADMIN,
+        summary="List the signing secrets that are valid",
+        tag="event webhooks",
+        responses={200: "SecretPage"},
+    ),
+    Route(
+        "DELETE",
+        f"{_WEBHOOK_SECRETS}/<secret_id>",
+        delete_event_secret,
+        Role.ADMIN,
+        summary="End a signing secret at once",
+        tag="event webhooks",
+        responses={204: None},
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        _DELIVERIES,
+        list_deliveries,
+        Role.READER,
+        summary="List events on their way to the webhook, delivered ones and dead letters",
+        tag="event webhooks",
+        query=DeliveryQuery,
+        responses={200: "DeliveryPage"},
+        problems=(400,),
+    ),
+    Route(
+        "GET",
+        f"{_DELIVERIES}/<delivery_id>/attempts",
+        list_delivery_attempts,
+        Role.READER,
+        summary="List the last attempts of a delivery, oldest first",
+        tag="event webhooks",
+        responses={200: "AttemptPage"},
+        problems=(404,),
+    ),
+    Route(
+        "POST",
+        f"{_WEBHOOK}/redrive",
+        redrive_deliveries,
+        Role.WRITER,
+        summary="Deliver dead letters again, by filter, a page at a time, or by ids",
+        tag="event webhooks",
+        body=RedriveBody,
+        body_is_required=False,
+        responses={200: "RedriveAnswer"},
+        problems=(400, 413, 415),
+    ),
+)

@@ -1,0 +1,168 @@
+"""Namespaces that are paused, resumed and deleted, for the API and the command line alike.
+
+Pollers and other API processes know of a namespace what it was up to ``NAMESPACE_SECONDS`` ago. So a pause takes that
+long, and a deletion ends only when nobody can still be creating timers: ``_SETTLED`` after it began.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from duetime.app.namespaces import changed_namespace, found_namespace, kept
+from duetime.domain.errors import NamespaceNotEmpty
+from duetime.domain.namespaces import NAMESPACE_SECONDS, Namespace, NamespaceState, Pause
+from duetime.domain.principals import Principal
+from duetime.stores.port import ChangeStatus, Store, TimerFilter, TimerRef
+
+log = logging.getLogger(__name__)
+
+_SETTLED = timedelta(seconds=2 * NAMESPACE_SECONDS)
+_PAGE = 500
+_PAGES_AT_ONCE = 10
+_EVERYTHING = TimerFilter()
+
+Check = Callable[[Namespace], None]
+"""May refuse the namespace as it was read."""
+
+
+def _anything(namespace: Namespace) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """One step of a deletion: how many timers it removed, and whether the namespace is gone."""
+
+    removed: int
+    is_done: bool
+    wait_seconds: int = 0
+    """Before the next step can do anything."""
+
+
+def paused(
+    store: Store,
+    name: str,
+    *,
+    reason: str | None,
+    principal: Principal | None,
+    now: datetime,
+    check: Check = _anything,
+) -> Namespace:
+    """The namespace, from which nothing is fired from now on. One that is paused already stays so since then.
+
+    Raises ``NamespaceNotFound`` and ``NamespaceDeleting``.
+    """
+
+    def change(namespace: Namespace) -> Namespace:
+        check(namespace)
+        since = now if namespace.settings.pause is None else namespace.settings.pause.at
+        return _with(kept(namespace), pause=Pause(since, reason))
+
+    return _logged(
+        {"action": "namespace.paused"},
+        changed_namespace(store, name, change, principal=principal, now=now),
+        principal,
+    )
+
+
+def resumed(
+    store: Store, name: str, *, principal: Principal | None, now: datetime, check: Check = _anything
+) -> Namespace:
+    """The namespace, whose timers are fired again; its ``misfire`` says what becomes of the late ones.
+
+    Raises ``NamespaceNotFound`` and ``NamespaceDeleting``.
+    """
+
+    def change(namespace: Namespace) -> Namespace:
+        check(namespace)
+        is_paused = kept(namespace).settings.pause is not None
+        return _with(namespace, pause=None, resumed_at=now) if is_paused else namespace
+
+    return _logged(
+        {"action": "namespace.resumed"},
+        changed_namespace(store, name, change, principal=principal, now=now),
+        principal,
+    )
+
+
+def delete_some(
+    store: Store,
+    name: str,
+    *,
+    is_forced: bool,
+    principal: Principal | None,
+    now: datetime,
+    check: Check = _anything,
+) -> Deletion:
+    """One bounded step towards the end of a namespace, to be repeated until it ``is_done``.
+
+    The first step marks it, so that nothing is fired and nothing created any more; the steps remove its timers and at
+    last itself. Whoever dies on the way, the next one goes on. Without ``is_forced`` a namespace with timers keeps
+    them, and is not deleted: a deletion that had begun is given up.
+
+    Raises ``NamespaceNotFound``, also when it is gone already, and ``NamespaceNotEmpty``.
+    """
+    namespace = found_namespace(store, name, principal=principal)
+    if namespace.state is not NamespaceState.DELETING:
+        check(namespace)  # what it is while it is being deleted is for nobody to keep up with
+    if not is_forced and _has_timers(store, namespace, now):
+        changed_namespace(store, name, lambda found: _with(found, deleting_since=None), principal=principal, now=now)
+        raise NamespaceNotEmpty(name)
+    if namespace.state is not NamespaceState.DELETING:
+        namespace = changed_namespace(
+            store, name, lambda found: _with(found, deleting_since=now), principal=principal, now=now
+        )
+        _logged({"action": "namespace.deleting"}, namespace, principal)
+    removed, is_empty = _remove_timers(store, namespace, now)
+    if removed:
+        log.info(
+            "timers of a namespace that is being deleted were removed",
+            extra={"action": "namespace.timers_removed", "namespace": name, "timers": removed},
+        )
+    if not is_empty:
+        return Deletion(removed, is_done=False)
+    assert namespace.settings.deleting_since is not None
+    left = namespace.settings.deleting_since + _SETTLED - now
+    if left > timedelta(0):
+        return Deletion(removed, is_done=False, wait_seconds=max(1, round(left.total_seconds())))
+    is_done = store.delete_namespace(name, if_revision=namespace.revision)
+    if is_done:
+        _logged({"action": "namespace.deleted"}, namespace, principal)
+    return Deletion(removed, is_done)
+
+
+def _with(namespace: Namespace, **given: Any) -> Namespace:
+    return replace(namespace, settings=replace(namespace.settings, **given))
+
+
+def _logged(event: dict[str, str], namespace: Namespace, principal: Principal | None) -> Namespace:
+    key_id = None if principal is None else principal.key_id
+    facts = {"namespace": namespace.name, "revision": namespace.revision, "key_id": key_id}
+    log.info("a namespace was changed", extra=event | facts)
+    return namespace
+
+
+def _has_timers(store: Store, namespace: Namespace, now: datetime) -> bool:
+    cursor: str | None = None
+    while True:
+        page = store.list_timers(namespace, _EVERYTHING, cursor=cursor, limit=1, now=now)
+        if page.items or page.next_cursor is None:
+            return bool(page.items)
+        cursor = page.next_cursor
+
+
+def _remove_timers(store: Store, namespace: Namespace, now: datetime) -> tuple[int, bool]:
+    """How many of a bounded number of pages were removed, and whether no timer is left."""
+    removed, cursor = 0, None
+    for _ in range(_PAGES_AT_ONCE):
+        page = store.list_timers(namespace, _EVERYTHING, cursor=cursor, limit=_PAGE, now=now)
+        results = store.delete_timers(namespace, [TimerRef(timer.timer_id) for timer in page.items], now=now)
+        # One whose id is damaged in the store has no name to remove it by: it expires.
+        removed += sum(result.status is ChangeStatus.APPLIED for result in results)
+        cursor = page.next_cursor
+        if cursor is None:
+            return removed, removed == 0
+    return removed, False
