@@ -17,6 +17,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
+
 from duetime.calls.publishing import EventPublisher, publish_in_order, ref_of
 from duetime.domain.call_steps import DeletionReason, NewId, deleted
 from duetime.domain.clock import Clock
@@ -58,6 +61,12 @@ class StreamedCalls(Protocol):
 
 Report = Callable[[Mapping[str, tuple[str, float]]], None]
 """Takes metrics: by name the unit and the value."""
+
+
+class EventsWait(DuetimeError):
+    """A record's call has events that could not be published: Lambda is to send the record again."""
+
+    code = "events_wait"
 
 
 class SweepFailed(DuetimeError):
@@ -116,9 +125,8 @@ class OutboxFunction:
     # -- the stream ------------------------------------------------------------------------------------------
 
     def _take_batch(self, records: Sequence[dict[str, Any]], deadline: float) -> dict[str, Any]:
-        by_call: dict[CallRef, list[str]] = {}
+        refs: dict[str, CallRef] = {}
         for record in records:
-            number = _sequence_number(record)
             try:
                 change = read_record(record)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -126,12 +134,18 @@ class OutboxFunction:
                 _tell_unreadable(error)
                 continue
             if change is not None:
-                by_call.setdefault(change.ref, []).append(number)
-        work = self._publish_calls(list(by_call), deadline)
-        failed = {number for ref, numbers in by_call.items() if ref in work.failed for number in numbers}
+                refs[_sequence_number(record)] = change.ref
+        work = self._publish_calls(list(dict.fromkeys(refs.values())), deadline)
         self._tell(work)
-        ordered = [number for number in map(_sequence_number, records) if number in failed]
-        return {"batchItemFailures": [{"itemIdentifier": number} for number in ordered]}
+
+        def report(record: DynamoDBRecord) -> None:
+            ref = refs.get(_sequence_number(record.raw_event))
+            if ref in work.failed:
+                raise EventsWait(work.failed[ref])
+
+        # A batch that failed as a whole is reported too: an error would make Lambda repeat what was published.
+        processor = BatchProcessor(EventType.DynamoDBStreams, raise_on_entire_batch_failure=False)
+        return dict(process_partial_response({"Records": records}, report, processor))
 
     def _publish_calls(self, refs: Sequence[CallRef], deadline: float) -> _Work:
         """Publish all that waits of these calls, a page of the first event of each and so on at a time."""
