@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import sqlalchemy as sa
 
@@ -36,6 +37,7 @@ from benchmarks.store_sql import NOW, NUM_SHARDS, create, fired, make_timers, re
 from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.open import open_store
 from duetime.stores.port import Store
+from duetime.stores.sql.driver_connection import DriverConnection
 from duetime.stores.sql.store import SqlStore
 from tests.support.leases import claim_shard
 from tests.support.server_stores import empty_store, server_names
@@ -60,9 +62,15 @@ def requests_sent(store: Store) -> Iterator[Callable[[], int]]:
         sent += 1
 
     if isinstance(store, SqlStore):
-        listened = (store.database.engine, "before_cursor_execute", note)
-        sa.event.listen(*listened)
-        forget = partial(sa.event.remove, *listened)
+        if store.database.engine.name == "sqlite":
+            run = DriverConnection.exec_driver_sql
+            noted = patch.object(DriverConnection, "exec_driver_sql", lambda *given: (note(), run(*given))[1])
+            noted.start()
+            forget = noted.stop
+        else:
+            listened = (store.database.engine, "before_cursor_execute", note)
+            sa.event.listen(*listened)
+            forget = partial(sa.event.remove, *listened)
     else:
         assert isinstance(store, CassandraStore)
         session = store.session._connected()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import sqlalchemy as sa
 
+from duetime.stores.sql.driver_connection import DriverConnection
 from duetime.stores.sql.store import SqlStore
 
 
@@ -24,15 +26,33 @@ def recorded_statements(store: SqlStore) -> Iterator[list[Ran]]:
     """Collects what the store runs meanwhile, except transaction control and DbNow's seeding."""
     ran: list[Ran] = []
 
-    def note(_connection: Any, _cursor: Any, sql: str, parameters: Any, _context: Any, is_batch: bool) -> None:
+    def note(_connection: Any, sql: str, values: Any = ()) -> None:
         if sql.split()[0] in ("SELECT", "INSERT", "UPDATE", "DELETE") and "temp.duetime_now (" not in sql:
-            ran.append(Ran(sql, parameters[0] if is_batch else parameters))
+            ran.append(Ran(sql, values[0] if isinstance(values, list) else values))
 
-    sa.event.listen(store.database.engine, "before_cursor_execute", note)
-    try:
-        yield ran
-    finally:
-        sa.event.remove(store.database.engine, "before_cursor_execute", note)
+    def note_of_server(_: Any, _cursor: Any, sql: str, values: Any, _context: Any, is_batch: bool) -> None:
+        note(_, sql, [values[0]] if is_batch else values)
+
+    listened = (store.database.engine, "before_cursor_execute", note_of_server)
+    with before_each_statement(note):
+        sa.event.listen(*listened)
+        try:
+            yield ran
+        finally:
+            sa.event.remove(*listened)
+
+
+@contextmanager
+def before_each_statement(note: Callable[..., None]) -> Iterator[None]:
+    """``note`` is called with the connection, the statement and its values, those of a batch as a list."""
+    run = DriverConnection.exec_driver_sql
+
+    def noted(connection: DriverConnection, sql: str, values: Any = ()) -> Any:
+        note(connection, sql, values)
+        return run(connection, sql, values)
+
+    with patch.object(DriverConnection, "exec_driver_sql", noted):
+        yield
 
 
 def query_plan(store: SqlStore, statement: Ran) -> list[str]:

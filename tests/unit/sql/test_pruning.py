@@ -7,17 +7,18 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
 from duetime.stores.port import PutMode
+from duetime.stores.sql.driver_connection import DriverConnection
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import RowType
 from tests.contract.steps import claim, record
 from tests.support.builders import RETENTION, fired, make_timer, seconds
 from tests.support.clock import NOW
+from tests.unit.sql.statements import before_each_statement
 
 EXPIRY = NOW + RETENTION
 
@@ -33,18 +34,15 @@ def ended(store: SqlStore, single: Namespace) -> Timer:
 
 
 @contextmanager
-def before_deleting(store: SqlStore, change: str, *values: object) -> Iterator[None]:
+def before_deleting(change: str, *values: object) -> Iterator[None]:
     """Make ``change`` after the janitor has chosen what to delete."""
 
-    def interfere(_: Any, cursor: Any, statement: str, *_rest: object) -> None:
-        if statement.startswith("DELETE FROM timers"):
-            cursor.execute(change, values)
+    def interfere(connection: DriverConnection, sql: str, _values: Any = ()) -> None:
+        if sql.startswith("DELETE FROM timers"):
+            connection.exec_driver_sql(change, values)
 
-    sa.event.listen(store.database.engine, "before_cursor_execute", interfere)
-    try:
+    with before_each_statement(interfere):
         yield
-    finally:
-        sa.event.remove(store.database.engine, "before_cursor_execute", interfere)
 
 
 def count(store: SqlStore) -> int:
@@ -54,14 +52,14 @@ def count(store: SqlStore) -> int:
 
 def test_a_timer_that_has_ended_anew_meanwhile_keeps_its_history(store: SqlStore, ended: Timer) -> None:
     later = to_milliseconds(EXPIRY + seconds(1))
-    with before_deleting(store, "UPDATE timers SET timer_expires_at = ? WHERE timer_id = ?", later, ended.timer_id):
+    with before_deleting("UPDATE timers SET timer_expires_at = ? WHERE timer_id = ?", later, ended.timer_id):
         assert store.prune_expired(now=EXPIRY, limit=5) == 0
     assert count(store) == 1
 
 
 def test_a_timer_that_waits_again_meanwhile_is_not_pruned(store: SqlStore, ended: Timer) -> None:
     change = "UPDATE timers SET row_type = ?, timer_state = 'scheduled' WHERE timer_id = ?"
-    with before_deleting(store, change, RowType.TIMER.value, ended.timer_id):
+    with before_deleting(change, RowType.TIMER.value, ended.timer_id):
         assert store.prune_expired(now=EXPIRY, limit=5) == 0
     assert count(store) == 1
 

@@ -15,6 +15,9 @@ from duetime.stores.port import Page
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.tables import api_keys, given, given_count
 
+_KEY_ID = 1
+"""Its place in a row."""
+
 
 class ApiKeys:
     def __init__(self, database: Database) -> None:
@@ -92,7 +95,7 @@ def _row(key: ApiKey) -> tuple[object, ...]:
 
 def _page(rows: Sequence[Any], limit: int) -> Page[ApiKey]:
     shown = rows[:limit]
-    return Page([_api_key(row) for row in shown], as_cursor(shown[-1].key_id) if len(rows) > limit else None)
+    return Page([_api_key(row) for row in shown], as_cursor(shown[-1][_KEY_ID]) if len(rows) > limit else None)
 
 
 def _api_key(row: Any) -> ApiKey:

@@ -113,7 +113,7 @@ class Calls:
             return False  # a removed call had this id, and not all of its events are pruned
         if call.idempotency_key is not None:
             values = (call.tenant_id, call.idempotency_key, instant_text(now))
-            rows: list[Any] = [*self._expired_key.one(connection, *values)]
+            rows: list[Any] = list(self._expired_key.one(connection, *values).fetchall())
             expired = [(tenant_id, call_id) for tenant_id, call_id, _ in rows]
             self._writes.free_key(connection, expired)  # the call goes when the dispatcher tells of it
         return self._writes.insert(connection, [call]) == 1

@@ -233,9 +233,7 @@ def _loaded_row(namespace: Namespace) -> tuple[object, ...]:
 
 def _page(rows: Sequence[Any], limit: int) -> Page[Namespace]:
     shown = rows[:limit]
-    return Page(
-        [_namespace(row) for row in shown], as_cursor(shown[-1].namespace_name) if len(rows) > limit else None
-    )
+    return Page([_namespace(row) for row in shown], as_cursor(shown[-1][0]) if len(rows) > limit else None)
 
 
 def _namespace(row: Any) -> Namespace:

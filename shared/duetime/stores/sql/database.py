@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from duetime.domain.errors import StoreEmpty, StoreNotReady
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.sql.db_now import db_now_strategy
 from duetime.stores.sql.dialects import SqlDialect
+from duetime.stores.sql.driver_connection import driver_connection
 from duetime.stores.sql.errors import translated
 from duetime.stores.sql.gathered_rows import AsJson, AsRows, GatheredRows
 from duetime.stores.sql.prepared import Prepared, PreparedList
@@ -66,8 +67,15 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """A connection for reading. Each statement sees the latest committed state."""
-        with translated(self._dialect.classify), self.engine.connect() as connection:
+        with self._translated(), self._connection() as connection:
             yield connection
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self._dialect.classify, *self._dialect.driver_errors)
+
+    def _connection(self) -> AbstractContextManager[sa.Connection]:
+        """What runs prepared statements: SQLAlchemy's connection, or its driver's with as much of it as they need."""
+        return driver_connection(self.engine) if self._dialect.driver_errors else self.engine.connect()
 
     def clock_ms(self, connection: sa.Connection, now: datetime) -> int:
         """What the database's clock reads, outside of a unit of work: epoch milliseconds, a test's own in tests."""
@@ -85,9 +93,16 @@ class Database:
 
         ``now`` is the caller's; None where a test's clock does not matter.
         """
+        with self._transaction(self._connection, now) as mutation:
+            yield mutation
+
+    @contextmanager
+    def _transaction(
+        self, connect: Callable[[], AbstractContextManager[sa.Connection]], now: datetime | None
+    ) -> Iterator[Mutation]:
         given = to_milliseconds(now) if now is not None and self._uses_caller_time else None
         dialect = self._dialect
-        with translated(dialect.classify), dialect.write_turn(), self.engine.connect() as connection:
+        with self._translated(), dialect.write_turn(), connect() as connection:
             dialect.begin_write(connection)
             seeded = self.db_now.seed(connection, given)
             yield Mutation(connection, from_milliseconds(seeded))
@@ -96,20 +111,23 @@ class Database:
     def initialise(self) -> None:
         """Create the database and its schema. Raises ``StoreNotReady`` for any other schema."""
         self._dialect.create_database()
-        with self.write() as mutation, self._dialect.schema_turn(mutation.connection):
+        with (
+            self._transaction(self.engine.connect, None) as mutation,
+            self._dialect.schema_turn(mutation.connection),
+        ):
             create_schema(mutation.connection, self.db_now)
 
     def check(self) -> None:
         """Raises ``StoreUnavailable``, ``StoreNotReady`` or ``StoreEmpty``."""
         try:
-            with self.read() as connection:
+            with self._translated(), self.engine.connect() as connection:
                 check_schema(connection)
         except StoreNotReady:
             self._refuse_empty()
             raise
 
     def _refuse_empty(self) -> None:
-        with self.read() as connection:
+        with self._translated(), self.engine.connect() as connection:
             tables = sa.inspect(connection).get_table_names()
         if not tables:
             raise StoreEmpty("the database has no tables, so no schema of Duetime; `duetime init` makes it")

@@ -34,6 +34,8 @@ class SqlDialect(Protocol):
     """Whether a locking read that had to wait finds nothing when the row has been given another primary key."""
     streams_rows: bool
     """Whether the driver reads the rows of an answer as they are asked for, and not all of them at once."""
+    driver_errors: tuple[type[Exception], ...]
+    """What the driver raises, where it runs prepared statements without SQLAlchemy; none: it does not."""
     size_function: str
     """What tells the size of a long text, in bytes or characters, without sending it."""
 

@@ -22,6 +22,7 @@ class ServerDialect:
     """What the dialects for servers have in common (dialects.py)."""
 
     streams_rows = False
+    driver_errors: tuple[type[Exception], ...] = ()
 
     def create_database(self) -> None:
         """The database itself, or the user and its schema, belongs to its operator."""

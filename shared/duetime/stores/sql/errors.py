@@ -53,20 +53,20 @@ Classifier = Callable[[BaseException], StoreError]
 
 
 @contextmanager
-def translated(classify: Classifier) -> Iterator[None]:
+def translated(classify: Classifier, *driver_errors: type[Exception]) -> Iterator[None]:
     """Turn whatever SQLAlchemy or the driver raises into ``StoreError`` or one of its kinds.
 
-    Messages name the kind of failure and never a statement's values, which belong to the callers.
+    Messages name the kind of failure and never a statement's values, which belong to the callers. ``driver_errors``:
+    those of a driver that is used without SQLAlchemy.
     """
     try:
         yield
     except exc.TimeoutError as error:
         raise StoreUnavailable("no database connection became free in time") from error
     except exc.DBAPIError as error:
-        translation = classify(error.orig if error.orig is not None else error)
-        if type(translation) is StoreError:
-            logger.error("%s", translation.message, extra={"action": "store.failed"})
-        raise translation from error
+        raise _translation(classify, error.orig if error.orig is not None else error) from error
+    except driver_errors as error:
+        raise _translation(classify, error) from error
     except OSError as error:
         # A driver that passes on what its socket raised.
         raise StoreUnavailable(f"the connection to the database failed: {type(error).__name__}") from error
@@ -74,3 +74,10 @@ def translated(classify: Classifier) -> Iterator[None]:
         raise StoreError("a text has no form that the database takes, such as half of a surrogate pair") from error
     except exc.SQLAlchemyError as error:
         raise StoreError(f"the database layer failed: {type(error).__name__}") from error
+
+
+def _translation(classify: Classifier, error: BaseException) -> StoreError:
+    translation = classify(error)
+    if type(translation) is StoreError:
+        logger.error("%s", translation.message, extra={"action": "store.failed"})
+    return translation

@@ -77,5 +77,5 @@ class IdempotencyRecords:
                 return 0
         with self._database.write(now) as mutation:
             now_ms = to_milliseconds(mutation.now)
-            keys = [row[0] for row in self._expired.one(mutation.connection, now_ms, limit)]
+            keys = [row[0] for row in self._expired.one(mutation.connection, now_ms, limit).fetchall()]
             return self._prune.many(mutation.connection, [(key, now_ms) for key in keys])

@@ -140,10 +140,10 @@ class Outbox:
             # Whether to look was the caller's to say; what goes, and does not come back, the database's time decides.
             before = instant_text(mutation.now - (now - events_published_before))
             now_text, connection = instant_text(mutation.now), mutation.connection
-            events = [tuple(row) for row in self._published.one(connection, before, limit)]
+            events = [tuple(row) for row in self._published.one(connection, before, limit).fetchall()]
             pruned = self._delete.many(connection, events)
             # Locked: nobody has starred one of them meanwhile.
-            calls: list[Any] = [*self._expired_locked.one(connection, now_text, limit - pruned)]
+            calls: list[Any] = list(self._expired_locked.one(connection, now_text, limit - pruned).fetchall())
             told = [] if event_of is None else self._told(connection, calls, event_of)
             pruned += self._writes.delete(connection, [tuple(row) for row in calls])
             self._writes.tell(connection, told)

@@ -129,7 +129,7 @@ class Recording:
                 return 0
         with self._database.write(now) as mutation:
             now_ms = to_milliseconds(mutation.now)
-            keys = [tuple(row) for row in self._expired.one(mutation.connection, now_ms, limit)]
+            keys = [tuple(row) for row in self._expired.one(mutation.connection, now_ms, limit).fetchall()]
             return self._prune.many(mutation.connection, keys)
 
 

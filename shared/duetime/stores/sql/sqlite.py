@@ -66,6 +66,7 @@ class SqliteDialect:
     name = "sqlite"
     locking_reads_miss_moved_rows = False
     streams_rows = True
+    driver_errors: tuple[type[Exception], ...] = (sqlite3.Error,)
     size_function = "length"
 
     def __init__(self, path: Path | None, *, synchronous: Synchronous = Synchronous.NORMAL) -> None:

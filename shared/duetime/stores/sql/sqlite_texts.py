@@ -47,6 +47,30 @@ class _Cursor(sqlite3.Cursor):
                 self.execute(sql, each)
             return self
 
+    # -- what SQLAlchemy's results have, too -----------------------------------------------------------------
+
+    def first(self) -> Any:
+        """The first row or None. The statement ends: one that has rows left would keep the log from being copied."""
+        row = self.fetchone()
+        self.close()
+        return row
+
+    def scalar(self) -> Any:
+        row = self.first()
+        return None if row is None else row[0]
+
+    def scalar_one(self) -> Any:
+        return self.first()[0]
+
+    def one(self) -> Any:
+        """The row of a statement that has one."""
+        return self.first()
+
+    def all(self) -> list[Any]:
+        return self.fetchall()
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
     def fetchone(self) -> Any:
         try:
             return super().fetchone()
