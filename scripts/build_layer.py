@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except subprocess.CalledProcessError as error:
         print(f"build_layer: pip could not fill the layer (exit code {error.returncode})", file=sys.stderr)
         return 1
-    shutil.copytree(PACKAGE, packages / "duetime", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, packages / "duetime", ignore=shutil.ignore_patterns("__pycache__", "testing"))
     target = "this machine" if options.build_for == "this-machine" else f"Lambda on {options.architecture}"
     compiler = find_python(version, options.runtime_python)
     if compiler is None:

@@ -28,6 +28,7 @@ from duetime.domain.call_steps import CallRules
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import VirtualClock, VirtualTimeLoop
 from tests.histories.plan import NAMESPACES, POLLERS, START, TENANT, Fault, FaultKind, Plan, Request
 from tests.support.engine import make_poller
 from tests.support.faulty_store import Faults, FaultyStore
@@ -35,7 +36,6 @@ from tests.support.http import Api
 from tests.support.scripted_sender import RequestSender, Script
 from tests.support.stores import memory_store
 from tests.support.timed_store import SkewedClock, TimedStore
-from tests.support.virtual_time import VirtualClock, VirtualTimeLoop
 
 History = dict[str, Any]
 """``seed``, ``hasFaults``; ``responses`` of the API in order; ``requests`` that each receiver got, in order; at the

@@ -10,6 +10,7 @@ from typing import Any
 from duetime.domain import call_steps
 from duetime.domain.call_steps import CallRules, ExecutionResult, Submission, Transition
 from duetime.domain.executions import Execution, LoggedMessage
+from duetime.domain.ids import uuid7_at
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import (
     ONE_ATTEMPT,
@@ -20,7 +21,6 @@ from duetime.domain.service_calls import (
     calls_namespace,
     request_spec,
 )
-from duetime.domain.times import to_milliseconds
 from tests.support.builders import seconds
 from tests.support.clock import NOW
 
@@ -34,9 +34,7 @@ _counter = count(1)
 
 def id_at(instant: datetime, number: int | None = None) -> str:
     """A UUIDv7 of ``instant``; later calls give later ids of the same instant."""
-    value = next(_counter) if number is None else number
-    stamp = f"{to_milliseconds(instant):012x}"
-    return f"{stamp[:8]}-{stamp[8:]}-7{value >> 48 & 0xFFF:03x}-8{value >> 36 & 0xFFF:03x}-{value & 0xFFFFFFFFF:012x}"
+    return uuid7_at(instant, next(_counter) if number is None else number)
 
 
 def ids_at(instant: datetime) -> Callable[[], str]:

@@ -24,8 +24,9 @@ from duetime.engine.settings import EngineSettings
 from duetime.engine.waiting import Offload
 from duetime.stores.port import PutMode, Store
 from duetime.stores.store_clock import StoreClock
+from duetime.testing.virtual_time import InlineOffload, VirtualClock
 from tests.support import builders
-from tests.support.virtual_time import START, InlineOffload, VirtualClock
+from tests.support.clock import NOW as START
 
 
 def make_timer(timer_id: str, *, namespace: str = "default", **fields: Any) -> Timer:

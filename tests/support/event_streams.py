@@ -11,9 +11,9 @@ from typing import Any
 from duetime.local.event_streams import Authenticator, EventStreams, StreamSettings
 from duetime.local.gateway import HttpAnswer, HttpRequest, from_result, to_event
 from duetime.stores.calls_port import CallStore
+from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.call_api import CallWorld
 from tests.support.clock import NOW
-from tests.support.virtual_time import InlineOffload, VirtualClock, run_virtually
 
 SETTINGS = StreamSettings(max_streams=2)
 
@@ -143,7 +143,7 @@ Script = Callable[[EventStreams], Awaitable[None]]
 
 
 def play(world: CallWorld, script: Script, **more: Any) -> None:
-    clock = VirtualClock()
+    clock = VirtualClock(NOW)
 
     async def main() -> None:
         await asyncio.wait_for(script(make_streams(world, clock, **more)), 3600)

@@ -22,11 +22,12 @@ from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef, CallStore
 from duetime.stores.sql.store import SqlStore
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support import calls as make
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller
 from tests.support.leases import claim_shard
 from tests.support.scripted_sender import RequestSender
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 NUM_SHARDS = 4
 

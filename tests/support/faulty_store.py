@@ -8,9 +8,9 @@ from typing import Any
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.stores.calls_port import CallStore
+from duetime.testing.virtual_time import VirtualClock
 from tests.support.faulty_calls import FaultyCalls
 from tests.support.timed_store import TimedStore
-from tests.support.virtual_time import VirtualClock
 
 
 @dataclass

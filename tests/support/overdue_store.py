@@ -10,8 +10,9 @@ from typing import Any
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.timers import Timer
 from duetime.stores.port import LOOKED_AT_PER_TIMER, DuePage, IsWanted, Store
+from duetime.testing.virtual_time import VirtualClock
+from tests.support.clock import NOW as START
 from tests.support.engine import make_timer
-from tests.support.virtual_time import START, VirtualClock
 
 NOISY = "noisy"
 SHARDS = 4

@@ -1,13 +1,13 @@
-"""A ``Sender`` for virtual time: answers come from a script, after a virtual delay, in the event loop."""
+"""Senders in virtual time whose answers a test scripts by what is sent."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from duetime.delivery.port import Callback, CallbackResult, TransportError
+from duetime.testing.receiver import VirtualSender
 
 
 @dataclass(frozen=True)
@@ -22,78 +22,61 @@ class Script:
     error: TransportError = TransportError.TIMEOUT
     """With ``status`` None; only TIMEOUT takes as long as the callback may."""
 
+    def result_of(self, callback: Callback) -> CallbackResult:
+        is_timeout = self.status is None and self.error is TransportError.TIMEOUT
+        return CallbackResult(
+            key=callback.key,
+            status=self.status,
+            body=self.body,
+            retry_after=self.retry_after,
+            error=None if self.status is not None else self.error,
+            message="",
+            duration_seconds=callback.timeout_seconds if is_timeout else self.delay_seconds,
+            head=self.head,
+        )
 
-@dataclass
-class ScriptedSender:
+
+class ScriptedSender(VirtualSender):
     """``script`` decides by the callback's decoded body. ``received`` holds the bodies in order of arrival."""
 
-    script: Callable[[dict[str, object]], Script] = lambda body: Script()
-    received: list[dict[str, object]] = field(default_factory=list)
-    webhook_ids: list[str] = field(default_factory=list)
-    on_results: Callable[[list[CallbackResult]], None] | None = None
-    under_way: int = 0
-    most_under_way: int = 0
-
-    def start(self, on_results: Callable[[list[CallbackResult]], None]) -> None:
-        self.on_results = on_results
+    def __init__(self, script: Callable[[dict[str, object]], Script] = lambda body: Script()) -> None:
+        super().__init__()
+        self.script = script
+        self.received: list[dict[str, object]] = []
+        self.webhook_ids: list[str] = []
 
     def for_another_poller(self) -> ScriptedSender:
         """A sender to the same receiver: each poller needs its own."""
-        return ScriptedSender(self.script, self.received, self.webhook_ids)
+        other = ScriptedSender(self.script)
+        other.received, other.webhook_ids = self.received, self.webhook_ids
+        return other
 
-    def submit(self, callbacks: Sequence[Callback]) -> None:
-        loop = asyncio.get_running_loop()
-        for callback in callbacks:
-            script = self._receive(callback)
-            is_timeout = script.status is None and script.error is TransportError.TIMEOUT
-            delay = callback.timeout_seconds if is_timeout else script.delay_seconds
-            self.under_way += 1
-            self.most_under_way = max(self.most_under_way, self.under_way)
-            loop.call_later(delay, self._answer, callback, script, delay)
-
-    def _receive(self, callback: Callback) -> Script:
+    def result_of(self, callback: Callback) -> CallbackResult:
         assert callback.body is not None
         body = json.loads(callback.body)
         self.received.append(body)
-        ids = [line.split(": ", 1)[1] for line in callback.headers if line.lower().startswith("webhook-id:")]
-        self.webhook_ids.extend(ids)
-        return self.script(body)
-
-    def _answer(self, callback: Callback, script: Script, delay: float) -> None:
-        self.under_way -= 1
-        assert self.on_results is not None
-        self.on_results(
-            [
-                CallbackResult(
-                    key=callback.key,
-                    status=script.status,
-                    body=script.body,
-                    retry_after=script.retry_after,
-                    error=None if script.status is not None else script.error,
-                    message="",
-                    duration_seconds=delay,
-                    head=script.head,
-                )
-            ]
-        )
-
-    def close(self, *, grace_seconds: float) -> None:
-        pass
+        webhook_id = header(callback, "webhook-id")
+        if webhook_id is not None:
+            self.webhook_ids.append(webhook_id)
+        return self.script(body).result_of(callback)
 
 
-@dataclass
-class RequestSender(ScriptedSender):
+class RequestSender(VirtualSender):
     """For requests of service calls. ``answer`` decides by the whole callback; ``requests`` holds them in order."""
 
-    answer: Callable[[Callback], Script] = lambda request: Script()
-    requests: list[Callback] = field(default_factory=list)
-
-    def _receive(self, callback: Callback) -> Script:
-        self.requests.append(callback)
-        return self.answer(callback)
+    def __init__(
+        self, answer: Callable[[Callback], Script] = lambda request: Script(), requests: list[Callback] | None = None
+    ) -> None:
+        super().__init__()
+        self.answer = answer
+        self.requests = [] if requests is None else requests
 
     def for_another_poller(self) -> RequestSender:
-        return RequestSender(answer=self.answer, requests=self.requests)
+        return RequestSender(self.answer, self.requests)
+
+    def result_of(self, callback: Callback) -> CallbackResult:
+        self.requests.append(callback)
+        return self.answer(callback).result_of(callback)
 
 
 def header(request: Callback, name: str) -> str | None:

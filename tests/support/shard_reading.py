@@ -9,8 +9,8 @@ from duetime.engine.keys import LaneKey
 from duetime.engine.reading import Offered, PageRequest, ShardReading
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import DuePage
+from tests.support.clock import NOW
 from tests.support.engine import make_timer
-from tests.support.virtual_time import START as NOW
 
 SETTINGS = EngineSettings(poll_interval_seconds=0.8, min_poll_interval_seconds=0.1)
 A, B = ("a", "http://receiver.test"), ("b", "http://receiver.test")

@@ -17,10 +17,11 @@ from duetime.domain.timers import Timer, TimerState
 from duetime.engine.poller import Poller
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
 from duetime.stores.port import Store, TimerFilter
+from duetime.testing.virtual_time import VirtualClock, run_virtually
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller
 from tests.support.outbox import FakeOutbox, make_dispatcher, make_event
 from tests.support.scripted_sender import RequestSender
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 URL = "http://hooks.test/events?key=s3cret"
 

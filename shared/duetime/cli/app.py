@@ -19,7 +19,8 @@ from duetime.cli.signing_secrets import secrets
 from duetime.cli.system import health, openapi, shards, whoami
 from duetime.cli.timers import timers
 from duetime.cli.webhook import webhook
-from duetime.runtime.settings import LocalSettings, WorkerSettings
+from duetime.domain.errors import InvalidSettings
+from duetime.runtime.settings import ClockKind, LocalSettings, WorkerSettings
 from duetime.runtime.tuning import EngineTuning, KeySettings, StoreSettings
 from duetime.stores.kinds import levels_in_words
 
@@ -55,6 +56,8 @@ def app() -> None:
     *_ACCESS,
     "workers",
     "default_num_shards",
+    "clock",
+    "start",
     *_ENGINE,
     *_EVENTS,
     *_KEYS,
@@ -69,6 +72,12 @@ def serve(**given: str | None) -> int:
     Without --auth everyone who reaches the address may do everything, so it must be one of this machine alone.
     """
     settings = load(LocalSettings, given)
+    if settings.clock is ClockKind.VIRTUAL:
+        from duetime.testing.server import serve as serve_virtually
+
+        return serve_virtually(settings)
+    if settings.start:
+        raise InvalidSettings("--start: only a virtual clock can be set (--clock virtual)")
     from duetime.local.server import serve as run
 
     return run(settings)

@@ -81,6 +81,11 @@ class NamespaceDirectory:
         entry = self._entries.get(name)
         return None if entry is None else entry.namespace
 
+    def expire(self) -> None:
+        """What is known may have changed: ``load`` reads it again."""
+        for name, entry in list(self._entries.items()):
+            self._entries[name] = replace(entry, stale_at=float("-inf"))
+
     @property
     def unreadable(self) -> int:
         """How many namespaces whose timers were due of late cannot be read."""

@@ -133,6 +133,10 @@ class LeaseKeeper:
         self._is_claiming = False
         self._alarm.ring()
 
+    def look(self) -> None:
+        """Ask the store now which shards there are, and not at the next interval."""
+        self._alarm.ring()
+
     async def run(self) -> None:
         """Look after ownership until cancelled.
 

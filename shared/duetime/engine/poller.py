@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from duetime.delivery.port import CallbackResult, Sender
@@ -83,7 +84,7 @@ class Poller:
         self._recorder = self._make_recorder(events)
         self._postponed = Postponements(settings, random)
         self._payloads = payloads = HeldPayloads(settings.max_payload_bytes)
-        directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
+        self._directory = directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
         self._gate_offload = None if gate is None else make_offload(1, "duetime-gate")
         self._gated = self._make_gated(gate, self._gate_offload)
         recorded = self._make_recorded(new_id)
@@ -216,6 +217,13 @@ class Poller:
             loop.call_soon_threadsafe(self._note_due, earliest)
         except RuntimeError:
             log.debug("a hint came after the loop had closed", extra={"action": "poller.hint_dropped"})
+
+    def look_again(self) -> None:
+        """A hint from any thread that shards or namespaces may have changed: look at all now, not when it is time."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop has closed
+                loop.call_soon_threadsafe(self._look_again)
 
     def stats(self) -> dict[str, int]:
         """For a log line: counters since the start, and what is owned and under way now."""
@@ -353,6 +361,13 @@ class Poller:
             shard = self._leases.owned.get(shard_id)
             if shard is not None:
                 shard.note_due(at, now=now, monotonic=monotonic)
+        self._wake.ring()
+
+    def _look_again(self) -> None:
+        self._directory.expire()
+        self._leases.look()
+        for shard in self._leases.owned.values():
+            shard.reading.look_again(self._clock.monotonic())
         self._wake.ring()
 
     def _retry(self) -> None:

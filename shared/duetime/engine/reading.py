@@ -36,6 +36,8 @@ _SHORTEST_REST_SECONDS = 0.01
 _REST_WHEN_STUCK_SECONDS = 0.1
 _SURVEY_INTERVAL_SECONDS = 5.0
 _ASK_AGAIN_SECONDS = 0.05
+_ASK_AGAIN_INTERVALS = 1 / 16
+"""Lanes that were left are asked again so much later whether they have room, by whichever is longer."""
 _MAX_LANES_ASKED = 50
 
 
@@ -225,7 +227,8 @@ class ShardReading:
             if self.survey is None:
                 self.survey, self.survey_seconds = START, 0.0
             return self._request(Reading.SURVEY, self.survey, until, is_full), monotonic
-        ask_at = self.catch_up_at if self.catch_up_at > monotonic else monotonic + _ASK_AGAIN_SECONDS
+        pause = max(_ASK_AGAIN_SECONDS, self.interval_seconds * _ASK_AGAIN_INTERVALS)
+        ask_at = self.catch_up_at if self.catch_up_at > monotonic else monotonic + pause
         return None, min(self.tail_at, self.survey_at, ask_at if self.left else inf)
 
     def _request(
@@ -278,7 +281,9 @@ class ShardReading:
             is_stuck = not (offered.accepted or has_moved)
             self._finish_catch_up(busy_seconds, monotonic, has_accepted=bool(offered.accepted), is_stuck=is_stuck)
         elif request.reading is Reading.SURVEY:
-            self._finish_survey(span, request.until, busy_seconds=busy_seconds, monotonic=monotonic)
+            self._finish_survey(
+                span, request.until, busy_seconds=busy_seconds, monotonic=monotonic, settings=settings
+            )
         else:
             self._finish_tail(span, request.until)
         if had_backlog and not self.left:
@@ -315,7 +320,9 @@ class ShardReading:
             rest = max(rest, busy_seconds, _REST_WHEN_STUCK_SECONDS if is_stuck else _SHORTEST_REST_SECONDS)
         self.catch_up_at = monotonic + rest
 
-    def _finish_survey(self, page: Span, until: datetime, *, busy_seconds: float, monotonic: float) -> None:
+    def _finish_survey(
+        self, page: Span, until: datetime, *, busy_seconds: float, monotonic: float, settings: EngineSettings
+    ) -> None:
         is_last = page.end == END
         self.survey = None if is_last else page.end
         if self.look_back_at == inf:  # it began just now: what becomes due from now on is left to the tail
@@ -324,7 +331,8 @@ class ShardReading:
         if not is_last:
             self.survey_at = monotonic
         elif self.left:
-            self.survey_at = monotonic + max(_SURVEY_INTERVAL_SECONDS, _SURVEY_REST * self.survey_seconds)
+            rest = max(_SURVEY_INTERVAL_SECONDS, settings.poll_interval_seconds, _SURVEY_REST * self.survey_seconds)
+            self.survey_at = monotonic + rest
         else:  # all that is due was seen and taken: the tail has nothing to look for
             self.survey_at = monotonic + self.interval_seconds
             self.tail, self.tail_at, self.look_back_at = None, inf, inf
@@ -347,10 +355,14 @@ class ShardReading:
         self.tail_at, self.catch_up_at = max(self.tail_at, at), max(self.catch_up_at, at)
         self.survey_at = max(self.survey_at, at)
 
+    def look_again(self, monotonic: float) -> None:
+        """What was left may have room by now, and what was never read may be due."""
+        self.catch_up_at, self.survey_at = min(self.catch_up_at, monotonic), min(self.survey_at, monotonic)
+
     def retry(self, monotonic: float) -> None:
         """The store answers again: what waits since a read failed waits no longer."""
         self.failing_since, self.failing_seconds = inf, 0.0
         if self.errors:
-            self.catch_up_at, self.survey_at = min(self.catch_up_at, monotonic), min(self.survey_at, monotonic)
+            self.look_again(monotonic)
             if self.tail_at < inf:
                 self.tail_at = min(self.tail_at, monotonic)

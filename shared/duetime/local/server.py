@@ -54,7 +54,7 @@ def serve(settings: LocalSettings) -> int:
         raise InvalidSettings("--auth: nobody can make a key for a store in memory")
     with ExitStack() as stack:
         listener = stack.enter_context(bind(settings.host, settings.port))
-        _refuse_exposure(settings, listener)
+        refuse_exposure(settings, listener)
         store = stack.enter_context(wiring.chosen_store(settings.store))
         wiring.make_ready(store, settings.store)
         clock = wiring.measured_clock(store)
@@ -87,10 +87,10 @@ def serve(settings: LocalSettings) -> int:
         )
         handler = api_wiring.whole_api(context, calls, settings)
         api = LambdaAsgiApp(handler, clock=clock, new_id=new_id)
-        streams = _event_streams(api, calls, authenticator, clock, stack)
+        streams = event_streams(api, calls, authenticator, clock, stack)
         app: Asgi = MetricsApp(registry, streams, authenticator=authenticator)
         if not settings.auth:  # a key is nothing that a page has
-            app = _own_origin_only(app, settings, settings.host)
+            app = own_origin_only(app, settings, settings.host)
         services: list[Service] = [
             poller_service(poller),
             *_dispatcher_services(dispatcher),
@@ -107,7 +107,7 @@ def serve(settings: LocalSettings) -> int:
         return code
 
 
-def _event_streams(
+def event_streams(
     api: LambdaAsgiApp,
     calls: CallStore,
     authenticator: Authenticator | None,
@@ -142,7 +142,7 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
         if settings.metrics_port:
             listener = stack.enter_context(bind(settings.metrics_host, settings.metrics_port))
             metrics: Asgi = MetricsApp(new_registry(lambda: _observe(snapshot, ())), nothing_else)
-            services.append(_metrics_service(_own_origin_only(metrics, settings, settings.metrics_host), listener))
+            services.append(_metrics_service(own_origin_only(metrics, settings, settings.metrics_host), listener))
         if write_snapshots:
             stack.enter_context(snapshots_written(snapshot, sys.stdout.fileno()))
         logger.info(
@@ -151,7 +151,7 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
             redact_text(settings.store),
             extra={"action": "worker.polling", "lease_seconds": settings.lease_seconds},
         )
-        _tell_egress(settings)
+        tell_egress(settings)
         code = run_services(
             services,
             stop_seconds=settings.drain_seconds + STOP_MARGIN_SECONDS,
@@ -187,7 +187,7 @@ def _counted(poller: Poller, dispatcher: Dispatcher | None) -> Callable[[], Engi
     return lambda: with_outbox(poller.snapshot(), outbox)
 
 
-def _own_origin_only(app: Asgi, settings: LocalHttp, host: str) -> OwnOriginOnly:
+def own_origin_only(app: Asgi, settings: LocalHttp, host: str) -> OwnOriginOnly:
     """``host``: what it listens on, which may be a name."""
     return OwnOriginOnly(app, names=(*parse_hosts(settings.allowed_hosts), host.lower()), new_id=new_id)
 
@@ -214,7 +214,7 @@ def _ensure_default_namespace(store: Store, settings: LocalSettings, clock: Cloc
         )
 
 
-def _refuse_exposure(settings: LocalSettings, listener: socket.socket) -> None:
+def refuse_exposure(settings: LocalSettings, listener: socket.socket) -> None:
     """Raises ``InvalidSettings`` where others reach this machine and nobody asks them who they are."""
     host = listener.getsockname()[0]
     if not (is_loopback(host) or settings.auth or settings.open_to_network):
@@ -233,7 +233,7 @@ def _tell_start(settings: LocalSettings, listener: socket.socket) -> None:
         )
     else:
         logger.info("no API key is asked for", extra={"action": "server.open"})
-    _tell_egress(settings)
+    tell_egress(settings)
     host = listener.getsockname()[0]
     if not (is_loopback(host) or settings.auth):
         logger.warning(
@@ -251,7 +251,7 @@ def _tell_start(settings: LocalSettings, listener: socket.socket) -> None:
     )
 
 
-def _tell_egress(settings: EgressSettings) -> None:
+def tell_egress(settings: EgressSettings) -> None:
     if settings.egress_allow_loopback:
         logger.info(
             "callbacks may go to this machine itself (127.0.0.0/8, ::1) beside public addresses; %s forbids it",

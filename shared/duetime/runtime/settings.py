@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationError
@@ -16,6 +18,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from duetime.api.http.validation_messages import message_of
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.tenants import check_tenant
+from duetime.domain.times import parse_instant
 from duetime.runtime.logs import LogLevel
 from duetime.runtime.tuning import (
     AnyCase,
@@ -100,6 +103,18 @@ class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, LocalHttp, 
     metrics_host: str = Field("127.0.0.1", min_length=1, description="Address for GET /metrics.")
 
 
+class ClockKind(StrEnum):
+    REAL = "real"
+    VIRTUAL = "virtual"
+
+
+def _check_start(text: str) -> str:
+    """``text``; ``ValueError`` when it is neither empty nor an instant."""
+    if text:
+        parse_instant(text)
+    return text
+
+
 class LocalSettings(
     LocalEgressSettings, EngineTuning, ApiTuning, LocalEvents, LocalHttp, DispatcherTuning, LocalKeySettings
 ):
@@ -122,6 +137,18 @@ class LocalSettings(
         False,
         description="Whether to listen where other machines can reach it although no API key is required.",
     )
+    clock: Annotated[ClockKind, AnyCase] = Field(
+        ClockKind.REAL,
+        description="`virtual` is for tests: time stands still until POST /v1/clock/advance moves it, the store is in"
+        " memory (docs/testing.md).",
+    )
+    start: Annotated[str, AfterValidator(_check_start)] = Field(
+        "", description="When virtual time begins, like 2026-01-01T00:00:00Z. Empty: now."
+    )
+
+    @property
+    def start_at(self) -> datetime | None:
+        return parse_instant(self.start) if self.start else None
 
 
 def _check_given_tenant(tenant: str) -> str:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from duetime.delivery.sealing import SecretBox
     from duetime.engine.announcing import FailureEvents
     from duetime.engine.poller import Poller
+    from duetime.engine.settings import EngineSettings
+    from duetime.engine.waiting import Offload
     from duetime.runtime.hook import HookEvents
     from duetime.runtime.poller_function import Invoke, PollerFunction
     from duetime.stores.calls_port import CallStore
@@ -154,17 +156,24 @@ def make_poller(
 
     ``calls``: the service calls that it executes; None: those of ``store``.
     """
-    from duetime.calls.webhook_delivery import WebhookGate
+    more = {} if settings.store.startswith(SQLITE) else _SERVER_ENGINE
+    engine_settings = settings.engine_settings(**more)
+    sender = make_sender(settings, engine_settings)
+    poller = poller_with(
+        sender, store, settings, clock, engine_settings, events=events, secret_box=secret_box, calls=calls
+    )
+    return poller, sender
+
+
+def make_sender(settings: EngineTuning, engine_settings: EngineSettings) -> Sender:
+    """What sends callbacks over the network; the caller's to close."""
     from duetime.delivery.curl import CurlSender
     from duetime.delivery.settings import SenderSettings
     from duetime.delivery.trust import find_ca_file
-    from duetime.engine.poller import Poller
 
-    more = {} if settings.store.startswith(SQLITE) else _SERVER_ENGINE
-    engine_settings = settings.engine_settings(**more)
     connections = engine_settings.max_connections
     process_limits.allow(connections)
-    sender = CurlSender(
+    return CurlSender(
         SenderSettings(
             max_connections=connections,
             max_connections_per_host=connections,
@@ -172,6 +181,30 @@ def make_poller(
             ca_file=find_ca_file(),
         )
     )
+
+
+def poller_with(
+    sender: Sender,
+    store: Store,
+    settings: EngineTuning,
+    clock: StoreClock,
+    engine_settings: EngineSettings,
+    *,
+    events: FailureEvents | None,
+    secret_box: SecretBox | None,
+    calls: CallStore | None,
+    new_id: Callable[[], str] = new_id,
+    random: Callable[[], float] = random.random,
+    make_offload: Callable[[int, str], Offload] | None = None,
+) -> Poller:
+    """A poller that fires by ``sender``; the other arguments as for ``make_poller`` and ``Poller``.
+
+    ``make_offload`` None: threads.
+    """
+    from duetime.calls.webhook_delivery import WebhookGate
+    from duetime.engine.poller import Poller
+    from duetime.engine.waiting import ThreadOffload
+
     gate = WebhookGate(store, clock=clock, secret_box=secret_box, on_stored=lambda timers: poller.notify(timers))
     poller = Poller(
         store,
@@ -181,16 +214,23 @@ def make_poller(
         worker_id=new_worker_id(),
         metadata=worker_metadata(),
         new_id=new_id,
-        random=random.random,
+        random=random,
+        make_offload=make_offload or ThreadOffload,
         events=events,
         secret_box=secret_box,
-        handler=make_executor(store.calls if calls is None else calls, settings),
+        handler=make_executor(store.calls if calls is None else calls, settings, new_id=new_id, random=random),
         gate=gate,
     )
-    return poller, sender
+    return poller
 
 
-def make_executor(calls: CallStore, settings: EngineTuning) -> CallExecutor:
+def make_executor(
+    calls: CallStore,
+    settings: EngineTuning,
+    *,
+    new_id: Callable[[], str] = new_id,
+    random: Callable[[], float] = random.random,
+) -> CallExecutor:
     """What executes ``calls``."""
     from duetime.calls.executor import CallExecutor
 
@@ -199,7 +239,7 @@ def make_executor(calls: CallStore, settings: EngineTuning) -> CallExecutor:
         rules=settings.call_rules(),
         log_rules=settings.log_rules(),
         new_id=new_id,
-        random=random.random,
+        random=random,
     )
 
 

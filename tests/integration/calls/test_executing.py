@@ -18,12 +18,13 @@ from duetime.domain.timers import TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.stores.calls_port import ApplyStatus
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import VirtualClock
 from tests.support import calls as make
+from tests.support.clock import NOW
 from tests.support.dynamodb import moto_subject
 from tests.support.executing import Executing, at
 from tests.support.scripted_sender import Script, header
 from tests.support.stores import memory_store
-from tests.support.virtual_time import VirtualClock
 
 
 @contextmanager
@@ -41,7 +42,7 @@ STORES: dict[str, Callable[[], AbstractContextManager[Store]]] = {
 @pytest.fixture(params=["sqlite", "dynamodb"])
 def executing(request: pytest.FixtureRequest) -> Iterator[Executing]:
     with STORES[request.param]() as store:
-        yield Executing(store, VirtualClock())  # type: ignore[arg-type]
+        yield Executing(store, VirtualClock(NOW))  # type: ignore[arg-type]
 
 
 NO_RETRY = [

@@ -7,11 +7,12 @@ from random import Random
 
 import pytest
 
+from duetime.testing.virtual_time import VirtualClock
 from tests.integration.calls import test_soak
 from tests.support.cassandra import new_network, store_over
 from tests.support.cassandra_faults import Fault, Network, Request, no_faults
+from tests.support.clock import NOW
 from tests.support.executing import Executing
-from tests.support.virtual_time import VirtualClock
 
 pytestmark = [pytest.mark.repeated, pytest.mark.timeout(600)]
 
@@ -26,7 +27,7 @@ def network() -> Network:
 @pytest.fixture
 def executing(network: Network) -> Iterator[Executing]:
     with store_over(network) as store:
-        yield Executing(store, VirtualClock())  # type: ignore[arg-type]
+        yield Executing(store, VirtualClock(NOW))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", [1])

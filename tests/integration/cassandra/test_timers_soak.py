@@ -12,12 +12,13 @@ import pytest
 from duetime.domain.timers import TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.stores.cassandra.store import CassandraStore
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.cassandra import new_network, store_over
 from tests.support.cassandra_faults import Fault, Request
 from tests.support.cassandra_rows import assert_whole
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 TIMERS = 120
 SECONDS = 150.0
@@ -44,7 +45,7 @@ class Losing:
 
 @pytest.mark.parametrize("one_in", [0, 40])
 def test_every_timer_is_fired_at_its_last_due_time_and_ends_once(one_in: int) -> None:
-    network, clock, random = new_network(), VirtualClock(), Random(3)
+    network, clock, random = new_network(), VirtualClock(START), Random(3)
     with store_over(network) as store:
         namespace, _ = store.create_namespace("default", num_shards=4, dedicated=False, now=START)
         timers = [

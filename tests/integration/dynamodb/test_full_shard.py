@@ -15,6 +15,7 @@ from duetime.domain.timers import FailureReason, TimerState
 from duetime.stores.dynamodb.payloads import INLINE_PAYLOAD_BYTES
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.time_source import TimeSource
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.contract.steps import claim, create, record, stored
 from tests.support.api import context_for
 from tests.support.attempts import logged
@@ -25,7 +26,6 @@ from tests.support.dynamodb_service import DocumentedService
 from tests.support.engine import make_poller, running
 from tests.support.http import Api
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.virtual_time import VirtualClock, run_virtually
 
 FULL = 0
 GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
@@ -137,7 +137,7 @@ def test_firing_goes_on_in_a_full_shard_and_nothing_is_sent_twice(
     )
     store.release_leases([claim(store)], now=NOW)  # somebody had the shard before
     service.fill(FULL)
-    clock = VirtualClock()
+    clock = VirtualClock(NOW)
     sender = ScriptedSender(lambda body: Script(status=500 if body["timerId"] == "bad" else 200))
     of_caller = DynamoDbStore(proxied._table.client, proxied._table.name, time_source=TimeSource.CALLER)
     poller = make_poller(of_caller, sender, clock)

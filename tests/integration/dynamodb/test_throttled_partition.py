@@ -16,6 +16,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.stores.calls_port import ApplyStatus
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.time_source import TimeSource
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.contract import call_steps as steps
 from tests.contract.steps import claim, create, record, stored
 from tests.support import calls as make
@@ -27,7 +28,6 @@ from tests.support.dynamodb_service import DocumentedService
 from tests.support.engine import make_poller, running
 from tests.support.http import Api
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.virtual_time import VirtualClock, run_virtually
 
 HOT = 0
 GOOD = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
@@ -168,7 +168,7 @@ def test_what_is_removed_together_goes_on_as_far_as_it_is_let(
 def test_a_poller_fires_the_other_shards_on_time_and_the_throttled_one_later_and_once(
     proxied: DynamoDbStore, orders: Namespace, service: DocumentedService
 ) -> None:
-    clock = VirtualClock()
+    clock = VirtualClock(NOW)
     at: dict[str, float] = {}
 
     def answer(body: dict[str, object]) -> Script:

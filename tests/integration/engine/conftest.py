@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import VirtualClock
+from tests.support.clock import NOW as START
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, VirtualClock
 
 
 @pytest.fixture
 def clock() -> VirtualClock:
-    return VirtualClock()
+    return VirtualClock(START)
 
 
 @pytest.fixture

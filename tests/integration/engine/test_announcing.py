@@ -19,11 +19,12 @@ from duetime.engine.announcing import EventsUndelivered
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import InlineOffload, T, VirtualClock, run_virtually
 from tests.contract.sql_stores import corrupt
 from tests.support.builders import make_namespace
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.virtual_time import START, InlineOffload, T, VirtualClock, run_virtually
 
 NAMESPACE = make_namespace("default")
 NO_RETRY = '{"maxAttempts": 1}'

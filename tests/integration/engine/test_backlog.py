@@ -12,11 +12,12 @@ import pytest
 from duetime.domain.times import parse_instant
 from duetime.engine.poller import Poller
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import VirtualClock, run_virtually
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.overdue_store import NOISY, SHARDS, OverdueStore
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 
 @pytest.fixture

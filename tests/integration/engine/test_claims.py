@@ -16,11 +16,12 @@ from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.stores.port import Store
 from duetime.stores.store_clock import StoreClock
+from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.timed_store import LatentOffload, TimedStore
-from tests.support.virtual_time import START, InlineOffload, VirtualClock, run_virtually
 
 REQUEST_SECONDS = 0.01
 SETTINGS = EngineSettings()

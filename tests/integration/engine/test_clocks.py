@@ -14,12 +14,13 @@ from duetime.domain.times import parse_instant
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace, make_timer
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, put
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.timed_store import SkewedClock, TimedStore
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 NUM_SHARDS = 16
 NAMESPACE = make_namespace("default", num_shards=NUM_SHARDS)

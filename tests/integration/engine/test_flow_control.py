@@ -17,11 +17,12 @@ from duetime.engine import directory
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import Store, TimerRef
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 HANG = Script(status=None)
 

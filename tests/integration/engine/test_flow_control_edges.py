@@ -21,10 +21,11 @@ from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import Store, TimerRef
 from duetime.stores.store_clock import StoreClock
+from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_shard, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, InlineOffload, VirtualClock, run_virtually
 
 
 def make_flow(settings: EngineSettings) -> FlowControl:
@@ -80,7 +81,7 @@ def test_more_namespaces_than_are_remembered_are_known_while_their_page_is_offer
         names = [f"n{number}" for number in range(4)]
         for name in names:
             store.create_namespace(name, num_shards=1, dedicated=False, now=START)
-        known = NamespaceDirectory(store, clock=VirtualClock(), secret_box=None)
+        known = NamespaceDirectory(store, clock=VirtualClock(START), secret_box=None)
         monkeypatch.setattr(directory, "_MAX_VIEWS", 3)
         known.load(names[:3])
         known.load(names[1:])
@@ -122,7 +123,7 @@ def rotate(store: Store, secret: str) -> None:
 
 def test_what_waits_while_its_namespace_s_secret_gets_lost_is_not_sent_unsigned() -> None:
     signed.clear()
-    clock, box, ids = VirtualClock(), Box(), itertools.count()
+    clock, box, ids = VirtualClock(START), Box(), itertools.count()
     with memory_store() as store:
         store.create_namespace("n", num_shards=4, dedicated=False, now=START)
         rotate(store, "first")
@@ -157,7 +158,7 @@ def test_what_waits_while_its_namespace_s_secret_gets_lost_is_not_sent_unsigned(
 def test_a_limited_backlog_is_not_read_once_for_every_turn(
     settings: NamespaceSettings, fired: int, polls_per_second: int
 ) -> None:
-    clock = VirtualClock()
+    clock = VirtualClock(START)
     with memory_store() as store:
         created, _ = store.create_namespace("n", num_shards=4, dedicated=False, now=START)
         changed = Namespace(
@@ -180,7 +181,7 @@ def test_a_limited_backlog_is_not_read_once_for_every_turn(
 
 
 def test_a_timer_that_was_cancelled_while_its_callback_hangs_is_not_parked_over_and_over() -> None:
-    clock = VirtualClock()
+    clock = VirtualClock(START)
     with memory_store() as store:
         namespace, _ = store.create_namespace("n", num_shards=4, dedicated=False, now=START)
         poller = make_poller(store, ScriptedSender(lambda _: Script(status=None)), clock)

@@ -14,10 +14,11 @@ from duetime.domain.timers import Timer
 from duetime.domain.times import parse_instant
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import VirtualClock, run_virtually
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 PAYLOAD = f'"{"x" * 20_000}"'
 MAX_BYTES = 50 * sys.getsizeof(PAYLOAD)

@@ -9,11 +9,12 @@ import pytest
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, running
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 NAMESPACE = make_namespace("default")
 

@@ -13,11 +13,12 @@ from duetime.app.namespace_states import paused, resumed
 from duetime.domain.namespaces import Misfire
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import ScriptedSender
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 NAMESPACE = make_namespace("default")
 FOLLOWS_SECONDS = 10.0

@@ -32,14 +32,15 @@ from duetime.delivery.port import Callback
 from duetime.domain.timers import Rearm, TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
+from duetime.testing.virtual_time import VirtualClock, VirtualTimeLoop
 from tests.support.builders import make_namespace
+from tests.support.clock import NOW
 from tests.support.engine import make_poller, make_timer
 from tests.support.executing import Executing
 from tests.support.faulty_store import Faults, FaultyStore
 from tests.support.scripted_sender import RequestSender, Script, header
 from tests.support.stores import memory_store
 from tests.support.timed_store import SkewedClock, TimedStore
-from tests.support.virtual_time import VirtualClock, VirtualTimeLoop
 
 NAMESPACE = make_namespace("default")
 TIMERS = ("timer-0", "timer-1")
@@ -99,7 +100,7 @@ class Sent:
 class PromiseMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
-        self.clock = VirtualClock()
+        self.clock = VirtualClock(NOW)
         self._opened = memory_store()
         self.store = self._opened.__enter__()
         self.store.create_namespace(NAMESPACE.name, num_shards=4, dedicated=False, now=self.clock.now())

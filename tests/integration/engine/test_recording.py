@@ -16,10 +16,11 @@ from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
 from duetime.domain.times import format_instant
 from duetime.engine.poller import Poller
 from duetime.stores.port import ChangeStatus, Store, TimerRef
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 NAMESPACE = make_namespace("default")
 

@@ -19,11 +19,12 @@ from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import Store
 from duetime.stores.sql.store import SqlStore
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.integration.engine.test_announcing import Bus
 from tests.support.builders import make_namespace
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, running
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 NAMESPACE = make_namespace("default")
 Refusal = Callable[[Outcome], bool]

@@ -12,10 +12,11 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import VirtualClock, run_virtually
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 SHARDS = 4
 LEASE = EngineSettings().lease_seconds

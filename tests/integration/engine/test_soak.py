@@ -13,11 +13,12 @@ from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port import ChangeStatus, Store, TimerRef
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 NAMESPACES = {
     "plain": NamespaceSettings(),
@@ -94,7 +95,7 @@ class Clients:
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_every_timer_comes_to_its_right_end(seed: int) -> None:
-    random, clock = Random(seed), VirtualClock()
+    random, clock = Random(seed), VirtualClock(START)
     with memory_store() as store:
         for name, settings in NAMESPACES.items():
             created, _ = store.create_namespace(name, num_shards=4, dedicated=False, now=START)

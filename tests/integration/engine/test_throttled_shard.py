@@ -11,10 +11,11 @@ from typing import Any
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import ids_of_shard, make_namespace
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, running
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 NAMESPACE = make_namespace("default")
 HOT = 0

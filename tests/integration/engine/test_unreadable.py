@@ -16,11 +16,12 @@ from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.namespaces import NamespaceSettings
 from duetime.engine.poller import Poller
 from duetime.stores.port import Store, UnreadableRow
+from duetime.testing.virtual_time import VirtualClock, run_virtually
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.unreadable import unreadable_namespace
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 
 async def run_for(poller: Poller, seconds: float) -> None:
@@ -40,7 +41,7 @@ def actions(caplog: pytest.LogCaptureFixture) -> Counter[str]:
 
 
 def test_an_unreadable_namespace_s_timers_wait_and_all_others_fire(caplog: pytest.LogCaptureFixture) -> None:
-    clock, sender = VirtualClock(), ScriptedSender()
+    clock, sender = VirtualClock(START), ScriptedSender()
     with memory_store() as store, caplog.at_level(logging.ERROR):
         bad = unreadable_namespace(store, "bad")
         store.create_namespace("good", num_shards=4, dedicated=False, now=START)
@@ -88,7 +89,7 @@ class _Stuck:
 def test_a_row_that_cannot_be_set_aside_is_told_once_and_blocks_nobody(
     caplog: pytest.LogCaptureFixture, error: StoreError, set_aside: int
 ) -> None:
-    clock, sender = VirtualClock(), ScriptedSender()
+    clock, sender = VirtualClock(START), ScriptedSender()
     with memory_store() as store, caplog.at_level(logging.ERROR):
         store.create_namespace("n", num_shards=1, dedicated=False, now=START)
         damaged = [f"bad{n}" for n in range(3)] + ["stuck"]

@@ -12,12 +12,13 @@ import pytest
 from duetime.api.handler import build_handler
 from duetime.domain.times import format_instant
 from duetime.stores.port import Store
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.api import context_for
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller
 from tests.support.http import Api
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 URL = "http://receiver.test/"
 FAST = {"initialInterval": "1s", "backoffMultiplier": 1}

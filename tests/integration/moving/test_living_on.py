@@ -15,15 +15,16 @@ from duetime.engine.settings import EngineSettings
 from duetime.stores.calls_port import ApplyStatus, CallRef
 from duetime.stores.port import Store
 from duetime.stores.sql.store import SqlStore
+from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.contract.steps import create
 from tests.support import calls as make
 from tests.support.builders import make_timer, make_timers, seconds
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller
 from tests.support.executing import Executing
 from tests.support.moving import exported, imported, in_every_state
 from tests.support.scripted_sender import ScriptedSender
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, VirtualClock, run_virtually
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def target() -> Iterator[SqlStore]:
 
 
 def run_for(duration_seconds: float, store: Store) -> ScriptedSender:
-    clock = VirtualClock()
+    clock = VirtualClock(START)
     sender = ScriptedSender()
     poller = make_poller(store, sender, clock, settings=EngineSettings())
 
@@ -77,7 +78,7 @@ def test_timers_fire_once_each_from_where_they_were(source: SqlStore, target: Sq
 
 
 def test_calls_run_and_their_events_count_on(source: SqlStore, target: SqlStore) -> None:
-    before = Executing(source, VirtualClock())
+    before = Executing(source, VirtualClock(START))
     ids = [make.id_at(START, number) for number in range(1, 4)]
     before.submit(ids[0], due_at=START + seconds(5), idempotency_key="k")
     before.submit(ids[1], due_at=START + seconds(1))
@@ -101,7 +102,7 @@ def test_calls_run_and_their_events_count_on(source: SqlStore, target: SqlStore)
 
 
 def test_idempotency_keys_still_hold(source: SqlStore, target: SqlStore) -> None:
-    before = Executing(source, VirtualClock())
+    before = Executing(source, VirtualClock(START))
     call = before.submit(make.id_at(START, 1), due_at=START + seconds(5), idempotency_key="k")
 
     imported(target, exported(source))

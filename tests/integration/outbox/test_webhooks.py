@@ -21,12 +21,13 @@ from duetime.domain.timers import Rearm, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
 from duetime.stores.port import TimerRef
+from duetime.testing.virtual_time import run_virtually
 from duetime_client.webhooks import verify_event
+from tests.support.clock import NOW as START
 from tests.support.engine import make_poller
 from tests.support.outbox import first_occurrences, make_event
 from tests.support.scripted_sender import Script, header
 from tests.support.stores import memory_store
-from tests.support.virtual_time import START, run_virtually
 from tests.support.webhooks import URL, WebhookWorld, event_in, life
 
 KEY = b"0123456789abcdef0123456789abcdef"

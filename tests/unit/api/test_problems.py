@@ -73,6 +73,7 @@ def test_every_error_of_the_house_has_its_status() -> None:
         http_errors.CrossSiteRequest: 403,
         http_errors.UnknownHost: 421,
         http_errors.TooManyStreams: 503,
+        http_errors.AdvanceUnfinished: 503,
         errors.StoreUnavailable: 503,
         errors.StoreNotReady: 503,
         errors.StoreEmpty: 503,

@@ -18,7 +18,7 @@ from duetime.domain.attempts import (
     read_attempts,
 )
 from duetime.domain.timers import FailureReason
-from tests.support.virtual_time import START
+from tests.support.clock import NOW as START
 
 FIRED = AttemptRecord(
     number=1,

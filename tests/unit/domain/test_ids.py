@@ -11,7 +11,7 @@ from duetime.domain.ids import UUID7_RANDOM_BITS, check_namespace, check_timer_i
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap, shard_index
 from duetime.domain.times import to_milliseconds
-from tests.support.virtual_time import START
+from tests.support.clock import NOW as START
 
 
 @pytest.mark.parametrize("name", ["a", "0", "user-services", "a.b_c-d", "x" * 63])

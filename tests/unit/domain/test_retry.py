@@ -18,7 +18,7 @@ from duetime.domain.retry import (
     retry_policy_json,
 )
 from duetime.domain.times import MAX_DURATION_SECONDS, MAX_INSTANT
-from tests.support.virtual_time import START
+from tests.support.clock import NOW as START
 
 policies = st.builds(
     RetryPolicy,

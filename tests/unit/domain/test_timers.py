@@ -16,8 +16,8 @@ from duetime.domain.timers import (
     rearmed,
     replaced,
 )
+from tests.support.clock import NOW as START
 from tests.support.engine import make_timer
-from tests.support.virtual_time import START
 
 LATER = START + timedelta(hours=1)
 RETRYING = replace(

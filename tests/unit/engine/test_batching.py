@@ -10,7 +10,8 @@ import pytest
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.engine.batching import Batcher
 from duetime.engine.settings import EngineSettings
-from tests.support.virtual_time import InlineOffload, VirtualClock, run_virtually
+from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
+from tests.support.clock import NOW
 
 
 @dataclass
@@ -26,7 +27,7 @@ class Work:
     errors: list[str] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
     given_up: list[int] = field(default_factory=list)
-    clock: VirtualClock = field(default_factory=VirtualClock)
+    clock: VirtualClock = field(default_factory=lambda: VirtualClock(NOW))
 
     def run(self, script: Callable[[Batcher[int, int]], object]) -> Batcher[int, int]:
         """``script`` is a coroutine function; the batcher is cancelled when it ends."""

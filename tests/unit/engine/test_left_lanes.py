@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from duetime.engine.keys import LaneKey, lane_key
 from duetime.engine.reading import END, START, Offered, PageRequest, Position, Reading, ShardReading, Span, Unwanted
 from duetime.stores.port import DuePage
+from tests.support.clock import NOW
 from tests.support.engine import make_timer
 from tests.support.shard_reading import MS, SETTINGS, A, B, Subject, has_room, nobody, of
-from tests.support.virtual_time import START as NOW
 
 
 def test_nothing_is_caught_up_with_while_nobody_wants_more() -> None:

@@ -13,8 +13,8 @@ from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.engine.outcomes import expired, outcome_of, parked
 from duetime.engine.settings import EngineSettings
+from tests.support.clock import NOW as START
 from tests.support.engine import make_timer
-from tests.support.virtual_time import START
 
 SETTINGS = EngineSettings(fired_retention_seconds=100.0, failed_retention_seconds=200.0)
 NOW = START + timedelta(seconds=1)

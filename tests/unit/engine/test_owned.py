@@ -5,10 +5,10 @@ from dataclasses import replace
 from duetime.domain.timers import TimerState
 from duetime.engine.keys import firing_key, lane_key
 from duetime.engine.reading import START, Position, Span
-from tests.support import virtual_time
+from tests.support.clock import NOW
 from tests.support.engine import make_shard, make_timer
 
-PAGE = Span(START, Position(virtual_time.START, "first"))
+PAGE = Span(START, Position(NOW, "first"))
 
 
 def test_a_timer_under_way_is_not_taken_up_again() -> None:

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from duetime.engine.reading import Reading
+from tests.support.clock import NOW
 from tests.support.shard_reading import MS, SETTINGS, A, Subject, everyone, has_room, of
-from tests.support.virtual_time import START as NOW
 
 # -- while all that is due can be taken -----------------------------------------------------------------------------
 

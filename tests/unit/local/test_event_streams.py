@@ -18,11 +18,11 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.principals import Role
 from duetime.domain.times import MAX_INSTANT
 from duetime.local.event_streams import EventStreams
+from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.builders import seconds
 from tests.support.call_api import CallWorld, call_world
 from tests.support.clock import NOW
 from tests.support.event_streams import SETTINGS, Client, InPlace, make_streams, play
-from tests.support.virtual_time import InlineOffload, VirtualClock, run_virtually
 
 SUBMITTED = ["ServiceCallSubmitted", "ServiceCallScheduled"]
 EXECUTED = [
@@ -103,7 +103,7 @@ def test_what_came_after_the_end_of_the_call_is_sent_too(calls: CallWorld, query
     calls.finish(call_id)
     assert calls.api.call("PATCH", calls.path(call_id), {"starred": True}).status == 200
     client = Client(calls.path(call_id, "events"), query)
-    clock = VirtualClock()
+    clock = VirtualClock(NOW)
     run_virtually(clock, client.ask(make_streams(calls, clock)))
     assert client.types[-1] == "ServiceCallUpdated"
     assert client.text.endswith('event: end\ndata: {"reason":"finished"}\n\n')
@@ -117,7 +117,7 @@ def test_a_stream_ends_where_the_end_of_the_call_was_pruned(calls: CallWorld) ->
     assert calls.calls.prune(now=NOW, events_published_before=MAX_INSTANT, limit=100) == 7
     assert calls.api.call("PATCH", calls.path(call_id), {"starred": True}).status == 200
     client = Client(calls.path(call_id, "events"))
-    clock = VirtualClock()
+    clock = VirtualClock(NOW)
     run_virtually(clock, client.ask(make_streams(calls, clock)))
     assert client.types == ["ServiceCallUpdated"]
     assert client.text.endswith('event: end\ndata: {"reason":"finished"}\n\n')
@@ -163,7 +163,7 @@ def test_what_the_api_refuses_is_no_stream(
 )
 def test_everything_else_is_left_to_the_api(calls: CallWorld, method: str, path: str, accept: str) -> None:
     app = InPlace(calls)
-    streams = EventStreams(app, calls.calls, clock=VirtualClock(), offload=InlineOffload())
+    streams = EventStreams(app, calls.calls, clock=VirtualClock(NOW), offload=InlineOffload())
     client = Client(calls.path(path.format(call=calls.submitted()["id"])), headers={"accept": accept})
     asyncio.run(streams(client.scope | {"method": method}, client.receive(), client.send))
     asyncio.run(streams({"type": "lifespan"}, client.receive(), client.send))
@@ -187,7 +187,7 @@ def test_a_quiet_stream_shows_that_it_lives(calls: CallWorld) -> None:
 
 def test_a_stream_looks_more_rarely_while_nothing_happens(calls: CallWorld) -> None:
     reads: list[float] = []
-    clock = VirtualClock()
+    clock = VirtualClock(NOW)
 
     class Counting:
         def __getattr__(self, name: str) -> Any:
@@ -238,7 +238,7 @@ def test_a_key_that_ends_takes_its_streams_with_it(
 ) -> None:
     """Within the seconds for which a good key is not read again, and what a look takes."""
     caplog.set_level("INFO")
-    clock = VirtualClock()
+    clock = VirtualClock(NOW)
     created = create_key(
         calls.store,
         key_id="k1",
@@ -304,7 +304,7 @@ def test_a_client_that_was_gone_before_costs_nothing(calls: CallWorld) -> None:
 
 def test_a_client_that_does_not_read_is_left(calls: CallWorld) -> None:
     client = Client(calls.path(calls.submitted()["id"], "events"), reads=False)
-    clock = VirtualClock()
+    clock = VirtualClock(NOW)
     run_virtually(clock, client.ask(make_streams(calls, clock)))
     assert clock.elapsed_seconds == pytest.approx(2 * SETTINGS.send_seconds, abs=0.01)
 
@@ -312,7 +312,7 @@ def test_a_client_that_does_not_read_is_left(calls: CallWorld) -> None:
 def test_no_stream_is_for_ever(calls: CallWorld) -> None:
     """So a key that has ended is noticed: the client comes back and is asked for it again."""
     client = Client(calls.path(calls.submitted()["id"], "events"))
-    clock = VirtualClock()
+    clock = VirtualClock(NOW)
     run_virtually(clock, client.ask(make_streams(calls, clock)))
     assert SETTINGS.lifetime_seconds <= clock.elapsed_seconds <= SETTINGS.lifetime_seconds + 2
     assert client.ended
@@ -368,7 +368,7 @@ def test_no_tenant_takes_all_the_room(calls: CallWorld) -> None:
 def test_a_stop_ends_all_streams_at_once(calls: CallWorld) -> None:
     path = calls.path(calls.submitted()["id"], "events")
     clients = [Client(path), Client(path), Client(path)]
-    streams = make_streams(calls, VirtualClock())
+    streams = make_streams(calls, VirtualClock(NOW))
 
     async def follow() -> None:
         following = asyncio.gather(*(client.ask(streams) for client in clients[:2]))

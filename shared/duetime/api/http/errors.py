@@ -89,6 +89,12 @@ class TooManyStreams(DuetimeError):
     code = "too_many_streams"
 
 
+class AdvanceUnfinished(DuetimeError):
+    """A virtual clock could not be moved in the time that a request may take: it stands where it got to."""
+
+    code = "advance_unfinished"
+
+
 class UnknownHost(DuetimeError):
     """The ``Host`` of the request is none of this server's names."""
 

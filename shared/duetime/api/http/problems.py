@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from duetime.api.http.errors import (
+    AdvanceUnfinished,
     AnswerNotKept,
     ApiKeyNotFound,
     CrossSiteRequest,
@@ -104,6 +105,7 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (UnknownHost, 421, "Unknown host"),
     (SecretUnavailable, 503, "Secrets unavailable"),
     (TooManyStreams, 503, "Too many streams"),
+    (AdvanceUnfinished, 503, "Advance unfinished"),
     (StoreNotReady, 503, "Store not ready"),
     (StoreUnavailable, 503, "Store unavailable"),
     (StoreRefused, 507, "Refused by the store"),

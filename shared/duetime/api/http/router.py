@@ -10,6 +10,9 @@ from duetime.api.http.errors import MethodNotAllowed, RouteNotFound
 from duetime.api.http.route import PARAMETER, Route
 from duetime.api.http.timer_paths import routable
 
+_CLOCK_PATHS = ("/v1/clock", "/v1/clock/advance")
+_CLOCK_IS_REAL = "the clock of this server is real: tests can move that of `duetime serve --clock virtual`"
+
 
 class Router:
     """Matches ``routes``. Of several routes that match, the first one counts. Safe to use from many threads."""
@@ -32,7 +35,7 @@ class Router:
                 return route, {name: unquote(value) for name, value in match.groupdict().items()}
         allowed = self._methods(segments)
         if not allowed:
-            raise RouteNotFound("there is nothing at this path")
+            raise RouteNotFound(_CLOCK_IS_REAL if path in _CLOCK_PATHS else "there is nothing at this path")
         raise MethodNotAllowed(f"{method} is not possible here", allowed=sorted(allowed))
 
     def _methods(self, segments: str) -> set[str]:
