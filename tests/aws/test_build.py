@@ -27,6 +27,7 @@ def test_every_module_of_the_layer_is_compiled_for_good(built: Path) -> None:
     }
 
     assert python / "duetime" / "api" / "app.py" in flags
+    assert not (python / "duetime" / "testing").exists()
     assert set(flags.values()) == {b"\x01\0\0\0"}
 
 

@@ -41,7 +41,7 @@ DEFAULT_NAMESPACE = "default"
 ADVANCE_SECONDS = 60.0
 """How long, in real time, an advance may take."""
 _DAY = 86_400.0
-_STOP_SECONDS = 30.0
+_START_SECONDS = 30.0
 # What looks around at intervals does so once in a virtual day, so that an idle week is no work: all that could be
 # found sooner is told by hints, since there is no other process. Nothing fails but what a test lets fail, so no
 # circuit breaker is to hide at which time a retry is due. Where a limit of a namespace leaves timers in the store,
@@ -71,7 +71,6 @@ class VirtualService:
 
     def __init__(
         self,
-        store: Any,
         calls: CallStore,
         poller: Poller,
         make_handler: Callable[[VirtualService], Handler],
@@ -82,7 +81,6 @@ class VirtualService:
         is_sending: bool,
     ) -> None:
         """``is_sending``: requests go over a network, so time stands still while one is under way."""
-        self.store = store
         self.calls = calls
         self.poller = poller
         self.clock = clock
@@ -142,7 +140,8 @@ class VirtualService:
             runner.run(self._run())
 
     def wait_until_started(self) -> None:
-        self._started.wait(_STOP_SECONDS)
+        """Until another thread is in ``run``: from then on time can be advanced."""
+        self._started.wait(_START_SECONDS)
 
     def stop(self) -> None:
         """From any thread: let ``run`` return when what is under way has ended."""
@@ -159,14 +158,9 @@ class VirtualService:
         async with asyncio.TaskGroup() as group:
             polling = group.create_task(self.poller.run(self._stop))
             publishing = group.create_task(self._publish())
-            starting = group.create_task(self._start())
+            self._started.set()
             await polling
             publishing.cancel()
-            starting.cancel()
-
-    async def _start(self) -> None:
-        await self._loop.advance(self.clock.now())
-        self._started.set()
 
     async def _publish(self) -> None:
         """The dispatcher's turns, in this loop in place of a thread of its own."""
@@ -288,7 +282,6 @@ def virtual_service(
             return api_wiring.whole_api(context, calls, settings)
 
         yield VirtualService(
-            store,
             calls,
             poller,
             handler_of,
