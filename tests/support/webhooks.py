@@ -31,7 +31,7 @@ class WebhookWorld:
     """A tenant's webhook, the outbox, pollers and what arrived."""
 
     store: Store
-    clock: VirtualClock = field(default_factory=VirtualClock)
+    clock: VirtualClock = field(default_factory=lambda: VirtualClock(START))
     sender: RequestSender = field(default_factory=RequestSender)
     outbox: FakeOutbox = field(default_factory=FakeOutbox)
     box: LocalSecretBox = field(default_factory=lambda: LocalSecretBox(ProcessKey()))
