@@ -23,7 +23,7 @@ from duetime.domain.timers import Timer
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
 from duetime.stores.open import open_store
-from duetime.stores.port import PutResult, PutStatus
+from duetime.stores.port.timers import PutResult, PutStatus, TimerStore
 
 CLOCK = SystemClock()
 
@@ -33,11 +33,17 @@ class ForgetfulStore:
 
     def __init__(self, store: Any) -> None:
         self._store = store
+        self.timers = _ForgetfulTimers(store.timers)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def put_timers(self, timers: Sequence[Timer], **_: Any) -> list[PutResult]:
+
+class _ForgetfulTimers:
+    def __init__(self, timers: TimerStore) -> None:
+        self.get = timers.get
+
+    def put(self, timers: Sequence[Timer], **_: Any) -> list[PutResult]:
         return [PutResult(PutStatus.CREATED, timer) for timer in timers]
 
 
@@ -82,7 +88,7 @@ def per_second(work: Callable[[], None], count: int) -> float:
 def measure(*, batches: int, items: int, is_rich: bool) -> None:
     store = open_store("sqlite://")
     store.initialise()
-    namespace, _ = store.create_namespace("default", num_shards=16, dedicated=False, now=CLOCK.now())
+    namespace, _ = store.catalogue.create_namespace("default", num_shards=16, dedicated=False, now=CLOCK.now())
     bodies = [
         f'{{"timers":[{",".join(timer_text(batch * items + n, is_rich=is_rich) for n in range(items))}]}}'
         for batch in range(batches)

@@ -30,7 +30,7 @@ from benchmarks.service import ROOT, cpu_seconds_of
 from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.runtime.ids import new_id
 from duetime.stores.open import open_store
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from tests.support.server_stores import empty_store, server_names
 
 QUIET = 32
@@ -46,7 +46,7 @@ def store_overdue(store_url: str, noisy: int, noisy_url: str, quiet_url: str) ->
     now = datetime.now(UTC).replace(microsecond=0)
     quiet_at = now - timedelta(seconds=1)
     for name, number, url in (("noisy", noisy, noisy_url), ("quiet", QUIET, quiet_url)):
-        namespace, _ = store.create_namespace(name, num_shards=_SHARDS, dedicated=False, now=now)
+        namespace, _ = store.catalogue.create_namespace(name, num_shards=_SHARDS, dedicated=False, now=now)
         for start in range(0, number, _BATCH):
             batch = []
             for index in range(start, min(start + _BATCH, number)):
@@ -56,7 +56,7 @@ def store_overdue(store_url: str, noisy: int, noisy_url: str, quiet_url: str) ->
                 )
                 digest = content_digest(content)
                 batch.append(new_timer(namespace, f"{index}", content, digest=digest, firing_id=new_id(), now=now))
-            store.put_timers(batch, mode=PutMode.CREATE, now=now)
+            store.timers.put(batch, mode=PutMode.CREATE, now=now)
     store.close()
     return quiet_at
 

@@ -18,9 +18,9 @@ from typing import Any
 from duetime.domain.call_steps import Transition
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.service_calls import ServiceCall
-from duetime.stores.calls_port import ApplyStatus, CallRef
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.port.calls import ApplyStatus, CallRef
 from tests.support import calls as make
 from tests.support.capacity import CapacityMeter
 from tests.support.clock import NOW
@@ -103,13 +103,13 @@ class Life:
         return [transition.after for transition in transitions]
 
     def _publish(self) -> None:
-        found = self._store.calls.unpublished_events(limit=10 * self._number)
+        found = self._store.outbox.unpublished(limit=10 * self._number)
         assert len(found) == 7 * self._number
-        self._store.calls.mark_published(found, now=NOW)
+        self._store.outbox.mark_published(found, now=NOW)
 
     def _delete(self, calls: Sequence[ServiceCall]) -> None:
         for call in calls:
-            self._store.calls.delete_call(call.tenant_id, call.call_id, now=NOW)
+            self._store.calls.delete(call.tenant_id, call.call_id, now=NOW)
 
     def _count(self, step: str, act: Callable[[], None]) -> None:
         self._meter.reset()
@@ -125,10 +125,10 @@ def print_reads(client: Any, number: int) -> None:
     submitted = [make.submitted(**USUAL) for _ in range(number)]
     store.calls.apply(submitted, now=NOW)
     meter = CapacityMeter(client)
-    store.calls.get_calls([CallRef(each.after.tenant_id, each.after.call_id) for each in submitted], now=NOW)
+    store.calls.get([CallRef(each.after.tenant_id, each.after.call_id) for each in submitted], now=NOW)
     print(f"reading {number} calls by id: {dict(meter.requests)}")
     meter.reset()
-    store.calls.unpublished_events(limit=1)
+    store.outbox.unpublished(limit=1)
     print(f"looking for unpublished events: {dict(meter.requests)}")
     meter.stop()
 

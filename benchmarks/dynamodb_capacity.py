@@ -28,7 +28,7 @@ from duetime.stores.dynamodb.changes import Item
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.items import encode
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from duetime.stores.store_clock import StoreClock
 from tests.support.attempts import logged
 from tests.support.builders import failed, fired, leased, make_timers, parked, rescheduled, retried
@@ -57,7 +57,7 @@ def item_bytes(item: Item) -> int:
 def new_store(client: Any, *, shards: int, now: datetime, batch_statements: bool) -> tuple[DynamoDbStore, Namespace]:
     store = DynamoDbStore(client, unique_table_name(), batch_statements=batch_statements)
     store.initialise()
-    return store, store.create_namespace("bench", num_shards=shards, dedicated=False, now=now)[0]
+    return store, store.catalogue.create_namespace("bench", num_shards=shards, dedicated=False, now=now)[0]
 
 
 def print_write_units(client: Any, now: datetime) -> None:
@@ -81,10 +81,10 @@ def print_write_units(client: Any, now: datetime) -> None:
                 namespace, number, prefix=prefix, execute_at=now, correlation_id=correlation_id, **FIELDS
             )
             meter.reset()
-            store.put_timers(timers, mode=PutMode.CREATE, now=now)
+            store.timers.put(timers, mode=PutMode.CREATE, now=now)
             created = meter.write_units / number
             meter.reset()
-            store.record(leased([outcome(timer) for timer in timers]), now=now)
+            store.timers.record(leased([outcome(timer) for timer in timers]), now=now)
             print(f"  create {created:.1f} + {step} {meter.write_units / number:.1f}")
         meter.stop()
 
@@ -98,15 +98,15 @@ def print_repeated(client: Any, now: datetime) -> None:
     print()
     for step, outcome in repeated.items():
         store, namespace = new_store(client, shards=1, now=now, batch_statements=False)
-        store.put_timers(make_timers(namespace, 1, execute_at=now, **FIELDS), mode=PutMode.CREATE, now=now)
+        store.timers.put(make_timers(namespace, 1, execute_at=now, **FIELDS), mode=PutMode.CREATE, now=now)
         meter = CapacityMeter(client)
         units = []
         for minutes in range(1, 13):
             later = now + timedelta(minutes=minutes)
-            (timer,) = store.due_timers(0, until=later, limit=1).timers
+            (timer,) = store.timers.due(0, until=later, limit=1).timers
             meter.reset()
             # A firing id as long as a real one: those of the builders grow with each reschedule.
-            store.record(leased([replace(outcome(timer, later), firing_id=str(uuid4()))]), now=now)
+            store.timers.record(leased([replace(outcome(timer, later), firing_id=str(uuid4()))]), now=now)
             units.append(round(meter.write_units))
         meter.stop()
         print(f"write units of a {step}, the 1st to the {len(units)}th: {' '.join(map(str, units))}")
@@ -142,7 +142,7 @@ def print_requests(client: Any, clock: SystemClock, *, number: int, shards: int)
     meter = CapacityMeter(client)
     timers = make_timers(namespace, number, execute_at=now, now=now, **FIELDS)
     for start in range(0, number, 500):
-        store.put_timers(timers[start : start + 500], mode=PutMode.CREATE, now=now)
+        store.timers.put(timers[start : start + 500], mode=PutMode.CREATE, now=now)
     print(f"\n{number} timers on {shards} shards, real poller, receiver that answers at once")
     print(f"  create: {meter.total_requests / number:.3f} requests per timer {dict(meter.requests)}")
     meter.reset()

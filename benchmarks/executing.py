@@ -24,7 +24,7 @@ from duetime.domain.service_calls import Method, call_digest, calls_namespace, r
 from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.runtime.ids import new_id
 from duetime.stores.open import open_store
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 
 TENANT = "bench"
 _BATCH = 500
@@ -33,7 +33,7 @@ _GIVE_UP_SECONDS = 120
 
 def store_timers(url: str, target: str, number: int, due: datetime) -> None:
     store = open_store(url)
-    namespace = store.get_namespace("default")
+    namespace = store.catalogue.get_namespace("default")
     assert namespace is not None
     content = TimerContent(execute_at=due, callback_url=target, payload_json='{"n":1}')
     digest = content_digest(content)
@@ -42,7 +42,7 @@ def store_timers(url: str, target: str, number: int, due: datetime) -> None:
             new_timer(namespace, new_id(), content, digest=digest, firing_id=new_id(), now=due)
             for _ in range(min(_BATCH, number - start))
         ]
-        store.put_timers(batch, mode=PutMode.CREATE, now=datetime.now(UTC))
+        store.timers.put(batch, mode=PutMode.CREATE, now=datetime.now(UTC))
     store.close()
 
 
@@ -50,7 +50,7 @@ def store_calls(url: str, target: str, number: int, due: datetime, method: Metho
     store = open_store(url)
     now = datetime.now(UTC).replace(microsecond=0)
     name = calls_namespace(TENANT)
-    namespace, _ = store.create_namespace(name, num_shards=16, dedicated=False, now=now, tenant_id=TENANT)
+    namespace, _ = store.catalogue.create_namespace(name, num_shards=16, dedicated=False, now=now, tenant_id=TENANT)
     request = request_spec(method=method, url=target, headers_json=None, body_json='{"n":1}')
     submission = Submission(
         name="bench",

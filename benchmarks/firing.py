@@ -32,7 +32,7 @@ from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.ids import new_id
 from duetime.stores.open import open_store
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 
 _BATCH = 500
 _CREATES_PER_SECOND = 4000.0
@@ -44,7 +44,7 @@ def store_pending(store_url: str, number: int) -> None:
     store = open_store(store_url)
     store.initialise()
     now = datetime.now(UTC).replace(microsecond=0)
-    namespace, _ = store.create_namespace("default", num_shards=16, dedicated=False, now=now)
+    namespace, _ = store.catalogue.create_namespace("default", num_shards=16, dedicated=False, now=now)
     for start in range(0, number, _BATCH):
         batch = []
         for index in range(start, min(start + _BATCH, number)):
@@ -57,7 +57,7 @@ def store_pending(store_url: str, number: int) -> None:
             batch.append(
                 new_timer(namespace, f"pending-{index}", content, digest=digest, firing_id=new_id(), now=now)
             )
-        store.put_timers(batch, mode=PutMode.CREATE, now=now)
+        store.timers.put(batch, mode=PutMode.CREATE, now=now)
     store.close()
 
 

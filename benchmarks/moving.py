@@ -25,7 +25,8 @@ from duetime.domain.service_calls import Method, request_spec
 from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.runtime.ids import new_id
 from duetime.stores.open import open_store
-from duetime.stores.port import PutMode, Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode
 from tests.support.server_stores import empty_store, server_names
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -103,8 +104,10 @@ def measure(what: str, file: Path | int | None, *command: str) -> None:
 
 def fill(url: str, num_timers: int, num_calls: int) -> None:
     store = open_store(url)
-    orders, _ = store.create_namespace("orders", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
-    calls, _ = store.create_namespace("calls@acme", num_shards=NUM_SHARDS, dedicated=False, now=NOW, tenant_id="acme")
+    orders, _ = store.catalogue.create_namespace("orders", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
+    calls, _ = store.catalogue.create_namespace(
+        "calls@acme", num_shards=NUM_SHARDS, dedicated=False, now=NOW, tenant_id="acme"
+    )
     for start in range(0, num_timers, BATCH):
         content = TimerContent(
             execute_at=NOW + timedelta(seconds=86_400 + start),
@@ -117,7 +120,7 @@ def fill(url: str, num_timers: int, num_calls: int) -> None:
             new_timer(orders, f"order-{number}", content, digest=digest, firing_id=new_id(), now=NOW)
             for number in range(start, min(start + BATCH, num_timers))
         ]
-        store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+        store.timers.put(timers, mode=PutMode.CREATE, now=NOW)
     for start in range(0, num_calls, BATCH):
         run_calls(store, calls, min(BATCH, num_calls - start))
     store.close()

@@ -25,7 +25,9 @@ from duetime.domain.executions import LoggedMessage
 from duetime.domain.ids import uuid7_at
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import CallStatus, Method, calls_namespace, request_spec
-from duetime.stores.calls_port import ApplyStatus, CallFilter, CallOrder, CallRef, CallStore, OutboxEvent
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, CallStore
+from duetime.stores.port.outbox import Outbox, OutboxEvent
+from duetime.stores.port.store import Store
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.store import SqlStore
 from tests.support.leases import claim_shard
@@ -57,14 +59,14 @@ def main() -> None:
         for tenant_id in ("other", "bench") if arguments.stored else ():
             life(store.calls, tenant_id, arguments.stored, at=NOW - timedelta(days=1))
         timers_per_second = timers(store, arguments.calls)
-        compare(store.calls, arguments.calls, timers_per_second)
-        reads(store.calls)
+        compare(store, arguments.calls, timers_per_second)
+        reads(store)
         store.close()
 
 
 def timers(store: SqlStore, number: int) -> dict[str, float]:
     """Rates of the timers' two batches."""
-    namespace, _ = store.create_namespace("bench", num_shards=16, dedicated=False, now=NOW)
+    namespace, _ = store.catalogue.create_namespace("bench", num_shards=16, dedicated=False, now=NOW)
     made = make_timers(namespace, number, "due", NOW)
     leases = {}
     for shard_id in namespace.shard_ids():
@@ -78,35 +80,36 @@ def timers(store: SqlStore, number: int) -> dict[str, float]:
     return {"created": created, "recorded": recorded}
 
 
-def compare(calls: CallStore, number: int, timers_per_second: dict[str, float]) -> None:
+def compare(store: Store, number: int, timers_per_second: dict[str, float]) -> None:
     steps = iter(life_steps("bench", number, at=NOW))
     for name, beside in (("submitted", "created"), ("begun", "recorded"), ("concluded", "recorded")):
         transitions = next(steps)
-        rate = number / timed(lambda transitions=transitions: apply(calls, transitions))  # type: ignore[misc]
+        rate = number / timed(lambda transitions=transitions: apply(store.calls, transitions))  # type: ignore[misc]
         print(f"calls: {name} {rate:,.0f}/s, {rate / timers_per_second[beside]:.2f} of timers {beside}")
     drained: list[OutboxEvent] = []
-    seconds = timed(lambda: drain(calls, drained))
+    seconds = timed(lambda: drain(store.outbox, drained))
     print(f"events: {len(drained) / seconds:,.0f}/s read and marked")
 
 
-def drain(calls: CallStore, drained: list[OutboxEvent]) -> None:
-    while found := calls.unpublished_events(limit=200):
-        calls.mark_published(found, now=NOW)
+def drain(outbox: Outbox, drained: list[OutboxEvent]) -> None:
+    while found := outbox.unpublished(limit=200):
+        outbox.mark_published(found, now=NOW)
         drained += found
 
 
-def reads(calls: CallStore) -> None:
+def reads(store: Store) -> None:
     """Single reads; the stored calls are those of the run and what was stored before."""
 
     def page(**conditions: object) -> Callable[[], object]:
         wanted = CallFilter(**conditions)  # type: ignore[arg-type]
-        return lambda: calls.list_calls("bench", wanted, cursor=None, limit=50, now=NOW)
+        return lambda: calls.list("bench", wanted, cursor=None, limit=50, now=NOW)
 
-    newest = calls.list_calls("bench", CallFilter(), cursor=None, limit=1, now=NOW).items[0]
+    calls = store.calls
+    newest = calls.list("bench", CallFilter(), cursor=None, limit=1, now=NOW).items[0]
     ref = CallRef("bench", newest.call_id)
     actions = {
-        "get_calls of one": lambda: calls.get_calls([ref], now=NOW),
-        "no unpublished event": lambda: calls.unpublished_events(limit=200),
+        "get of one": lambda: calls.get([ref], now=NOW),
+        "no unpublished event": lambda: store.outbox.unpublished(limit=200),
         "list of 50": page(),
         "list of 50 by status": page(status=CallStatus.SUCCEEDED),
         "list of 50 by tag": page(tags=("common",)),

@@ -23,7 +23,8 @@ from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerContent, TimerState, content_digest, new_timer
 from duetime.stores.open import open_store
-from duetime.stores.port import PutMode, PutStatus, Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode, PutStatus
 from duetime.stores.sql import rows
 from duetime.stores.sql.tables import RowType
 from tests.support.leases import claim_shard
@@ -60,7 +61,7 @@ def main() -> None:
 
 def compare_rows(store: Store, raw: sqlite3.Connection, number: int) -> None:
     """The life of many timers that are due at one instant."""
-    namespace, _ = store.create_namespace("bench", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
+    namespace, _ = store.catalogue.create_namespace("bench", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
     timers = make_timers(namespace, number, "due", NOW)
     encoded = [encode(timer) for timer in timers]
     leases = {
@@ -89,22 +90,22 @@ def compare_rows(store: Store, raw: sqlite3.Connection, number: int) -> None:
 
 def compare_calls(store: Store, raw: sqlite3.Connection) -> None:
     """Single calls: what an idle poller and a single request cost."""
-    report_calls("idle due_timers", lambda: store.due_timers(0, until=NOW, limit=PAGE), lambda: raw_idle(raw))
+    report_calls("idle due_timers", lambda: store.timers.due(0, until=NOW, limit=PAGE), lambda: raw_idle(raw))
     report_calls(
         "idle, known_next",
-        lambda: store.due_timers(0, until=NOW, limit=PAGE, known_next=FAR),
+        lambda: store.timers.due(0, until=NOW, limit=PAGE, known_next=FAR),
         lambda: raw_idle(raw),
     )
     counters = "SELECT counter_name, counter_value FROM counters"
-    report_calls("shard_map", store.shard_map, lambda: raw.execute(counters).fetchall())
+    report_calls("shard_map", store.catalogue.shard_map, lambda: raw.execute(counters).fetchall())
 
-    namespace = store.get_namespace("bench")
+    namespace = store.catalogue.get_namespace("bench")
     assert namespace is not None
     key = ("bench", namespace.shard_of("due-00000001"), "due-00000001")
     lookup = "SELECT * FROM timers WHERE timer_namespace = ? AND shard_id = ? AND timer_id = ?"
     report_calls(
-        "get_timer",
-        lambda: store.get_timer(namespace, "due-00000001", now=NOW),
+        "get one timer",
+        lambda: store.timers.get(namespace, "due-00000001", now=NOW),
         lambda: raw.execute(lookup, key).fetchone(),
     )
 
@@ -140,7 +141,7 @@ def make_timers(namespace: Namespace, number: int, prefix: str, execute_at: date
 
 
 def fill(store: Store, number: int) -> None:
-    namespace, _ = store.create_namespace("pending", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
+    namespace, _ = store.catalogue.create_namespace("pending", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
     for start in range(0, number, 5_000):
         count = min(5_000, number - start)
         create(store, make_timers(namespace, count, f"pending-{start}", FAR + timedelta(seconds=start)))
@@ -148,7 +149,7 @@ def fill(store: Store, number: int) -> None:
 
 def create(store: Store, timers: Sequence[Timer]) -> None:
     for batch in batches(timers, CREATE_BATCH):
-        results = store.put_timers(batch, mode=PutMode.CREATE, now=NOW)
+        results = store.timers.put(batch, mode=PutMode.CREATE, now=NOW)
         assert all(result.status is PutStatus.CREATED for result in results)
 
 
@@ -157,7 +158,7 @@ def read_due(store: Store) -> list[Timer]:
     for shard_id in range(NUM_SHARDS):
         cursor = None
         while True:
-            page = store.due_timers(shard_id, until=NOW, limit=PAGE, cursor=cursor)
+            page = store.timers.due(shard_id, until=NOW, limit=PAGE, cursor=cursor)
             found += page.timers
             cursor = page.cursor
             if cursor is None:
@@ -181,7 +182,7 @@ def fired(timer: Timer) -> Outcome:
 def record(store: Store, outcomes: Sequence[Outcome], leases: dict[int, Lease]) -> None:
     for batch in batches(outcomes, RECORD_BATCH):
         leased = [LeasedOutcome(outcome, leases[outcome.timer.shard_id]) for outcome in batch]
-        assert set(store.record(leased, now=NOW)) == {RecordStatus.APPLIED}
+        assert set(store.timers.record(leased, now=NOW)) == {RecordStatus.APPLIED}
 
 
 # -- raw sqlite3 -------------------------------------------------------------------------------------------------

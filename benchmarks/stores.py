@@ -36,7 +36,7 @@ from benchmarks.service import running
 from benchmarks.store_sql import NOW, NUM_SHARDS, create, fired, make_timers, read_due, record
 from duetime.stores.cassandra.store import CassandraStore
 from duetime.stores.open import open_store
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.stores.sql.driver_connection import DriverConnection
 from duetime.stores.sql.store import SqlStore
 from tests.support.leases import claim_shard
@@ -85,7 +85,7 @@ def requests_sent(store: Store) -> Iterator[Callable[[], int]]:
 def measure_store(url: str, round_number: int, load: Load) -> Figures:
     store = open_store(url)
     store.initialise()
-    namespace, _ = store.create_namespace("bench", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
+    namespace, _ = store.catalogue.create_namespace("bench", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
     claimed = (
         claim_shard(store, shard, f"bench-{round_number}", lease_seconds=600, now=NOW) for shard in range(NUM_SHARDS)
     )
@@ -104,7 +104,7 @@ def measure_store(url: str, round_number: int, load: Load) -> Figures:
     step("store: create", lambda: create(store, timers))
     due = step("store: read due", lambda: read_due(store))
     step("store: record", lambda: record(store, [fired(timer) for timer in due], leases))
-    store.release_leases(list(leases.values()), now=NOW)
+    store.leases.release(list(leases.values()), now=NOW)
     store.close()
     return figures
 

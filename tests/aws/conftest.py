@@ -56,5 +56,7 @@ def account(template: Template, built: Path, ministack_url: str, timers_table: s
 def calls_store(ministack_client: Any, timers_table: str) -> DynamoDbStore:
     """The tables that the functions work on, and a tenant that has submitted a service call before."""
     store = DynamoDbStore(ministack_client, timers_table)
-    store.create_namespace("calls@acme", num_shards=4, dedicated=False, now=SystemClock().now(), tenant_id="acme")
+    store.catalogue.create_namespace(
+        "calls@acme", num_shards=4, dedicated=False, now=SystemClock().now(), tenant_id="acme"
+    )
     return store

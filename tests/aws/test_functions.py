@@ -20,8 +20,8 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallStatus
 from duetime.runtime.clock import SystemClock
-from duetime.stores.calls_port import CallRef
 from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.port.calls import CallRef
 from scripts.aws_local import emulator_client
 from tests.aws.application import PATIENCE_SECONDS, Account, Api, LoadEvent, Template, apply, received
 from tests.aws.permissions import permissions_of
@@ -95,11 +95,11 @@ def test_the_authorizer_lets_in_whom_the_timers_api_then_serves(
 
 def fail_timers(store: DynamoDbStore, *timer_ids: str) -> None:
     """What pollers do to timers of the namespace ``default`` that are refused."""
-    namespace, now = store.get_namespace("default"), SystemClock().now()
+    namespace, now = store.catalogue.get_namespace("default"), SystemClock().now()
     assert namespace is not None
-    timers = [store.get_timer(namespace, timer_id, now=now) for timer_id in timer_ids]
+    timers = [store.timers.get(namespace, timer_id, now=now) for timer_id in timer_ids]
     outcomes = [failed(timer, at=now) for timer in timers if timer is not None]
-    assert store.record(leased(outcomes), now=now) == [RecordStatus.APPLIED] * len(timer_ids)
+    assert store.timers.record(leased(outcomes), now=now) == [RecordStatus.APPLIED] * len(timer_ids)
 
 
 def test_the_timers_api_uses_just_the_permissions_that_it_has(
@@ -222,7 +222,7 @@ def test_the_service_calls_api_uses_just_the_permissions_that_it_has(
 def execute_often(store: DynamoDbStore, call_id: str) -> None:
     """Give a call more executions than a transaction can remove, and an end."""
     now = SystemClock().now()
-    (call,) = store.calls.get_calls([CallRef("default", call_id)], now=now)
+    (call,) = store.calls.get([CallRef("default", call_id)], now=now)
     assert call is not None
     begun = make_calls.begun(call, now=now)
     ended = make_calls.concluded(begun.after, begun.executions[0], now=now)
@@ -234,7 +234,7 @@ def execute_often(store: DynamoDbStore, call_id: str) -> None:
 def finish_calls(store: DynamoDbStore, *call_ids: str) -> None:
     """What pollers do to calls whose receivers are away."""
     now = SystemClock().now()
-    for call in store.calls.get_calls([CallRef("default", call_id) for call_id in call_ids], now=now):
+    for call in store.calls.get([CallRef("default", call_id) for call_id in call_ids], now=now):
         assert call is not None
         steps.run(store.calls, call, is_ok=False, now=now)
 
@@ -322,7 +322,7 @@ def test_the_poller_uses_just_the_permissions_that_it_has(
         may_answer.set()
 
     assert set(receiver.counts()) == called
-    ended = calls_store.calls.get_calls([CallRef("acme", call.call_id) for call in calls], now=now)
+    ended = calls_store.calls.get([CallRef("acme", call.call_id) for call in calls], now=now)
     assert [call and call.status for call in ended] == [
         CallStatus.SUCCEEDED,
         CallStatus.SUCCEEDED,

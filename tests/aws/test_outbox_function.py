@@ -15,12 +15,12 @@ from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import NamespaceSettings
 from duetime.domain.service_calls import ServiceCall
 from duetime.runtime.clock import SystemClock
-from duetime.stores.calls_port import CallRef
 from duetime.stores.dynamodb.calls.items import closing
 from duetime.stores.dynamodb.calls.stream import read_record
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.dynamodb.url import default_calls_table_name
-from duetime.stores.port import TimerFilter, TimerRef
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.timers import TimerFilter, TimerRef
 from scripts.aws_local import emulator_client
 from tests.aws.application import PATIENCE_SECONDS, Account, LoadEvent, Template, apply, received
 from tests.aws.permissions import permissions_of
@@ -82,7 +82,7 @@ def test_the_outbox_publishes_what_the_stream_tells_of(
         assert [event["sequence"] for event in of_call] == list(range(1, 8))
         assert of_call[-1]["type"] == "ServiceCallSucceeded"
     assert {event["source"] for event in events} == {"duetime.calls"}
-    assert calls_store.calls.unpublished_events(limit=10) == []
+    assert calls_store.outbox.unpublished(limit=10) == []
     reports = [json.loads(line) for line in function.log if '"outbox.metrics"' in line]
     assert [report["EventsPublished"] for report in reports] == [14]
 
@@ -98,31 +98,31 @@ def test_the_outbox_reports_what_it_could_not_publish_and_the_schedule_makes_up_
     assert [each["itemIdentifier"] for each in answer["batchItemFailures"]] == [
         each["dynamodb"]["SequenceNumber"] for each in records
     ]
-    assert len(calls_store.calls.unpublished_events(limit=10)) == 7
+    assert len(calls_store.outbox.unpublished(limit=10)) == 7
 
     at_once = {"DUETIME_SWEEP_AFTER_SECONDS": "0.001"}
     with account.running("Outbox", AWS_ENDPOINT_URL_EVENTBRIDGE=ministack_url, **at_once) as function:
         summary = function.invoke(load_event("outbox_schedule"))
     assert (summary["published"], summary["failedCalls"]) == (7, 0)
     assert [event["detail"]["sequence"] for event in subscriber.received(7)] == list(range(1, 8))
-    assert calls_store.calls.unpublished_events(limit=10) == []
+    assert calls_store.outbox.unpublished(limit=10) == []
 
 
 def test_the_outbox_puts_the_timers_that_deliver_to_a_webhook(
     account: Account, ministack_url: str, calls_store: DynamoDbStore
 ) -> None:
     now = SystemClock().now()
-    namespace, _ = calls_store.create_namespace(
+    namespace, _ = calls_store.catalogue.create_namespace(
         "events@acme", num_shards=2, dedicated=False, now=now, tenant_id="acme"
     )
     webhook = NamespaceSettings(webhook=EventWebhook(url="https://hooks.test/"))
-    assert calls_store.update_namespace(replace(namespace, settings=webhook), if_revision=1, now=now)
+    assert calls_store.catalogue.update_namespace(replace(namespace, settings=webhook), if_revision=1, now=now)
     call = live(calls_store)
     records = records_of(ministack_url, calls_store)
     with account.running("Outbox", DUETIME_EVENT_PUBLISHERS="webhook") as function:
         function.invoke({"Records": records})
 
-    timers = calls_store.list_timers(namespace, TimerFilter(), cursor=None, limit=10, now=now).items
+    timers = calls_store.timers.list(namespace, TimerFilter(), cursor=None, limit=10, now=now).items
     assert sorted(timer.timer_id for timer in timers) == [f"{call.call_id}.{number}" for number in range(1, 8)]
 
 
@@ -130,18 +130,18 @@ def test_the_outbox_uses_just_the_permissions_that_it_has(
     account: Account, template: Template, load_event: LoadEvent, ministack_url: str, calls_store: DynamoDbStore
 ) -> None:
     now = SystemClock().now()
-    namespace, _ = calls_store.create_namespace(
+    namespace, _ = calls_store.catalogue.create_namespace(
         "events@acme", num_shards=2, dedicated=False, now=now, tenant_id="acme"
     )
     webhook = NamespaceSettings(webhook=EventWebhook(url="https://hooks.test/"))
-    assert calls_store.update_namespace(replace(namespace, settings=webhook), if_revision=1, now=now)
+    assert calls_store.catalogue.update_namespace(replace(namespace, settings=webhook), if_revision=1, now=now)
     call = live(calls_store, tags=("a", "b"), idempotency_key="k")
     other = live(calls_store)
 
     def end_predecessor(operation: str, body: Body) -> None:
         """The first delivery ends just as the second one is stored, which has to be noticed."""
         if operation == "BatchExecuteStatement" and f"{other.call_id}.2" in json.dumps(body):
-            calls_store.delete_timers(namespace, [TimerRef(f"{other.call_id}.1")], now=now)
+            calls_store.timers.delete(namespace, [TimerRef(f"{other.call_id}.1")], now=now)
 
     account.before = end_predecessor
     records = records_of(ministack_url, calls_store)
@@ -150,17 +150,17 @@ def test_the_outbox_uses_just_the_permissions_that_it_has(
     table = default_calls_table_name(calls_store._table.name)
     emulator_client(ministack_url, "dynamodb").put_item(TableName=table, Item=closing("acme", cut_short.call_id, now))
     gone = CallRef("acme", live(calls_store, ago=2 * make_calls.RETENTION).call_id)
-    calls_store.calls.mark_published(calls_store.calls.unpublished_of(gone, limit=10), now=now)
+    calls_store.outbox.mark_published(calls_store.outbox.unpublished_of(gone, limit=10), now=now)
     # What is published in part is marked event by event.
-    first = calls_store.calls.unpublished_of(CallRef("acme", call.call_id), limit=1)
+    first = calls_store.outbox.unpublished_of(CallRef("acme", call.call_id), limit=1)
     with account.running(
         "Outbox", AWS_ENDPOINT_URL_EVENTBRIDGE=ministack_url, DUETIME_SWEEP_AFTER_SECONDS="0.001"
     ) as function:
-        calls_store.calls.mark_published(first, now=now)
+        calls_store.outbox.mark_published(first, now=now)
         answers = [function.invoke({"Records": records}), function.invoke(load_event("outbox_schedule"))]
 
     assert answers[0] == {"batchItemFailures": []}
     assert calls_store.calls.list_executions("acme", cut_short.call_id, cursor=None, limit=10).items == []
-    (told,) = calls_store.calls.unpublished_of(gone, limit=10)
+    (told,) = calls_store.outbox.unpublished_of(gone, limit=10)
     assert told.event.type is CallEventType.DELETED
     assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["OutboxRole"])

@@ -383,8 +383,15 @@ def test_alarms_watch_metrics_that_are_written(template: Template) -> None:
     (directive,) = document["_aws"]["CloudWatchMetrics"]
     written = {metric["Name"] for metric in directive["Metrics"]}
     swept: dict[str, object] = {}
+    outbox = FakeOutbox()
     sweep = OutboxFunction(
-        FakeOutbox(), [], clock=FakeClock(), report=swept.update, sweep_after_seconds=1, new_id=lambda: "any"
+        outbox,
+        [],
+        calls=outbox,
+        clock=FakeClock(),
+        report=swept.update,
+        sweep_after_seconds=1,
+        new_id=lambda: "any",
     )
     context = SimpleNamespace(aws_request_id="any", get_remaining_time_in_millis=lambda: 60_000)
     sweep({"detail-type": "Scheduled Event"}, context)

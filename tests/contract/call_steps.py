@@ -12,8 +12,8 @@ from duetime.domain.executions import Execution
 from duetime.domain.service_calls import ServiceCall, timer_of
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
-from duetime.stores.calls_port import ApplyStatus, CallRef, CallStore
-from duetime.stores.port import Store
+from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
+from duetime.stores.port.store import Store
 from tests.support import calls as make
 from tests.support.builders import lease_among
 from tests.support.clock import NOW
@@ -67,13 +67,13 @@ def ref(call: ServiceCall) -> CallRef:
 
 
 def got(calls: CallStore, call: ServiceCall, *, now: datetime = NOW) -> ServiceCall | None:
-    (found,) = calls.get_calls([ref(call)], now=now)
+    (found,) = calls.get([ref(call)], now=now)
     return found
 
 
 def due_timers(store: Store, call: ServiceCall, *, until: datetime) -> list[Timer]:
     """What a poller of the call's shard finds of it."""
-    page = store.due_timers(call.shard_id, until=until, limit=100)
+    page = store.timers.due(call.shard_id, until=until, limit=100)
     assert page.unreadable == ()
     return [timer for timer in page.timers if (timer.namespace, timer.timer_id) == (call.namespace, call.call_id)]
 

@@ -14,8 +14,10 @@ from functools import partial
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.stores.calls_port import CallStore
-from duetime.stores.port import Store
+from duetime.stores.port.calls import CallStore
+from duetime.stores.port.outbox import Outbox
+from duetime.stores.port.store import Store
+from duetime.stores.port.transfer import TransferStore
 from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory
 from tests.contract.subject import Subject
 from tests.support.cassandra import server_subject, server_url
@@ -60,12 +62,22 @@ def calls(store: Store) -> CallStore:
 
 
 @pytest.fixture
+def outbox(store: Store) -> Outbox:
+    return store.outbox
+
+
+@pytest.fixture
+def transfer(store: Store) -> TransferStore:
+    return store.transfer
+
+
+@pytest.fixture
 def orders(store: Store) -> Namespace:
     """A namespace with several shards."""
-    return store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
+    return store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
 
 
 @pytest.fixture
 def single(store: Store) -> Namespace:
     """A namespace whose timers are all on shard 0."""
-    return store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]

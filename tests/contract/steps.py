@@ -10,7 +10,9 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
-from duetime.stores.port import Page, PutMode, PutStatus, Store
+from duetime.stores.port.pages import Page
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode, PutStatus
 from tests.support.builders import fired, leased
 from tests.support.clock import NOW
 from tests.support.leases import claim_shard
@@ -20,21 +22,21 @@ T = TypeVar("T")
 
 def create(store: Store, *timers: Timer, now: datetime = NOW) -> list[Timer]:
     """Store new timers and hand them back."""
-    results = store.put_timers(timers, mode=PutMode.CREATE, now=now)
+    results = store.timers.put(timers, mode=PutMode.CREATE, now=now)
     assert [result.status for result in results] == [PutStatus.CREATED] * len(timers)
     return list(timers)
 
 
 def stored(store: Store, namespace: Namespace, timer_id: str = "t1", *, now: datetime = NOW) -> Timer:
     """The timer, which must be there."""
-    timer = store.get_timer(namespace, timer_id, now=now)
+    timer = store.timers.get(namespace, timer_id, now=now)
     assert timer is not None
     return timer
 
 
 def due(store: Store, namespace: Namespace, *, until: datetime = NOW) -> list[Timer]:
     """All due timers of the namespace's shards; few enough for one page each."""
-    pages = [store.due_timers(shard_id, until=until, limit=100) for shard_id in namespace.shard_ids()]
+    pages = [store.timers.due(shard_id, until=until, limit=100) for shard_id in namespace.shard_ids()]
     assert all(page.cursor is None for page in pages)
     return [timer for page in pages for timer in page.timers]
 
@@ -47,17 +49,17 @@ def claim(store: Store, shard_id: int = 0, owner_id: str = "w1", *, now: datetim
 
 
 def record(store: Store, outcomes: Sequence[Outcome], *leases: Lease, now: datetime = NOW) -> list[RecordStatus]:
-    return store.record(leased(outcomes, *leases), now=now)
+    return store.timers.record(leased(outcomes, *leases), now=now)
 
 
 def record_fired(store: Store, namespace: Namespace, *, now: datetime = NOW) -> None:
     """Fire and record all that is due in the namespace."""
     for shard_id in namespace.shard_ids():
         lease = claim(store, shard_id, now=now)
-        timers = store.due_timers(shard_id, until=now, limit=100).timers
+        timers = store.timers.due(shard_id, until=now, limit=100).timers
         statuses = record(store, [fired(timer, at=now) for timer in timers], lease, now=now)
         assert statuses == [RecordStatus.APPLIED] * len(timers)
-        store.release_leases([lease], now=now)
+        store.leases.release([lease], now=now)
 
 
 def read_all(read_page: Callable[[str | None], Page[T]], *, max_pages: int = 1000) -> list[T]:

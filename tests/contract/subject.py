@@ -8,7 +8,7 @@ from datetime import datetime
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Subject:
     checks_leases: bool = True
     """``record`` answers LEASE_LOST (a store with transactions)."""
     expires_by_itself: bool = False
-    """The database removes expired timers; ``prune_expired`` has nothing to do."""
+    """The database removes expired timers; ``timers.prune`` has nothing to do."""
     events_expire_by_themselves: bool = False
     """The same for published events; ``calls.prune`` sees to calls alone."""
     expire_events: Callable[[datetime], None] | None = None

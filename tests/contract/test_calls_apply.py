@@ -9,8 +9,8 @@ import pytest
 from duetime.domain.call_events import CallEventType
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallStatus, Method, ServiceCall, request_spec
-from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef, CallStore
-from duetime.stores.port import Store
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef, CallStore
+from duetime.stores.port.store import Store
 from tests.contract import call_steps as steps
 from tests.contract.steps import claim
 from tests.contract.subject import Subject
@@ -182,7 +182,7 @@ def test_a_cancelled_call_is_kept_and_never_due(store: Store, calls: CallStore, 
     assert steps.due_timers(store, call, until=NOW + seconds(100_000)) == []
     assert steps.apply(calls, make.begun(call)) == [ApplyStatus.SUPERSEDED]
     for call_filter in (CallFilter(status=CallStatus.CANCELLED), CallFilter(tags=("a",))):
-        found = calls.list_calls(make.TENANT, call_filter, cursor=None, limit=9, now=NOW).items
+        found = calls.list(make.TENANT, call_filter, cursor=None, limit=9, now=NOW).items
         assert [each.call_id for each in found] == [call.call_id]
     assert steps.got(calls, call, now=NOW + make.RETENTION) is None
 
@@ -198,7 +198,7 @@ def test_between_two_attempts_a_due_time_and_a_request_are_changed(store: Store,
 
 def test_a_step_of_a_call_that_is_gone_changes_nothing(store: Store, calls: CallStore) -> None:
     call = steps.submit(calls)
-    calls.delete_call(call.tenant_id, call.call_id, now=NOW)
+    calls.delete(call.tenant_id, call.call_id, now=NOW)
 
     assert steps.apply(calls, make.begun(call)) == [ApplyStatus.SUPERSEDED]
     assert steps.apply(calls, make.begun(make.submitted().after)) == [ApplyStatus.SUPERSEDED]
@@ -241,7 +241,7 @@ def test_the_key_stays_taken_when_the_call_changes(calls: CallStore) -> None:
 
 def test_a_deleted_calls_key_is_free(calls: CallStore) -> None:
     call = steps.submit(calls, idempotency_key="k")
-    calls.delete_call(call.tenant_id, call.call_id, now=NOW)
+    calls.delete(call.tenant_id, call.call_id, now=NOW)
 
     assert calls.find_by_idempotency_key(call.tenant_id, "k", now=NOW) is None
     second = steps.submit(calls, idempotency_key="k")
@@ -308,7 +308,7 @@ def test_one_key_twice_in_a_batch_is_taken_once(calls: CallStore) -> None:
     assert sorted(statuses) == [ApplyStatus.APPLIED, ApplyStatus.EXISTS]
     winner = first if statuses[0] is ApplyStatus.APPLIED else second
     assert calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) == winner.after
-    found = calls.get_calls([steps.ref(first.after), steps.ref(second.after)], now=NOW)
+    found = calls.get([steps.ref(first.after), steps.ref(second.after)], now=NOW)
     assert [call is not None for call in found] == [status is ApplyStatus.APPLIED for status in statuses]
 
 
@@ -320,7 +320,7 @@ def test_a_large_batch(calls: CallStore) -> None:
     assert set(steps.apply(calls, *begun)) == {ApplyStatus.APPLIED}
 
     refs = [steps.ref(transition.after) for transition in reversed(begun)]
-    assert calls.get_calls(refs, now=NOW) == [transition.after for transition in reversed(begun)]
+    assert calls.get(refs, now=NOW) == [transition.after for transition in reversed(begun)]
 
 
 # -- leases -------------------------------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def test_calls_of_one_shard_are_judged_by_their_own_leases(subject: Subject, cal
     neighbour = next(each for each in iter(make.submitted, None) if each.after.shard_id == call.shard_id)
     steps.applied(calls, neighbour)
     former = claim(store, call.shard_id)
-    store.release_leases([former], now=NOW)
+    store.leases.release([former], now=NOW)
     current = claim(store, call.shard_id)
     begun = [replace(make.begun(call), lease=former), replace(make.begun(neighbour.after), lease=current)]
 
@@ -382,7 +382,7 @@ def test_calls_are_read_in_the_order_that_was_asked_for(calls: CallStore) -> Non
     one, two = steps.submit(calls), steps.submit(calls)
     nobody = CallRef(make.TENANT, make.id_at(NOW))
 
-    found = calls.get_calls([steps.ref(two), nobody, steps.ref(one), steps.ref(two)], now=NOW)
+    found = calls.get([steps.ref(two), nobody, steps.ref(one), steps.ref(two)], now=NOW)
 
     assert found == [two, None, one, two]
-    assert calls.get_calls([], now=NOW) == []
+    assert calls.get([], now=NOW) == []

@@ -1,4 +1,4 @@
-"""CallStore.delete_call: what goes with a call, and what stays."""
+"""CallStore.delete: what goes with a call, and what stays."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.call_steps import DeletionReason, deleted
 from duetime.domain.service_calls import ServiceCall
-from duetime.stores.calls_port import CallFilter, CallStore, DeleteStatus
-from duetime.stores.port import Store
+from duetime.stores.port.calls import CallFilter, CallStore, DeleteStatus
+from duetime.stores.port.outbox import Outbox
+from duetime.stores.port.store import Store
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
@@ -18,12 +19,12 @@ from tests.support.clock import NOW
 
 
 def delete(calls: CallStore, call: ServiceCall, **fields: object) -> DeleteStatus:
-    return calls.delete_call(call.tenant_id, call.call_id, **({"now": NOW} | fields))  # type: ignore[arg-type]
+    return calls.delete(call.tenant_id, call.call_id, **({"now": NOW} | fields))  # type: ignore[arg-type]
 
 
 def listed(calls: CallStore, **conditions: object) -> list[str]:
     wanted = CallFilter(**conditions)  # type: ignore[arg-type]
-    page = calls.list_calls(make.TENANT, wanted, cursor=None, limit=10, now=NOW)
+    page = calls.list(make.TENANT, wanted, cursor=None, limit=10, now=NOW)
     return [call.call_id for call in page.items]
 
 
@@ -96,32 +97,34 @@ def removal(call: ServiceCall, reason: DeletionReason, *, now: datetime = NOW) -
     return deleted(call, reason, new_id=make.ids_at(now), now=now)
 
 
-def test_the_event_of_a_removal_is_stored_with_it_and_comes_after_all_others(calls: CallStore) -> None:
+def test_the_event_of_a_removal_is_stored_with_it_and_comes_after_all_others(
+    calls: CallStore, outbox: Outbox
+) -> None:
     call = steps.run(calls, steps.submit(calls))
-    before = [stored.event for stored in calls.unpublished_events(limit=100)]
+    before = [stored.event for stored in outbox.unpublished(limit=100)]
     event = removal(call, DeletionReason.REQUEST)
     late = removal(call, DeletionReason.REQUEST)
 
     assert delete(calls, call, if_revision=call.revision - 1, event=late) is DeleteStatus.REVISION_MISMATCH
-    assert [stored.event for stored in calls.unpublished_events(limit=100)] == before
+    assert [stored.event for stored in outbox.unpublished(limit=100)] == before
     assert delete(calls, call, if_revision=call.revision, event=event) is DeleteStatus.DELETED
     assert delete(calls, call, if_revision=call.revision, event=late) is DeleteStatus.NOT_FOUND
 
     assert event.sequence == call.event_count + 1
-    found = calls.unpublished_events(limit=100)
+    found = outbox.unpublished(limit=100)
     assert [stored.event for stored in found] == [*before, event]
-    assert [stored.event for stored in calls.unpublished_of(steps.ref(call), limit=100)] == [*before, event]
-    calls.mark_published(found, now=NOW)
-    assert calls.unpublished_events(limit=100) == []
+    assert [stored.event for stored in outbox.unpublished_of(steps.ref(call), limit=100)] == [*before, event]
+    outbox.mark_published(found, now=NOW)
+    assert outbox.unpublished(limit=100) == []
 
 
-def test_an_expired_call_goes_with_an_event(calls: CallStore) -> None:
+def test_an_expired_call_goes_with_an_event(calls: CallStore, outbox: Outbox) -> None:
     gone = steps.run(calls, steps.submit(calls, idempotency_key="k", tags=("a",)))
     starred = steps.applied(calls, make.amended(steps.run(calls, steps.submit(calls)), starred=True))
-    calls.mark_published(calls.unpublished_events(limit=100), now=NOW)
+    outbox.mark_published(outbox.unpublished(limit=100), now=NOW)
     end = NOW + make.RETENTION
     taken_over = steps.submit(calls, idempotency_key="k", now=end)  # before anybody removed the first one
-    calls.mark_published(calls.unpublished_events(limit=100), now=end)
+    outbox.mark_published(outbox.unpublished(limit=100), now=end)
 
     def prune() -> int:
         return calls.prune(
@@ -132,7 +135,7 @@ def test_an_expired_call_goes_with_an_event(calls: CallStore) -> None:
         )
 
     assert prune() == 1
-    (stored,) = calls.unpublished_events(limit=100)
+    (stored,) = outbox.unpublished(limit=100)
     event = stored.event
     assert (event.type, event.aggregate_id, event.sequence) == (
         CallEventType.DELETED,
@@ -146,15 +149,15 @@ def test_an_expired_call_goes_with_an_event(calls: CallStore) -> None:
     assert calls.list_executions(make.TENANT, gone.call_id, cursor=None, limit=5).items == []
 
 
-def test_events_outlive_their_call_until_they_are_published(calls: CallStore) -> None:
+def test_events_outlive_their_call_until_they_are_published(calls: CallStore, outbox: Outbox) -> None:
     call = steps.run(calls, steps.submit(calls))
-    before = calls.unpublished_events(limit=100)
+    before = outbox.unpublished(limit=100)
     assert len(before) == call.event_count
 
     delete(calls, call)
 
-    assert calls.unpublished_events(limit=100) == before
+    assert outbox.unpublished(limit=100) == before
     assert calls.list_events(make.TENANT, call.call_id, after=0, limit=100) == []
-    calls.mark_published(before, now=NOW)
-    assert calls.unpublished_events(limit=100) == []
+    outbox.mark_published(before, now=NOW)
+    assert outbox.unpublished(limit=100) == []
     assert calls.list_events(make.TENANT, call.call_id, after=0, limit=100) == []

@@ -1,4 +1,4 @@
-"""CallStore.list_calls and list_executions: every condition and every combination of them, page by page."""
+"""CallStore.list and list_executions: every condition and every combination of them, page by page."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.service_calls import CallStatus, ServiceCall
-from duetime.stores.calls_port import CallFilter, CallOrder, CallStore
-from duetime.stores.port import Page
+from duetime.stores.port.calls import CallFilter, CallOrder, CallStore
+from duetime.stores.port.pages import Page
 from tests.contract import call_steps as steps
 from tests.contract.steps import read_all
 from tests.support import calls as make
@@ -28,7 +28,7 @@ def listed(
     """All pages of a list, each no longer than its limit."""
 
     def read_page(cursor: str | None) -> Page[ServiceCall]:
-        page = calls.list_calls(tenant_id, call_filter, cursor=cursor, limit=limit, now=NOW)
+        page = calls.list(tenant_id, call_filter, cursor=cursor, limit=limit, now=NOW)
         assert len(page.items) <= limit
         return page
 
@@ -210,14 +210,14 @@ def test_what_changes_moves_to_its_new_list(calls: CallStore) -> None:
 
 def test_writes_between_pages_do_not_disturb_the_rest(calls: CallStore) -> None:
     stored = [steps.submit(calls) for _ in range(10)]
-    page = calls.list_calls(make.TENANT, EVERYTHING, cursor=None, limit=4, now=NOW)
+    page = calls.list(make.TENANT, EVERYTHING, cursor=None, limit=4, now=NOW)
     steps.submit(calls)
-    calls.delete_call(make.TENANT, stored[6].call_id, now=NOW)  # the last of the page
-    calls.delete_call(make.TENANT, stored[3].call_id, now=NOW)
+    calls.delete(make.TENANT, stored[6].call_id, now=NOW)  # the last of the page
+    calls.delete(make.TENANT, stored[3].call_id, now=NOW)
     steps.run(calls, stored[2])
 
     rest = read_all(
-        lambda cursor: calls.list_calls(make.TENANT, EVERYTHING, cursor=cursor or page.next_cursor, limit=4, now=NOW)
+        lambda cursor: calls.list(make.TENANT, EVERYTHING, cursor=cursor or page.next_cursor, limit=4, now=NOW)
     )
 
     seen = [call.call_id for call in [*page.items, *rest]]
@@ -230,7 +230,7 @@ def test_an_expired_call_is_in_no_list(calls: CallStore) -> None:
 
     for call_filter in (EVERYTHING, CallFilter(tags=("a",)), CallFilter(name_prefix="n"), CallFilter(starred=True)):
         found = read_all(
-            lambda cursor, wanted=call_filter: calls.list_calls(  # type: ignore[misc]
+            lambda cursor, wanted=call_filter: calls.list(  # type: ignore[misc]
                 make.TENANT, wanted, cursor=cursor, limit=2, now=NOW + make.RETENTION
             )
         )
@@ -248,16 +248,16 @@ CURSOR_FILTERS = [
 @pytest.mark.parametrize("call_filter", CURSOR_FILTERS, ids=str)
 def test_a_cursor_belongs_to_its_query(calls: CallStore, various: list[ServiceCall], call_filter: CallFilter) -> None:
     assert various
-    cursor = calls.list_calls(make.TENANT, call_filter, cursor=None, limit=2, now=NOW).next_cursor
+    cursor = calls.list(make.TENANT, call_filter, cursor=None, limit=2, now=NOW).next_cursor
     assert cursor is not None
 
     others = [("other", call_filter), *((make.TENANT, each) for each in CURSOR_FILTERS if each != call_filter)]
     for tenant_id, other in others:
         with pytest.raises(InvalidCursor):
-            calls.list_calls(tenant_id, other, cursor=cursor, limit=2, now=NOW)
+            calls.list(tenant_id, other, cursor=cursor, limit=2, now=NOW)
     for broken in ("", "x", cursor[:-1], cursor[1:], cursor + "x", "[]", "ü"):
         with pytest.raises(InvalidCursor):
-            calls.list_calls(make.TENANT, call_filter, cursor=broken, limit=2, now=NOW)
+            calls.list(make.TENANT, call_filter, cursor=broken, limit=2, now=NOW)
 
 
 # -- executions ---------------------------------------------------------------------------------------------------

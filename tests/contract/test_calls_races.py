@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from duetime.domain.service_calls import CallStatus
-from duetime.stores.calls_port import ApplyStatus, CallFilter, CallStore
-from duetime.stores.port import Store
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallStore
+from duetime.stores.port.outbox import Outbox
+from duetime.stores.port.store import Store
 from tests.contract import call_steps as steps
 from tests.contract.subject import Subject
 from tests.contract.test_races import at_once
@@ -90,7 +91,7 @@ def test_one_of_many_with_a_key_is_stored(each: list[CallStore]) -> None:
         assert sorted(statuses) == [ApplyStatus.APPLIED] + [ApplyStatus.EXISTS] * (THREADS - 1)
         winner = candidates[statuses.index(ApplyStatus.APPLIED)].after
         assert each[0].find_by_idempotency_key(make.TENANT, f"k{turn}", now=NOW) == winner
-    stored = each[0].list_calls(make.TENANT, CallFilter(), cursor=None, limit=100, now=NOW).items
+    stored = each[0].list(make.TENANT, CallFilter(), cursor=None, limit=100, now=NOW).items
     assert len(stored) == 5
 
 
@@ -121,7 +122,7 @@ def test_a_call_that_waits_is_cancelled_or_begun_but_not_both(
             steps.assert_waits(store, winner)
 
 
-def test_events_stay_in_order_whoever_writes_and_publishes(each: list[CallStore]) -> None:
+def test_events_stay_in_order_whoever_writes_and_publishes(each: list[CallStore], outbox: Outbox) -> None:
     """Threads take turns at changing the same calls while another one publishes."""
     shared = [steps.submit(each[0]) for _ in range(3)]
     published: list[tuple[str, int]] = []
@@ -130,7 +131,7 @@ def test_events_stay_in_order_whoever_writes_and_publishes(each: list[CallStore]
         calls = each[index]
         if index == 0:
             for _ in range(25):
-                publish(calls)
+                publish(outbox)
             return
         for turn in range(12):
             call = steps.got(calls, shared[turn % 3])
@@ -138,14 +139,14 @@ def test_events_stay_in_order_whoever_writes_and_publishes(each: list[CallStore]
             assert call.status is CallStatus.SCHEDULED
             steps.apply(calls, make.amended(call, due_at=make.NOW))
 
-    def publish(calls: CallStore) -> int:
-        found = calls.unpublished_events(limit=7)
-        calls.mark_published(found, now=NOW)
+    def publish(outbox: Outbox) -> int:
+        found = outbox.unpublished(limit=7)
+        outbox.mark_published(found, now=NOW)
         published.extend((stored.event.aggregate_id, stored.event.sequence) for stored in found)
         return len(found)
 
     at_once(change, threads=THREADS)
-    while publish(each[0]):
+    while publish(outbox):
         pass
 
     for call in shared:

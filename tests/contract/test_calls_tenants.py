@@ -9,8 +9,9 @@ import pytest
 from duetime.domain.call_steps import Transition
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace
-from duetime.stores.calls_port import ApplyStatus, CallFilter, CallOrder, CallRef, CallStore, DeleteStatus
-from duetime.stores.port import Store
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, CallStore, DeleteStatus
+from duetime.stores.port.outbox import Outbox
+from duetime.stores.port.store import Store
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
@@ -48,7 +49,7 @@ def tenants_of(found: list[ServiceCall]) -> set[str]:
 def test_calls_by_id(calls: CallStore, twin: Twin) -> None:
     call_id = twin.mine.call_id
 
-    assert calls.get_calls([CallRef(NOBODY, call_id), CallRef(MINE, call_id)], now=NOW) == [None, twin.mine]
+    assert calls.get([CallRef(NOBODY, call_id), CallRef(MINE, call_id)], now=NOW) == [None, twin.mine]
     assert steps.got(calls, twin.theirs) == twin.theirs
 
 
@@ -76,7 +77,7 @@ def test_lists(calls: CallStore, twin: Twin, call_filter: CallFilter) -> None:
         steps.submit(calls, tenant_id=tenant_id, name="of another", tags=("a",), correlation_id="c")
 
     for tenant_id, expected in ((MINE, {MINE}), (THEIRS, {THEIRS}), (NOBODY, set())):
-        page = calls.list_calls(tenant_id, call_filter, cursor=None, limit=10, now=NOW)
+        page = calls.list(tenant_id, call_filter, cursor=None, limit=10, now=NOW)
         assert tenants_of(page.items) == expected
         assert page.next_cursor is None
     assert twin.mine.call_id == twin.theirs.call_id
@@ -92,29 +93,29 @@ def test_executions(calls: CallStore, twin: Twin) -> None:
     assert calls.list_executions(NOBODY, call_id, cursor=None, limit=5).items == []
 
 
-def test_events(calls: CallStore, twin: Twin) -> None:
+def test_events(calls: CallStore, outbox: Outbox, twin: Twin) -> None:
     call_id = twin.mine.call_id
 
     for tenant_id in (MINE, THEIRS):
         events = calls.list_events(tenant_id, call_id, after=0, limit=100)
         assert [event.tenant_id for event in events] == [tenant_id] * twin.mine.event_count
-        found = calls.unpublished_of(CallRef(tenant_id, call_id), limit=100)
+        found = outbox.unpublished_of(CallRef(tenant_id, call_id), limit=100)
         assert [stored.event for stored in found] == events
     assert calls.list_events(NOBODY, call_id, after=0, limit=100) == []
-    calls.mark_published(calls.unpublished_of(CallRef(MINE, call_id), limit=100), now=NOW)
-    assert len(calls.unpublished_of(CallRef(THEIRS, call_id), limit=100)) == twin.theirs.event_count
+    outbox.mark_published(outbox.unpublished_of(CallRef(MINE, call_id), limit=100), now=NOW)
+    assert len(outbox.unpublished_of(CallRef(THEIRS, call_id), limit=100)) == twin.theirs.event_count
 
 
 def test_deleting(store: Store, calls: CallStore) -> None:
     mine = steps.submit(calls, tags=("a",), idempotency_key="k")
     theirs = steps.submit(calls, tenant_id=THEIRS, call_id=mine.call_id, tags=("a",), idempotency_key="k")
 
-    assert calls.delete_call(NOBODY, mine.call_id, now=NOW) is DeleteStatus.NOT_FOUND
-    assert calls.delete_call(MINE, mine.call_id, now=NOW) is DeleteStatus.DELETED
+    assert calls.delete(NOBODY, mine.call_id, now=NOW) is DeleteStatus.NOT_FOUND
+    assert calls.delete(MINE, mine.call_id, now=NOW) is DeleteStatus.DELETED
 
     assert steps.got(calls, theirs) == theirs
     assert calls.find_by_idempotency_key(THEIRS, "k", now=NOW) == theirs
-    assert len(calls.list_calls(THEIRS, CallFilter(tags=("a",)), cursor=None, limit=5, now=NOW).items) == 1
+    assert len(calls.list(THEIRS, CallFilter(tags=("a",)), cursor=None, limit=5, now=NOW).items) == 1
     assert len(calls.list_events(THEIRS, mine.call_id, after=0, limit=5)) == 2
     steps.assert_waits(store, theirs)
 
@@ -125,7 +126,7 @@ def test_steps(store: Store, calls: CallStore, twin: Twin) -> None:
     steps.applied(calls, changed)
 
     assert steps.got(calls, twin.theirs) == twin.theirs
-    assert calls.list_calls(THEIRS, CallFilter(tags=("b",)), cursor=None, limit=5, now=NOW).items == []
+    assert calls.list(THEIRS, CallFilter(tags=("b",)), cursor=None, limit=5, now=NOW).items == []
     assert calls.get_execution(THEIRS, twin.theirs.call_id, twin.execution.execution_id) == twin.execution
     steps.assert_waits(store, changed.after)
     steps.assert_waits(store, twin.theirs)

@@ -11,8 +11,9 @@ import pytest
 from duetime.api.service_calls.encoding import call_json
 from duetime.domain.errors import CallUnreadable
 from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall
-from duetime.stores.calls_port import CallFilter, CallOrder, CallStore, DeleteStatus
-from duetime.stores.port import Store
+from duetime.stores.port.calls import CallFilter, CallOrder, CallStore, DeleteStatus
+from duetime.stores.port.outbox import Outbox
+from duetime.stores.port.store import Store
 from tests.contract import call_steps as steps
 from tests.contract.subject import Subject
 from tests.support import calls as make
@@ -51,13 +52,13 @@ def test_it_is_told_apart_from_one_that_is_not_there(calls: CallStore, bad: Serv
     ids=str,
 )
 def test_lists_go_on(calls: CallStore, bad: ServiceCall, call_filter: CallFilter) -> None:
-    found = calls.list_calls(make.TENANT, call_filter, cursor=None, limit=10, now=NOW).items
+    found = calls.list(make.TENANT, call_filter, cursor=None, limit=10, now=NOW).items
 
     assert len([call for call in found if call.call_id != bad.call_id]) == 2
 
 
 def test_it_is_listed_as_a_failed_one(calls: CallStore, bad: ServiceCall) -> None:
-    found = calls.list_calls(make.TENANT, CallFilter(), cursor=None, limit=10, now=NOW).items
+    found = calls.list(make.TENANT, CallFilter(), cursor=None, limit=10, now=NOW).items
 
     (shown,) = [call for call in found if call.call_id == bad.call_id]
     assert (shown.tenant_id, shown.status) == (make.TENANT, CallStatus.FAILED)
@@ -68,7 +69,7 @@ def test_it_is_listed_as_a_failed_one(calls: CallStore, bad: ServiceCall) -> Non
 
 
 def test_it_can_be_removed(store: Store, calls: CallStore, bad: ServiceCall) -> None:
-    assert calls.delete_call(make.TENANT, bad.call_id, now=NOW) is DeleteStatus.DELETED
+    assert calls.delete(make.TENANT, bad.call_id, now=NOW) is DeleteStatus.DELETED
 
     assert steps.got(calls, bad) is None
     assert steps.due_timers(store, bad, until=NOW) == []
@@ -84,7 +85,7 @@ def test_the_others_of_a_batch_are_read_one_by_one(calls: CallStore, bad: Servic
     good = steps.submit(calls)
 
     with pytest.raises(CallUnreadable):
-        calls.get_calls([steps.ref(good), steps.ref(bad)], now=NOW)
+        calls.get([steps.ref(good), steps.ref(bad)], now=NOW)
     assert steps.got(calls, good) == good
 
 
@@ -107,7 +108,7 @@ def test_damage_that_types_do_not_see_is_shown_in_json_that_can_be_read(
 
     with pytest.raises(CallUnreadable):
         steps.got(calls, bad)
-    listed = calls.list_calls(make.TENANT, CallFilter(), cursor=None, limit=10, now=NOW).items
+    listed = calls.list(make.TENANT, CallFilter(), cursor=None, limit=10, now=NOW).items
 
     shown = {call.call_id: json.loads(call_json(call)) for call in listed}
     assert (shown[good.call_id]["status"], shown[bad.call_id]["status"]) == ("Scheduled", "Failed")
@@ -115,13 +116,15 @@ def test_damage_that_types_do_not_see_is_shown_in_json_that_can_be_read(
     steps.assert_waits(store, bad)
 
 
-def test_an_event_whose_payload_is_no_json_is_not_published_and_no_other_call_waits_for_it(calls: CallStore) -> None:
+def test_an_event_whose_payload_is_no_json_is_not_published_and_no_other_call_waits_for_it(
+    calls: CallStore, outbox: Outbox
+) -> None:
     good = steps.submit(calls)
     transition = make.submitted()
     events = tuple(replace(event, payload_json="{") for event in transition.events)
     calls.apply([replace(transition, events=events)], now=NOW)
 
-    found = calls.unpublished_events(limit=10)
+    found = outbox.unpublished(limit=10)
 
     assert {stored.event.aggregate_id for stored in found} == {good.call_id}
     assert calls.list_events(make.TENANT, transition.after.call_id, after=0, limit=5) == []

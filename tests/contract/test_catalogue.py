@@ -12,28 +12,28 @@ from duetime.domain.errors import NamespaceConflict
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Misfire, Namespace, NamespaceSettings, Pause, SealedSecret
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from tests.contract.subject import Subject
 from tests.support.builders import make_namespace, seconds
 from tests.support.clock import NOW
 
 
 def create(store: Store, name: str, num_shards: int = 4, *, dedicated: bool = False) -> Namespace:
-    return store.create_namespace(name, num_shards=num_shards, dedicated=dedicated, now=NOW)[0]
+    return store.catalogue.create_namespace(name, num_shards=num_shards, dedicated=dedicated, now=NOW)[0]
 
 
 def test_a_namespace_is_as_it_was_created(store: Store) -> None:
-    namespace, is_new = store.create_namespace("orders", num_shards=16, dedicated=False, now=NOW)
+    namespace, is_new = store.catalogue.create_namespace("orders", num_shards=16, dedicated=False, now=NOW)
 
     assert is_new
     assert namespace == Namespace("orders", num_shards=16, first_shard=0, dedicated=False, created_at=NOW)
-    assert store.get_namespace("orders") == namespace
+    assert store.catalogue.get_namespace("orders") == namespace
 
 
 def test_creating_a_namespace_again_changes_nothing(store: Store) -> None:
     first = create(store, "orders", 16)
 
-    again, is_new = store.create_namespace("orders", num_shards=16, dedicated=False, now=NOW + seconds(60))
+    again, is_new = store.catalogue.create_namespace("orders", num_shards=16, dedicated=False, now=NOW + seconds(60))
 
     assert not is_new
     assert again == first
@@ -46,7 +46,7 @@ def test_another_shape_is_a_conflict(store: Store, num_shards: int, dedicated: b
     with pytest.raises(NamespaceConflict):
         create(store, "orders", num_shards, dedicated=dedicated)
 
-    assert store.get_namespace("orders") == stored
+    assert store.catalogue.get_namespace("orders") == stored
 
 
 def test_a_dedicated_namespace_stays_dedicated(store: Store) -> None:
@@ -61,29 +61,31 @@ def test_a_dedicated_namespace_stays_dedicated(store: Store) -> None:
 def test_a_deleted_namespace_is_gone_and_its_name_is_free(store: Store, changes: int) -> None:
     kept, gone = create(store, "kept"), create(store, "gone", 8)
     for _ in range(changes):
-        changed = store.update_namespace(replace(gone, settings=SETTINGS), if_revision=gone.revision, now=NOW)
+        changed = store.catalogue.update_namespace(
+            replace(gone, settings=SETTINGS), if_revision=gone.revision, now=NOW
+        )
         assert changed is not None
         gone = changed
 
-    assert store.delete_namespace("gone", if_revision=gone.revision)
+    assert store.catalogue.delete_namespace("gone", if_revision=gone.revision)
 
-    assert store.get_namespace("gone") is None
-    assert store.list_namespaces(cursor=None, limit=10, tenant_id=kept.tenant_id).items == [kept]
-    assert store.delete_namespace("gone", if_revision=gone.revision), "a repeat says the same"
+    assert store.catalogue.get_namespace("gone") is None
+    assert store.catalogue.list_namespaces(cursor=None, limit=10, tenant_id=kept.tenant_id).items == [kept]
+    assert store.catalogue.delete_namespace("gone", if_revision=gone.revision), "a repeat says the same"
     assert create(store, "gone", 5).num_shards == 5
 
 
 def test_a_namespace_that_was_changed_meanwhile_is_not_deleted(store: Store) -> None:
     created = create(store, "orders")
-    changed = store.update_namespace(replace(created, settings=SETTINGS), if_revision=1, now=NOW)
+    changed = store.catalogue.update_namespace(replace(created, settings=SETTINGS), if_revision=1, now=NOW)
 
-    assert not store.delete_namespace("orders", if_revision=1)
+    assert not store.catalogue.delete_namespace("orders", if_revision=1)
 
-    assert store.get_namespace("orders") == changed
+    assert store.catalogue.get_namespace("orders") == changed
 
 
 def test_an_unknown_namespace_is_none(store: Store) -> None:
-    assert store.get_namespace("nobody") is None
+    assert store.catalogue.get_namespace("nobody") is None
 
 
 def test_shared_namespaces_begin_at_shard_zero(store: Store) -> None:
@@ -109,7 +111,7 @@ def test_namespaces_are_listed_by_name_each_once(store: Store) -> None:
     found: list[Namespace] = []
     cursor: str | None = None
     while True:
-        page = store.list_namespaces(cursor=cursor, limit=3)
+        page = store.catalogue.list_namespaces(cursor=cursor, limit=3)
         assert len(page.items) <= 3
         found += page.items
         cursor = page.next_cursor
@@ -120,11 +122,11 @@ def test_namespaces_are_listed_by_name_each_once(store: Store) -> None:
 
 
 def test_no_namespaces_make_an_empty_list(store: Store) -> None:
-    assert store.list_namespaces(cursor=None, limit=10).items == []
+    assert store.catalogue.list_namespaces(cursor=None, limit=10).items == []
 
 
 def test_the_shard_map_of_an_empty_store_is_empty(store: Store) -> None:
-    assert store.shard_map() == ShardMap()
+    assert store.catalogue.shard_map() == ShardMap()
 
 
 def test_the_shard_map_covers_all_namespaces(store: Store) -> None:
@@ -134,7 +136,7 @@ def test_the_shard_map_covers_all_namespaces(store: Store) -> None:
     vip = create(store, "vip", 8, dedicated=True)
     vap = create(store, "vap", 3, dedicated=True)
 
-    shard_map = store.shard_map()
+    shard_map = store.catalogue.shard_map()
 
     assert shard_map.shared_shards == 16
     assert shard_map.dedicated_end == MAX_SHARED_SHARDS + 11
@@ -142,22 +144,22 @@ def test_the_shard_map_covers_all_namespaces(store: Store) -> None:
 
 
 def test_the_first_candidate_becomes_the_secret(store: Store) -> None:
-    assert store.catalogue_secret("cursor", b"\x00first\xff") == b"\x00first\xff"
-    assert store.catalogue_secret("cursor", b"second") == b"\x00first\xff"
+    assert store.catalogue.secret("cursor", b"\x00first\xff") == b"\x00first\xff"
+    assert store.catalogue.secret("cursor", b"second") == b"\x00first\xff"
 
 
 def test_secrets_of_other_names_are_others(store: Store) -> None:
-    store.catalogue_secret("cursor", b"one")
+    store.catalogue.secret("cursor", b"one")
 
-    assert store.catalogue_secret("signing", b"two") == b"two"
+    assert store.catalogue.secret("signing", b"two") == b"two"
 
 
 def test_every_process_gets_the_same_secret(subject: Subject) -> None:
     if subject.reopen is None:
         pytest.skip("this store lives in one object only")
-    subject.store.catalogue_secret("cursor", b"one")
+    subject.store.catalogue.secret("cursor", b"one")
 
-    assert subject.reopen().catalogue_secret("cursor", b"two") == b"one"
+    assert subject.reopen().catalogue.secret("cursor", b"two") == b"one"
 
 
 SETTINGS = NamespaceSettings(
@@ -180,48 +182,50 @@ def test_settings_and_secrets_are_kept_exactly(store: Store) -> None:
     created = create(store, "orders")
     wanted = replace(created, settings=SETTINGS, secrets=(OLD_SECRET, NEW_SECRET))
 
-    stored = store.update_namespace(wanted, if_revision=1, now=NOW)
+    stored = store.catalogue.update_namespace(wanted, if_revision=1, now=NOW)
 
     assert stored == replace(wanted, revision=2)
-    assert store.get_namespace("orders") == stored
-    assert store.list_namespaces(cursor=None, limit=1).items == [stored]
+    assert store.catalogue.get_namespace("orders") == stored
+    assert store.catalogue.list_namespaces(cursor=None, limit=1).items == [stored]
 
 
 def test_creating_a_namespace_again_keeps_what_was_set(store: Store) -> None:
     wanted = replace(create(store, "orders"), settings=SETTINGS, secrets=(OLD_SECRET,))
-    stored = store.update_namespace(wanted, if_revision=1, now=NOW)
+    stored = store.catalogue.update_namespace(wanted, if_revision=1, now=NOW)
 
     assert create(store, "orders") == stored
 
 
 def test_settings_and_secrets_can_be_cleared(store: Store) -> None:
     created = create(store, "orders")
-    store.update_namespace(replace(created, settings=SETTINGS, secrets=(OLD_SECRET,)), if_revision=1, now=NOW)
+    store.catalogue.update_namespace(
+        replace(created, settings=SETTINGS, secrets=(OLD_SECRET,)), if_revision=1, now=NOW
+    )
 
-    cleared = store.update_namespace(created, if_revision=2, now=NOW)
+    cleared = store.catalogue.update_namespace(created, if_revision=2, now=NOW)
 
     assert cleared == replace(created, revision=3)
-    assert store.get_namespace("orders") == cleared
+    assert store.catalogue.get_namespace("orders") == cleared
 
 
 @pytest.mark.parametrize("revision", [2, 4, 5])
 def test_a_namespace_of_another_revision_stays_as_it_is(store: Store, revision: int) -> None:
     created = create(store, "orders")
     for known in (1, 2):
-        store.update_namespace(replace(created, settings=SETTINGS), if_revision=known, now=NOW)
+        store.catalogue.update_namespace(replace(created, settings=SETTINGS), if_revision=known, now=NOW)
 
-    assert store.update_namespace(created, if_revision=revision, now=NOW) is None
-    assert store.update_namespace(created, if_revision=1, now=NOW) is None
-    assert store.get_namespace("orders") == replace(created, settings=SETTINGS, revision=3)
+    assert store.catalogue.update_namespace(created, if_revision=revision, now=NOW) is None
+    assert store.catalogue.update_namespace(created, if_revision=1, now=NOW) is None
+    assert store.catalogue.get_namespace("orders") == replace(created, settings=SETTINGS, revision=3)
 
 
 def test_what_never_changes_of_a_namespace_is_not_changed(store: Store) -> None:
     created = create(store, "orders", 4)
     other = replace(created, num_shards=8, first_shard=9, dedicated=True, created_at=NOW + seconds(9))
 
-    assert store.update_namespace(other, if_revision=1, now=NOW) == replace(created, revision=2)
+    assert store.catalogue.update_namespace(other, if_revision=1, now=NOW) == replace(created, revision=2)
 
 
 def test_a_namespace_that_does_not_exist_is_not_made_by_an_update(store: Store) -> None:
-    assert store.update_namespace(make_namespace("nobody"), if_revision=1, now=NOW) is None
-    assert store.get_namespace("nobody") is None
+    assert store.catalogue.update_namespace(make_namespace("nobody"), if_revision=1, now=NOW) is None
+    assert store.catalogue.get_namespace("nobody") is None

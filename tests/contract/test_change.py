@@ -9,7 +9,8 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange, TimerState, changed
-from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutStatus, Store, TimerRef
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
 from tests.contract.steps import claim, create, due, record, record_fired, stored
 from tests.support.builders import RETENTION, failed, make_timer, parked, retried, seconds
 from tests.support.clock import NOW
@@ -26,7 +27,9 @@ def update(
     if_revision: int | None = None,
     now: datetime = LATER,
 ) -> ChangeResult:
-    return store.update_timer(namespace, timer_id, change, firing_id="other-firing", now=now, if_revision=if_revision)
+    return store.timers.update(
+        namespace, timer_id, change, firing_id="other-firing", now=now, if_revision=if_revision
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def test_a_change_is_applied_as_the_domain_says(store: Store, orders: Namespace,
     expected = changed(timer, change, firing_id="other-firing", now=LATER)
 
     assert update(store, orders, change) == ChangeResult(ChangeStatus.APPLIED, expected)
-    assert store.get_timer(orders, "t1", now=LATER) == expected
+    assert store.timers.get(orders, "t1", now=LATER) == expected
 
 
 def test_a_change_of_the_due_time_moves_the_timer(store: Store, single: Namespace) -> None:
@@ -184,19 +187,19 @@ def test_a_change_touches_its_own_namespace_only(store: Store, orders: Namespace
 def test_delete_answers_the_timer_as_it_was(store: Store, orders: Namespace) -> None:
     (timer,) = create(store, make_timer(orders, correlation_id="c", tags=("x",)))
 
-    assert store.delete_timers(orders, [TimerRef("t1")], now=LATER) == [ChangeResult(ChangeStatus.APPLIED, timer)]
+    assert store.timers.delete(orders, [TimerRef("t1")], now=LATER) == [ChangeResult(ChangeStatus.APPLIED, timer)]
 
-    assert store.get_timer(orders, "t1", now=NOW) is None
+    assert store.timers.get(orders, "t1", now=NOW) is None
     assert due(store, orders) == []
-    assert store.find_by_correlation(orders, "c", cursor=None, limit=10, now=NOW).items == []
-    assert store.delete_timers(orders, [TimerRef("t1")], now=LATER) == [ChangeResult(ChangeStatus.NOT_FOUND)]
+    assert store.timers.find_by_correlation(orders, "c", cursor=None, limit=10, now=NOW).items == []
+    assert store.timers.delete(orders, [TimerRef("t1")], now=LATER) == [ChangeResult(ChangeStatus.NOT_FOUND)]
 
 
 def test_each_delete_of_a_batch_has_its_own_result_in_order(store: Store, orders: Namespace) -> None:
     one, two, three = create(store, *(make_timer(orders, timer_id) for timer_id in ("one", "two", "three")))
     refs = [TimerRef("two", if_revision=1), TimerRef("nobody"), TimerRef("one", if_revision=9), TimerRef("three")]
 
-    results = store.delete_timers(orders, refs, now=LATER)
+    results = store.timers.delete(orders, refs, now=LATER)
 
     assert results == [
         ChangeResult(ChangeStatus.APPLIED, two),
@@ -204,20 +207,24 @@ def test_each_delete_of_a_batch_has_its_own_result_in_order(store: Store, orders
         ChangeResult(ChangeStatus.REVISION_MISMATCH, one),
         ChangeResult(ChangeStatus.APPLIED, three),
     ]
-    assert [store.get_timer(orders, timer_id, now=LATER) for timer_id in ("one", "two", "three")] == [one, None, None]
+    assert [store.timers.get(orders, timer_id, now=LATER) for timer_id in ("one", "two", "three")] == [
+        one,
+        None,
+        None,
+    ]
 
 
 def test_many_deletes_in_one_call(store: Store, orders: Namespace) -> None:
     timers = create(store, *(make_timer(orders, f"t{index}") for index in range(150)))
 
-    results = store.delete_timers(orders, [TimerRef(timer.timer_id) for timer in timers], now=LATER)
+    results = store.timers.delete(orders, [TimerRef(timer.timer_id) for timer in timers], now=LATER)
 
     assert results == [ChangeResult(ChangeStatus.APPLIED, timer) for timer in timers]
     assert due(store, orders) == []
 
 
 def test_deleting_nothing_has_no_results(store: Store, orders: Namespace) -> None:
-    assert store.delete_timers(orders, [], now=NOW) == []
+    assert store.timers.delete(orders, [], now=NOW) == []
 
 
 def test_timers_in_any_state_can_be_deleted(store: Store, single: Namespace) -> None:
@@ -230,7 +237,7 @@ def test_timers_in_any_state_can_be_deleted(store: Store, single: Namespace) -> 
     )
     lease = claim(store)
     record(store, [failed(dead), parked(waiting, until=LATER)], lease)
-    store.release_leases([lease], now=NOW)
+    store.leases.release([lease], now=NOW)
     record_fired(store, single)
     before = [stored(store, single, timer.timer_id) for timer in (scheduled, fired, dead, waiting)]
     assert [timer.state for timer in before] == [
@@ -240,7 +247,7 @@ def test_timers_in_any_state_can_be_deleted(store: Store, single: Namespace) -> 
         TimerState.FIRING,
     ]
 
-    results = store.delete_timers(single, [TimerRef(timer.timer_id) for timer in before], now=NOW)
+    results = store.timers.delete(single, [TimerRef(timer.timer_id) for timer in before], now=NOW)
 
     assert results == [ChangeResult(ChangeStatus.APPLIED, timer) for timer in before]
     assert due(store, single, until=LATER) == []
@@ -250,7 +257,7 @@ def test_an_expired_timer_cannot_be_found_to_delete(store: Store, single: Namesp
     create(store, make_timer(single))
     record_fired(store, single)
 
-    assert store.delete_timers(single, [TimerRef("t1")], now=NOW + RETENTION) == [
+    assert store.timers.delete(single, [TimerRef("t1")], now=NOW + RETENTION) == [
         ChangeResult(ChangeStatus.NOT_FOUND)
     ]
 
@@ -258,17 +265,17 @@ def test_an_expired_timer_cannot_be_found_to_delete(store: Store, single: Namesp
 def test_a_delete_touches_its_own_namespace_only(store: Store, orders: Namespace, single: Namespace) -> None:
     _, theirs = create(store, make_timer(orders), make_timer(single))
 
-    store.delete_timers(orders, [TimerRef("t1")], now=NOW)
+    store.timers.delete(orders, [TimerRef("t1")], now=NOW)
 
     assert stored(store, single) == theirs
 
 
 def test_a_deleted_timer_can_be_created_again(store: Store, single: Namespace) -> None:
     (old,) = create(store, make_timer(single, execute_at=LATER))
-    store.delete_timers(single, [TimerRef("t1")], now=NOW)
+    store.timers.delete(single, [TimerRef("t1")], now=NOW)
     new = make_timer(single, execute_at=LATER)
 
-    (result,) = store.put_timers([new], mode=PutMode.CREATE, now=NOW)
+    (result,) = store.timers.put([new], mode=PutMode.CREATE, now=NOW)
 
     assert result.status is PutStatus.CREATED
     assert due(store, single, until=LATER) == [new]

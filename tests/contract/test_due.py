@@ -10,7 +10,9 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange
 from duetime.stores.page_budget import PAGE_BYTES
-from duetime.stores.port import LOOKED_AT_PER_TIMER, DuePage, IsWanted, Page, PutMode, Store, TimerFilter, TimerRef
+from duetime.stores.port.pages import Page
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, PutMode, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, record, record_fired, stored
 from tests.support.builders import failed, fired, make_timer, make_timers, parked, retried, seconds
 from tests.support.clock import NOW
@@ -29,7 +31,7 @@ def read(
     known_next: datetime | None = None,
     is_wanted: IsWanted | None = None,
 ) -> DuePage:
-    return store.due_timers(
+    return store.timers.due(
         0, until=until, limit=limit, cursor=cursor, since=since, known_next=known_next, is_wanted=is_wanted
     )
 
@@ -129,9 +131,9 @@ def test_a_page_holds_little_when_payloads_are_large(store: Store, single: Names
 
     pages = read_pages(store, limit=500)
     lists = [
-        pages_of(lambda cursor: store.list_timers(single, TimerFilter(), cursor=cursor, limit=500, now=NOW)),
-        pages_of(lambda cursor: store.list_timers(single, TimerFilter(tag="t"), cursor=cursor, limit=500, now=NOW)),
-        pages_of(lambda cursor: store.find_by_correlation(single, "c", cursor=cursor, limit=500, now=NOW)),
+        pages_of(lambda cursor: store.timers.list(single, TimerFilter(), cursor=cursor, limit=500, now=NOW)),
+        pages_of(lambda cursor: store.timers.list(single, TimerFilter(tag="t"), cursor=cursor, limit=500, now=NOW)),
+        pages_of(lambda cursor: store.timers.find_by_correlation(single, "c", cursor=cursor, limit=500, now=NOW)),
     ]
 
     for found in ([page.timers for page in pages], *lists):
@@ -171,12 +173,12 @@ def test_other_shards_are_not_read(store: Store, orders: Namespace) -> None:
 
     for shard_id in orders.shard_ids():
         expected = {timer.timer_id for timer in timers if timer.shard_id == shard_id}
-        page = store.due_timers(shard_id, until=NOW, limit=100)
+        page = store.timers.due(shard_id, until=NOW, limit=100)
         assert {timer.timer_id for timer in page.timers} == expected
 
 
 def test_a_shard_is_read_over_all_its_namespaces(store: Store, single: Namespace) -> None:
-    other, _ = store.create_namespace("other", num_shards=1, dedicated=False, now=NOW)
+    other, _ = store.catalogue.create_namespace("other", num_shards=1, dedicated=False, now=NOW)
     create(store, make_timer(single, "same"), make_timer(other, "same"))
 
     assert {timer.namespace for timer in read(store).timers} == {"single", "other"}
@@ -206,10 +208,10 @@ def test_writes_are_seen_at_once(store: Store, single: Namespace) -> None:
     create(store, make_timer(single, execute_at=FAR))
     assert read(store).timers == []
 
-    store.update_timer(single, "t1", TimerChange(execute_at=NOW), firing_id="f", now=NOW)
+    store.timers.update(single, "t1", TimerChange(execute_at=NOW), firing_id="f", now=NOW)
     assert [timer.revision for timer in read(store).timers] == [2]
 
-    store.put_timers([make_timer(single, execute_at=FAR)], mode=PutMode.REPLACE, now=NOW)
+    store.timers.put([make_timer(single, execute_at=FAR)], mode=PutMode.REPLACE, now=NOW)
     assert read(store).timers == []
 
 
@@ -308,7 +310,8 @@ def of_quiet(namespace: str, callback_url: str) -> bool:
 def create_noisy_and_quiet(store: Store, noisy: int, quiet_at: Sequence[datetime]) -> list[Timer]:
     """Two thirds of ``noisy`` are due at one instant, the others before. The timers of ``quiet``."""
     namespaces = [
-        store.create_namespace(name, num_shards=1, dedicated=False, now=NOW)[0] for name in ("noisy", "quiet")
+        store.catalogue.create_namespace(name, num_shards=1, dedicated=False, now=NOW)[0]
+        for name in ("noisy", "quiet")
     ]
     early = noisy // 3
     create(store, *(make_timer(namespaces[0], f"n{n}", execute_at=NOW - seconds(n + 1)) for n in range(early)))
@@ -331,7 +334,7 @@ def test_what_is_wanted_is_read_once_each_and_in_order_wherever_it_lies(store: S
     offsets = [0, 0, 0, 0, 0, 0, 1, 1, 3, 8, 8.5]
     quiet = create_noisy_and_quiet(store, 120, [NOW - seconds(offset) for offset in offsets])
     far = make_timer(
-        store.create_namespace("quiet", num_shards=1, dedicated=False, now=NOW)[0], "far", execute_at=FAR
+        store.catalogue.create_namespace("quiet", num_shards=1, dedicated=False, now=NOW)[0], "far", execute_at=FAR
     )
     create(store, far)
 
@@ -389,7 +392,7 @@ def test_parked_timers_and_those_that_are_too_late_are_read_whoever_is_wanted(
         store, *(make_timer(single, name, execute_at=late, expire_after_ms=limit) for name, limit in names.items())
     )
     record(store, [parked(timers[0], until=NOW - seconds(1)), failed(timers[4])], claim(store))
-    store.rearm_timers(single, [TimerRef("redriven")], rearm=Rearm.REDRIVE, now=NOW)
+    store.timers.rearm(single, [TimerRef("redriven")], rearm=Rearm.REDRIVE, now=NOW)
     all_due = {timer.timer_id for timer in read(store).timers}
 
     found = read(store, is_wanted=lambda namespace, callback_url: not (namespace and callback_url))
@@ -402,7 +405,7 @@ def test_parked_timers_and_those_that_are_too_late_are_read_whoever_is_wanted(
 
 def test_a_page_of_wanted_timers_holds_little_when_payloads_are_large(store: Store) -> None:
     large = f'"{"x" * 262_000}"'
-    quiet = store.create_namespace("quiet", num_shards=1, dedicated=False, now=NOW)[0]
+    quiet = store.catalogue.create_namespace("quiet", num_shards=1, dedicated=False, now=NOW)[0]
     create_noisy_and_quiet(store, 30, [])
     for n in range(40):
         create(store, make_timer(quiet, f"q{n}", payload_json=large if n % 5 else None))

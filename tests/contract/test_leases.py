@@ -10,7 +10,7 @@ import pytest
 from duetime.calls.dispatch import OUTBOX_SHARD
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import Lease, ShardStatus
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from tests.contract.steps import claim, create, due
 from tests.support.builders import make_timer, seconds
 from tests.support.clock import NOW
@@ -23,14 +23,14 @@ METADATA = '{"processId":7,"host":"here"}'
 
 
 def test_a_shard_that_was_never_claimed_has_version_zero(store: Store) -> None:
-    assert store.shard_statuses([3], now=NOW) == [ShardStatus(3)]
+    assert store.leases.statuses([3], now=NOW) == [ShardStatus(3)]
 
 
 def test_the_first_claim_makes_version_one(store: Store) -> None:
     lease = claim_shard(store, 3, "w1", lease_seconds=10, now=NOW)
 
     assert lease == Lease(shard_id=3, version=1, owner_id="w1", expires_at=EXPIRY)
-    assert store.shard_statuses([3], now=NOW) == [
+    assert store.leases.statuses([3], now=NOW) == [
         ShardStatus(
             3, version=1, owner_id="w1", claimed_at=NOW, lease_expires_at=EXPIRY, metadata="{}", is_free=False
         )
@@ -41,10 +41,10 @@ def test_statuses_come_in_the_order_of_the_ids(store: Store) -> None:
     claim(store, 2)
     claim(store, 5000)
 
-    statuses = store.shard_statuses([5000, 1, 2], now=NOW)
+    statuses = store.leases.statuses([5000, 1, 2], now=NOW)
 
     assert [(status.shard_id, status.version) for status in statuses] == [(5000, 1), (1, 0), (2, 1)]
-    assert store.shard_statuses([], now=NOW) == []
+    assert store.leases.statuses([], now=NOW) == []
 
 
 @pytest.mark.parametrize("owner", ["w1", "w2"])
@@ -53,7 +53,7 @@ def test_a_live_lease_is_in_the_way_of_everyone(store: Store, owner: str) -> Non
 
     assert claim_shard(store, 0, owner, lease_seconds=10, now=NOW) is None
     assert claim_shard(store, 0, owner, lease_seconds=10, now=EXPIRY - TICK) is None
-    (status,) = store.shard_statuses([0], now=NOW)
+    (status,) = store.leases.statuses([0], now=NOW)
     assert (status.version, status.owner_id, status.lease_expires_at) == (1, "w1", lease.expires_at)
 
 
@@ -90,9 +90,9 @@ def test_shards_are_claimed_apart(store: Store) -> None:
 def test_of_a_batch_of_claims_each_is_won_or_lost_alone(store: Store) -> None:
     live, released, expired = claim(store, 1, "w1"), claim(store, 2, "w1"), claim(store, 4, "w1", now=EARLIER)
     own = claim(store, 5, "w2")
-    store.release_leases([released], now=NOW)
+    store.leases.release([released], now=NOW)
 
-    leases = store.claim_shards([5, 4, 3, 2, 1, 0], "w2", lease_seconds=10, metadata=METADATA, now=NOW)
+    leases = store.leases.claim([5, 4, 3, 2, 1, 0], "w2", lease_seconds=10, metadata=METADATA, now=NOW)
 
     assert leases == [
         None,
@@ -102,11 +102,11 @@ def test_of_a_batch_of_claims_each_is_won_or_lost_alone(store: Store) -> None:
         None,
         Lease(0, 1, "w2", EXPIRY),
     ]
-    statuses = store.shard_statuses([0, 1, 2, 3, 4, 5], now=NOW)
+    statuses = store.leases.statuses([0, 1, 2, 3, 4, 5], now=NOW)
     assert [status.owner_id for status in statuses] == ["w2", "w1", "w2", "w2", "w2", "w2"]
     assert [status.metadata for status in statuses] == [METADATA, "{}", METADATA, METADATA, METADATA, "{}"]
     assert (statuses[1].version, statuses[5].version) == (live.version, own.version)
-    assert store.renew_leases([lease for lease in leases if lease], lease_seconds=10, now=NOW) == [
+    assert store.leases.renew([lease for lease in leases if lease], lease_seconds=10, now=NOW) == [
         lease for lease in leases if lease
     ]
 
@@ -114,20 +114,20 @@ def test_of_a_batch_of_claims_each_is_won_or_lost_alone(store: Store) -> None:
 def test_more_claims_than_any_request_holds(store: Store) -> None:
     taken = {shard_id: claim(store, shard_id, "w1") for shard_id in range(7, 120, 10)}
 
-    leases = store.claim_shards(range(130), "w2", lease_seconds=10, metadata="{}", now=NOW)
+    leases = store.leases.claim(range(130), "w2", lease_seconds=10, metadata="{}", now=NOW)
 
     assert [lease is None for lease in leases] == [shard_id in taken for shard_id in range(130)]
-    assert store.claim_shards(range(130), "w3", lease_seconds=10, metadata="{}", now=NOW) == [None] * 130
-    assert store.claim_shards([], "w3", lease_seconds=10, metadata="{}", now=NOW) == []
+    assert store.leases.claim(range(130), "w3", lease_seconds=10, metadata="{}", now=NOW) == [None] * 130
+    assert store.leases.claim([], "w3", lease_seconds=10, metadata="{}", now=NOW) == []
 
 
 def test_the_store_says_what_is_free(store: Store) -> None:
     claim(store, 0)
     claim(store, 1, now=EARLIER)
-    store.release_leases([claim(store, 2)], now=NOW)
+    store.leases.release([claim(store, 2)], now=NOW)
 
     def free(now: datetime) -> list[bool]:
-        return [status.is_free for status in store.shard_statuses([0, 1, 2, 3], now=now)]
+        return [status.is_free for status in store.leases.statuses([0, 1, 2, 3], now=now)]
 
     assert free(NOW) == [False, True, True, True]
     assert free(EXPIRY - TICK) == [False, True, True, True]
@@ -135,26 +135,26 @@ def test_the_store_says_what_is_free(store: Store) -> None:
 
 
 def test_the_time_of_a_store_is_the_callers_where_that_is_wanted(store: Store) -> None:
-    assert store.store_time(now=NOW).at == NOW
+    assert store.time(now=NOW).at == NOW
 
 
 def test_a_renewal_extends_the_lease(store: Store) -> None:
     lease = claim(store)
     later = NOW + seconds(4)
 
-    (renewed,) = store.renew_leases([lease], lease_seconds=10, now=later)
+    (renewed,) = store.leases.renew([lease], lease_seconds=10, now=later)
 
     assert renewed == replace(lease, expires_at=later + seconds(10))
     assert claim_shard(store, 0, "w2", lease_seconds=10, now=EXPIRY) is None
-    assert store.shard_statuses([0], now=NOW)[0].lease_expires_at == later + seconds(10)
-    assert store.shard_statuses([0], now=NOW)[0].claimed_at == NOW
+    assert store.leases.statuses([0], now=NOW)[0].lease_expires_at == later + seconds(10)
+    assert store.leases.statuses([0], now=NOW)[0].claimed_at == NOW
 
 
 def test_an_expired_lease_that_nobody_claimed_can_be_renewed(store: Store) -> None:
     lease = claim(store)
     late = EXPIRY + seconds(60)
 
-    (renewed,) = store.renew_leases([lease], lease_seconds=10, now=late)
+    (renewed,) = store.leases.renew([lease], lease_seconds=10, now=late)
 
     assert renewed == replace(lease, expires_at=late + seconds(10))
     assert claim_shard(store, 0, "w2", lease_seconds=10, now=late) is None
@@ -164,17 +164,17 @@ def test_a_stale_lease_cannot_be_renewed(store: Store) -> None:
     stale = claim(store, 0, "w1")
     current = claim(store, 0, "w2", now=EXPIRY)
 
-    assert store.renew_leases([stale], lease_seconds=99, now=EXPIRY) == [None]
-    assert store.renew_leases([replace(current, owner_id="w1")], lease_seconds=99, now=EXPIRY) == [None]
-    assert store.renew_leases([replace(current, version=1)], lease_seconds=99, now=EXPIRY) == [None]
-    assert store.shard_statuses([0], now=NOW)[0].lease_expires_at == current.expires_at
+    assert store.leases.renew([stale], lease_seconds=99, now=EXPIRY) == [None]
+    assert store.leases.renew([replace(current, owner_id="w1")], lease_seconds=99, now=EXPIRY) == [None]
+    assert store.leases.renew([replace(current, version=1)], lease_seconds=99, now=EXPIRY) == [None]
+    assert store.leases.statuses([0], now=NOW)[0].lease_expires_at == current.expires_at
 
 
 def test_a_worker_that_claims_again_fences_its_former_lease(store: Store) -> None:
     former = claim(store, 0, "w1")
     claim(store, 0, "w1", now=EXPIRY)
 
-    assert store.renew_leases([former], lease_seconds=10, now=EXPIRY) == [None]
+    assert store.leases.renew([former], lease_seconds=10, now=EXPIRY) == [None]
 
 
 def test_each_renewal_of_a_batch_has_its_own_result_in_order(store: Store) -> None:
@@ -182,54 +182,54 @@ def test_each_renewal_of_a_batch_has_its_own_result_in_order(store: Store) -> No
     claim(store, 1, "w2", now=EXPIRY)
     leases = [claim(store, 2), stale, claim(store, 0), Lease(9, 1, "w1", EXPIRY)]
 
-    renewed = store.renew_leases(leases, lease_seconds=30, now=NOW)
+    renewed = store.leases.renew(leases, lease_seconds=30, now=NOW)
 
     until = NOW + seconds(30)
     assert renewed == [replace(leases[0], expires_at=until), None, replace(leases[2], expires_at=until), None]
-    assert store.renew_leases([], lease_seconds=30, now=NOW) == []
+    assert store.leases.renew([], lease_seconds=30, now=NOW) == []
 
 
 def test_a_released_shard_can_be_claimed_at_once(store: Store) -> None:
     lease = claim(store, 0, "w1")
 
-    store.release_leases([lease], now=NOW)
+    store.leases.release([lease], now=NOW)
 
-    assert store.shard_statuses([0], now=NOW)[0].is_free
+    assert store.leases.statuses([0], now=NOW)[0].is_free
     assert claim(store, 0, "w2").version == 2
 
 
 def test_a_released_lease_cannot_be_renewed(store: Store) -> None:
     lease = claim(store)
-    store.release_leases([lease], now=NOW)
+    store.leases.release([lease], now=NOW)
 
-    assert store.renew_leases([lease], lease_seconds=10, now=NOW) == [None]
+    assert store.leases.renew([lease], lease_seconds=10, now=NOW) == [None]
 
 
 def test_releasing_a_stale_lease_changes_nothing(store: Store) -> None:
     stale = claim(store, 0, "w1")
     current = claim(store, 0, "w2", now=EXPIRY)
 
-    store.release_leases([stale, replace(current, owner_id="w1"), replace(current, version=1)], now=EXPIRY)
+    store.leases.release([stale, replace(current, owner_id="w1"), replace(current, version=1)], now=EXPIRY)
 
     assert claim_shard(store, 0, "w3", lease_seconds=10, now=EXPIRY) is None
-    assert store.renew_leases([current], lease_seconds=10, now=EXPIRY) != [None]
+    assert store.leases.renew([current], lease_seconds=10, now=EXPIRY) != [None]
 
 
 def test_a_batch_of_releases(store: Store) -> None:
     leases = [claim(store, shard_id) for shard_id in range(5)]
 
-    store.release_leases(leases[1:4], now=NOW)
-    store.release_leases([], now=NOW)
+    store.leases.release(leases[1:4], now=NOW)
+    store.leases.release([], now=NOW)
 
-    assert [status.is_free for status in store.shard_statuses(range(5), now=NOW)] == [False, True, True, True, False]
+    assert [status.is_free for status in store.leases.statuses(range(5), now=NOW)] == [False, True, True, True, False]
 
 
 def test_releasing_twice_does_no_harm(store: Store) -> None:
     lease = claim(store)
-    store.release_leases([lease], now=NOW)
+    store.leases.release([lease], now=NOW)
     claim(store, 0, "w2")
 
-    store.release_leases([lease], now=NOW)
+    store.leases.release([lease], now=NOW)
 
     assert claim_shard(store, 0, "w3", lease_seconds=10, now=NOW) is None
 
@@ -240,41 +240,41 @@ def test_ownership_is_not_a_timer(store: Store, single: Namespace) -> None:
     claim(store)
 
     assert due(store, single) == [timer]
-    assert store.shard_statuses([0], now=NOW)[0].version == 1
+    assert store.leases.statuses([0], now=NOW)[0].version == 1
 
 
 def test_workers_see_all_that_live(store: Store) -> None:
-    assert store.announce_worker("b", ttl_seconds=10, now=NOW) == ["b"]
-    assert store.announce_worker("a", ttl_seconds=30, now=NOW) == ["a", "b"]
-    assert store.announce_worker("c", ttl_seconds=10, now=EXPIRY - TICK) == ["a", "b", "c"]
-    assert store.announce_worker("c", ttl_seconds=10, now=EXPIRY) == ["a", "c"]
+    assert store.leases.announce_worker("b", ttl_seconds=10, now=NOW) == ["b"]
+    assert store.leases.announce_worker("a", ttl_seconds=30, now=NOW) == ["a", "b"]
+    assert store.leases.announce_worker("c", ttl_seconds=10, now=EXPIRY - TICK) == ["a", "b", "c"]
+    assert store.leases.announce_worker("c", ttl_seconds=10, now=EXPIRY) == ["a", "c"]
 
 
 def test_a_worker_that_announces_itself_again_lives_on(store: Store) -> None:
-    store.announce_worker("a", ttl_seconds=10, now=NOW)
-    store.announce_worker("a", ttl_seconds=10, now=NOW + seconds(6))
+    store.leases.announce_worker("a", ttl_seconds=10, now=NOW)
+    store.leases.announce_worker("a", ttl_seconds=10, now=NOW + seconds(6))
 
-    assert store.announce_worker("b", ttl_seconds=10, now=NOW + seconds(15)) == ["a", "b"]
+    assert store.leases.announce_worker("b", ttl_seconds=10, now=NOW + seconds(15)) == ["a", "b"]
 
 
 def test_a_withdrawn_worker_is_gone_at_once(store: Store) -> None:
-    store.announce_worker("a", ttl_seconds=10, now=NOW)
+    store.leases.announce_worker("a", ttl_seconds=10, now=NOW)
 
-    store.withdraw_worker("a")
-    store.withdraw_worker("nobody")
+    store.leases.withdraw_worker("a")
+    store.leases.withdraw_worker("nobody")
 
-    assert store.announce_worker("b", ttl_seconds=10, now=NOW) == ["b"]
+    assert store.leases.announce_worker("b", ttl_seconds=10, now=NOW) == ["b"]
 
 
 def test_a_shard_below_zero_can_be_owned_and_is_in_no_shard_map(store: Store) -> None:
     """The dispatcher of the outbox keeps its lease there."""
-    namespace, _ = store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
+    namespace, _ = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
     lease = claim(store, OUTBOX_SHARD)
 
     assert claim_shard(store, OUTBOX_SHARD, "w2", lease_seconds=10, now=NOW) is None
-    assert store.renew_leases([lease], lease_seconds=10, now=NOW + seconds(5)) == [
+    assert store.leases.renew([lease], lease_seconds=10, now=NOW + seconds(5)) == [
         replace(lease, expires_at=NOW + seconds(15))
     ]
-    assert set(store.shard_map().shard_ids()) == set(namespace.shard_ids())
-    store.release_leases([lease], now=NOW)
+    assert set(store.catalogue.shard_map().shard_ids()) == set(namespace.shard_ids())
+    store.leases.release([lease], now=NOW)
     assert claim_shard(store, OUTBOX_SHARD, "w2", lease_seconds=10, now=NOW) is not None

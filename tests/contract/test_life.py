@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.stores.port import PutMode, Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode
 from tests.contract.subject import Subject
 from tests.support.builders import make_timer
 from tests.support.clock import NOW
@@ -13,12 +14,12 @@ from tests.support.clock import NOW
 
 def test_initialising_again_keeps_everything(store: Store, orders: Namespace) -> None:
     timer = make_timer(orders)
-    store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
 
     store.initialise()
 
-    assert store.get_namespace("orders") == orders
-    assert store.get_timer(orders, timer.timer_id, now=NOW) == timer
+    assert store.catalogue.get_namespace("orders") == orders
+    assert store.timers.get(orders, timer.timer_id, now=NOW) == timer
 
 
 def test_an_initialised_store_passes_its_check(store: Store) -> None:
@@ -34,9 +35,9 @@ def test_another_store_object_sees_the_same_data(subject: Subject, orders: Names
     if subject.reopen is None:
         pytest.skip("this store lives in one object only")
     timer = make_timer(orders)
-    subject.store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+    subject.store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
 
     other = subject.reopen()
     other.initialise()
 
-    assert other.get_timer(orders, timer.timer_id, now=NOW) == timer
+    assert other.timers.get(orders, timer.timer_id, now=NOW) == timer

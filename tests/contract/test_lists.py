@@ -9,7 +9,9 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
-from duetime.stores.port import Page, PutMode, Store, TimerFilter, TimerRef
+from duetime.stores.port.pages import Page
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, read_all, record, record_fired, stored
 from tests.support.builders import (
     RETENTION,
@@ -33,7 +35,7 @@ def listed(
     """All pages of a list, each no longer than its limit."""
 
     def read_page(cursor: str | None) -> Page[Timer]:
-        page = store.list_timers(namespace, timer_filter, cursor=cursor, limit=limit, now=NOW)
+        page = store.timers.list(namespace, timer_filter, cursor=cursor, limit=limit, now=NOW)
         assert len(page.items) <= limit
         return page
 
@@ -61,7 +63,7 @@ def test_an_empty_namespace_has_an_empty_list(store: Store, orders: Namespace, s
 
 def test_a_list_holds_its_own_namespace_only(store: Store, orders: Namespace) -> None:
     names = ["order", "orders-2", "orders.a"]
-    others = [store.create_namespace(name, num_shards=4, dedicated=False, now=NOW)[0] for name in names]
+    others = [store.catalogue.create_namespace(name, num_shards=4, dedicated=False, now=NOW)[0] for name in names]
     mine = create(store, *make_timers(orders, 5))
     for other in others:
         create(store, *make_timers(other, 5))
@@ -70,7 +72,7 @@ def test_a_list_holds_its_own_namespace_only(store: Store, orders: Namespace) ->
 
 
 def test_a_dedicated_namespace_is_listed(store: Store) -> None:
-    vip, _ = store.create_namespace("vip", num_shards=3, dedicated=True, now=NOW)
+    vip, _ = store.catalogue.create_namespace("vip", num_shards=3, dedicated=True, now=NOW)
     timers = create(store, *make_timers(vip, 9))
 
     assert ids(listed(store, vip)) == ids(timers)
@@ -78,12 +80,12 @@ def test_a_dedicated_namespace_is_listed(store: Store) -> None:
 
 def test_writes_between_pages_do_not_disturb_the_rest(store: Store, single: Namespace) -> None:
     create(store, *make_timers(single, 10))
-    page = store.list_timers(single, EVERYTHING, cursor=None, limit=4, now=NOW)
+    page = store.timers.list(single, EVERYTHING, cursor=None, limit=4, now=NOW)
     create(store, make_timer(single, "a"), make_timer(single, "t0009-later"))
-    store.delete_timers(single, [TimerRef("t0000"), TimerRef("t0003"), TimerRef("t0007")], now=NOW)
+    store.timers.delete(single, [TimerRef("t0000"), TimerRef("t0003"), TimerRef("t0007")], now=NOW)
 
     rest = read_all(
-        lambda cursor: store.list_timers(single, EVERYTHING, cursor=cursor or page.next_cursor, limit=4, now=NOW)
+        lambda cursor: store.timers.list(single, EVERYTHING, cursor=cursor or page.next_cursor, limit=4, now=NOW)
     )
 
     seen = [timer.timer_id for timer in [*page.items, *rest] if timer.timer_id.startswith("t000")]
@@ -94,11 +96,11 @@ def test_writes_between_pages_do_not_disturb_the_rest(store: Store, single: Name
 
 def test_a_timer_that_moves_is_still_listed_once(store: Store, single: Namespace) -> None:
     create(store, *make_timers(single, 6))
-    page = store.list_timers(single, EVERYTHING, cursor=None, limit=3, now=NOW)
+    page = store.timers.list(single, EVERYTHING, cursor=None, limit=3, now=NOW)
     record_fired(store, single)
 
     rest = read_all(
-        lambda cursor: store.list_timers(single, EVERYTHING, cursor=cursor or page.next_cursor, limit=3, now=NOW)
+        lambda cursor: store.timers.list(single, EVERYTHING, cursor=cursor or page.next_cursor, limit=3, now=NOW)
     )
 
     assert [timer.timer_id for timer in [*page.items, *rest]] == [f"t{index:04}" for index in range(6)]
@@ -253,7 +255,7 @@ def test_expired_timers_are_not_listed(store: Store, single: Namespace) -> None:
 
     def listed_at(instant_offset: float) -> list[str]:
         now = expiry + seconds(instant_offset)
-        return ids(read_all(lambda cursor: store.list_timers(single, EVERYTHING, cursor=cursor, limit=2, now=now)))
+        return ids(read_all(lambda cursor: store.timers.list(single, EVERYTHING, cursor=cursor, limit=2, now=now)))
 
     assert len(listed_at(-0.001)) == 4
     assert listed_at(0) == ["later"]
@@ -261,7 +263,11 @@ def test_expired_timers_are_not_listed(store: Store, single: Namespace) -> None:
 
 def correlated(store: Store, namespace: Namespace, correlation_id: str) -> list[str]:
     return ids(
-        read_all(lambda cursor: store.find_by_correlation(namespace, correlation_id, cursor=cursor, limit=2, now=NOW))
+        read_all(
+            lambda cursor: store.timers.find_by_correlation(
+                namespace, correlation_id, cursor=cursor, limit=2, now=NOW
+            )
+        )
     )
 
 
@@ -282,7 +288,7 @@ def test_timers_are_found_by_correlation_each_once(store: Store, orders: Namespa
 def test_found_timers_are_whole(store: Store, orders: Namespace) -> None:
     (timer,) = create(store, make_timer(orders, correlation_id="ü 😀#1", tags=("x",), payload_json="[1]"))
 
-    page = store.find_by_correlation(orders, "ü 😀#1", cursor=None, limit=10, now=NOW)
+    page = store.timers.find_by_correlation(orders, "ü 😀#1", cursor=None, limit=10, now=NOW)
 
     assert page.items == [timer]
 
@@ -296,15 +302,17 @@ def test_correlation_is_scoped_by_namespace(store: Store, orders: Namespace, sin
 
 def test_correlation_follows_changes_and_ends(store: Store, single: Namespace) -> None:
     create(store, make_timer(single, correlation_id="old"))
-    store.put_timers([make_timer(single, correlation_id="new")], mode=PutMode.REPLACE, now=NOW)
+    store.timers.put([make_timer(single, correlation_id="new")], mode=PutMode.REPLACE, now=NOW)
     assert correlated(store, single, "old") == []
     assert correlated(store, single, "new") == ["t1"]
 
     record_fired(store, single)
 
     assert correlated(store, single, "new") == ["t1"]
-    assert store.find_by_correlation(single, "new", cursor=None, limit=9, now=NOW).items == [stored(store, single)]
-    expired = store.find_by_correlation(single, "new", cursor=None, limit=9, now=NOW + RETENTION)
+    assert store.timers.find_by_correlation(single, "new", cursor=None, limit=9, now=NOW).items == [
+        stored(store, single)
+    ]
+    expired = store.timers.find_by_correlation(single, "new", cursor=None, limit=9, now=NOW + RETENTION)
     assert expired.items == []
 
 
@@ -319,6 +327,6 @@ def test_texts_that_differ_by_blanks_at_the_end_differ(store: Store, single: Nam
     assert ids(listed(store, single)) == ["a", "a ", "a  "]
     assert correlated(store, single, "c") == ["a"]
     assert correlated(store, single, "c ") == ["a ", "a  "]
-    store.delete_timers(single, [TimerRef("a ")], now=NOW)
+    store.timers.delete(single, [TimerRef("a ")], now=NOW)
     assert ids(listed(store, single)) == ["a", "a  "]
-    assert store.get_timer(single, "a ", now=NOW) is None
+    assert store.timers.get(single, "a ", now=NOW) is None

@@ -13,9 +13,10 @@ from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
 from duetime.domain.principals import Role
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
 from duetime.domain.timers import FailureReason, Timer, TimerState
-from duetime.stores.calls_port import CallStore
-from duetime.stores.moving_port import LoadStatus
-from duetime.stores.port import PutMode, PutStatus, Store, TimerFilter, TimerRef
+from duetime.stores.port.calls import CallStore
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode, PutStatus, TimerFilter, TimerRef
+from duetime.stores.port.transfer import LoadStatus, TransferStore
 from tests.contract.steps import create, due, read_all, stored
 from tests.contract.subject import Subject
 from tests.support.builders import RETENTION, make_failure, make_namespace, make_timer, make_timers, seconds
@@ -42,55 +43,55 @@ def grown(name: str = "billing", **fields: Any) -> Namespace:
 def test_a_namespace_is_loaded_as_it_was(store: Store) -> None:
     namespace = grown()
 
-    assert store.load_namespace(namespace) == (namespace, LOADED)
+    assert store.transfer.load_namespace(namespace) == (namespace, LOADED)
 
-    assert store.get_namespace("billing") == namespace
-    assert store.list_namespaces(cursor=None, limit=10, tenant_id="acme").items == [namespace]
-    assert store.shard_map() == ShardMap(shared_shards=8)
-    assert store.update_namespace(namespace, if_revision=5, now=NOW) == replace(namespace, revision=6)
+    assert store.catalogue.get_namespace("billing") == namespace
+    assert store.catalogue.list_namespaces(cursor=None, limit=10, tenant_id="acme").items == [namespace]
+    assert store.catalogue.shard_map() == ShardMap(shared_shards=8)
+    assert store.catalogue.update_namespace(namespace, if_revision=5, now=NOW) == replace(namespace, revision=6)
 
 
 def test_a_namespace_that_is_loaded_again_stays_as_it_is(store: Store) -> None:
-    store.load_namespace(grown())
+    store.transfer.load_namespace(grown())
 
-    assert store.load_namespace(grown()) == (grown(), PRESENT)
-    assert store.load_namespace(grown(revision=6)) == (grown(), CONFLICT)
-    assert store.load_namespace(grown(tenant_id="other")) == (grown(), CONFLICT)
-    assert store.get_namespace("billing") == grown()
+    assert store.transfer.load_namespace(grown()) == (grown(), PRESENT)
+    assert store.transfer.load_namespace(grown(revision=6)) == (grown(), CONFLICT)
+    assert store.transfer.load_namespace(grown(tenant_id="other")) == (grown(), CONFLICT)
+    assert store.catalogue.get_namespace("billing") == grown()
 
 
 def test_the_internal_namespace_of_a_tenants_webhook_is_loaded(store: Store) -> None:
     webhook = EventWebhook(url="https://hooks.test/x", event_types=(CallEventType.FAILED,), is_enabled=False)
     namespace = grown("events@acme", settings=NamespaceSettings(webhook=webhook))
 
-    assert store.load_namespace(namespace) == (namespace, LOADED)
+    assert store.transfer.load_namespace(namespace) == (namespace, LOADED)
 
-    assert store.get_namespace("events@acme") == namespace
-    assert store.list_namespaces(cursor=None, limit=10).items == []
+    assert store.catalogue.get_namespace("events@acme") == namespace
+    assert store.catalogue.list_namespaces(cursor=None, limit=10).items == []
 
 
 def test_a_dedicated_namespace_gets_shards_of_this_store(store: Store) -> None:
-    there, _ = store.create_namespace("there", num_shards=3, dedicated=True, now=NOW)
+    there, _ = store.catalogue.create_namespace("there", num_shards=3, dedicated=True, now=NOW)
 
-    loaded, status = store.load_namespace(grown(dedicated=True, first_shard=MAX_SHARED_SHARDS))
-    after, _ = store.create_namespace("after", num_shards=2, dedicated=True, now=NOW)
+    loaded, status = store.transfer.load_namespace(grown(dedicated=True, first_shard=MAX_SHARED_SHARDS))
+    after, _ = store.catalogue.create_namespace("after", num_shards=2, dedicated=True, now=NOW)
 
     assert status is LOADED
     assert loaded == grown(dedicated=True, first_shard=there.first_shard + 3)
     assert after.first_shard == loaded.first_shard + 8
-    assert store.load_namespace(grown(dedicated=True, first_shard=9999)) == (loaded, PRESENT)
-    assert store.shard_map().dedicated_end == after.first_shard + 2
+    assert store.transfer.load_namespace(grown(dedicated=True, first_shard=9999)) == (loaded, PRESENT)
+    assert store.catalogue.shard_map().dedicated_end == after.first_shard + 2
 
 
 def test_all_namespaces_are_read_once_each_internal_ones_too(store: Store) -> None:
     names = ["calls@acme", "calls@default", "events@acme", "a", "b-dedicated", "c", "z"]
     for name in names:
-        store.create_namespace(name, num_shards=2, dedicated=name == "b-dedicated", now=NOW)
+        store.catalogue.create_namespace(name, num_shards=2, dedicated=name == "b-dedicated", now=NOW)
 
-    read = read_all(lambda cursor: store.all_namespaces(cursor=cursor, limit=2))
+    read = read_all(lambda cursor: store.transfer.all_namespaces(cursor=cursor, limit=2))
 
     assert sorted(namespace.name for namespace in read) == sorted(names)
-    assert [store.get_namespace(namespace.name) for namespace in read] == read
+    assert [store.catalogue.get_namespace(namespace.name) for namespace in read] == read
 
 
 def test_all_api_keys_are_read_whole(store: Store) -> None:
@@ -101,19 +102,19 @@ def test_all_api_keys_are_read_whole(store: Store) -> None:
         for n in range(5)
     ]
     keys.append(replace(keys[0], key_id="named", name="Büro", role=Role.ADMIN, expires_at=NOW - seconds(1)))
-    assert all(store.create_api_key(key) for key in keys)
+    assert all(store.catalogue.create_api_key(key) for key in keys)
 
-    read = read_all(lambda cursor: store.all_api_keys(cursor=cursor, limit=2))
+    read = read_all(lambda cursor: store.transfer.all_api_keys(cursor=cursor, limit=2))
 
     assert sorted(read, key=lambda key: key.key_id) == keys
 
 
 def test_the_catalogues_secrets_are_read_by_name(store: Store) -> None:
-    assert store.catalogue_secrets() == {}
-    store.catalogue_secret("one", b"\x00\xff")
-    store.catalogue_secret("two", b"2")
+    assert store.transfer.secrets() == {}
+    store.catalogue.secret("one", b"\x00\xff")
+    store.catalogue.secret("two", b"2")
 
-    assert store.catalogue_secrets() == {"one": b"\x00\xff", "two": b"2"}
+    assert store.transfer.secrets() == {"one": b"\x00\xff", "two": b"2"}
 
 
 # -- timers -------------------------------------------------------------------------------------------------------
@@ -171,24 +172,24 @@ def every_kind(namespace: Namespace) -> list[Timer]:
 
 
 def listed(store: Store, namespace: Namespace) -> list[Timer]:
-    return read_all(lambda cursor: store.list_timers(namespace, TimerFilter(), cursor=cursor, limit=2, now=NOW))
+    return read_all(lambda cursor: store.timers.list(namespace, TimerFilter(), cursor=cursor, limit=2, now=NOW))
 
 
 def test_timers_are_loaded_as_they_were(store: Store, orders: Namespace) -> None:
     timers = every_kind(orders)
 
-    assert store.load_timers(timers, now=NOW) == [LOADED] * len(timers)
+    assert store.transfer.load_timers(timers, now=NOW) == [LOADED] * len(timers)
 
     assert [stored(store, orders, timer.timer_id) for timer in timers] == timers
     assert sorted(listed(store, orders), key=lambda timer: timer.timer_id) == sorted(
         timers, key=lambda timer: timer.timer_id
     )
-    found = store.find_by_correlation(orders, "corr", cursor=None, limit=10, now=NOW).items
+    found = store.timers.find_by_correlation(orders, "corr", cursor=None, limit=10, now=NOW).items
     assert {timer.timer_id for timer in found} == {"waiting", "parked", "fired", "failed"}
 
 
 def test_loaded_timers_are_due_when_they_were(store: Store, orders: Namespace) -> None:
-    store.load_timers(every_kind(orders), now=NOW)
+    store.transfer.load_timers(every_kind(orders), now=NOW)
 
     assert [timer.timer_id for timer in due(store, orders)] == ["new"]
     later = due(store, orders, until=NOW + seconds(5))
@@ -197,31 +198,31 @@ def test_loaded_timers_are_due_when_they_were(store: Store, orders: Namespace) -
 
 def test_timers_that_are_loaded_again_are_told_from_others(store: Store, orders: Namespace) -> None:
     timers = every_kind(orders)
-    store.load_timers(timers, now=NOW)
+    store.transfer.load_timers(timers, now=NOW)
     others = [replace(timer, revision=timer.revision + 1) for timer in timers]
     fresh = make_timer(orders, "fresh")
 
-    assert store.load_timers([*timers, fresh], now=NOW) == [PRESENT] * len(timers) + [LOADED]
-    assert store.load_timers([fresh, *others], now=NOW) == [PRESENT] + [CONFLICT] * len(timers)
+    assert store.transfer.load_timers([*timers, fresh], now=NOW) == [PRESENT] * len(timers) + [LOADED]
+    assert store.transfer.load_timers([fresh, *others], now=NOW) == [PRESENT] + [CONFLICT] * len(timers)
 
     assert [stored(store, orders, timer.timer_id) for timer in [*timers, fresh]] == [*timers, fresh]
 
 
 def test_a_loaded_timer_takes_the_place_of_an_expired_one(store: Store, orders: Namespace) -> None:
     (fired, _) = ended(orders)
-    store.load_timers([replace(fired, expires_at=NOW + seconds(1))], now=NOW)
+    store.transfer.load_timers([replace(fired, expires_at=NOW + seconds(1))], now=NOW)
     later = NOW + seconds(2)
 
-    assert store.load_timers([fired], now=later) == [LOADED]
+    assert store.transfer.load_timers([fired], now=later) == [LOADED]
 
-    assert store.get_timer(orders, "fired", now=later) == fired
+    assert store.timers.get(orders, "fired", now=later) == fired
 
 
 def test_a_timer_that_cannot_be_read_is_a_conflict(subject: Subject, orders: Namespace) -> None:
     (timer,) = create(subject.store, make_timer(orders))
     subject.corrupt(timer)
 
-    assert subject.store.load_timers([timer], now=NOW) == [CONFLICT]
+    assert subject.store.transfer.load_timers([timer], now=NOW) == [CONFLICT]
 
 
 def test_a_large_payload_is_loaded_with_its_timer(store: Store, orders: Namespace) -> None:
@@ -230,18 +231,18 @@ def test_a_large_payload_is_loaded_with_its_timer(store: Store, orders: Namespac
     timers = [make_timer(orders, "big", payload_json=payload)]
     timers.append(replace(fired, content=replace(fired.content, payload_json=payload)))
 
-    assert store.load_timers(timers, now=NOW) == [LOADED, LOADED]
-    assert store.load_timers(timers, now=NOW) == [PRESENT, PRESENT]
+    assert store.transfer.load_timers(timers, now=NOW) == [LOADED, LOADED]
+    assert store.transfer.load_timers(timers, now=NOW) == [PRESENT, PRESENT]
 
     assert [stored(store, orders, timer.timer_id) for timer in timers] == timers
 
 
 def test_loaded_timers_live_on(store: Store, orders: Namespace) -> None:
-    store.load_timers(every_kind(orders), now=NOW)
+    store.transfer.load_timers(every_kind(orders), now=NOW)
 
     again = make_timer(orders, "waiting")
-    (result,) = store.put_timers([again], mode=PutMode.REPLACE, now=NOW)
-    (gone,) = store.delete_timers(orders, [TimerRef("failed", if_revision=4)], now=NOW)
+    (result,) = store.timers.put([again], mode=PutMode.REPLACE, now=NOW)
+    (gone,) = store.timers.delete(orders, [TimerRef("failed", if_revision=4)], now=NOW)
 
     assert (result.status, result.timer and result.timer.revision) == (PutStatus.REPLACED, 5)
     assert gone.timer is not None
@@ -252,14 +253,14 @@ def test_loaded_timers_live_on(store: Store, orders: Namespace) -> None:
 def test_many_timers_are_loaded_at_once(store: Store, orders: Namespace) -> None:
     timers = make_timers(orders, 120)
 
-    assert store.load_timers(timers[:60], now=NOW) == [LOADED] * 60
-    assert store.load_timers(timers, now=NOW) == [PRESENT] * 60 + [LOADED] * 60
-    assert store.load_timers([], now=NOW) == []
+    assert store.transfer.load_timers(timers[:60], now=NOW) == [LOADED] * 60
+    assert store.transfer.load_timers(timers, now=NOW) == [PRESENT] * 60 + [LOADED] * 60
+    assert store.transfer.load_timers([], now=NOW) == []
 
 
-def test_nothing_is_loaded_from_nothing(calls: CallStore) -> None:
+def test_nothing_is_loaded_from_nothing(calls: CallStore, transfer: TransferStore) -> None:
     load: list[Callable[[], list[LoadStatus]]] = [
-        lambda: calls.load_executions([]),
-        lambda: calls.load_events([], now=NOW),
+        lambda: transfer.load_executions([]),
+        lambda: transfer.load_events([], now=NOW),
     ]
     assert [each() for each in load] == [[], []]

@@ -9,9 +9,10 @@ import pytest
 
 from duetime.domain.call_steps import Transition
 from duetime.domain.service_calls import ServiceCall
-from duetime.stores.calls_port import ApplyStatus, CallRef, CallStore, OutboxEvent
-from duetime.stores.moving_port import EventPage, LoadStatus
-from duetime.stores.port import Store
+from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
+from duetime.stores.port.outbox import Outbox, OutboxEvent
+from duetime.stores.port.store import Store
+from duetime.stores.port.transfer import EventPage, LoadStatus, TransferStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
@@ -60,27 +61,27 @@ def executions_of(calls: CallStore, call: ServiceCall) -> list[Any]:
     return calls.list_executions(call.tenant_id, call.call_id, cursor=None, limit=100).items
 
 
-def test_executions_are_loaded_as_they_were(calls: CallStore) -> None:
+def test_executions_are_loaded_as_they_were(calls: CallStore, transfer: TransferStore) -> None:
     for call in calls_in_every_state(calls)[1:]:
         moved = elsewhere(call)
         executions = [replace(each, tenant_id="moved") for each in executions_of(calls, call)]
         executions = [replace(each, request=replace(each.request, body="y" * 9000)) for each in executions]
         steps.apply(calls, first(moved))
 
-        assert calls.load_executions(executions) == [LOADED] * len(executions)
+        assert transfer.load_executions(executions) == [LOADED] * len(executions)
         assert executions_of(calls, moved) == executions
-        assert calls.load_executions(executions) == [PRESENT] * len(executions)
+        assert transfer.load_executions(executions) == [PRESENT] * len(executions)
         others = [replace(each, message="another") for each in executions]
-        assert calls.load_executions(others) == [CONFLICT] * len(executions)
+        assert transfer.load_executions(others) == [CONFLICT] * len(executions)
         assert executions_of(calls, moved) == executions
 
 
-def test_a_loaded_call_that_is_running_is_concluded(calls: CallStore) -> None:
+def test_a_loaded_call_that_is_running_is_concluded(calls: CallStore, transfer: TransferStore) -> None:
     running = steps.begin(calls, steps.submit(calls))
     execution = replace(steps.execution_of(calls, running), tenant_id="moved")
     moved = elsewhere(running)
     steps.apply(calls, first(moved))
-    calls.load_executions([execution])
+    transfer.load_executions([execution])
 
     done = steps.conclude(calls, moved)
 
@@ -95,13 +96,13 @@ def test_a_loaded_call_that_is_running_is_concluded(calls: CallStore) -> None:
 def homes(store: Store) -> None:
     """The namespaces of the calls of some tenants: without one a tenant has no calls."""
     for tenant in ("acme", "moved", "zeta"):
-        store.create_namespace(f"calls@{tenant}", num_shards=4, dedicated=False, now=NOW, tenant_id=tenant)
+        store.catalogue.create_namespace(f"calls@{tenant}", num_shards=4, dedicated=False, now=NOW, tenant_id=tenant)
 
 
-def all_events(calls: CallStore, *, limit: int = 3) -> list[OutboxEvent]:
-    pages: list[EventPage] = [calls.all_events(cursor=None, limit=limit)]
+def all_events(transfer: TransferStore, *, limit: int = 3) -> list[OutboxEvent]:
+    pages: list[EventPage] = [transfer.all_events(cursor=None, limit=limit)]
     while (cursor := pages[-1].next_cursor) is not None:
-        pages.append(calls.all_events(cursor=cursor, limit=limit))
+        pages.append(transfer.all_events(cursor=cursor, limit=limit))
         assert len(pages) < 1000
     assert [page.unreadable for page in pages] == [()] * len(pages)
     return [event for page in pages for event in page.events]
@@ -112,15 +113,17 @@ def without_position(events: list[OutboxEvent]) -> list[OutboxEvent]:
 
 
 @pytest.mark.usefixtures("homes")
-def test_all_events_are_read_in_order_of_their_call(calls: CallStore) -> None:
-    assert all_events(calls) == []
+def test_all_events_are_read_in_order_of_their_call(
+    calls: CallStore, transfer: TransferStore, outbox: Outbox
+) -> None:
+    assert all_events(transfer) == []
     made = [steps.run(calls, steps.submit(calls, tenant_id=tenant)) for tenant in ("zeta", "acme", "acme")]
-    published = calls.unpublished_of(CallRef("acme", made[1].call_id), limit=100)
-    calls.mark_published(published[:3], now=NOW)
+    published = outbox.unpublished_of(CallRef("acme", made[1].call_id), limit=100)
+    outbox.mark_published(published[:3], now=NOW)
     removed = steps.run(calls, steps.submit(calls))
-    calls.delete_call(removed.tenant_id, removed.call_id, now=NOW)
+    calls.delete(removed.tenant_id, removed.call_id, now=NOW)
 
-    events = all_events(calls)
+    events = all_events(transfer)
 
     by_call: dict[str, list[OutboxEvent]] = {}
     for stored_event in events:
@@ -146,62 +149,66 @@ def moved_events(calls: CallStore, call: ServiceCall, *, published: int) -> list
 
 
 @pytest.mark.usefixtures("homes")
-def test_events_are_loaded_as_they_were(calls: CallStore) -> None:
+def test_events_are_loaded_as_they_were(calls: CallStore, outbox: Outbox, transfer: TransferStore) -> None:
     call = steps.run(calls, steps.submit(calls))
     moved = elsewhere(call)
     events = moved_events(calls, call, published=3)
     steps.apply(calls, first(moved))
 
-    assert calls.load_events(events[:4], now=NOW) == [LOADED] * 4
-    assert calls.load_events(events, now=NOW) == [PRESENT] * 4 + [LOADED] * (len(events) - 4)
+    assert transfer.load_events(events[:4], now=NOW) == [LOADED] * 4
+    assert transfer.load_events(events, now=NOW) == [PRESENT] * 4 + [LOADED] * (len(events) - 4)
 
-    of_moved = [each for each in all_events(calls) if each.event.tenant_id == "moved"]
+    of_moved = [each for each in all_events(transfer) if each.event.tenant_id == "moved"]
     assert without_position(of_moved) == without_position(events)
     shown = calls.list_events("moved", call.call_id, after=0, limit=100)
     assert shown == [each.event for each in events]
-    waiting_ones = calls.unpublished_of(CallRef("moved", call.call_id), limit=100)
+    waiting_ones = outbox.unpublished_of(CallRef("moved", call.call_id), limit=100)
     assert [each.event for each in waiting_ones] == [each.event for each in events[3:]]
-    found = calls.unpublished_events(limit=100, skip=frozenset({steps.ref(call)}))
+    found = outbox.unpublished(limit=100, skip=frozenset({steps.ref(call)}))
     assert [each.event for each in found] == [each.event for each in events[3:]]
 
 
 @pytest.mark.usefixtures("homes")
-def test_loaded_events_are_published_and_followed_by_the_next(calls: CallStore) -> None:
+def test_loaded_events_are_published_and_followed_by_the_next(
+    calls: CallStore, outbox: Outbox, transfer: TransferStore
+) -> None:
     call = steps.begin(calls, steps.submit(calls))
     execution = replace(steps.execution_of(calls, call), tenant_id="moved")
     moved = elsewhere(call)
     events = moved_events(calls, call, published=2)
     steps.apply(calls, first(moved))
-    calls.load_executions([execution])
-    calls.load_events(events, now=NOW)
+    transfer.load_executions([execution])
+    transfer.load_events(events, now=NOW)
     ref = CallRef("moved", call.call_id)
 
-    calls.mark_published(calls.unpublished_of(ref, limit=100), now=NOW)
+    outbox.mark_published(outbox.unpublished_of(ref, limit=100), now=NOW)
     done = steps.conclude(calls, moved)
 
-    assert [each.event.sequence for each in calls.unpublished_of(ref, limit=100)] == list(
+    assert [each.event.sequence for each in outbox.unpublished_of(ref, limit=100)] == list(
         range(len(events) + 1, done.event_count + 1)
     )
 
 
 @pytest.mark.usefixtures("homes")
-def test_another_event_under_the_same_number_is_a_conflict(calls: CallStore) -> None:
+def test_another_event_under_the_same_number_is_a_conflict(calls: CallStore, transfer: TransferStore) -> None:
     call = steps.run(calls, steps.submit(calls))
     events = moved_events(calls, call, published=0)
-    calls.load_events(events, now=NOW)
+    transfer.load_events(events, now=NOW)
     others = [
         replace(events[0], event=replace(events[0].event, payload_json="{}")),
         replace(events[1], published_at=NOW),
     ]
 
-    assert calls.load_events(others, now=NOW) == [CONFLICT, CONFLICT]
-    of_moved = [each for each in all_events(calls) if each.event.tenant_id == "moved"]
+    assert transfer.load_events(others, now=NOW) == [CONFLICT, CONFLICT]
+    of_moved = [each for each in all_events(transfer) if each.event.tenant_id == "moved"]
     assert without_position(of_moved) == without_position(events)
 
 
 @pytest.mark.usefixtures("homes")
-def test_events_that_a_transition_wrote_are_known_when_they_are_loaded(calls: CallStore) -> None:
+def test_events_that_a_transition_wrote_are_known_when_they_are_loaded(
+    calls: CallStore, transfer: TransferStore
+) -> None:
     call = steps.run(calls, steps.submit(calls))
-    events = [each for each in all_events(calls) if each.event.aggregate_id == call.call_id]
+    events = [each for each in all_events(transfer) if each.event.aggregate_id == call.call_id]
 
-    assert calls.load_events(events, now=NOW) == [PRESENT] * len(events)
+    assert transfer.load_events(events, now=NOW) == [PRESENT] * len(events)

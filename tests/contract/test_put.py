@@ -10,7 +10,8 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerChange, TimerState, replaced
-from duetime.stores.port import PutMode, PutResult, PutStatus, Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode, PutResult, PutStatus
 from tests.contract.steps import claim, create, due, record, record_fired
 from tests.support.builders import (
     RETENTION,
@@ -30,7 +31,7 @@ LATER = NOW + seconds(30)
 
 
 def put(store: Store, timer: Timer, mode: PutMode, if_revision: int | None = None) -> PutResult:
-    return store.put_timers([timer], mode=mode, now=timer.created_at, if_revision=if_revision)[0]
+    return store.timers.put([timer], mode=mode, now=timer.created_at, if_revision=if_revision)[0]
 
 
 def test_a_created_timer_is_stored_as_given(store: Store, orders: Namespace) -> None:
@@ -47,7 +48,7 @@ def test_a_created_timer_is_stored_as_given(store: Store, orders: Namespace) -> 
     )
 
     assert put(store, timer, PutMode.CREATE) == PutResult(PutStatus.CREATED, timer)
-    assert store.get_timer(orders, timer.timer_id, now=NOW) == timer
+    assert store.timers.get(orders, timer.timer_id, now=NOW) == timer
 
 
 @pytest.mark.parametrize("mode", PutMode)
@@ -55,11 +56,11 @@ def test_optional_values_may_be_absent(store: Store, orders: Namespace, mode: Pu
     timer = make_timer(orders)
 
     assert put(store, timer, mode) == PutResult(PutStatus.CREATED, timer)
-    assert store.get_timer(orders, timer.timer_id, now=NOW) == timer
+    assert store.timers.get(orders, timer.timer_id, now=NOW) == timer
 
 
 def test_an_unknown_timer_is_none(store: Store, orders: Namespace) -> None:
-    assert store.get_timer(orders, "nobody", now=NOW) is None
+    assert store.timers.get(orders, "nobody", now=NOW) is None
 
 
 def test_creating_the_same_content_again_changes_nothing(store: Store, orders: Namespace) -> None:
@@ -68,7 +69,7 @@ def test_creating_the_same_content_again_changes_nothing(store: Store, orders: N
 
     assert put(store, make_timer(orders, now=LATER), PutMode.CREATE) == PutResult(PutStatus.UNCHANGED, timer)
     assert put(store, timer, PutMode.CREATE) == PutResult(PutStatus.UNCHANGED, timer)
-    assert store.get_timer(orders, timer.timer_id, now=NOW) == timer
+    assert store.timers.get(orders, timer.timer_id, now=NOW) == timer
 
 
 def test_creating_other_content_is_a_conflict(store: Store, orders: Namespace) -> None:
@@ -76,14 +77,14 @@ def test_creating_other_content_is_a_conflict(store: Store, orders: Namespace) -
     put(store, timer, PutMode.CREATE)
 
     assert put(store, make_timer(orders, payload_json="2"), PutMode.CREATE) == PutResult(PutStatus.CONFLICT, timer)
-    assert store.get_timer(orders, timer.timer_id, now=NOW) == timer
+    assert store.timers.get(orders, timer.timer_id, now=NOW) == timer
 
 
 def test_creating_a_finished_timer_again_changes_nothing(store: Store, single: Namespace) -> None:
     timer = make_timer(single)
     put(store, timer, PutMode.CREATE)
     record_fired(store, single)
-    stored = store.get_timer(single, timer.timer_id, now=NOW)
+    stored = store.timers.get(single, timer.timer_id, now=NOW)
     assert stored is not None
 
     assert put(store, make_timer(single), PutMode.CREATE) == PutResult(PutStatus.UNCHANGED, stored)
@@ -96,7 +97,7 @@ def test_a_replacement_keeps_age_and_counts_the_revision_on(store: Store, orders
     new = make_timer(orders, now=LATER, execute_at=NOW + seconds(90))
 
     assert put(store, new, PutMode.REPLACE) == PutResult(PutStatus.REPLACED, replaced(old, new))
-    stored = store.get_timer(orders, old.timer_id, now=LATER)
+    stored = store.timers.get(orders, old.timer_id, now=LATER)
     assert stored == replaced(old, new)
     assert stored.revision == 2
     assert stored.created_at == NOW
@@ -119,7 +120,7 @@ def test_a_replacement_starts_without_the_attempts_of_the_replaced(store: Store,
 
     assert result.timer is not None
     assert result.timer.attempt_log is None
-    assert store.get_timer(single, "t1", now=NOW) == result.timer
+    assert store.timers.get(single, "t1", now=NOW) == result.timer
 
 
 def test_a_finished_timer_can_be_replaced(store: Store, single: Namespace) -> None:
@@ -157,16 +158,16 @@ def test_putting_the_same_content_again_changes_nothing(
     outcome = BECAME[became](timer)
     if outcome is not None:
         record(store, [outcome], claim(store))
-    stored = store.get_timer(single, timer.timer_id, now=NOW)
+    stored = store.timers.get(single, timer.timer_id, now=NOW)
     assert stored is not None
 
     again = make_timer(single, payload_json="[1]", now=LATER)
-    (result,) = store.put_timers(
+    (result,) = store.timers.put(
         [again], mode=PutMode.REPLACE, now=LATER, if_revision=stored.revision if has_revision else None
     )
 
     assert result == PutResult(PutStatus.UNCHANGED, stored)
-    assert store.get_timer(single, timer.timer_id, now=NOW) == stored
+    assert store.timers.get(single, timer.timer_id, now=NOW) == stored
 
 
 def test_the_revision_is_judged_before_the_content(store: Store, single: Namespace) -> None:
@@ -180,7 +181,7 @@ def test_the_revision_is_judged_before_the_content(store: Store, single: Namespa
 
 def test_the_same_content_replaces_what_was_changed_since(store: Store, single: Namespace) -> None:
     put(store, make_timer(single), PutMode.REPLACE)
-    store.update_timer(single, "t1", TimerChange(tags=("changed",)), firing_id="other", now=NOW)
+    store.timers.update(single, "t1", TimerChange(tags=("changed",)), firing_id="other", now=NOW)
 
     result = put(store, make_timer(single), PutMode.REPLACE)
 
@@ -191,10 +192,10 @@ def test_the_same_content_replaces_what_was_changed_since(store: Store, single: 
 
 def test_a_batch_leaves_alone_what_it_repeats(store: Store, orders: Namespace) -> None:
     batch = [make_timer(orders, timer_id) for timer_id in ("same", "other")]
-    store.put_timers(batch, mode=PutMode.REPLACE, now=NOW)
+    store.timers.put(batch, mode=PutMode.REPLACE, now=NOW)
     again = [make_timer(orders, "same", now=LATER), make_timer(orders, "other", payload_json="2", now=LATER)]
 
-    results = store.put_timers(again, mode=PutMode.REPLACE, now=LATER)
+    results = store.timers.put(again, mode=PutMode.REPLACE, now=LATER)
 
     assert results == [
         PutResult(PutStatus.UNCHANGED, batch[0]),
@@ -219,19 +220,19 @@ def test_replace_with_another_revision_changes_nothing(store: Store, orders: Nam
     result = put(store, make_timer(orders, payload_json="2"), PutMode.REPLACE, if_revision=2)
 
     assert result == PutResult(PutStatus.REVISION_MISMATCH, old)
-    assert store.get_timer(orders, old.timer_id, now=NOW) == old
+    assert store.timers.get(orders, old.timer_id, now=NOW) == old
 
 
 def test_replace_with_a_revision_needs_a_timer(store: Store, orders: Namespace) -> None:
     result = put(store, make_timer(orders), PutMode.REPLACE, if_revision=1)
 
     assert result == PutResult(PutStatus.REVISION_MISMATCH, None)
-    assert store.get_timer(orders, "t1", now=NOW) is None
+    assert store.timers.get(orders, "t1", now=NOW) is None
 
 
 def test_each_item_of_a_batch_has_its_own_result_in_order(store: Store, orders: Namespace) -> None:
     same, other = make_timer(orders, "same"), make_timer(orders, "other", payload_json="1")
-    store.put_timers([same, other], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([same, other], mode=PutMode.CREATE, now=NOW)
     batch = [
         make_timer(orders, "new-1"),
         make_timer(orders, "other", payload_json="2"),
@@ -239,7 +240,7 @@ def test_each_item_of_a_batch_has_its_own_result_in_order(store: Store, orders: 
         make_timer(orders, "same"),
     ]
 
-    results = store.put_timers(batch, mode=PutMode.CREATE, now=NOW)
+    results = store.timers.put(batch, mode=PutMode.CREATE, now=NOW)
 
     assert results == [
         PutResult(PutStatus.CREATED, batch[0]),
@@ -247,15 +248,15 @@ def test_each_item_of_a_batch_has_its_own_result_in_order(store: Store, orders: 
         PutResult(PutStatus.CREATED, batch[2]),
         PutResult(PutStatus.UNCHANGED, same),
     ]
-    assert store.get_timer(orders, "new-2", now=NOW) == batch[2]
+    assert store.timers.get(orders, "new-2", now=NOW) == batch[2]
 
 
 def test_a_batch_may_replace_and_create(store: Store, orders: Namespace) -> None:
     old = make_timer(orders, "old")
-    store.put_timers([old], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([old], mode=PutMode.CREATE, now=NOW)
     batch = [make_timer(orders, "new"), make_timer(orders, "old", payload_json="2")]
 
-    results = store.put_timers(batch, mode=PutMode.REPLACE, now=NOW)
+    results = store.timers.put(batch, mode=PutMode.REPLACE, now=NOW)
 
     assert results == [
         PutResult(PutStatus.CREATED, batch[0]),
@@ -264,37 +265,37 @@ def test_a_batch_may_replace_and_create(store: Store, orders: Namespace) -> None
 
 
 def test_a_batch_may_span_namespaces(store: Store, orders: Namespace) -> None:
-    other, _ = store.create_namespace("invoices", num_shards=2, dedicated=True, now=NOW)
+    other, _ = store.catalogue.create_namespace("invoices", num_shards=2, dedicated=True, now=NOW)
     batch = [make_timer(orders, "same-id"), make_timer(other, "same-id")]
 
-    results = store.put_timers(batch, mode=PutMode.CREATE, now=NOW)
+    results = store.timers.put(batch, mode=PutMode.CREATE, now=NOW)
 
     assert [result.status for result in results] == [PutStatus.CREATED] * 2
-    assert store.get_timer(orders, "same-id", now=NOW) == batch[0]
-    assert store.get_timer(other, "same-id", now=NOW) == batch[1]
+    assert store.timers.get(orders, "same-id", now=NOW) == batch[0]
+    assert store.timers.get(other, "same-id", now=NOW) == batch[1]
 
 
 def test_five_hundred_timers_are_one_batch(store: Store, orders: Namespace) -> None:
     batch = make_timers(orders, 500)
 
-    results = store.put_timers(batch, mode=PutMode.CREATE, now=NOW)
+    results = store.timers.put(batch, mode=PutMode.CREATE, now=NOW)
 
     assert results == [PutResult(PutStatus.CREATED, timer) for timer in batch]
-    assert store.get_timer(orders, "t0499", now=NOW) == batch[499]
+    assert store.timers.get(orders, "t0499", now=NOW) == batch[499]
 
 
 def test_an_empty_batch_has_no_results(store: Store) -> None:
-    assert store.put_timers([], mode=PutMode.CREATE, now=NOW) == []
+    assert store.timers.put([], mode=PutMode.CREATE, now=NOW) == []
 
 
 def test_the_same_id_in_another_namespace_is_another_timer(store: Store, orders: Namespace) -> None:
-    other, _ = store.create_namespace("invoices", num_shards=4, dedicated=False, now=NOW)
+    other, _ = store.catalogue.create_namespace("invoices", num_shards=4, dedicated=False, now=NOW)
     mine, theirs = make_timer(orders, payload_json="1"), make_timer(other, payload_json="2")
     put(store, mine, PutMode.CREATE)
 
-    assert store.get_timer(other, mine.timer_id, now=NOW) is None
+    assert store.timers.get(other, mine.timer_id, now=NOW) is None
     assert put(store, theirs, PutMode.CREATE) == PutResult(PutStatus.CREATED, theirs)
-    assert store.get_timer(orders, mine.timer_id, now=NOW) == mine
+    assert store.timers.get(orders, mine.timer_id, now=NOW) == mine
 
 
 def test_an_expired_timer_counts_as_absent(store: Store, single: Namespace) -> None:
@@ -304,13 +305,13 @@ def test_an_expired_timer_counts_as_absent(store: Store, single: Namespace) -> N
     before, at = expiry - seconds(0.001), expiry
 
     new = make_timer(single, now=before)
-    assert store.put_timers([new], mode=PutMode.CREATE, now=before)[0].status is PutStatus.UNCHANGED
-    assert store.put_timers([new], mode=PutMode.REPLACE, now=at, if_revision=2) == [
+    assert store.timers.put([new], mode=PutMode.CREATE, now=before)[0].status is PutStatus.UNCHANGED
+    assert store.timers.put([new], mode=PutMode.REPLACE, now=at, if_revision=2) == [
         PutResult(PutStatus.REVISION_MISMATCH, None)
     ]
     new = make_timer(single, now=at, payload_json="2")
-    assert store.put_timers([new], mode=PutMode.CREATE, now=at) == [PutResult(PutStatus.CREATED, new)]
-    assert store.get_timer(single, new.timer_id, now=at) == new
+    assert store.timers.put([new], mode=PutMode.CREATE, now=at) == [PutResult(PutStatus.CREATED, new)]
+    assert store.timers.get(single, new.timer_id, now=at) == new
 
 
 def test_replacing_an_expired_timer_creates_it(store: Store, single: Namespace) -> None:
@@ -319,7 +320,7 @@ def test_replacing_an_expired_timer_creates_it(store: Store, single: Namespace) 
     at = NOW + RETENTION
     new = make_timer(single, now=at)
 
-    assert store.put_timers([new], mode=PutMode.REPLACE, now=at) == [PutResult(PutStatus.CREATED, new)]
+    assert store.timers.put([new], mode=PutMode.REPLACE, now=at) == [PutResult(PutStatus.CREATED, new)]
 
 
 @pytest.mark.parametrize(
@@ -343,32 +344,32 @@ def test_ids_may_hold_anything_printable(store: Store, orders: Namespace, timer_
 
     put(store, timer, PutMode.CREATE)
 
-    assert store.get_timer(orders, timer_id, now=NOW) == timer
+    assert store.timers.get(orders, timer_id, now=NOW) == timer
     assert [
-        t.timer_id for shard in orders.shard_ids() for t in store.due_timers(shard, until=NOW, limit=9).timers
+        t.timer_id for shard in orders.shard_ids() for t in store.timers.due(shard, until=NOW, limit=9).timers
     ] == [timer_id]
 
 
 def test_ids_differ_by_case_and_by_normal_form(store: Store, orders: Namespace) -> None:
     batch = [make_timer(orders, timer_id) for timer_id in ("a", "A", "a ", "\u00e9", "e\u0301")]
 
-    results = store.put_timers(batch, mode=PutMode.CREATE, now=NOW)
+    results = store.timers.put(batch, mode=PutMode.CREATE, now=NOW)
 
     assert [result.status for result in results] == [PutStatus.CREATED] * 5
-    assert [store.get_timer(orders, timer.timer_id, now=NOW) for timer in batch] == batch
+    assert [store.timers.get(orders, timer.timer_id, now=NOW) for timer in batch] == batch
 
 
 def test_ids_that_only_meet_across_the_separator_stay_apart(store: Store) -> None:
     one, two = make_namespace("a"), make_namespace("a-b")
     for namespace in (one, two):
-        store.create_namespace(namespace.name, num_shards=4, dedicated=False, now=NOW)
+        store.catalogue.create_namespace(namespace.name, num_shards=4, dedicated=False, now=NOW)
     batch = [make_timer(one, "b#c"), make_timer(two, "c"), make_timer(one, "b:c")]
 
-    store.put_timers(batch, mode=PutMode.CREATE, now=NOW)
+    store.timers.put(batch, mode=PutMode.CREATE, now=NOW)
 
-    assert store.get_timer(one, "b#c", now=NOW) == batch[0]
-    assert store.get_timer(two, "c", now=NOW) == batch[1]
-    assert store.get_timer(one, "b:c", now=NOW) == batch[2]
+    assert store.timers.get(one, "b#c", now=NOW) == batch[0]
+    assert store.timers.get(two, "c", now=NOW) == batch[1]
+    assert store.timers.get(one, "b:c", now=NOW) == batch[2]
 
 
 @pytest.mark.parametrize(
@@ -388,7 +389,7 @@ def test_json_text_is_kept_to_the_character(store: Store, orders: Namespace, tex
 
     put(store, timer, PutMode.CREATE)
 
-    stored = store.get_timer(orders, timer.timer_id, now=NOW)
+    stored = store.timers.get(orders, timer.timer_id, now=NOW)
     assert stored is not None
     assert stored.content.payload_json == text
     assert stored.content.headers_json == headers
@@ -400,7 +401,7 @@ def test_the_largest_payload_is_kept(store: Store, orders: Namespace) -> None:
 
     put(store, timer, PutMode.CREATE)
 
-    assert store.get_timer(orders, timer.timer_id, now=NOW) == timer
+    assert store.timers.get(orders, timer.timer_id, now=NOW) == timer
 
 
 @pytest.mark.parametrize("year", [1970, 9999])
@@ -410,7 +411,7 @@ def test_due_times_reach_from_1970_to_9999(store: Store, single: Namespace, year
 
     put(store, timer, PutMode.CREATE)
 
-    assert store.get_timer(single, timer.timer_id, now=NOW) == timer
+    assert store.timers.get(single, timer.timer_id, now=NOW) == timer
     assert due(store, single, until=execute_at) == [timer]
 
 
@@ -429,6 +430,6 @@ def test_a_stored_timer_is_not_affected_by_the_one_that_was_given(store: Store, 
     other = replace(timer, firing_id="other")
     put(store, other, PutMode.CREATE)
 
-    stored = store.get_timer(orders, timer.timer_id, now=NOW)
+    stored = store.timers.get(orders, timer.timer_id, now=NOW)
     assert stored is not None
     assert stored.firing_id == timer.firing_id

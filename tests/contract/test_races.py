@@ -17,7 +17,8 @@ from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
 from duetime.domain.timers import TimerChange, TimerState
-from duetime.stores.port import ChangeStatus, PutMode, PutStatus, Store, TimerRef
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
 from tests.contract.steps import claim, create, due, record, stored
 from tests.contract.subject import Subject
 from tests.support.builders import fired, make_namespace, make_timer, make_timers, seconds
@@ -49,7 +50,7 @@ def at_once(action: Callable[[int], T], *, threads: int = THREADS) -> list[T]:
 def test_of_many_tenants_one_gets_the_name_and_the_others_hear_of_it(store: Store) -> None:
     def create_for(index: int) -> str | None:
         try:
-            return store.create_namespace(
+            return store.catalogue.create_namespace(
                 "wanted", num_shards=4, dedicated=False, now=NOW, tenant_id=f"tenant-{index}"
             )[0].tenant_id
         except NamespaceConflict:
@@ -57,9 +58,9 @@ def test_of_many_tenants_one_gets_the_name_and_the_others_hear_of_it(store: Stor
 
     (owner,) = {tenant_id for tenant_id in at_once(create_for) if tenant_id is not None}
 
-    assert store.get_namespace("wanted") == replace(make_namespace("wanted", num_shards=4), tenant_id=owner)
+    assert store.catalogue.get_namespace("wanted") == replace(make_namespace("wanted", num_shards=4), tenant_id=owner)
     for index in range(THREADS):
-        listed = store.list_namespaces(cursor=None, limit=5, tenant_id=f"tenant-{index}").items
+        listed = store.catalogue.list_namespaces(cursor=None, limit=5, tenant_id=f"tenant-{index}").items
         assert [namespace.name for namespace in listed] == (["wanted"] if owner == f"tenant-{index}" else [])
 
 
@@ -71,15 +72,15 @@ def test_of_many_keys_with_one_id_one_is_stored(store: Store) -> None:
 
     def create_key(index: int) -> bool:
         try:
-            return store.create_api_key(key_of(index))
+            return store.catalogue.create_api_key(key_of(index))
         except StoreUnavailable:  # another transaction was in the way, and nothing was stored
             return False
 
     (winner,) = [index for index, is_stored in enumerate(at_once(create_key)) if is_stored]
 
-    assert store.get_api_key("k1") == key_of(winner)
-    assert at_once(lambda _: store.delete_api_key(f"tenant-{winner}", "k1")).count(True) == 1
-    assert store.get_api_key("k1") is None
+    assert store.catalogue.get_api_key("k1") == key_of(winner)
+    assert at_once(lambda _: store.catalogue.delete_api_key(f"tenant-{winner}", "k1")).count(True) == 1
+    assert store.catalogue.get_api_key("k1") is None
 
 
 def test_one_claim_of_many_wins(store: Store) -> None:
@@ -90,7 +91,7 @@ def test_one_claim_of_many_wins(store: Store) -> None:
 
         (winner,) = [lease for lease in leases if lease is not None]
         assert winner.version == 1
-        assert store.shard_statuses([shard_id], now=NOW)[0].owner_id == winner.owner_id
+        assert store.leases.statuses([shard_id], now=NOW)[0].owner_id == winner.owner_id
 
 
 def test_one_takeover_of_many_wins(store: Store) -> None:
@@ -109,7 +110,7 @@ def test_a_renewal_or_a_takeover_wins_but_not_both(store: Store) -> None:
 
         def renew_or_claim(index: int, lease=lease):  # type: ignore[no-untyped-def]
             if index == 0:
-                return store.renew_leases([lease], lease_seconds=10, now=lease.expires_at)[0]
+                return store.leases.renew([lease], lease_seconds=10, now=lease.expires_at)[0]
             return claim_shard(store, lease.shard_id, f"w{index}", lease_seconds=10, now=lease.expires_at)
 
         won = [each for each in at_once(renew_or_claim, threads=3) if each is not None]
@@ -130,7 +131,7 @@ def test_concurrent_updates_are_all_kept(store: Store, orders: Namespace) -> Non
     def update(index: int) -> None:
         for turn in range(turns):
             change = TimerChange(**{fields[index]: values[fields[index]](turn)})
-            result = store.update_timer(orders, "t1", change, firing_id=f"f-{index}-{turn}", now=NOW)
+            result = store.timers.update(orders, "t1", change, firing_id=f"f-{index}-{turn}", now=NOW)
             assert result.status is ChangeStatus.APPLIED
 
     at_once(update, threads=len(fields))
@@ -151,7 +152,7 @@ def test_updates_by_several_processes_are_all_kept(subject: Subject, orders: Nam
     def update(index: int) -> None:
         for turn in range(turns):
             change = TimerChange(tags=(f"{index}-{turn}",))
-            stores[index].update_timer(orders, "t1", change, firing_id="f", now=NOW)
+            stores[index].timers.update(orders, "t1", change, firing_id="f", now=NOW)
 
     at_once(update, threads=len(stores))
 
@@ -162,7 +163,7 @@ def test_one_conditional_update_of_many_wins(store: Store, orders: Namespace) ->
     create(store, make_timer(orders))
 
     results = at_once(
-        lambda index: store.update_timer(
+        lambda index: store.timers.update(
             orders, "t1", TimerChange(tags=(f"w{index}",)), firing_id="f", now=NOW, if_revision=1
         )
     )
@@ -176,7 +177,7 @@ def test_one_conditional_update_of_many_wins(store: Store, orders: Namespace) ->
 def test_one_create_of_many_wins(store: Store, orders: Namespace) -> None:
     timers = [make_timer(orders, firing_id=f"firing-of-{index}") for index in range(THREADS)]
 
-    results = at_once(lambda index: store.put_timers([timers[index]], mode=PutMode.CREATE, now=NOW)[0])
+    results = at_once(lambda index: store.timers.put([timers[index]], mode=PutMode.CREATE, now=NOW)[0])
 
     statuses = [result.status for result in results]
     assert statuses.count(PutStatus.CREATED) == 1
@@ -190,7 +191,7 @@ def test_concurrent_replacements_count_every_revision(store: Store, orders: Name
     create(store, make_timer(orders))
 
     results = at_once(
-        lambda index: store.put_timers([make_timer(orders, payload_json=str(index))], mode=PutMode.REPLACE, now=NOW)[
+        lambda index: store.timers.put([make_timer(orders, payload_json=str(index))], mode=PutMode.REPLACE, now=NOW)[
             0
         ]
     )
@@ -203,7 +204,7 @@ def test_concurrent_replacements_count_every_revision(store: Store, orders: Name
 def test_overlapping_batches_create_each_timer_once(store: Store, orders: Namespace) -> None:
     batches = [make_timers(orders, 60) for _ in range(4)]
 
-    results = at_once(lambda index: store.put_timers(batches[index], mode=PutMode.CREATE, now=NOW), threads=4)
+    results = at_once(lambda index: store.timers.put(batches[index], mode=PutMode.CREATE, now=NOW), threads=4)
 
     created = [batch.count(PutStatus.CREATED) for batch in ([r.status for r in each] for each in results)]
     assert sum(created) == 60
@@ -218,7 +219,7 @@ def test_an_outcome_and_a_change_never_both_win(store: Store, single: Namespace)
         if index == 0:
             return [record(store, [fired(timer)], lease) == [RecordStatus.APPLIED] for timer in timers]
         return [
-            store.update_timer(
+            store.timers.update(
                 single, timer.timer_id, TimerChange(payload_json="2"), firing_id="f", now=NOW, if_revision=1
             ).status
             is ChangeStatus.APPLIED
@@ -242,16 +243,18 @@ def test_an_outcome_never_resurrects_a_timer_under_deletion(store: Store, single
             if index == 0:
                 record(store, [fired(timer)], lease)
             else:
-                store.delete_timers(single, [TimerRef(timer.timer_id)], now=NOW)
+                store.timers.delete(single, [TimerRef(timer.timer_id)], now=NOW)
 
     at_once(act, threads=2)
 
-    assert [store.get_timer(single, timer.timer_id, now=NOW) for timer in timers] == [None] * 20
+    assert [store.timers.get(single, timer.timer_id, now=NOW) for timer in timers] == [None] * 20
 
 
 def test_concurrent_dedicated_namespaces_get_ranges_of_their_own(store: Store) -> None:
     namespaces = at_once(
-        lambda index: store.create_namespace(f"vip-{index}", num_shards=index + 1, dedicated=True, now=NOW)[0]
+        lambda index: store.catalogue.create_namespace(f"vip-{index}", num_shards=index + 1, dedicated=True, now=NOW)[
+            0
+        ]
     )
 
     ranges = sorted((namespace.first_shard, namespace.first_shard + namespace.num_shards) for namespace in namespaces)
@@ -259,33 +262,35 @@ def test_concurrent_dedicated_namespaces_get_ranges_of_their_own(store: Store) -
 
 
 def test_a_namespace_is_made_by_one_of_many(store: Store) -> None:
-    results = at_once(lambda index: store.create_namespace("vip", num_shards=4, dedicated=True, now=NOW))
+    results = at_once(lambda index: store.catalogue.create_namespace("vip", num_shards=4, dedicated=True, now=NOW))
 
     assert [is_new for _, is_new in results].count(True) == 1
     assert len({namespace for namespace, _ in results}) == 1
 
 
 def test_all_get_the_secret_of_one(store: Store) -> None:
-    secrets = at_once(lambda index: store.catalogue_secret("cursor", b"candidate %d" % index))
+    secrets = at_once(lambda index: store.catalogue.secret("cursor", b"candidate %d" % index))
 
     assert len(set(secrets)) == 1
 
 
 def test_all_workers_are_announced(store: Store) -> None:
-    at_once(lambda index: store.announce_worker(f"w{index}", ttl_seconds=10, now=NOW))
+    at_once(lambda index: store.leases.announce_worker(f"w{index}", ttl_seconds=10, now=NOW))
 
-    assert store.announce_worker("w0", ttl_seconds=10, now=NOW + seconds(1)) == [f"w{i}" for i in range(THREADS)]
+    assert store.leases.announce_worker("w0", ttl_seconds=10, now=NOW + seconds(1)) == [
+        f"w{i}" for i in range(THREADS)
+    ]
 
 
 def test_one_change_of_a_namespace_at_a_time_wins(store: Store) -> None:
-    namespace, _ = store.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)
+    namespace, _ = store.catalogue.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)
 
     def change(index: int) -> Namespace | None:
         wanted = replace(namespace, settings=NamespaceSettings(max_in_flight=index + 1))
-        return store.update_namespace(wanted, if_revision=namespace.revision, now=NOW)
+        return store.catalogue.update_namespace(wanted, if_revision=namespace.revision, now=NOW)
 
     for revision in range(2, 6):
         (winner,) = [changed for changed in at_once(change) if changed is not None]
         assert winner.revision == revision
-        assert store.get_namespace("orders") == winner
+        assert store.catalogue.get_namespace("orders") == winner
         namespace = winner

@@ -10,7 +10,8 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import MAX_PAYLOAD_BYTES, FailureReason, Rearm, Timer, TimerState
-from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutStatus, Store, TimerRef
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
 from tests.contract.steps import claim, create, due, record, stored
 from tests.contract.subject import Subject
 from tests.contract.test_races import at_once
@@ -25,7 +26,7 @@ def end(store: Store, namespace: Namespace, timer: Timer, outcome: Callable[[Tim
     """``timer``, whose shard nobody owns, with an outcome recorded on it."""
     lease = claim(store, timer.shard_id)
     assert record(store, [outcome(timer)], lease) == [RecordStatus.APPLIED]
-    store.release_leases([lease], now=NOW)
+    store.leases.release([lease], now=NOW)
     return stored(store, namespace, timer.timer_id)
 
 
@@ -42,7 +43,7 @@ def rearm(
     how: Rearm = Rearm.REDRIVE,
     if_revision: int | None = None,
 ) -> ChangeResult:
-    (result,) = store.rearm_timers(namespace, [TimerRef(timer_id, if_revision)], rearm=how, now=LATER)
+    (result,) = store.timers.rearm(namespace, [TimerRef(timer_id, if_revision)], rearm=how, now=LATER)
     return result
 
 
@@ -154,7 +155,7 @@ def test_what_is_not_there_is_not_found(store: Store, single: Namespace, orders:
 def test_an_expired_timer_is_not_found(store: Store, single: Namespace) -> None:
     make_failed(store, single)
 
-    (result,) = store.rearm_timers(single, [TimerRef("t1")], rearm=Rearm.REDRIVE, now=NOW + RETENTION)
+    (result,) = store.timers.rearm(single, [TimerRef("t1")], rearm=Rearm.REDRIVE, now=NOW + RETENTION)
 
     assert result == ChangeResult(ChangeStatus.NOT_FOUND)
     assert due(store, single, until=NOW + RETENTION) == []
@@ -180,8 +181,8 @@ def test_an_unreadable_timer_stays_as_it_is(
     (bad,) = create(store, make_timer(single, "bad"))
     subject.corrupt(bad)
     if is_quarantined:
-        rows = store.due_timers(0, until=NOW, limit=9).unreadable
-        store.quarantine(rows, now=NOW, expires_at=NOW + RETENTION)
+        rows = store.timers.due(0, until=NOW, limit=9).unreadable
+        store.timers.quarantine(rows, now=NOW, expires_at=NOW + RETENTION)
     before = stored(store, single, "bad")
 
     result = rearm(store, single, "bad", how=how)
@@ -200,7 +201,7 @@ def test_each_of_a_batch_has_its_own_result_in_order(store: Store, orders: Names
         end(store, orders, timer, failed)
     refs = [TimerRef(timer.timer_id, 2) for timer in timers] + [TimerRef("nothing")]
 
-    results = store.rearm_timers(orders, refs, rearm=Rearm.REDRIVE, now=LATER)
+    results = store.timers.rearm(orders, refs, rearm=Rearm.REDRIVE, now=LATER)
 
     assert len(results) == len(refs)
     assert [result.status for result in results[:61:2]] == [ChangeStatus.APPLIED] * 31
@@ -217,7 +218,7 @@ def test_more_than_a_hundred_in_one_call(store: Store, single: Namespace) -> Non
     lease = claim(store)
     record(store, [failed(timer) for timer in timers], lease)
 
-    results = store.rearm_timers(
+    results = store.timers.rearm(
         single, [TimerRef(timer.timer_id) for timer in timers], rearm=Rearm.REDRIVE, now=LATER
     )
 
@@ -225,7 +226,7 @@ def test_more_than_a_hundred_in_one_call(store: Store, single: Namespace) -> Non
 
 
 def test_rearming_nothing_has_no_results(store: Store, single: Namespace) -> None:
-    assert store.rearm_timers(single, [], rearm=Rearm.REDRIVE, now=NOW) == []
+    assert store.timers.rearm(single, [], rearm=Rearm.REDRIVE, now=NOW) == []
 
 
 @pytest.mark.parametrize("payload_json", [None, LARGE], ids=["none", "large"])
@@ -238,16 +239,16 @@ def test_what_comes_after_a_redrive_finds_nothing_left_of_the_failure(
     assert redriven is not None
     long_after = NOW + RETENTION + RETENTION
 
-    assert store.prune_expired(now=long_after, limit=10) == 0
+    assert store.timers.prune(now=long_after, limit=10) == 0
     late = record(store, [failed(replace(timer, next_attempt_at=NOW))], claim(store))
-    (replaced,) = store.put_timers([make_timer(single, payload_json="1")], mode=PutMode.REPLACE, now=long_after)
+    (replaced,) = store.timers.put([make_timer(single, payload_json="1")], mode=PutMode.REPLACE, now=long_after)
 
     assert late == [RecordStatus.SUPERSEDED]
     assert replaced.status is PutStatus.REPLACED
     assert replaced.timer is not None
     assert (replaced.timer.revision, replaced.timer.rearmed_at) == (redriven.revision + 1, None)
     assert stored(store, single, now=long_after) == replaced.timer
-    assert store.delete_timers(single, [TimerRef("t1")], now=long_after)[0].timer == replaced.timer
+    assert store.timers.delete(single, [TimerRef("t1")], now=long_after)[0].timer == replaced.timer
 
 
 def test_the_outcome_of_an_attempt_that_fire_overlaps_is_kept(store: Store, single: Namespace) -> None:
@@ -307,7 +308,7 @@ def test_overlapping_batches_redrive_each_timer_once(threaded: Store, single: Na
     refs = [TimerRef(timer.timer_id) for timer in timers]
 
     batches = at_once(
-        lambda _: threaded.rearm_timers(single, refs, rearm=Rearm.REDRIVE, now=LATER),
+        lambda _: threaded.timers.rearm(single, refs, rearm=Rearm.REDRIVE, now=LATER),
         threads=4,
     )
 
@@ -328,11 +329,11 @@ def test_a_redrive_and_a_deletion_never_resurrect(
             if index == 0:
                 rearm(threaded, single, f"t{number}")
             else:
-                threaded.delete_timers(single, [TimerRef(f"t{number}")], now=LATER)
+                threaded.timers.delete(single, [TimerRef(f"t{number}")], now=LATER)
 
     at_once(act, threads=2)
 
-    assert [threaded.get_timer(single, f"t{number}", now=LATER) for number in range(5)] == [None] * 5
+    assert [threaded.timers.get(single, f"t{number}", now=LATER) for number in range(5)] == [None] * 5
 
 
 @pytest.mark.parametrize("payload_json", [None, LARGE], ids=["none", "large"])
@@ -348,7 +349,7 @@ def test_a_redrive_and_a_replacement_leave_the_replacement(
                 rearm(threaded, single, f"t{number}")
             else:
                 new = make_timer(single, f"t{number}", payload_json="1")
-                threaded.put_timers([new], mode=PutMode.REPLACE, now=LATER)
+                threaded.timers.put([new], mode=PutMode.REPLACE, now=LATER)
 
     at_once(act, threads=2)
 

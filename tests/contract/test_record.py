@@ -11,7 +11,8 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus, recorded
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerChange, TimerState
-from duetime.stores.port import PutMode, Store, TimerRef
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode, TimerRef
 from tests.contract.steps import claim, create, due, record, stored
 from tests.contract.subject import Subject
 from tests.support.builders import (
@@ -118,9 +119,9 @@ def test_a_timer_lives_through_retries_to_its_end(store: Store, single: Namespac
 def test_each_outcome_of_a_batch_has_its_own_result_in_order(store: Store, single: Namespace) -> None:
     timers = create(store, *make_timers(single, 8))
     lease = claim(store)
-    store.delete_timers(single, [TimerRef("t0002")], now=NOW)
-    store.update_timer(single, "t0005", TimerChange(payload_json="1"), firing_id="f", now=NOW)
-    store.update_timer(single, "t0006", TimerChange(tags=("x",)), firing_id="f", now=NOW)
+    store.timers.delete(single, [TimerRef("t0002")], now=NOW)
+    store.timers.update(single, "t0005", TimerChange(payload_json="1"), firing_id="f", now=NOW)
+    store.timers.update(single, "t0006", TimerChange(tags=("x",)), firing_id="f", now=NOW)
 
     statuses = record(store, [fired(timer) for timer in timers], lease)
 
@@ -132,7 +133,7 @@ def test_each_outcome_of_a_batch_has_its_own_result_in_order(store: Store, singl
 
 
 def test_a_batch_over_several_shards_and_namespaces(store: Store, orders: Namespace) -> None:
-    other, _ = store.create_namespace("other", num_shards=4, dedicated=False, now=NOW)
+    other, _ = store.catalogue.create_namespace("other", num_shards=4, dedicated=False, now=NOW)
     timers = create(store, *make_timers(orders, 20), *make_timers(other, 20))
     leases = [claim(store, shard_id) for shard_id in orders.shard_ids()]
 
@@ -152,7 +153,7 @@ def test_hundreds_of_outcomes_in_one_call(store: Store, single: Namespace) -> No
 
 
 def test_no_outcomes_no_results(store: Store) -> None:
-    assert store.record([], now=NOW) == []
+    assert store.timers.record([], now=NOW) == []
 
 
 @pytest.mark.parametrize("kind", OUTCOMES)
@@ -176,7 +177,7 @@ def test_one_that_was_recorded_is_recognised_under_a_lost_lease(store: Store, si
     timer, other = create(store, *make_timers(single, 2))
     lease = claim(store)
     record(store, [parked(timer, until=LATER)], lease)
-    store.release_leases([lease], now=NOW)
+    store.leases.release([lease], now=NOW)
 
     statuses = record(store, [parked(timer, until=LATER)], lease, now=AFTER)
 
@@ -199,7 +200,7 @@ def test_the_outcome_of_another_worker_is_no_own_one(store: Store, single: Names
 @pytest.mark.parametrize("kind", OUTCOMES)
 def test_an_updated_timer_is_left_alone(store: Store, single: Namespace, kind: str) -> None:
     (timer,) = create(store, make_timer(single))
-    result = store.update_timer(single, "t1", TimerChange(execute_at=LATER), firing_id="f2", now=NOW)
+    result = store.timers.update(single, "t1", TimerChange(execute_at=LATER), firing_id="f2", now=NOW)
 
     assert record(store, [OUTCOMES[kind](timer)], claim(store)) == [RecordStatus.SUPERSEDED]
 
@@ -210,7 +211,7 @@ def test_an_updated_timer_is_left_alone(store: Store, single: Namespace, kind: s
 @pytest.mark.parametrize("kind", OUTCOMES)
 def test_a_replaced_timer_is_left_alone(store: Store, single: Namespace, kind: str) -> None:
     (timer,) = create(store, make_timer(single))
-    (result,) = store.put_timers([make_timer(single, payload_json="2")], mode=PutMode.REPLACE, now=NOW)
+    (result,) = store.timers.put([make_timer(single, payload_json="2")], mode=PutMode.REPLACE, now=NOW)
 
     assert record(store, [OUTCOMES[kind](timer)], claim(store)) == [RecordStatus.SUPERSEDED]
 
@@ -221,18 +222,18 @@ def test_a_replaced_timer_is_left_alone(store: Store, single: Namespace, kind: s
 @pytest.mark.parametrize("kind", OUTCOMES)
 def test_a_deleted_timer_is_not_resurrected(store: Store, single: Namespace, kind: str) -> None:
     (timer,) = create(store, make_timer(single))
-    store.delete_timers(single, [TimerRef("t1")], now=NOW)
+    store.timers.delete(single, [TimerRef("t1")], now=NOW)
 
     assert record(store, [OUTCOMES[kind](timer)], claim(store)) == [RecordStatus.SUPERSEDED]
 
-    assert store.get_timer(single, "t1", now=NOW) is None
+    assert store.timers.get(single, "t1", now=NOW) is None
     assert due(store, single, until=LATER) == []
 
 
 @pytest.mark.parametrize("kind", OUTCOMES)
 def test_a_timer_that_was_deleted_and_created_again_is_left_alone(store: Store, single: Namespace, kind: str) -> None:
     (old,) = create(store, make_timer(single))
-    store.delete_timers(single, [TimerRef("t1")], now=NOW)
+    store.timers.delete(single, [TimerRef("t1")], now=NOW)
     (new,) = create(store, make_timer(single))
     assert new.revision == old.revision
 
@@ -258,8 +259,8 @@ def test_the_outcome_is_recorded_beside_a_change_that_leaves_the_firing_alone(
 ) -> None:
     (timer,) = create(store, make_timer(single, payload_json=payload_json, correlation_id="c", tags=("old",)))
     outcome = OUTCOMES[kind](timer)
-    store.update_timer(single, "t1", TimerChange(tags=("between",)), firing_id="f2", now=NOW)
-    result = store.update_timer(single, "t1", LABELS, firing_id="f3", now=NOW)
+    store.timers.update(single, "t1", TimerChange(tags=("between",)), firing_id="f2", now=NOW)
+    result = store.timers.update(single, "t1", LABELS, firing_id="f3", now=NOW)
     assert result.timer is not None
 
     assert record(store, [outcome], claim(store), now=AFTER) == [RecordStatus.APPLIED]
@@ -273,7 +274,7 @@ def test_the_outcome_of_a_parked_timer_is_recorded_beside_such_a_change(store: S
     lease = claim(store)
     record(store, [parked(timer, until=LATER)], lease)
     parked_timer = stored(store, single)
-    result = store.update_timer(single, "t1", LABELS, firing_id="f2", now=NOW)
+    result = store.timers.update(single, "t1", LABELS, firing_id="f2", now=NOW)
     assert result.timer is not None
     assert (result.timer.state, result.timer.next_attempt_at) == (TimerState.FIRING, LATER)
 
@@ -299,7 +300,7 @@ def test_what_was_decided_without_an_attempt_is_decided_anew_after_any_change(
 ) -> None:
     """It was too late to fire it, say, and then it was given more time."""
     (timer,) = create(store, make_timer(single, expire_after_ms=1))
-    result = store.update_timer(single, "t1", TimerChange(expire_after_ms=None), firing_id="f2", now=NOW)
+    result = store.timers.update(single, "t1", TimerChange(expire_after_ms=None), firing_id="f2", now=NOW)
 
     assert record(store, [replace(failed(timer), attempts=0)], claim(store)) == [RecordStatus.SUPERSEDED]
     assert due(store, single) == [result.timer]
@@ -326,31 +327,31 @@ def test_outcomes_of_one_shard_are_judged_by_their_own_leases(subject: Subject, 
     store = subject.store
     timers = create(store, *make_timers(single, 3))
     former = claim(store)
-    store.release_leases([former], now=NOW)
+    store.leases.release([former], now=NOW)
     current = claim(store)
     outcomes = [fired(timer) for timer in timers]
 
     for leases in ([current, former, current], [former, former, former]):
         leased = [LeasedOutcome(outcome, lease) for outcome, lease in zip(outcomes, leases, strict=True)]
-        statuses = store.record(leased, now=NOW)
+        statuses = store.timers.record(leased, now=NOW)
         assert statuses[1] is RecordStatus.LEASE_LOST
         assert stored(store, single, "t0001") == timers[1]
 
     assert [timer.timer_id for timer in due(store, single)] == ["t0001"]
-    assert store.record([LeasedOutcome(outcomes[1], current)], now=NOW) == [RecordStatus.APPLIED]
+    assert store.timers.record([LeasedOutcome(outcomes[1], current)], now=NOW) == [RecordStatus.APPLIED]
 
 
 def test_the_old_lease_of_a_parked_timer_is_nobody_elses(store: Store, single: Namespace) -> None:
     slow, other = create(store, make_timer(single, "slow"), make_timer(single, "other"))
     former = claim(store)
     record(store, [parked(slow, until=LATER)], former)
-    store.release_leases([former], now=NOW)
+    store.leases.release([former], now=NOW)
     current = claim(store)
     parked_timer = stored(store, single, "slow")
 
     outcomes = [LeasedOutcome(fired(other), current), LeasedOutcome(fired(parked_timer), former)]
 
-    assert store.record(outcomes, now=NOW) == [RecordStatus.APPLIED] * 2
+    assert store.timers.record(outcomes, now=NOW) == [RecordStatus.APPLIED] * 2
 
 
 def test_a_released_lease_records_nothing(subject: Subject, single: Namespace) -> None:
@@ -359,7 +360,7 @@ def test_a_released_lease_records_nothing(subject: Subject, single: Namespace) -
     store = subject.store
     (timer,) = create(store, make_timer(single))
     lease = claim(store)
-    store.release_leases([lease], now=NOW)
+    store.leases.release([lease], now=NOW)
 
     assert record(store, [fired(timer)], lease) == [RecordStatus.LEASE_LOST]
 
@@ -370,7 +371,7 @@ def test_a_lost_shard_does_not_hold_up_the_others(subject: Subject, orders: Name
     store = subject.store
     timers = create(store, *make_timers(orders, 12))
     leases = [claim(store, shard_id) for shard_id in orders.shard_ids()]
-    store.release_leases([leases[1]], now=NOW)
+    store.leases.release([leases[1]], now=NOW)
 
     statuses = record(store, [fired(timer) for timer in timers], *leases)
 
@@ -403,7 +404,7 @@ def test_a_parked_timer_does_not_lend_its_freedom_to_others(subject: Subject, si
     lease = claim(store)
     record(store, [parked(slow, until=LATER)], lease)
     outcomes = [fired(other), fired(stored(store, single, "slow"))]
-    store.release_leases([lease], now=NOW)
+    store.leases.release([lease], now=NOW)
 
     assert record(store, outcomes, lease) == [RecordStatus.LEASE_LOST, RecordStatus.APPLIED]
     assert due(store, single) == [other]
@@ -422,8 +423,8 @@ def test_a_finished_timer_expires(store: Store, single: Namespace) -> None:
     record(store, [fired(timer)], claim(store))
     expiry = NOW + RETENTION
 
-    assert store.get_timer(single, "t1", now=expiry - seconds(0.001)) is not None
-    assert store.get_timer(single, "t1", now=expiry) is None
+    assert store.timers.get(single, "t1", now=expiry - seconds(0.001)) is not None
+    assert store.timers.get(single, "t1", now=expiry) is None
 
 
 def test_expired_timers_are_pruned_and_no_others(subject: Subject, single: Namespace) -> None:
@@ -434,10 +435,10 @@ def test_expired_timers_are_pruned_and_no_others(subject: Subject, single: Names
     record(store, [failed(timer, at=AFTER) for timer in timers[7:9]], lease)
     expiry = NOW + RETENTION
 
-    assert store.prune_expired(now=expiry - seconds(0.001), limit=100) == 0
-    counts = [store.prune_expired(now=expiry, limit=4) for _ in range(3)]
+    assert store.timers.prune(now=expiry - seconds(0.001), limit=100) == 0
+    counts = [store.timers.prune(now=expiry, limit=4) for _ in range(3)]
 
     assert counts == ([0, 0, 0] if subject.expires_by_itself else [4, 3, 0])
-    assert store.get_timer(single, "t0007", now=expiry) is not None
+    assert store.timers.get(single, "t0007", now=expiry) is not None
     assert due(store, single, until=LATER) == [timers[9]]
-    assert store.get_timer(single, "t0000", now=expiry) is None
+    assert store.timers.get(single, "t0000", now=expiry) is None

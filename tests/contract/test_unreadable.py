@@ -13,7 +13,8 @@ from duetime.api.encoding import timer_json
 from duetime.domain.namespaces import Namespace
 from duetime.domain.retry import DEFAULT_RETRY_POLICY
 from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
-from duetime.stores.port import ChangeStatus, PutMode, PutStatus, Store, TimerFilter, TimerRef, UnreadableRow
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef, UnreadableRow
 from tests.contract.steps import create, due, read_all, stored
 from tests.contract.subject import Subject
 from tests.support.builders import RETENTION, make_timer, make_timers, seconds
@@ -31,13 +32,13 @@ def bad(subject: Subject, single: Namespace) -> Timer:
 
 
 def unreadable(store: Store) -> tuple[UnreadableRow, ...]:
-    return store.due_timers(0, until=NOW, limit=100).unreadable
+    return store.timers.due(0, until=NOW, limit=100).unreadable
 
 
 def test_an_unreadable_row_is_reported_beside_the_others(store: Store, single: Namespace, bad: Timer) -> None:
     good = create(store, *make_timers(single, 3))
 
-    page = store.due_timers(0, until=NOW, limit=100)
+    page = store.timers.due(0, until=NOW, limit=100)
 
     assert {timer.timer_id for timer in page.timers} == {timer.timer_id for timer in good}
     (row,) = page.unreadable
@@ -55,7 +56,7 @@ def test_many_unreadable_rows_do_not_hide_a_later_timer(subject: Subject, single
     reported = 0
     cursor: str | None = None
     for _ in range(10):
-        page = store.due_timers(0, until=NOW, limit=2, cursor=cursor)
+        page = store.timers.due(0, until=NOW, limit=2, cursor=cursor)
         found += [timer.timer_id for timer in page.timers]
         reported += len(page.unreadable)
         cursor = page.cursor
@@ -67,7 +68,7 @@ def test_many_unreadable_rows_do_not_hide_a_later_timer(subject: Subject, single
 
 
 def test_a_quarantined_row_is_a_failed_timer(store: Store, single: Namespace, bad: Timer) -> None:
-    store.quarantine(unreadable(store), now=LATER, expires_at=LATER + RETENTION)
+    store.timers.quarantine(unreadable(store), now=LATER, expires_at=LATER + RETENTION)
 
     assert unreadable(store) == ()
     timer = stored(store, single, "bad", now=LATER)
@@ -81,36 +82,36 @@ def test_a_quarantined_row_is_a_failed_timer(store: Store, single: Namespace, ba
 
 def test_a_quarantined_row_expires_as_other_failed_timers_do(subject: Subject, single: Namespace, bad: Timer) -> None:
     store, end = subject.store, LATER + RETENTION
-    store.quarantine(unreadable(store), now=LATER, expires_at=end)
+    store.timers.quarantine(unreadable(store), now=LATER, expires_at=end)
 
     def read(now: datetime) -> list[Timer]:
-        page = store.list_timers(single, TimerFilter(), cursor=None, limit=5, now=now)
-        found = store.get_timer(single, "bad", now=now)
+        page = store.timers.list(single, TimerFilter(), cursor=None, limit=5, now=now)
+        found = store.timers.get(single, "bad", now=now)
         assert page.items == ([] if found is None else [found])
         return page.items
 
-    assert store.prune_expired(now=end - seconds(0.001), limit=5) == 0
+    assert store.timers.prune(now=end - seconds(0.001), limit=5) == 0
     (timer,) = read(end - seconds(0.001))
     assert timer.expires_at == end
     assert read(end) == []
-    (created,) = store.put_timers([make_timer(single, "bad")], mode=PutMode.CREATE, now=end)
+    (created,) = store.timers.put([make_timer(single, "bad")], mode=PutMode.CREATE, now=end)
     assert created.status is PutStatus.CREATED
 
 
 def test_an_expired_quarantined_row_is_pruned(subject: Subject, single: Namespace, bad: Timer) -> None:
     store = subject.store
-    store.quarantine(unreadable(store), now=NOW, expires_at=LATER)
+    store.timers.quarantine(unreadable(store), now=NOW, expires_at=LATER)
 
-    assert store.prune_expired(now=LATER, limit=5) == (0 if subject.expires_by_itself else 1)
-    assert store.get_timer(single, "bad", now=LATER) is None
+    assert store.timers.prune(now=LATER, limit=5) == (0 if subject.expires_by_itself else 1)
+    assert store.timers.get(single, "bad", now=LATER) is None
 
 
 def test_a_quarantined_row_is_listed_among_the_failed(store: Store, single: Namespace, bad: Timer) -> None:
     create(store, make_timer(single, "good"))
-    store.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
+    store.timers.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
 
     def listed(timer_filter: TimerFilter) -> list[str]:
-        timers = read_all(lambda cursor: store.list_timers(single, timer_filter, cursor=cursor, limit=5, now=NOW))
+        timers = read_all(lambda cursor: store.timers.list(single, timer_filter, cursor=cursor, limit=5, now=NOW))
         return [timer.timer_id for timer in timers]
 
     assert listed(TimerFilter()) == ["bad", "good"]
@@ -123,8 +124,8 @@ def test_an_unreadable_row_spoils_no_read(store: Store, single: Namespace, bad: 
     create(store, make_timer(single, "good", correlation_id="c"))
 
     timer = stored(store, single, "bad")
-    page = store.list_timers(single, TimerFilter(), cursor=None, limit=5, now=NOW)
-    correlated = store.find_by_correlation(single, "c", cursor=None, limit=5, now=NOW)
+    page = store.timers.list(single, TimerFilter(), cursor=None, limit=5, now=NOW)
+    correlated = store.timers.find_by_correlation(single, "c", cursor=None, limit=5, now=NOW)
 
     assert timer.failure is not None
     assert timer.failure.reason is FailureReason.UNREADABLE
@@ -137,10 +138,10 @@ def test_an_unreadable_timer_can_be_replaced(
     store: Store, single: Namespace, bad: Timer, is_quarantined: bool
 ) -> None:
     if is_quarantined:
-        store.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
+        store.timers.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
     new = make_timer(single, "bad", execute_at=LATER)
 
-    (result,) = store.put_timers([new], mode=PutMode.REPLACE, now=NOW)
+    (result,) = store.timers.put([new], mode=PutMode.REPLACE, now=NOW)
 
     assert result.status is PutStatus.REPLACED
     assert result.timer is not None
@@ -153,12 +154,12 @@ def test_an_unreadable_timer_can_be_deleted(
     store: Store, single: Namespace, bad: Timer, is_quarantined: bool
 ) -> None:
     if is_quarantined:
-        store.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
+        store.timers.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
 
-    (result,) = store.delete_timers(single, [TimerRef("bad")], now=NOW)
+    (result,) = store.timers.delete(single, [TimerRef("bad")], now=NOW)
 
     assert result.status is ChangeStatus.APPLIED
-    assert store.get_timer(single, "bad", now=NOW) is None
+    assert store.timers.get(single, "bad", now=NOW) is None
     assert unreadable(store) == ()
 
 
@@ -167,38 +168,38 @@ def test_an_unreadable_timer_cannot_be_changed(
     store: Store, single: Namespace, bad: Timer, is_quarantined: bool
 ) -> None:
     if is_quarantined:
-        store.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
+        store.timers.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
 
-    result = store.update_timer(single, "bad", TimerChange(tags=()), firing_id="f", now=NOW)
+    result = store.timers.update(single, "bad", TimerChange(tags=()), firing_id="f", now=NOW)
 
     assert result.status is ChangeStatus.FINISHED
 
 
 def test_a_row_that_was_replaced_meanwhile_is_not_quarantined(store: Store, single: Namespace, bad: Timer) -> None:
     rows = unreadable(store)
-    (result,) = store.put_timers([make_timer(single, "bad")], mode=PutMode.REPLACE, now=NOW)
+    (result,) = store.timers.put([make_timer(single, "bad")], mode=PutMode.REPLACE, now=NOW)
 
-    store.quarantine(rows, now=NOW, expires_at=NOW + RETENTION)
+    store.timers.quarantine(rows, now=NOW, expires_at=NOW + RETENTION)
 
     assert due(store, single) == [result.timer]
 
 
 def test_a_row_that_was_deleted_meanwhile_is_not_resurrected(store: Store, single: Namespace, bad: Timer) -> None:
     rows = unreadable(store)
-    store.delete_timers(single, [TimerRef("bad")], now=NOW)
+    store.timers.delete(single, [TimerRef("bad")], now=NOW)
 
-    store.quarantine(rows, now=NOW, expires_at=NOW + RETENTION)
+    store.timers.quarantine(rows, now=NOW, expires_at=NOW + RETENTION)
 
-    assert store.get_timer(single, "bad", now=NOW) is None
+    assert store.timers.get(single, "bad", now=NOW) is None
 
 
 def test_quarantining_nothing_and_twice_does_no_harm(store: Store, single: Namespace, bad: Timer) -> None:
     rows = unreadable(store)
 
-    store.quarantine([], now=NOW, expires_at=NOW + RETENTION)
-    store.quarantine(rows, now=NOW, expires_at=NOW + RETENTION)
+    store.timers.quarantine([], now=NOW, expires_at=NOW + RETENTION)
+    store.timers.quarantine(rows, now=NOW, expires_at=NOW + RETENTION)
     before = stored(store, single, "bad")
-    store.quarantine(rows, now=LATER, expires_at=LATER + RETENTION)
+    store.timers.quarantine(rows, now=LATER, expires_at=LATER + RETENTION)
 
     assert stored(store, single, "bad") == before
 
@@ -237,7 +238,7 @@ def damaged(store: Store, single: Namespace) -> list[str]:
 def test_a_damaged_timer_is_never_handed_out_to_be_fired(store: Store, single: Namespace, damaged: list[str]) -> None:
     (good,) = create(store, make_timer(single, "good", payload_json='{"n": 1e999, "big": ' + "9" * 5000 + "}"))
 
-    page = store.due_timers(0, until=NOW, limit=100)
+    page = store.timers.due(0, until=NOW, limit=100)
 
     assert page.timers == [good]
     assert sorted(row.timer_id or "" for row in page.unreadable) == damaged
@@ -250,11 +251,13 @@ def test_damaged_timers_are_shown_as_unreadable_in_json_that_can_be_read(
     store: Store, single: Namespace, damaged: list[str], is_quarantined: bool
 ) -> None:
     if is_quarantined:
-        store.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
+        store.timers.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
         assert unreadable(store) == ()
 
-    listed = read_all(lambda cursor: store.list_timers(single, TimerFilter(), cursor=cursor, limit=5, now=NOW))
-    correlated = read_all(lambda cursor: store.find_by_correlation(single, "c", cursor=cursor, limit=5, now=NOW))
+    listed = read_all(lambda cursor: store.timers.list(single, TimerFilter(), cursor=cursor, limit=5, now=NOW))
+    correlated = read_all(
+        lambda cursor: store.timers.find_by_correlation(single, "c", cursor=cursor, limit=5, now=NOW)
+    )
     one_by_one = [stored(store, single, timer_id) for timer_id in damaged]
 
     for timers in (listed, correlated, one_by_one):

@@ -11,7 +11,7 @@ from duetime.domain.errors import NamespaceUnreadable
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.principals import Role
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from tests.contract.steps import read_all
 from tests.support.clock import NOW
 from tests.support.unreadable import key_of_a_later_role, unreadable_namespace
@@ -23,7 +23,7 @@ def bad(store: Store) -> Namespace:
 
 
 def test_an_unreadable_namespace_says_so_and_keeps_its_shards(store: Store, bad: Namespace) -> None:
-    found = store.get_namespace("bad")
+    found = store.catalogue.get_namespace("bad")
 
     assert found == bad
     assert found.unreadable
@@ -33,31 +33,33 @@ def test_an_unreadable_namespace_says_so_and_keeps_its_shards(store: Store, bad:
 
 
 def test_an_unreadable_namespace_hides_no_other(store: Store, bad: Namespace, orders: Namespace) -> None:
-    of_tenant = read_all(lambda cursor: store.list_namespaces(cursor=cursor, limit=1, tenant_id=orders.tenant_id))
-    of_all = read_all(lambda cursor: store.list_namespaces(cursor=cursor, limit=1))
-    whole = read_all(lambda cursor: store.all_namespaces(cursor=cursor, limit=1))
+    of_tenant = read_all(
+        lambda cursor: store.catalogue.list_namespaces(cursor=cursor, limit=1, tenant_id=orders.tenant_id)
+    )
+    of_all = read_all(lambda cursor: store.catalogue.list_namespaces(cursor=cursor, limit=1))
+    whole = read_all(lambda cursor: store.transfer.all_namespaces(cursor=cursor, limit=1))
 
     assert of_tenant == of_all == whole == [bad, orders]
 
 
 def test_an_unreadable_namespace_is_not_made_again(store: Store, bad: Namespace) -> None:
     with pytest.raises(NamespaceUnreadable):
-        store.create_namespace("bad", num_shards=4, dedicated=False, now=NOW)
+        store.catalogue.create_namespace("bad", num_shards=4, dedicated=False, now=NOW)
 
-    assert store.get_namespace("bad") == bad
+    assert store.catalogue.get_namespace("bad") == bad
 
 
 def test_what_a_newer_version_has_set_survives_a_change_by_this_one(store: Store, orders: Namespace) -> None:
     webhook = EventWebhook(url="https://x.test/", event_types=("ServiceCallPaused",), unknown_json='{"batch": 5}')
     settings = NamespaceSettings(max_in_flight=3, webhook=webhook, unknown_json='{"quietHours": {"by": [1.5, null]}}')
-    stored = store.update_namespace(replace(orders, settings=settings), if_revision=1, now=NOW)
+    stored = store.catalogue.update_namespace(replace(orders, settings=settings), if_revision=1, now=NOW)
     assert stored is not None
     assert stored.settings == settings
 
     change = replace(stored, settings=replace(stored.settings, max_in_flight=None))
-    store.update_namespace(change, if_revision=2, now=NOW)
+    store.catalogue.update_namespace(change, if_revision=2, now=NOW)
 
-    found = store.get_namespace("orders")
+    found = store.catalogue.get_namespace("orders")
     assert found is not None
     assert found.unreadable is None
     assert found.settings == replace(settings, max_in_flight=None)
@@ -66,15 +68,15 @@ def test_what_a_newer_version_has_set_survives_a_change_by_this_one(store: Store
 def test_a_key_whose_role_is_not_known_is_listed_and_can_be_deleted(store: Store) -> None:
     good = ApiKey(key_id="b", tenant_id="acme", role=Role.ADMIN, secret_hash=hash_of("s"), created_at=NOW)
     key_of_a_later_role(store, "a", "acme", secret="s")
-    assert store.create_api_key(good)
+    assert store.catalogue.create_api_key(good)
 
-    listed = read_all(lambda cursor: store.list_api_keys("acme", cursor=cursor, limit=1))
-    everyone = read_all(lambda cursor: store.all_api_keys(cursor=cursor, limit=1))
+    listed = read_all(lambda cursor: store.catalogue.list_api_keys("acme", cursor=cursor, limit=1))
+    everyone = read_all(lambda cursor: store.transfer.all_api_keys(cursor=cursor, limit=1))
 
     assert listed == everyone
-    assert listed[0] == store.get_api_key("a")
+    assert listed[0] == store.catalogue.get_api_key("a")
     assert (listed[0].role, listed[0].tenant_id, listed[0].created_at) == (None, "acme", NOW)
     assert listed[0].unreadable
     assert listed[1] == good
-    assert store.delete_api_key("acme", "a")
-    assert store.get_api_key("a") is None
+    assert store.catalogue.delete_api_key("acme", "a")
+    assert store.catalogue.get_api_key("a") is None

@@ -23,8 +23,8 @@ from duetime.domain.executions import Execution, ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall, calls_namespace, timer_of
 from duetime.domain.timers import TimerState
 from duetime.runtime.clock import SystemClock
-from duetime.stores.calls_port import CallRef
 from duetime.stores.open import open_store
+from duetime.stores.port.calls import CallRef
 from duetime.stores.sql.store import SqlStore
 from tests.support import calls as make
 from tests.support.call_launcher import CALL_ID
@@ -66,7 +66,7 @@ class House:
         return DuetimeProcess("worker", "--store", self.url, cwd=self.directory, **SETTINGS)
 
     def call(self, call_id: str = CALL_ID) -> ServiceCall:
-        (call,) = self.store.calls.get_calls([CallRef(make.TENANT, call_id)], now=SystemClock().now())
+        (call,) = self.store.calls.get([CallRef(make.TENANT, call_id)], now=SystemClock().now())
         assert call is not None
         return call
 
@@ -101,9 +101,9 @@ class House:
         assert all(each.status is not ExecutionStatus.RUNNING for each in executions)
         successes = [each for each in executions if each.status is ExecutionStatus.SUCCEEDED]
         assert len(successes) == (call.status is CallStatus.SUCCEEDED)
-        namespace = self.store.get_namespace(calls_namespace(make.TENANT))
+        namespace = self.store.catalogue.get_namespace(calls_namespace(make.TENANT))
         assert namespace is not None
-        timer = self.store.get_timer(namespace, call_id, now=SystemClock().now())
+        timer = self.store.timers.get(namespace, call_id, now=SystemClock().now())
         assert timer is not None
         assert timer.state is TimerState.FIRED
         assert timer.revision == timer_of(call).revision == call.revision
@@ -116,8 +116,8 @@ def house(tmp_path: Path) -> Iterator[House]:
     assert isinstance(store, SqlStore)
     store.initialise()
     now = SystemClock().now()
-    store.create_namespace("default", num_shards=4, dedicated=False, now=now)
-    store.create_namespace(
+    store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=now)
+    store.catalogue.create_namespace(
         calls_namespace(make.TENANT), num_shards=4, dedicated=False, now=now, tenant_id=make.TENANT
     )
     yield House(tmp_path, store, url)

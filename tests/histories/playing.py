@@ -27,7 +27,7 @@ from duetime.delivery.port import Callback
 from duetime.domain.call_steps import CallRules
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, VirtualTimeLoop
 from tests.histories.plan import NAMESPACES, POLLERS, START, TENANT, Fault, FaultKind, Plan, Request
 from tests.support.engine import make_poller
@@ -76,7 +76,7 @@ class _Player:
         context = ApiContext(store=store, clock=clock, new_id=self._new_id, on_stored=self._notify)
         submitter = Submitter(
             store.calls,
-            CallNamespaces(store, num_shards=4),
+            CallNamespaces(store.catalogue, num_shards=4),
             new_id=self._new_id,
             on_stored=self._notify,
             random_bits=Random(plan.seed).getrandbits,

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import count
-from typing import Any
 
 from duetime.api.context import ApiContext
 from duetime.api.handler import build_handler
@@ -16,9 +15,10 @@ from duetime.delivery.sealing import SecretBox
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from tests.support.clock import FakeClock
 from tests.support.http import Api
+from tests.support.parts import Overlay
 from tests.support.stores import memory_store
 
 
@@ -34,7 +34,7 @@ class World:
     secret_box: SecretBox | None = None
 
     def timer(self, timer_id: str) -> Timer:
-        timer = self.store.get_timer(self.namespace, timer_id, now=self.clock.now())
+        timer = self.store.timers.get(self.namespace, timer_id, now=self.clock.now())
         assert timer is not None
         return timer
 
@@ -44,33 +44,32 @@ def api_world(*, egress: EgressPolicy = PUBLIC_ONLY) -> Iterator[World]:
     """A namespace ``default`` with four shards exists."""
     with memory_store() as store:
         clock = FakeClock()
-        namespace, _ = store.create_namespace("default", num_shards=4, dedicated=False, now=clock.now())
+        namespace, _ = store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=clock.now())
         stored: list[Timer] = []
         box = LocalSecretBox(ProcessKey())
         context = replace(context_for(store, clock, stored, secret_box=box), egress=egress)
         yield World(store, clock, namespace, Api(build_handler(context)), stored, box)
 
 
-class ContendedStore:
+class ContendedStore(Overlay):
     """A store in which somebody else changes the namespace just before each of the first ``times`` updates."""
 
     def __init__(self, world: World, times: int) -> None:
-        self._store = world.store
+        catalogue = world.store.catalogue
+        super().__init__(world.store, catalogue=Overlay(catalogue, update_namespace=self._update_namespace))
+        self._catalogue = catalogue
         self._times = times
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
+    def _update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
         if self._times:
             self._times -= 1
-            current = self._store.get_namespace(namespace.name)
+            current = self._catalogue.get_namespace(namespace.name)
             assert current is not None
             other = replace(
                 current, settings=replace(current.settings, rate_limit_per_second=float(current.revision))
             )
-            assert self._store.update_namespace(other, if_revision=current.revision, now=now)
-        return self._store.update_namespace(namespace, if_revision=if_revision, now=now)
+            assert self._catalogue.update_namespace(other, if_revision=current.revision, now=now)
+        return self._catalogue.update_namespace(namespace, if_revision=if_revision, now=now)
 
 
 def context_for(

@@ -15,8 +15,8 @@ from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.domain.call_steps import CallRules
 from duetime.domain.service_calls import ServiceCall, calls_namespace
 from duetime.domain.timers import Timer
-from duetime.stores.calls_port import CallRef, CallStore
-from duetime.stores.port import Store
+from duetime.stores.port.calls import CallRef, CallStore
+from duetime.stores.port.store import Store
 from tests.contract import call_steps as steps
 from tests.support.calls import RULES, ids_at
 from tests.support.clock import NOW, FakeClock
@@ -68,7 +68,7 @@ class CallWorld:
 
     def call(self, call_id: str, *, tenant: str = TENANT) -> ServiceCall:
         """As it is stored."""
-        (call,) = self.calls.get_calls([CallRef(tenant, call_id)], now=self.clock.now())
+        (call,) = self.calls.get([CallRef(tenant, call_id)], now=self.clock.now())
         assert call is not None
         return call
 
@@ -93,7 +93,7 @@ class CallWorld:
 
     def has_calls(self, tenant: str = TENANT) -> bool:
         """Whether the tenant ever submitted one."""
-        return self.store.get_namespace(calls_namespace(tenant)) is not None
+        return self.store.catalogue.get_namespace(calls_namespace(tenant)) is not None
 
 
 def call_services(store: Store, *, context: ApiContext, rules: CallRules = RULES) -> CallServices:

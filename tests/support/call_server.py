@@ -44,7 +44,7 @@ def call_server(
     world: CallWorld, *, with_auth: bool = False, settings: StreamSettings = DEFAULT
 ) -> Iterator[CallServer]:
     context = world.context
-    authenticator = KeyAuthenticator(world.store, world.clock, cache_seconds=0) if with_auth else None
+    authenticator = KeyAuthenticator(world.store.catalogue, world.clock, cache_seconds=0) if with_auth else None
     context = replace(context, authenticate=authenticator)
     started, stop, stopped = threading.Event(), threading.Event(), threading.Event()
     offload = ThreadOffload(2, "test-streams")

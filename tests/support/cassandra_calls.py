@@ -7,11 +7,22 @@ from contextlib import contextmanager
 from typing import Any
 
 from duetime.stores.cassandra.calls.store import CassandraCallStore
+from duetime.stores.family_parts import FamilyCalls, FamilyOutbox
 from tests.support.cassandra import client_of, empty_keyspace, new_network
 from tests.support.cassandra_faults import Fault, Network, Request
 from tests.support.databases import own_name
 
 INDEXES = ("call_lists", "call_due", "call_outbox", "call_removals")
+
+
+class OpenedCalls(FamilyCalls):
+    """A call store with its outbox and its timers."""
+
+    def __init__(self, store: CassandraCallStore) -> None:
+        super().__init__(store)
+        self.outbox = FamilyOutbox(store)
+        self.due = store.due
+        self.store = store
 
 
 class World:
@@ -23,7 +34,7 @@ class World:
         self.network = new_network()
         self._opened: list[CassandraCallStore] = []
 
-    def open(self, *, settle_seconds: float = 2.0, ahead_s: float = 0.0) -> CassandraCallStore:
+    def open(self, *, settle_seconds: float = 2.0, ahead_s: float = 0.0) -> OpenedCalls:
         """A call store as another process has it, whose clock is ahead of the others'."""
         store = CassandraCallStore(
             client_of(self.network),
@@ -33,7 +44,7 @@ class World:
             max_parallel=1,
         )
         self._opened.append(store)
-        return store
+        return OpenedCalls(store)
 
     def execute(self, cql: str) -> list[dict[str, Any]]:
         """Beside the network; tables are those of the keyspace ``ks``."""

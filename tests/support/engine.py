@@ -22,7 +22,8 @@ from duetime.engine.poller import Poller
 from duetime.engine.reading import ShardReading
 from duetime.engine.settings import EngineSettings
 from duetime.engine.waiting import Offload
-from duetime.stores.port import PutMode, Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode
 from duetime.stores.store_clock import StoreClock
 from duetime.testing.virtual_time import InlineOffload, VirtualClock
 from tests.support import builders
@@ -91,4 +92,4 @@ async def running(poller: Poller, script: Callable[[], Awaitable[None]]) -> None
 def put(store: Store, timers: Sequence[Timer], now: datetime) -> None:
     """Store timers in batches, as a client of another process would: the poller is not told."""
     for start in range(0, len(timers), 500):
-        store.put_timers(timers[start : start + 500], mode=PutMode.CREATE, now=now)
+        store.timers.put(timers[start : start + 500], mode=PutMode.CREATE, now=now)

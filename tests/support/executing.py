@@ -20,7 +20,7 @@ from duetime.domain.shards import Lease
 from duetime.engine.handling import Turn
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef, CallStore
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef, CallStore
 from duetime.stores.sql.store import SqlStore
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support import calls as make
@@ -53,7 +53,7 @@ class Executing:
         self.add_tenant(make.TENANT)
 
     def add_tenant(self, tenant_id: str) -> None:
-        self.store.create_namespace(
+        self.store.catalogue.create_namespace(
             calls_namespace(tenant_id), num_shards=NUM_SHARDS, dedicated=False, now=START, tenant_id=tenant_id
         )
 
@@ -104,7 +104,7 @@ class Executing:
         return transition.after
 
     def get(self, call_id: str = "call-1", *, tenant_id: str = make.TENANT) -> ServiceCall:
-        (call,) = self.calls.get_calls([CallRef(tenant_id, call_id)], now=self.clock.now())
+        (call,) = self.calls.get([CallRef(tenant_id, call_id)], now=self.clock.now())
         assert call is not None
         return call
 
@@ -137,7 +137,7 @@ class Executing:
         found: list[str] = []
         cursor: str | None = None
         while True:
-            page = self.calls.list_calls(tenant_id, CallFilter(), cursor=cursor, limit=500, now=self.clock.now())
+            page = self.calls.list(tenant_id, CallFilter(), cursor=cursor, limit=500, now=self.clock.now())
             found += [call.call_id for call in page.items]
             cursor = page.next_cursor
             if cursor is None:

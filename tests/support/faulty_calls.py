@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from duetime.domain.call_steps import Transition
-from duetime.stores.calls_port import ApplyStatus, CallStore
+from duetime.stores.port.calls import ApplyStatus, CallStore
+from tests.support.parts import Overlay
 
 Hook = Callable[[Sequence[Transition]], None]
 
@@ -15,7 +16,7 @@ Hook = Callable[[Sequence[Transition]], None]
 def _nothing(transitions: Sequence[Transition]) -> None: ...
 
 
-class FaultyCalls:
+class FaultyCalls(Overlay):
     """The call store that it is given, with something before and after ``apply``: either may raise. What it
     ``puts_off`` is not applied, and is UNAVAILABLE."""
 
@@ -27,18 +28,16 @@ class FaultyCalls:
         after: Hook = _nothing,
         puts_off: Callable[[Transition], bool] = lambda transition: False,
     ) -> None:
+        super().__init__(calls)
         self._calls = calls
         self.puts_off = puts_off
         self.before = before
         self.after = after
-        self.get_calls_hook: Callable[[Sequence[Any]], None] = lambda refs: None
+        self.get_hook: Callable[[Sequence[Any]], None] = lambda refs: None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._calls, name)
-
-    def get_calls(self, refs: Sequence[Any], *, now: datetime) -> Any:
-        self.get_calls_hook(refs)
-        return self._calls.get_calls(refs, now=now)
+    def get(self, refs: Sequence[Any], *, now: datetime) -> Any:
+        self.get_hook(refs)
+        return self._calls.get(refs, now=now)
 
     def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         self.before(transitions)

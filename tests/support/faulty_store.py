@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.stores.calls_port import CallStore
+from duetime.stores.port.calls import CallStore
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.faulty_calls import FaultyCalls
+from tests.support.parts import Intercepted
 from tests.support.timed_store import TimedStore
 
 
@@ -39,32 +40,27 @@ class Faults:
             raise StoreUnavailable("the answer was lost")
 
 
-class FaultyStore:
+class FaultyStore(Intercepted):
     """The store as a poller sees it."""
 
     _OPERATIONS = frozenset(
         {
-            *("record", "due_timers", "renew_leases", "release_leases", "claim_shards", "shard_statuses"),
-            *("announce_worker", "store_time"),
+            *("timers.record", "timers.due", "leases.renew", "leases.release", "leases.claim", "leases.statuses"),
+            *("leases.announce_worker", "time"),
         }
     )
 
     def __init__(self, store: TimedStore, faults: Faults) -> None:
-        self._store = store
+        super().__init__(store, self._operate)
         self._faults = faults
         self.calls: CallStore = FaultyCalls(  # type: ignore[assignment]
             store.calls, before=faults.fail_before, after=faults.fail_after
         )
 
-    def __getattr__(self, name: str) -> Any:
-        operation: Callable[..., Any] = getattr(self._store, name)
+    def _operate(self, name: str, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         if name not in self._OPERATIONS:
-            return operation
-
-        def faulty(*arguments: Any, **options: Any) -> Any:
-            self._faults.fail_before()
-            result = operation(*arguments, **options)
-            self._faults.fail_after()
-            return result
-
-        return faulty
+            return operation(*arguments, **options)
+        self._faults.fail_before()
+        result = operation(*arguments, **options)
+        self._faults.fail_after()
+        return result

@@ -6,19 +6,19 @@ from datetime import datetime
 from typing import Protocol
 
 from duetime.domain.shards import Lease
+from duetime.stores.port.leases import LeaseStore
 
 
-class Claims(Protocol):
+class Leasing(Protocol):
     """The part of ``Store`` that is used."""
 
-    def claim_shards(
-        self, shard_ids: list[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
-    ) -> list[Lease | None]: ...
+    @property
+    def leases(self) -> LeaseStore: ...
 
 
 def claim_shard(
-    store: Claims, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime, metadata: str = "{}"
+    store: Leasing, shard_id: int, owner_id: str, *, lease_seconds: float, now: datetime, metadata: str = "{}"
 ) -> Lease | None:
     """The lease, or None when somebody else has one."""
-    (lease,) = store.claim_shards([shard_id], owner_id, lease_seconds=lease_seconds, metadata=metadata, now=now)
+    (lease,) = store.leases.claim([shard_id], owner_id, lease_seconds=lease_seconds, metadata=metadata, now=now)
     return lease

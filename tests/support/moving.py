@@ -16,8 +16,8 @@ from duetime.moving.exporting import export
 from duetime.moving.importing import Importer, Loaded, verify
 from duetime.moving.lines import Header
 from duetime.moving.reading import ExportReader
-from duetime.stores.calls_port import CallRef
-from duetime.stores.port import Store
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.store import Store
 from tests.contract import call_steps as steps
 from tests.contract.steps import create
 from tests.support import calls as make
@@ -30,14 +30,14 @@ PAYLOAD = '{"price": 1.10, "text": "é \\u2028\u2028\\n"}'
 
 def fill(store: Store, *, timers: int = 30) -> None:
     """Namespaces of three tenants, keys, secrets, timers in every state, service calls in every state, events."""
-    store.catalogue_secret("cursor", b"\x01" * 32)
+    store.catalogue.secret("cursor", b"\x01" * 32)
     _fill_catalogue(store)
-    orders = store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
-    own = store.create_namespace("own", num_shards=3, dedicated=True, now=NOW, tenant_id="acme")[0]
+    orders = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
+    own = store.catalogue.create_namespace("own", num_shards=3, dedicated=True, now=NOW, tenant_id="acme")[0]
     create(store, *make_timers(orders, timers, payload_json=PAYLOAD, execute_at=NOW + seconds(60)))
     create(store, *make_timers(own, 7, tags=("a", "b"), correlation_id="corr", expire_after_ms=9000))
     for namespace in (orders, own):
-        store.load_timers(in_every_state(namespace), now=NOW)
+        store.transfer.load_timers(in_every_state(namespace), now=NOW)
     _fill_calls(store, "acme")
     _fill_calls(store, "zeta")
 
@@ -70,13 +70,15 @@ def in_every_state(namespace: Namespace) -> list[Timer]:
 
 
 def _fill_catalogue(store: Store) -> None:
-    changed = store.create_namespace("changed", num_shards=2, dedicated=False, now=NOW)[0]
+    changed = store.catalogue.create_namespace("changed", num_shards=2, dedicated=False, now=NOW)[0]
     settings = NamespaceSettings(retry_policy_json='{"maxAttempts": 2}', max_in_flight=3, rate_limit_per_second=5)
     secrets = (SealedSecret("s1", b"\x02sealed", NOW, NOW + seconds(60)), SealedSecret("s2", b"\x02new", NOW))
-    store.update_namespace(replace(changed, settings=settings, secrets=secrets), if_revision=1, now=NOW)
-    hooks = store.create_namespace("events@acme", num_shards=2, dedicated=False, now=NOW, tenant_id="acme")[0]
+    store.catalogue.update_namespace(replace(changed, settings=settings, secrets=secrets), if_revision=1, now=NOW)
+    hooks = store.catalogue.create_namespace("events@acme", num_shards=2, dedicated=False, now=NOW, tenant_id="acme")[
+        0
+    ]
     webhook = NamespaceSettings(webhook=EventWebhook(url="https://hooks.test/in?key=1"))
-    store.update_namespace(replace(hooks, settings=webhook), if_revision=1, now=NOW)
+    store.catalogue.update_namespace(replace(hooks, settings=webhook), if_revision=1, now=NOW)
     for number, role in enumerate(Role):
         expires_at = NOW - seconds(1) if number else None
         key = ApiKey(
@@ -88,12 +90,14 @@ def _fill_catalogue(store: Store) -> None:
             created_at=NOW,
             expires_at=expires_at,
         )
-        assert store.create_api_key(key)
+        assert store.catalogue.create_api_key(key)
 
 
 def _fill_calls(store: Store, tenant_id: str) -> None:
     calls = store.calls
-    store.create_namespace(f"calls@{tenant_id}", num_shards=4, dedicated=False, now=NOW, tenant_id=tenant_id)
+    store.catalogue.create_namespace(
+        f"calls@{tenant_id}", num_shards=4, dedicated=False, now=NOW, tenant_id=tenant_id
+    )
 
     def submit(number: int, **fields: Any) -> Any:
         call_id = make.id_at(NOW, number)
@@ -104,9 +108,9 @@ def _fill_calls(store: Store, tenant_id: str) -> None:
     steps.run(calls, submit(3, body_json=f'"{"x" * 3000}"', idempotency_key="k3"))
     steps.run(calls, submit(4, retry_policy_json=make.RETRIED), is_ok=False)
     done = steps.run(calls, submit(5), is_ok=False)
-    calls.mark_published(calls.unpublished_of(CallRef(tenant_id, done.call_id), limit=3), now=NOW)
+    store.outbox.mark_published(store.outbox.unpublished_of(CallRef(tenant_id, done.call_id), limit=3), now=NOW)
     gone = steps.run(calls, submit(6))
-    calls.delete_call(tenant_id, gone.call_id, now=NOW)
+    calls.delete(tenant_id, gone.call_id, now=NOW)
 
 
 def exported(store: Store, *, now: datetime = NOW) -> bytes:

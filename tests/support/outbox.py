@@ -9,13 +9,15 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from duetime.calls.dispatch import Dispatcher, DispatchSettings, Leases
+from duetime.calls.dispatch import Dispatcher, DispatchSettings
 from duetime.calls.publishing import EventPublisher, ref_of
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.shards import Lease
-from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
+from duetime.stores.port.calls import CallRef, EventOf
+from duetime.stores.port.leases import LeaseStore
+from duetime.stores.port.outbox import OutboxEvent
 from tests.support import calls as make
 from tests.support.clock import NOW
 
@@ -43,7 +45,7 @@ def make_event(
 
 
 class FakeOutbox:
-    """The outbox's part of ``CallStore``, for several threads. ``is_down`` makes every call raise."""
+    """``Outbox``, and ``prune`` of ``CallStore``, for several threads. ``is_down`` makes every call raise."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -59,11 +61,11 @@ class FakeOutbox:
             self._rows += [OutboxEvent(event, event.event_id) for event in events]
 
     @property
-    def unpublished(self) -> list[CallEvent]:
+    def waiting(self) -> list[CallEvent]:
         with self._lock:
             return [row.event for row in self._rows if row.published_at is None]
 
-    def unpublished_events(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]:
+    def unpublished(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]:
         self._check()
         self.reads += 1
         with self._lock:
@@ -110,7 +112,7 @@ class FakeLeases:
         self._version = 0
         self.is_down = False
 
-    def claim_shards(
+    def claim(
         self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
     ) -> list[Lease | None]:
         del metadata
@@ -123,7 +125,7 @@ class FakeLeases:
             self._held = Lease(shard_id, self._version, owner_id, now + timedelta(seconds=lease_seconds))
             return [self._held]
 
-    def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
+    def renew(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
         self._check()
         (lease,) = leases
         with self._lock:
@@ -132,7 +134,7 @@ class FakeLeases:
             self._held = replace(self._held, expires_at=now + timedelta(seconds=lease_seconds))
             return [self._held]
 
-    def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None:
+    def release(self, leases: Sequence[Lease], *, now: datetime) -> None:
         del now
         self._check()
         (lease,) = leases
@@ -183,7 +185,7 @@ def make_dispatcher(
     publishers: Sequence[EventPublisher],
     clock: Clock,
     *,
-    leases: Leases | None = None,
+    leases: LeaseStore | FakeLeases | None = None,
     owner_id: str = "a",
     random: Callable[[], float] = lambda: 0.5,
     **settings: Any,
@@ -192,6 +194,7 @@ def make_dispatcher(
         leases or FakeLeases(),
         outbox,
         publishers,
+        calls=outbox,
         clock=clock,
         settings=DispatchSettings(**settings),
         owner_id=owner_id,

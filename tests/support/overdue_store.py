@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.timers import Timer
-from duetime.stores.port import LOOKED_AT_PER_TIMER, DuePage, IsWanted, Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
 from tests.support.engine import make_timer
+from tests.support.parts import Overlay
 
 NOISY = "noisy"
 SHARDS = 4
 OVERDUE_AT = START - timedelta(seconds=60)
 
 
-class OverdueStore:
+class OverdueStore(Overlay):
     """Passes everything on to ``base``, but for the ``overdue`` timers of ``noisy``: all are due at ``OVERDUE_AT``.
 
     They go to ``hosts`` hosts. What else is in the store must be due later. Each page takes ``page_seconds`` of
@@ -29,6 +30,7 @@ class OverdueStore:
     def __init__(
         self, base: Store, clock: VirtualClock, *, overdue: int, hosts: int = 1, page_seconds: float = 0.005
     ) -> None:
+        super().__init__(base, timers=Overlay(base.timers, due=self._due, record=self._record))
         self._base = base
         self._clock = clock
         self._page_seconds = page_seconds
@@ -40,10 +42,7 @@ class OverdueStore:
         ]
         self.pages = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._base, name)
-
-    def due_timers(
+    def _due(
         self,
         shard_id: int,
         *,
@@ -74,7 +73,7 @@ class OverdueStore:
                     return DuePage(timers, cursor=f"{at + 1:09}", cursor_at=OVERDUE_AT)
             cursor = None
         self._pass(passed)
-        page = self._base.due_timers(
+        page = self._base.timers.due(
             shard_id,
             until=until,
             limit=limit - len(timers),
@@ -101,12 +100,12 @@ class OverdueStore:
             shard_id=shard_id,
         )
 
-    def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
+    def _record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
         others = [each for each in outcomes if each.outcome.timer.namespace != NOISY]
-        results = iter(self._base.record(others, now=now))
-        return [self._record(each.outcome.timer) or next(results) for each in outcomes]
+        results = iter(self._base.timers.record(others, now=now))
+        return [self._taken(each.outcome.timer) or next(results) for each in outcomes]
 
-    def _record(self, timer: Timer) -> RecordStatus | None:
+    def _taken(self, timer: Timer) -> RecordStatus | None:
         if timer.namespace != NOISY:
             return None
         del self._waiting[timer.shard_id][int(timer.timer_id[1:])]

@@ -8,7 +8,7 @@ from duetime.domain.timers import Timer
 from duetime.engine.keys import LaneKey
 from duetime.engine.reading import Offered, PageRequest, ShardReading
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import DuePage
+from duetime.stores.port.timers import DuePage
 from tests.support.clock import NOW
 from tests.support.engine import make_timer
 

@@ -19,8 +19,8 @@ from duetime.app.api_keys import create_key
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.principals import Role
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
-from duetime.stores.calls_port import CallRef
-from duetime.stores.port import Store
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.store import Store
 from tests.contract import call_steps as steps
 from tests.support.api import context_for
 from tests.support.call_api import call_services, calls_store
@@ -158,7 +158,7 @@ def make_tenant_world(store: Store) -> TenantWorld:
     clock = FakeClock()
     context = replace(
         context_for(store, clock, secret_box=LocalSecretBox(ProcessKey())),
-        authenticate=KeyAuthenticator(store, clock, cache_seconds=CACHE_SECONDS),
+        authenticate=KeyAuthenticator(store.catalogue, clock, cache_seconds=CACHE_SECONDS),
     )
     handler = build_handler(replace(context, calls=call_services(store, context=context)), ALL_ROUTES)
     acme, globex = (_make_tenant(name, store, clock, handler) for name in ("acme", "globex"))
@@ -176,7 +176,11 @@ def everything_of(world: TenantWorld) -> list[Any]:
         "/v1/tenants/globex/event-webhook/deliveries",
     )
     lists = [api.all_pages(path) for path in paths]
-    return [*lists, world.store.get_namespace("globex-orders"), world.store.get_namespace("events@globex")]
+    return [
+        *lists,
+        world.store.catalogue.get_namespace("globex-orders"),
+        world.store.catalogue.get_namespace("events@globex"),
+    ]
 
 
 def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) -> Tenant:
@@ -245,7 +249,7 @@ def _make_calls(tenant: Tenant, store: Store, clock: FakeClock) -> dict[str, str
         assert answer.status == 202
         ids.append(answer.json()["id"])
     calls = calls_store(store)
-    (call,) = calls.get_calls([CallRef(tenant.name, ids[0])], now=clock.now())
+    (call,) = calls.get([CallRef(tenant.name, ids[0])], now=clock.now())
     assert call is not None
     for _ in range(2):
         call = steps.run(calls, call, is_ok=False, now=clock.now())

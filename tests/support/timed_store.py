@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreUnavailable
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.stores.time_source import StoreTime
+from tests.support.parts import Intercepted
 
 T = TypeVar("T")
 
 _BY_ITS_OWN_CLOCK = frozenset(
-    {"announce_worker", "claim_shards", "release_leases", "renew_leases", "shard_statuses", "store_time"}
+    {"leases.announce_worker", "leases.claim", "leases.release", "leases.renew", "leases.statuses", "time"}
 )
 """What a database judges and writes by its own clock, whatever it is told."""
 
@@ -35,17 +36,18 @@ class SkewedClock:
         return self._clock.monotonic()
 
 
-class TimedStore:
+class TimedStore(Intercepted):
     """``store``, whose leases go by ``clock``. ``seconds`` counts what the requests since the last look took.
 
     ``request_seconds`` each: 25 claims, renewals or releases are one, 100 statuses, and any other call.
     ``delays``: what one call of an operation takes besides, ``claim_seconds`` a claim of a shard.
+    Calls, outbox and transfers take no time.
     ``refuses_claims``: every claim fails; ``refused_shards``: those that have one of them.
     ``skewed_by``: by how much what it tells of its time is wrong.
     """
 
     def __init__(self, store: Store, clock: Clock, *, request_seconds: float = 0.0) -> None:
-        self._store = store
+        super().__init__(store, self._operate)
         self._clock = clock
         self._request_seconds = request_seconds
         self.seconds = 0.0
@@ -56,27 +58,22 @@ class TimedStore:
         self.is_down = False
         self.skewed_by: Callable[[], float] = lambda: 0.0
 
-    def __getattr__(self, name: str) -> Any:
-        operation = getattr(self._store, name)
-        if not callable(operation):
-            return operation
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            self.seconds += self._request_seconds * _requests(name, arguments) + self.delays.get(name, 0.0)
-            if self.is_down:
-                raise StoreUnavailable("down")
-            if name == "claim_shards":
-                self.seconds += self.claim_seconds * len(arguments[0])
-                if self.refuses_claims or self.refused_shards & set(arguments[0]):
-                    raise StoreUnavailable("no claims")
-            if name in _BY_ITS_OWN_CLOCK:
-                named["now"] = self._clock.now()
-            answer = operation(*arguments, **named)
-            if name == "store_time":
-                answer = StoreTime(answer.at + timedelta(seconds=self.skewed_by()), answer.resolution_seconds)
-            return answer
-
-        return call
+    def _operate(self, name: str, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if name.startswith(("calls.", "outbox.", "transfer.")):
+            return operation(*arguments, **named)
+        self.seconds += self._request_seconds * _requests(name, arguments) + self.delays.get(name, 0.0)
+        if self.is_down:
+            raise StoreUnavailable("down")
+        if name == "leases.claim":
+            self.seconds += self.claim_seconds * len(arguments[0])
+            if self.refuses_claims or self.refused_shards & set(arguments[0]):
+                raise StoreUnavailable("no claims")
+        if name in _BY_ITS_OWN_CLOCK:
+            named["now"] = self._clock.now()
+        answer = operation(*arguments, **named)
+        if name == "time":
+            answer = StoreTime(answer.at + timedelta(seconds=self.skewed_by()), answer.resolution_seconds)
+        return answer
 
     def offload(self, threads: int = 1, name: str = "") -> LatentOffload:
         """``make_offload`` for a poller on this store."""
@@ -89,7 +86,7 @@ class TimedStore:
 
 
 def _requests(name: str, arguments: tuple[Any, ...]) -> int:
-    size = {"claim_shards": 25, "renew_leases": 25, "release_leases": 25, "shard_statuses": 100}.get(name)
+    size = {"leases.claim": 25, "leases.renew": 25, "leases.release": 25, "leases.statuses": 100}.get(name)
     return 1 if size is None else ceil(len(arguments[0]) / size)
 
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from duetime.domain.api_keys import ApiKey, hash_of
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.principals import Role
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import api_keys
 from tests.support.clock import NOW
@@ -29,14 +29,16 @@ class LaterRole(StrEnum):
 def make_unreadable(store: Store, namespace: Namespace) -> Namespace:
     """Damage the settings of ``namespace``."""
     settings = NamespaceSettings(max_in_flight=_DAMAGE)
-    assert store.update_namespace(replace(namespace, settings=settings), if_revision=namespace.revision, now=NOW)
-    stored = store.get_namespace(namespace.name)
+    assert store.catalogue.update_namespace(
+        replace(namespace, settings=settings), if_revision=namespace.revision, now=NOW
+    )
+    stored = store.catalogue.get_namespace(namespace.name)
     assert stored is not None
     return stored
 
 
 def unreadable_namespace(store: Store, name: str, *, num_shards: int = 4) -> Namespace:
-    namespace, _ = store.create_namespace(name, num_shards=num_shards, dedicated=False, now=NOW)
+    namespace, _ = store.catalogue.create_namespace(name, num_shards=num_shards, dedicated=False, now=NOW)
     return make_unreadable(store, namespace)
 
 
@@ -45,9 +47,9 @@ def key_of_a_later_role(store: Store, key_id: str, tenant_id: str, *, secret: st
     role: Any = LaterRole.OPERATOR
     key = ApiKey(key_id=key_id, tenant_id=tenant_id, role=role, secret_hash=hash_of(secret), created_at=NOW)
     if not isinstance(store, SqlStore):
-        assert store.create_api_key(key)
+        assert store.catalogue.create_api_key(key)
     elif store.database.engine.dialect.name == "sqlite":
-        assert store.create_api_key(replace(key, role=Role.READER))
+        assert store.catalogue.create_api_key(replace(key, role=Role.READER))
         with store.database.write() as mutation:
             mutation.connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
             mutation.connection.execute(

@@ -16,7 +16,8 @@ from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
 from duetime.domain.timers import Timer, TimerState
 from duetime.engine.poller import Poller
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
-from duetime.stores.port import Store, TimerFilter
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import TimerFilter
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller
@@ -39,7 +40,7 @@ class WebhookWorld:
 
     def add_webhook(self, tenant_id: str = "acme", *, secret: bytes | None = None, **fields: Any) -> None:
         name = events_namespace(tenant_id)
-        self.store.create_namespace(name, num_shards=4, dedicated=False, now=START, tenant_id=tenant_id)
+        self.store.catalogue.create_namespace(name, num_shards=4, dedicated=False, now=START, tenant_id=tenant_id)
         if secret is not None:
             sealed = SealedSecret("s1", self.box.seal(secret, context=name), START)
             self._change(tenant_id, lambda namespace: replace(namespace, secrets=(sealed,)))
@@ -50,10 +51,10 @@ class WebhookWorld:
 
     def _change(self, tenant_id: str, change: Callable[[Namespace], Namespace]) -> None:
         namespace = self.namespace(tenant_id)
-        assert self.store.update_namespace(change(namespace), if_revision=namespace.revision, now=START)
+        assert self.store.catalogue.update_namespace(change(namespace), if_revision=namespace.revision, now=START)
 
     def namespace(self, tenant_id: str = "acme") -> Namespace:
-        namespace = self.store.get_namespace(events_namespace(tenant_id))
+        namespace = self.store.catalogue.get_namespace(events_namespace(tenant_id))
         assert namespace is not None
         return namespace
 
@@ -76,7 +77,7 @@ class WebhookWorld:
         """What waits in the outbox becomes timers."""
         publisher = WebhookPublisher(self.store, clock=self.clock, on_stored=self.notify)
         make_dispatcher(self.outbox, [publisher], self.clock).turn()
-        assert self.outbox.unpublished == []
+        assert self.outbox.waiting == []
 
     def emit(self, *events: CallEvent) -> None:
         self.outbox.append(*events)
@@ -99,12 +100,12 @@ class WebhookWorld:
         return [(body["aggregateId"], body["sequence"]) for body in bodies if body["tenantId"] == tenant_id]
 
     def timer(self, event: CallEvent) -> Timer:
-        timer = self.store.get_timer(self.namespace(event.tenant_id), str(delivery_of(event)), now=self.clock.now())
+        timer = self.store.timers.get(self.namespace(event.tenant_id), str(delivery_of(event)), now=self.clock.now())
         assert timer is not None
         return timer
 
     def states(self, tenant_id: str = "acme") -> list[TimerState]:
-        page = self.store.list_timers(
+        page = self.store.timers.list(
             self.namespace(tenant_id), TimerFilter(), cursor=None, limit=500, now=self.clock.now()
         )
         return [timer.state for timer in page.items]

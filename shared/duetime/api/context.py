@@ -18,7 +18,7 @@ from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, NAMESPACE_SECONDS, Nam
 from duetime.domain.principals import Principal
 from duetime.domain.redaction import DEFAULT_RULES, RedactionRules
 from duetime.domain.timers import Timer
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 
 if TYPE_CHECKING:
     from duetime.app.service_calls import CallServices
@@ -144,7 +144,7 @@ class Services:
 
     @classmethod
     def of(cls, context: ApiContext) -> Services:
-        return cls(context, NamespaceCache(context.store, context.clock), CursorCodec(context.store))
+        return cls(context, NamespaceCache(context.store, context.clock), CursorCodec(context.store.catalogue))
 
     @property
     def calls(self) -> CallServices:

@@ -9,7 +9,7 @@ from secrets import token_bytes
 from duetime.domain.api_keys import SECRET_BYTES, ApiKey, hash_of, key_text, new_secret
 from duetime.domain.errors import SecretShownOnce
 from duetime.domain.principals import Role
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,6 @@ def create_key(
         created_at=now,
         expires_at=expires_at,
     )
-    if not store.create_api_key(key):
+    if not store.catalogue.create_api_key(key):
         raise SecretShownOnce
     return CreatedKey(key=key, text=key_text(key_id, secret))

@@ -16,7 +16,8 @@ from duetime.app.namespaces import changed_namespace, found_namespace, kept
 from duetime.domain.errors import NamespaceNotEmpty
 from duetime.domain.namespaces import NAMESPACE_SECONDS, Namespace, NamespaceState, Pause
 from duetime.domain.principals import Principal
-from duetime.stores.port import ChangeStatus, Store, TimerFilter, TimerRef
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import ChangeStatus, TimerFilter, TimerRef
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ def delete_some(
     left = namespace.settings.deleting_since + _SETTLED - now
     if left > timedelta(0):
         return Deletion(removed, is_done=False, wait_seconds=max(1, round(left.total_seconds())))
-    is_done = store.delete_namespace(name, if_revision=namespace.revision)
+    is_done = store.catalogue.delete_namespace(name, if_revision=namespace.revision)
     if is_done:
         _logged({"action": "namespace.deleted"}, namespace, principal)
     return Deletion(removed, is_done)
@@ -148,7 +149,7 @@ def _logged(event: dict[str, str], namespace: Namespace, principal: Principal | 
 def _has_timers(store: Store, namespace: Namespace, now: datetime) -> bool:
     cursor: str | None = None
     while True:
-        page = store.list_timers(namespace, _EVERYTHING, cursor=cursor, limit=1, now=now)
+        page = store.timers.list(namespace, _EVERYTHING, cursor=cursor, limit=1, now=now)
         if page.items or page.next_cursor is None:
             return bool(page.items)
         cursor = page.next_cursor
@@ -158,8 +159,8 @@ def _remove_timers(store: Store, namespace: Namespace, now: datetime) -> tuple[i
     """How many of a bounded number of pages were removed, and whether no timer is left."""
     removed, cursor = 0, None
     for _ in range(_PAGES_AT_ONCE):
-        page = store.list_timers(namespace, _EVERYTHING, cursor=cursor, limit=_PAGE, now=now)
-        results = store.delete_timers(namespace, [TimerRef(timer.timer_id) for timer in page.items], now=now)
+        page = store.timers.list(namespace, _EVERYTHING, cursor=cursor, limit=_PAGE, now=now)
+        results = store.timers.delete(namespace, [TimerRef(timer.timer_id) for timer in page.items], now=now)
         # One whose id is damaged in the store has no name to remove it by: it expires.
         removed += sum(result.status is ChangeStatus.APPLIED for result in results)
         cursor = page.next_cursor

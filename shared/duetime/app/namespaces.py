@@ -33,7 +33,7 @@ from duetime.domain.secrets import (
     secret_text,
     without_secret,
 )
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 
 _TRIES = 5
 
@@ -143,7 +143,7 @@ def found_namespace(store: Store, name: str, *, principal: Principal | None, is_
 
 def stored_namespace(store: Store, name: str, *, principal: Principal | None, is_internal: bool = False) -> Namespace:
     """As ``found_namespace``, but one that cannot be read is what is left of it."""
-    namespace = store.get_namespace(name) if is_internal or _is_name(name) else None
+    namespace = store.catalogue.get_namespace(name) if is_internal or _is_name(name) else None
     if namespace is None:
         raise NamespaceNotFound(name)
     return visible(namespace, principal)
@@ -196,7 +196,7 @@ def changed_namespace(
         wanted = change(namespace)
         if wanted == namespace:
             return namespace
-        stored = store.update_namespace(wanted, if_revision=namespace.revision, now=now)
+        stored = store.catalogue.update_namespace(wanted, if_revision=namespace.revision, now=now)
         if stored is not None:
             return stored
     raise StoreUnavailable(f"namespace {name!r} is being changed all the time")

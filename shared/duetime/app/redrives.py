@@ -19,7 +19,9 @@ from duetime.domain.errors import (
 from duetime.domain.event_webhooks import EVENTS_PREFIX, DeliveryId, read_delivery_id
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerState
-from duetime.stores.port import ChangeResult, ChangeStatus, Page, Store, TimerFilter, TimerRef
+from duetime.stores.port.pages import Page
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, TimerFilter, TimerRef
 from duetime.stores.refusals import apart
 
 
@@ -52,8 +54,8 @@ def find_timers(
 ) -> Page[Timer]:
     """A page of the timers that fit, found by their correlation id where one is given."""
     if correlation_id is None:
-        return store.list_timers(namespace, timer_filter, cursor=cursor, limit=limit, now=now)
-    page = store.find_by_correlation(namespace, correlation_id, cursor=cursor, limit=limit, now=now)
+        return store.timers.list(namespace, timer_filter, cursor=cursor, limit=limit, now=now)
+    page = store.timers.find_by_correlation(namespace, correlation_id, cursor=cursor, limit=limit, now=now)
     return Page([timer for timer in page.items if timer_filter.fits(timer)], page.next_cursor)
 
 
@@ -139,7 +141,7 @@ def redrive_refs(
 def _rearm_each(store: Store, namespace: Namespace, refs: Sequence[TimerRef], now: datetime) -> list[ChangeResult]:
     """Redrive each of the timers that can be, whatever the database refuses of the others."""
     return apart(
-        lambda some: store.rearm_timers(namespace, some, rearm=Rearm.REDRIVE, now=now),
+        lambda some: store.timers.rearm(namespace, some, rearm=Rearm.REDRIVE, now=now),
         refs,
         lambda _: ChangeResult(ChangeStatus.REFUSED),
     )
@@ -177,7 +179,7 @@ def _in_sequence(
         for sequence in range(1, max(of_call)):
             if sequence not in of_call:
                 timer_id = str(DeliveryId(call_id, sequence))
-                timer = store.get_timer(namespace, timer_id, now=now)
+                timer = store.timers.get(namespace, timer_id, now=now)
                 if (
                     timer is not None
                     and timer.state is TimerState.FAILED

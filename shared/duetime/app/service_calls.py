@@ -12,8 +12,8 @@ from duetime.domain.errors import CallFinished, CallNotFound, CallRunning
 from duetime.domain.ids import is_uuid
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
-from duetime.stores.calls_port import CallRef, CallStore
-from duetime.stores.port import Store
+from duetime.stores.port.calls import CallRef, CallStore
+from duetime.stores.port.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class CallServices:
         on_stored: Callable[[Sequence[Timer]], None],
     ) -> CallServices:
         """``num_shards``: of the timers of a tenant's calls, when its first one is submitted."""
-        namespaces = CallNamespaces(store, num_shards=num_shards)
+        namespaces = CallNamespaces(store.catalogue, num_shards=num_shards)
         return cls(calls, Submitter(calls, namespaces, new_id=new_id, on_stored=on_stored), rules)
 
     def found(self, tenant_id: str, call_id: str, *, now: datetime) -> ServiceCall:
         """Raises ``CallNotFound``, also for what cannot be the id of a call."""
         if is_uuid(call_id):
-            (call,) = self.store.get_calls([CallRef(tenant_id, call_id)], now=now)
+            (call,) = self.store.get([CallRef(tenant_id, call_id)], now=now)
             if call is not None:
                 return call
         raise CallNotFound(tenant_id, call_id)

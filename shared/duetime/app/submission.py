@@ -13,8 +13,8 @@ from duetime.domain.ids import UUID7_RANDOM_BITS, uuid7_at
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import ServiceCall, calls_namespace, timer_of
 from duetime.domain.timers import Timer
-from duetime.stores.calls_port import ApplyStatus, CallStore
-from duetime.stores.port import Store
+from duetime.stores.port.calls import ApplyStatus, CallStore
+from duetime.stores.port.catalogue import Catalogue
 
 _TRIES = 5
 _MAX_CACHED_NAMESPACES = 10_000
@@ -31,9 +31,9 @@ class Submitted:
 class CallNamespaces:
     """The internal namespaces of the timers of service calls, each made when its tenant submits the first call."""
 
-    def __init__(self, store: Store, *, num_shards: int) -> None:
+    def __init__(self, catalogue: Catalogue, *, num_shards: int) -> None:
         """``num_shards`` is for those that are made; one that exists keeps its own."""
-        self._store = store
+        self._catalogue = catalogue
         self._num_shards = num_shards
         self._known: dict[str, Namespace] = {}
 
@@ -48,15 +48,15 @@ class CallNamespaces:
 
     def _found_or_made(self, tenant_id: str, now: datetime) -> Namespace:
         name = calls_namespace(tenant_id)
-        found = self._store.get_namespace(name)
+        found = self._catalogue.get_namespace(name)
         if found is not None:
             return found
         try:
-            made, _ = self._store.create_namespace(
+            made, _ = self._catalogue.create_namespace(
                 name, num_shards=self._num_shards, dedicated=False, now=now, tenant_id=tenant_id
             )
         except NamespaceConflict:  # a process with another setting came first: what it made counts
-            found = self._store.get_namespace(name)
+            found = self._catalogue.get_namespace(name)
             if found is None:
                 raise
             return found

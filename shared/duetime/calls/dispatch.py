@@ -15,9 +15,8 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from math import inf
-from typing import Protocol
 
 from duetime.calls.publishing import EventPublisher, publish_in_order, ref_of
 from duetime.domain.call_events import CallEvent
@@ -27,7 +26,9 @@ from duetime.domain.errors import StoreError
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.shards import Lease
 from duetime.domain.times import round_down
-from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
+from duetime.stores.port.calls import CallRef, CallStore
+from duetime.stores.port.leases import LeaseStore
+from duetime.stores.port.outbox import Outbox, OutboxEvent
 
 log = logging.getLogger(__name__)
 
@@ -54,30 +55,6 @@ class DispatchSettings:
     retention_seconds: float = 7 * 86_400.0
     prune_interval_seconds: float = 60.0
     prune_limit: int = 500
-
-
-class Leases(Protocol):
-    """The part of ``stores.port.Store`` that keeps the lease."""
-
-    def claim_shards(
-        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
-    ) -> list[Lease | None]: ...
-
-    def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]: ...
-
-    def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None: ...
-
-
-class Outbox(Protocol):
-    """The part of ``CallStore`` that the dispatcher works on."""
-
-    def unpublished_events(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]: ...
-
-    def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None: ...
-
-    def prune(
-        self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
-    ) -> int: ...
 
 
 @dataclass(slots=True)
@@ -125,10 +102,11 @@ class Dispatcher:
 
     def __init__(
         self,
-        store: Leases,
+        leases: LeaseStore,
         outbox: Outbox,
         publishers: Sequence[EventPublisher],
         *,
+        calls: CallStore,
         clock: Clock,
         settings: DispatchSettings,
         owner_id: str,
@@ -138,8 +116,9 @@ class Dispatcher:
     ) -> None:
         """``metadata``: JSON that tells of this process. ``random`` gives floats in [0, 1)."""
         self._new_id = new_id
-        self._store = store
+        self._leases = leases
         self._outbox = outbox
+        self._calls = calls
         self._publishers = publishers
         self._clock = clock
         self._settings = settings
@@ -191,7 +170,7 @@ class Dispatcher:
         if lease is None:
             return
         try:
-            self._store.release_leases([lease], now=self._clock.now())
+            self._leases.release([lease], now=self._clock.now())
         except StoreError as error:
             log.warning(
                 "the outbox could not be released; it is free when its lease ends",
@@ -208,7 +187,7 @@ class Dispatcher:
         if len(waiting) > MAX_BLOCKED:
             self._is_eager = False
             return min(waiting.values()) - monotonic
-        found = self._outbox.unpublished_events(limit=settings.batch, skip=frozenset(waiting))
+        found = self._outbox.unpublished(limit=settings.batch, skip=frozenset(waiting))
         is_page_full = len(found) >= settings.batch
         self._observe(found, len(waiting))
         if not is_page_full:  # those that were wanted and are not there have been seen to by somebody else
@@ -269,7 +248,7 @@ class Dispatcher:
             return False
         now = self._clock.now()
         before = now - timedelta(seconds=settings.retention_seconds)
-        pruned = self._outbox.prune(
+        pruned = self._calls.prune(
             now=now, events_published_before=before, limit=settings.prune_limit, event_of=self._expired_event
         )
         self.stats.pruned += pruned
@@ -286,11 +265,11 @@ class Dispatcher:
         monotonic, now, seconds = self._clock.monotonic(), self._clock.now(), self._settings.lease_seconds
         held = self._lease
         if held is None:
-            (self._lease,) = self._store.claim_shards(
+            (self._lease,) = self._leases.claim(
                 [OUTBOX_SHARD], self._owner_id, lease_seconds=seconds, metadata=self._metadata, now=now
             )
         elif monotonic >= self._renew_at:
-            (self._lease,) = self._store.renew_leases([held], lease_seconds=seconds, now=now)
+            (self._lease,) = self._leases.renew([held], lease_seconds=seconds, now=now)
         else:
             return True
         self._renew_at = monotonic + seconds / 3

@@ -29,7 +29,7 @@ from duetime.domain.service_calls import CALLS_PREFIX, CallStatus, ServiceCall, 
 from duetime.domain.times import round_down
 from duetime.domain.urls import without_query
 from duetime.engine.handling import Answered, Conclusion, Message, Turn, TurnResult, TurnStatus
-from duetime.stores.calls_port import ApplyStatus, CallRef, CallStore
+from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class CallExecutor:
     def _read(self, refs: Sequence[CallRef], now: datetime) -> list[ServiceCall | TurnResult]:
         """Each call, or what its turn is without one."""
         try:
-            calls = self._calls.get_calls(refs, now=now)
+            calls = self._calls.get(refs, now=now)
         except CallUnreadable:
             if len(refs) > 1:
                 return [each for ref in refs for each in self._read([ref], now)]

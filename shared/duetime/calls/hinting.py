@@ -7,7 +7,7 @@ from datetime import datetime
 
 from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
-from duetime.stores.calls_port import ApplyStatus, CallStore, DeleteStatus
+from duetime.stores.port.calls import ApplyStatus, CallStore, DeleteStatus
 
 
 class Bell:
@@ -31,21 +31,15 @@ class RingingCallStore:
     def __init__(self, calls: CallStore, bell: Bell) -> None:
         self._calls = calls
         self._bell = bell
-        self.get_calls = calls.get_calls
+        self.get = calls.get
         self.find_by_idempotency_key = calls.find_by_idempotency_key
-        self.list_calls = calls.list_calls
+        self.list = calls.list
         self.get_execution = calls.get_execution
         self.list_executions = calls.list_executions
         self.list_events = calls.list_events
-        self.unpublished_events = calls.unpublished_events
-        self.unpublished_of = calls.unpublished_of
-        self.mark_published = calls.mark_published
         self.prune = calls.prune
-        self.load_executions = calls.load_executions
-        self.all_events = calls.all_events
-        self.load_events = calls.load_events
 
-    def delete_call(
+    def delete(
         self,
         tenant_id: str,
         call_id: str,
@@ -54,7 +48,7 @@ class RingingCallStore:
         if_revision: int | None = None,
         event: CallEvent | None = None,
     ) -> DeleteStatus:
-        status = self._calls.delete_call(tenant_id, call_id, now=now, if_revision=if_revision, event=event)
+        status = self._calls.delete(tenant_id, call_id, now=now, if_revision=if_revision, event=event)
         if event is not None and status is DeleteStatus.DELETED:
             self._bell.ring()
         return status

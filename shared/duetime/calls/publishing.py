@@ -14,7 +14,8 @@ from typing import Protocol
 
 from duetime.domain.call_events import CallEvent
 from duetime.domain.errors import StoreUnavailable
-from duetime.stores.calls_port import CallRef, OutboxEvent
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
 
 log = logging.getLogger(__name__)
 

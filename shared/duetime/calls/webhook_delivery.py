@@ -25,7 +25,7 @@ from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import round_up
 from duetime.engine.directory import NamespaceDirectory
 from duetime.engine.gating import Admission
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 
 UNUSABLE_SECONDS = 30.0
 MAX_UNUSABLE_SECONDS = 900.0
@@ -56,8 +56,8 @@ class WebhookGate:
         on_stored: Callable[[Sequence[Timer]], None] = lambda _: None,
     ) -> None:
         """``on_stored`` is told of timers that were made due: a hint for the poller."""
-        self._store = store
-        self._directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
+        self._timers = store.timers
+        self._directory = NamespaceDirectory(store.catalogue, clock=clock, secret_box=secret_box)
         self._lock = threading.Lock()  # the directory is made for one thread
         self._on_stored = on_stored
 
@@ -78,7 +78,7 @@ class WebhookGate:
             return Admission(failure=Failure(FailureReason.REFUSED_URL, "the webhook was removed", now))
         if not target.is_usable:
             return _later(timer, now)
-        waits_for = predecessor(self._store, target.namespace, delivery, now=now)
+        waits_for = predecessor(self._timers, target.namespace, delivery, now=now)
         if waits_for is not None:
             return Admission(wait_until=look_again_at(waits_for, now=now))
         url, signer = target.webhook.url, target.signer
@@ -109,12 +109,12 @@ class WebhookGate:
                 continue
             if outcome.state is not TimerState.SCHEDULED:
                 self._wake_after(target, delivery, now)
-            elif target.is_usable and predecessor(self._store, target.namespace, delivery, now=now) is None:
+            elif target.is_usable and predecessor(self._timers, target.namespace, delivery, now=now) is None:
                 # What it waited for ended while it was being put off, and found nothing that waited.
                 self._wake_after(target, DeliveryId(delivery.call_id, delivery.sequence - 1), now)
 
     def _wake_after(self, target: _Target, ended: DeliveryId, now: datetime) -> None:
-        woken = wake_next(self._store, target.namespace, ended, now=now)
+        woken = wake_next(self._timers, target.namespace, ended, now=now)
         if woken:
             self._on_stored(woken)
 

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from duetime.domain.event_webhooks import DeliveryId
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerState
-from duetime.stores.port import ChangeStatus, Store, TimerRef
+from duetime.stores.port.timers import ChangeStatus, TimerRef, TimerStore
 
 WAKE_MARGIN = timedelta(seconds=30)
 """How long a delivery waits before it looks by itself whether its turn has come, which it learns at once unless a
@@ -25,10 +25,10 @@ looked for."""
 _PENDING = (TimerState.SCHEDULED, TimerState.FIRING)
 
 
-def predecessor(store: Store, namespace: Namespace, delivery: DeliveryId, *, now: datetime) -> Timer | None:
+def predecessor(timers: TimerStore, namespace: Namespace, delivery: DeliveryId, *, now: datetime) -> Timer | None:
     """The timer that ``delivery`` has to wait for; None: its turn has come. Strongly consistent."""
     for sequence in range(delivery.sequence - 1, 0, -1):
-        timer = store.get_timer(namespace, str(DeliveryId(delivery.call_id, sequence)), now=now)
+        timer = timers.get(namespace, str(DeliveryId(delivery.call_id, sequence)), now=now)
         if timer is not None and timer.state is not TimerState.FAILED:
             return timer if timer.state in _PENDING else None
     return None
@@ -44,13 +44,13 @@ def look_again_at(waits_for: Timer, *, now: datetime) -> datetime:
     return max(at, now) + WAKE_MARGIN if waits_for.attempts else max(at, now + WAKE_MARGIN)
 
 
-def wake_next(store: Store, namespace: Namespace, ended: DeliveryId, *, now: datetime) -> Sequence[Timer]:
+def wake_next(timers: TimerStore, namespace: Namespace, ended: DeliveryId, *, now: datetime) -> Sequence[Timer]:
     """Make the delivery after ``ended`` due, if it waits; what was stored by that."""
     webhook = namespace.settings.webhook
     has_gaps = webhook is None or webhook.event_types is not None
     for step in range(1, _MAX_STEPS_AHEAD + 1):
         ref = TimerRef(str(DeliveryId(ended.call_id, ended.sequence + step)))
-        (result,) = store.rearm_timers(namespace, [ref], rearm=Rearm.FIRE, now=now)
+        (result,) = timers.rearm(namespace, [ref], rearm=Rearm.FIRE, now=now)
         if result.status is ChangeStatus.APPLIED and result.timer is not None:
             return [result.timer]
         is_dead_letter = result.timer is not None and result.timer.state is TimerState.FAILED

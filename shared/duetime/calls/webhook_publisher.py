@@ -25,7 +25,8 @@ from duetime.domain.event_webhooks import (
 )
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer, TimerContent, content_digest, new_timer
-from duetime.stores.port import PutMode, PutResult, PutStatus, Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode, PutResult, PutStatus
 from duetime.stores.refusals import apart
 
 
@@ -60,7 +61,7 @@ class WebhookPublisher:
     def _publish(self, tenant_id: str, events: Sequence[CallEvent]) -> dict[str, str]:
         """The events whose timers the database refuses."""
         # Asked for every time: what is published after a webhook was set is delivered to it.
-        namespace = self._store.get_namespace(events_namespace(tenant_id))
+        namespace = self._store.catalogue.get_namespace(events_namespace(tenant_id))
         if namespace is not None and namespace.unreadable is not None:
             raise NamespaceUnreadable(namespace.name)  # the events wait: whether anybody wants them cannot be read
         webhook = None if namespace is None else namespace.settings.webhook
@@ -72,7 +73,7 @@ class WebhookPublisher:
         now = self._clock.now()
         timers = [self._timer(namespace, webhook, event, now) for event in wanted]
         results = apart(
-            lambda some: self._store.put_timers(some, mode=PutMode.CREATE, now=now),
+            lambda some: self._store.timers.put(some, mode=PutMode.CREATE, now=now),
             timers,
             lambda _: PutResult(PutStatus.REFUSED, None),
         )
@@ -100,12 +101,12 @@ class WebhookPublisher:
         timer = new_timer(
             namespace, str(delivery), content, digest=content_digest(content), firing_id=event.event_id, now=now
         )
-        waits_for = predecessor(self._store, namespace, delivery, now=now)
+        waits_for = predecessor(self._store.timers, namespace, delivery, now=now)
         return timer if waits_for is None else replace(timer, next_attempt_at=look_again_at(waits_for, now=now))
 
     def _look_again(self, namespace: Namespace, delivery: DeliveryId) -> None:
         """The predecessor may have ended, and looked for its successor in vain, before the timer was stored."""
         now = self._clock.now()
-        if predecessor(self._store, namespace, delivery, now=now) is None:
+        if predecessor(self._store.timers, namespace, delivery, now=now) is None:
             before = DeliveryId(delivery.call_id, delivery.sequence - 1)
-            self._on_stored(wake_next(self._store, namespace, before, now=now))
+            self._on_stored(wake_next(self._store.timers, namespace, before, now=now))

@@ -216,7 +216,7 @@ def _secret_check(settings: LocalKeySettings) -> Callable[[Namespace, SealedSecr
 
 def _report(loaded: Loaded, reader: ExportReader, *, is_rehearsal: bool) -> None:
     from duetime.moving.errors import MoveFailed
-    from duetime.stores.moving_port import LoadStatus
+    from duetime.stores.port.transfer import LoadStatus
 
     counts = _counted(reader.tally.shown_counts())
     if loaded.num_unreadable:

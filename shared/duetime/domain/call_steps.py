@@ -1,7 +1,7 @@
 """The steps of a service call's life: pure functions from a stored call to a ``Transition``.
 
 A store writes a transition whole or not at all, and only onto the revision that it starts from
-(``stores.calls_port``). So whoever takes a step first wins, and every event tells of a change that was made.
+(``stores.port.calls``). So whoever takes a step first wins, and every event tells of a change that was made.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from duetime.domain.errors import DuetimeError
 from duetime.domain.events import TimerFailed, unreadable_event
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Alarm, Offload
-from duetime.stores.port import UnreadableRow
+from duetime.stores.port.timers import UnreadableRow
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.namespaces import NAMESPACE_SECONDS, Misfire, Namespace, NamespaceState, SealedSecret
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import Timer
-from duetime.stores.port import Store
+from duetime.stores.port.catalogue import Catalogue
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +64,9 @@ class _Entry:
 
 
 class NamespaceDirectory:
-    def __init__(self, store: Store, *, clock: Clock, secret_box: SecretBox | None) -> None:
+    def __init__(self, catalogue: Catalogue, *, clock: Clock, secret_box: SecretBox | None) -> None:
         """``secret_box`` None: this process can unseal nothing, so namespaces with secrets are not usable."""
-        self._store = store
+        self._catalogue = catalogue
         self._clock = clock
         self._secret_box = secret_box
         self._entries: dict[str, _Entry] = {}
@@ -106,7 +106,7 @@ class NamespaceDirectory:
             if entry is not None and monotonic < entry.stale_at:
                 continue
             try:
-                namespace = self._store.get_namespace(name)
+                namespace = self._catalogue.get_namespace(name)
             except StoreUnavailable:
                 if entry is None:
                     raise

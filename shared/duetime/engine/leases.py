@@ -35,7 +35,7 @@ from duetime.engine.sharing import FreeShards, Members, claim_order, fair_share
 from duetime.engine.stats import EngineStats
 from duetime.engine.unreadable import UnreadableShards
 from duetime.engine.waiting import Alarm, Offload
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class LeaseKeeper:
     ) -> None:
         """``offload`` runs renewals and releases, ``claim_offload`` all that these must not wait for.
 
-        ``metadata`` as in ``Store.claim_shards``. ``on_change`` is called after claims, ``on_recovery`` when the
+        ``metadata`` as in ``LeaseStore.claim``. ``on_change`` is called after claims, ``on_recovery`` when the
         store answers again after an outage; ``drop`` when a shard must not be fired from any more.
         """
         self._store = store
@@ -115,7 +115,7 @@ class LeaseKeeper:
         self._claim_under_way: asyncio.Task[None] | None = None
         self._members = Members(self._settings.lease_seconds)
         self._free = FreeShards(self._settings.lease_seconds)
-        self._unreadable = UnreadableShards(self._store, clock=self._clock, settings=self._settings)
+        self._unreadable = UnreadableShards(self._store.timers, clock=self._clock, settings=self._settings)
         self._adopted: set[int] = set()
 
     @property
@@ -183,7 +183,7 @@ class LeaseKeeper:
         leases = [shard.lease for shard in shards]
         if leases:
             now = self._clock.now()
-            await self._offload.run(lambda: self._store.release_leases(leases, now=now))
+            await self._offload.run(lambda: self._store.leases.release(leases, now=now))
             log.info("shards released", extra={"action": "shard.released", "shards": len(leases)})
 
     async def release_all(self, timeout_seconds: float) -> None:
@@ -192,7 +192,7 @@ class LeaseKeeper:
             await asyncio.wait([self._claim_under_way], timeout=timeout_seconds)
         await self.release(list(self.owned.values()))
         if self._fixed is None:
-            await self._offload.run(lambda: self._store.withdraw_worker(self._worker_id))
+            await self._offload.run(lambda: self._store.leases.withdraw_worker(self._worker_id))
 
     async def _keep(self) -> bool:
         if self._clock.has_jumped:
@@ -226,7 +226,7 @@ class LeaseKeeper:
             if not leases:
                 return []
             seconds = self._settings.lease_seconds
-            return self._store.renew_leases(leases, lease_seconds=seconds, now=self._clock.now())
+            return self._store.leases.renew(leases, lease_seconds=seconds, now=self._clock.now())
 
         renewed = await self._offload.run(renew)
         self._unrenewed = []
@@ -312,10 +312,10 @@ class LeaseKeeper:
             now = self._clock.now()
             workers = self._announce() if announce else None
             if withdraw:
-                self._store.withdraw_worker(self._worker_id)
-            shard_ids = fixed if fixed is not None else self._store.shard_map().shard_ids()
+                self._store.leases.withdraw_worker(self._worker_id)
+            shard_ids = fixed if fixed is not None else self._store.catalogue.shard_map().shard_ids()
             unowned = [shard_id for shard_id in shard_ids if shard_id not in owned]
-            statuses = self._store.shard_statuses(unowned, now=now) if unowned else []
+            statuses = self._store.leases.statuses(unowned, now=now) if unowned else []
             free = [status.shard_id for status in statuses if status.is_free]
             owners = frozenset(status.owner_id for status in statuses if status.owner_id and not status.is_free)
             if free and is_member and workers is None:
@@ -337,7 +337,7 @@ class LeaseKeeper:
 
     def _announce(self) -> list[str]:
         now, seconds = self._clock.now(), self._settings.lease_seconds
-        return self._store.announce_worker(self._worker_id, ttl_seconds=seconds, now=now)
+        return self._store.leases.announce_worker(self._worker_id, ttl_seconds=seconds, now=now)
 
     def _observe(self, survey: _Survey) -> None:
         at = self._clock.monotonic()
@@ -400,7 +400,7 @@ class LeaseKeeper:
         self._free.refuse(shard_ids)  # until it is known better
         try:
             leases = await self._claim_offload.run(
-                lambda: self._store.claim_shards(
+                lambda: self._store.leases.claim(
                     shard_ids,
                     self._worker_id,
                     lease_seconds=seconds,

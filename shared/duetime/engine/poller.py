@@ -32,7 +32,7 @@ from duetime.engine.recording import Recorder
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineSnapshot, EngineStats, snapshot_of
 from duetime.engine.waiting import Alarm, Offload, ThreadOffload
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class Poller:
         self._recorder = self._make_recorder(events)
         self._postponed = Postponements(settings, random)
         self._payloads = payloads = HeldPayloads(settings.max_payload_bytes)
-        self._directory = directory = NamespaceDirectory(store, clock=clock, secret_box=secret_box)
+        self._directory = directory = NamespaceDirectory(store.catalogue, clock=clock, secret_box=secret_box)
         self._gate_offload = None if gate is None else make_offload(1, "duetime-gate")
         self._gated = self._make_gated(gate, self._gate_offload)
         recorded = self._make_recorded(new_id)
@@ -144,7 +144,7 @@ class Poller:
 
     def _make_polling(self, directory: NamespaceDirectory) -> Polling:
         return Polling(
-            self._store,
+            self._store.timers,
             self._leases,
             self._recorder,
             self._firing,
@@ -162,7 +162,7 @@ class Poller:
         if events is not None and self._event_offload is not None:
             announcer = Announcer(events, offload=self._event_offload, stats=self._stats, random=self._random)
         return Recorder(
-            self._store,
+            self._store.timers,
             clock=self._clock,
             settings=self._settings,
             stats=self._stats,
@@ -407,7 +407,7 @@ class Poller:
                 while True:
                     now = self._clock.now()
                     pruned = await self._poll_offload.run(
-                        lambda now=now: self._store.prune_expired(now=now, limit=_PRUNE_LIMIT)  # type: ignore[misc]
+                        lambda now=now: self._store.timers.prune(now=now, limit=_PRUNE_LIMIT)  # type: ignore[misc]
                     )
                     if pruned < _PRUNE_LIMIT:
                         break

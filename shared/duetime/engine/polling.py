@@ -21,7 +21,7 @@ from duetime.engine.recording import Recorder
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Alarm, Offload
-from duetime.stores.port import DuePage, Store, UnreadableRow
+from duetime.stores.port.timers import DuePage, TimerStore, UnreadableRow
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Polling:
 
     def __init__(
         self,
-        store: Store,
+        timers: TimerStore,
         leases: LeaseKeeper,
         recorder: Recorder,
         firing: Firing,
@@ -58,7 +58,7 @@ class Polling:
         wake: Alarm,
         random: Callable[[], float],
     ) -> None:
-        self._store = store
+        self._timers = timers
         self._leases = leases
         self._recorder = recorder
         self._firing = firing
@@ -171,7 +171,7 @@ class Polling:
         page: DuePage | StoreError
         unwanted = request.unwanted
         try:
-            page = self._store.due_timers(
+            page = self._timers.due(
                 request.shard_id,
                 until=request.until,
                 limit=self._settings.page_size,
@@ -193,7 +193,7 @@ class Polling:
         """In a thread: what was set aside, and what could not be: that is read again, and is in nobody's way."""
         expires_at = now + timedelta(seconds=self._settings.failed_retention_seconds)
         try:
-            self._store.quarantine(rows, now=now, expires_at=expires_at)
+            self._timers.quarantine(rows, now=now, expires_at=expires_at)
         except StoreUnavailable:
             return (), rows
         except StoreError:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from duetime.domain.times import MAX_INSTANT, MIN_INSTANT
 from duetime.engine.keys import LaneKey, lane_of
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import DuePage
+from duetime.stores.port.timers import DuePage
 
 _LOOK_BACK = timedelta(seconds=2)
 """How late a timer that is due at once may become visible: its client's clock differs, its commit takes time."""
@@ -104,7 +104,7 @@ class Unwanted:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What ``Store.due_timers`` is asked for: the page at ``position``, due ``until``."""
+    """What ``TimerStore.due`` is asked for: the page at ``position``, due ``until``."""
 
     shard_id: int
     reading: Reading

@@ -20,7 +20,7 @@ from duetime.engine.batching import Batcher, bug_in, refusal
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Offload
-from duetime.stores.port import Store
+from duetime.stores.port.timers import TimerStore
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Recordable(LeasedOutcome):
 
 
 class Recorder:
-    """Collects outcomes for up to ``record_linger_seconds`` and writes them with ``Store.record``.
+    """Collects outcomes for up to ``record_linger_seconds`` and writes them with ``TimerStore.record``.
 
     While the store cannot be used it is asked again, with back-off, for as long as the recorder runs: an outcome is
     never dropped while there is a chance to write it. One that the store refuses for good harms no other, and a shard
@@ -45,7 +45,7 @@ class Recorder:
 
     def __init__(
         self,
-        store: Store,
+        timers: TimerStore,
         *,
         clock: Clock,
         settings: EngineSettings,
@@ -56,7 +56,7 @@ class Recorder:
     ) -> None:
         """Whoever adds outcomes sets ``on_batch``, which is called after each batch."""
         self.on_batch: Callable[[], None] = lambda: None
-        self._store = store
+        self._timers = timers
         self._clock = clock
         self._stats = stats
         self._announcer = announcer
@@ -124,7 +124,7 @@ class Recorder:
 
     def _write(self, batch: Sequence[Recordable]) -> list[RecordStatus]:
         """In a thread."""
-        return self._store.record(batch, now=self._clock.now())
+        return self._timers.record(batch, now=self._clock.now())
 
     def _finish(self, batch: Sequence[Recordable], statuses: Sequence[RecordStatus]) -> None:
         self._stats.record_batches += 1

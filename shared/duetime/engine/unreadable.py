@@ -8,7 +8,7 @@ from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError
 from duetime.engine.owned import OwnedShard
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import Store
+from duetime.stores.port.timers import TimerStore
 
 _LOOK_SECONDS = 0.5
 _MOST_DOUBLINGS = 6
@@ -21,8 +21,8 @@ class UnreadableShards:
     then two, then four: what a look can read is not always what a poll must. All but ``look`` is for the event loop.
     """
 
-    def __init__(self, store: Store, *, clock: Clock, settings: EngineSettings) -> None:
-        self._store = store
+    def __init__(self, timers: TimerStore, *, clock: Clock, settings: EngineSettings) -> None:
+        self._timers = timers
         self._clock = clock
         self._settings = settings
         self._look_at: dict[int, float] = {}
@@ -57,7 +57,7 @@ class UnreadableShards:
             if not_before > begun:
                 continue
             try:
-                self._store.due_timers(shard_id, until=self._clock.now(), limit=self._settings.page_size)
+                self._timers.due(shard_id, until=self._clock.now(), limit=self._settings.page_size)
             except StoreError:
                 self._look_at[shard_id] = self._look_at.pop(shard_id)  # the others come first the next time
                 break

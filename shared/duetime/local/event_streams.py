@@ -31,7 +31,7 @@ from duetime.domain.principals import Principal
 from duetime.engine.waiting import Offload
 from duetime.local.asgi import Receive, Scope, Send, send_answer, to_answer
 from duetime.local.gateway import HttpAnswer
-from duetime.stores.calls_port import CallRef, CallStore
+from duetime.stores.port.calls import CallRef, CallStore
 
 EVENT_STREAM: Final = "text/event-stream"
 THREADS: Final = 2
@@ -215,7 +215,7 @@ class _Look:
         """
         self._check_key()
         try:
-            (call,) = self._calls.get_calls([self.ref], now=self._clock.now())
+            (call,) = self._calls.get([self.ref], now=self._clock.now())
         except CallUnreadable:  # its events may be readable, and one of them tells of its end
             events = self._list(after)
             return _Found(events, any(event.type.is_terminal for event in events))

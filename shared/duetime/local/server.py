@@ -36,8 +36,8 @@ from duetime.runtime.outbox_wiring import opened_dispatcher, ringing_calls
 from duetime.runtime.redaction import redact_text
 from duetime.runtime.settings import LocalSettings, WorkerSettings, child_environment, option
 from duetime.runtime.tuning import EgressSettings, LocalHttp
-from duetime.stores.calls_port import CallStore
-from duetime.stores.port import Store
+from duetime.stores.port.calls import CallStore
+from duetime.stores.port.store import Store
 
 DEFAULT_NAMESPACE = "default"
 STOP_MARGIN_SECONDS = 10.0
@@ -208,8 +208,8 @@ def _observe(snapshot: Callable[[], EngineSnapshot], workers: Sequence[WorkerSer
 
 
 def _ensure_default_namespace(store: Store, settings: LocalSettings, clock: Clock) -> None:
-    if store.get_namespace(DEFAULT_NAMESPACE) is None:
-        store.create_namespace(
+    if store.catalogue.get_namespace(DEFAULT_NAMESPACE) is None:
+        store.catalogue.create_namespace(
             DEFAULT_NAMESPACE, num_shards=settings.default_num_shards, dedicated=False, now=clock.now()
         )
 

@@ -17,7 +17,7 @@ from duetime.moving.lines import (
 from duetime.moving.records import Record
 from duetime.moving.tally import Tally
 from duetime.moving.walk import END, Walk
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 
 Progress = Callable[[Tally], None]
 """Called now and then with what has been done so far."""

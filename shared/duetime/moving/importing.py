@@ -23,9 +23,10 @@ from duetime.moving.reading import ExportReader
 from duetime.moving.records import CATALOGUE_KINDS, CatalogueSecret, Kind, Record, StoredEvent, Unreadable, name_of
 from duetime.moving.tally import Tally, differences, full_hour_after
 from duetime.moving.walk import Walk, read_all
-from duetime.stores.calls_port import ApplyStatus, CallRef, OutboxEvent
-from duetime.stores.moving_port import LoadStatus
-from duetime.stores.port import Store
+from duetime.stores.port.calls import ApplyStatus, CallRef
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.stores.port.store import Store
+from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.refusals import alone, apart
 
 T = TypeVar("T")
@@ -137,16 +138,16 @@ class Importer:
     def _load_into_catalogue(self, value: object) -> _Result:
         store = self._store
         if isinstance(value, Namespace):
-            self._namespaces[value.name], status = store.load_namespace(value)
+            self._namespaces[value.name], status = store.transfer.load_namespace(value)
             return status
         if isinstance(value, CatalogueSecret):
-            is_there = value.name in store.catalogue_secrets()
-            is_same = store.catalogue_secret(value.name, value.value) == value.value
+            is_there = value.name in store.transfer.secrets()
+            is_same = store.catalogue.secret(value.name, value.value) == value.value
             return (LoadStatus.PRESENT if is_there else LoadStatus.LOADED) if is_same else LoadStatus.CONFLICT
         assert isinstance(value, ApiKey)
-        if store.create_api_key(value):
+        if store.catalogue.create_api_key(value):
             return LoadStatus.LOADED
-        return LoadStatus.PRESENT if store.get_api_key(value.key_id) == value else LoadStatus.CONFLICT
+        return LoadStatus.PRESENT if store.catalogue.get_api_key(value.key_id) == value else LoadStatus.CONFLICT
 
     # -- timers, calls, events -------------------------------------------------------------------------------
 
@@ -196,14 +197,14 @@ class Importer:
     def _load(self, kind: Kind, values: Sequence[Any]) -> list[_Result]:
         store = self._store
         if kind is Kind.TIMER:
-            return [*store.load_timers(values, now=self._now)]
+            return [*store.transfer.load_timers(values, now=self._now)]
         if kind is Kind.SERVICE_CALL:
             return self._load_calls(values)
         if kind is Kind.EXECUTION:
-            return [*store.calls.load_executions(values)]
+            return [*store.transfer.load_executions(values)]
         events: Sequence[StoredEvent] = values
         return [
-            *store.calls.load_events(
+            *store.transfer.load_events(
                 [OutboxEvent(each.event, "", each.published_at) for each in events], now=self._now
             )
         ]
@@ -220,7 +221,7 @@ class Importer:
     def _status_of_known(self, call: ServiceCall) -> LoadStatus:
         """Its id or its idempotency key is taken."""
         try:
-            (stored,) = self._store.calls.get_calls([CallRef(call.tenant_id, call.call_id)], now=self._now)
+            (stored,) = self._store.calls.get([CallRef(call.tenant_id, call.call_id)], now=self._now)
         except CallUnreadable:
             return LoadStatus.CONFLICT
         return LoadStatus.PRESENT if stored == call else LoadStatus.CONFLICT
@@ -293,11 +294,11 @@ def _refuse_other_contents(store: Store, catalogue: Sequence[Record]) -> None:
 
 
 def _catalogue_of(store: Store) -> Iterable[tuple[Kind, Namespace | ApiKey | CatalogueSecret]]:
-    for namespace in read_all(store.all_namespaces):
+    for namespace in read_all(store.transfer.all_namespaces):
         yield Kind.NAMESPACE, namespace
-    for key in read_all(store.all_api_keys):
+    for key in read_all(store.transfer.all_api_keys):
         yield Kind.API_KEY, key
-    for name, value in store.catalogue_secrets().items():
+    for name, value in store.transfer.secrets().items():
         yield Kind.SECRET, CatalogueSecret(name, value)
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from hashlib import sha256
 
 from duetime.moving.errors import MoveRefused
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 
 _SHARDS_AT_ONCE = 500
 _MARK_CHARACTERS = 16
@@ -17,12 +17,12 @@ def refuse_if_served(store: Store, *, now: datetime) -> str:
 
     A mark that is another one as soon as a shard was claimed.
     """
-    shard_ids = store.shard_map().shard_ids()
+    shard_ids = store.catalogue.shard_map().shard_ids()
     held = 0
     claims = sha256()
     owners: set[str] = set()
     for start in range(0, len(shard_ids), _SHARDS_AT_ONCE):
-        for status in store.shard_statuses(shard_ids[start : start + _SHARDS_AT_ONCE], now=now):
+        for status in store.leases.statuses(shard_ids[start : start + _SHARDS_AT_ONCE], now=now):
             if status.version:
                 claims.update(f"{status.shard_id}:{status.version};".encode())
             if not status.is_free:

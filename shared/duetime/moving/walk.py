@@ -21,8 +21,10 @@ from duetime.domain.timers import FailureReason, Timer
 from duetime.moving.errors import MoveRefused
 from duetime.moving.lines import Position
 from duetime.moving.records import CatalogueSecret, Kind, Record, StoredEvent, Unreadable, Value, record_of
-from duetime.stores.calls_port import CallFilter, CallRef
-from duetime.stores.port import Page, Store, TimerFilter
+from duetime.stores.port.calls import CallFilter, CallRef
+from duetime.stores.port.pages import Page
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import TimerFilter
 
 T = TypeVar("T")
 
@@ -50,7 +52,7 @@ class Walk:
         self._store = store
         self._now = now
         self._keys: list[ApiKey] | None = None
-        self._namespaces = sorted(read_all(store.all_namespaces), key=attrgetter("name"))
+        self._namespaces = sorted(read_all(store.transfer.all_namespaces), key=attrgetter("name"))
 
     def pages(self, start: Position | None = None) -> Iterator[WalkedPage]:
         stages = self._stages()
@@ -84,7 +86,7 @@ class Walk:
 
     def _secrets(self, cursor: str | None, limit: int) -> Page[Record]:
         del cursor, limit
-        secrets = sorted(self._store.catalogue_secrets().items())
+        secrets = sorted(self._store.transfer.secrets().items())
         return Page([record_of(CatalogueSecret(name, value)) for name, value in secrets])
 
     def _namespace_page(self, cursor: str | None, limit: int) -> Page[Record]:
@@ -92,14 +94,14 @@ class Walk:
 
     def _api_key_page(self, cursor: str | None, limit: int) -> Page[Record]:
         if self._keys is None:
-            self._keys = sorted(read_all(self._store.all_api_keys), key=attrgetter("key_id"))
+            self._keys = sorted(read_all(self._store.transfer.all_api_keys), key=attrgetter("key_id"))
         return _page_of(self._keys, lambda each: each.key_id, cursor, limit)
 
     # -- timers ----------------------------------------------------------------------------------------------
 
     def _timer_reader(self, namespace: Namespace) -> _Read:
         def read(cursor: str | None, limit: int) -> Page[Record]:
-            page = self._store.list_timers(namespace, TimerFilter(), cursor=cursor, limit=limit, now=self._now)
+            page = self._store.timers.list(namespace, TimerFilter(), cursor=cursor, limit=limit, now=self._now)
             return Page([record_of(_readable_timer(timer)) for timer in page.items], page.next_cursor)
 
         return read
@@ -110,7 +112,7 @@ class Walk:
         calls = self._store.calls
 
         def read(cursor: str | None, limit: int) -> Page[Record]:
-            page = calls.list_calls(tenant_id, CallFilter(), cursor=cursor, limit=limit, now=self._now)
+            page = calls.list(tenant_id, CallFilter(), cursor=cursor, limit=limit, now=self._now)
             records: list[Record] = []
             for listed, whole in zip(page.items, self._whole_calls(page.items), strict=True):
                 if isinstance(whole, ServiceCall):
@@ -129,13 +131,13 @@ class Walk:
         if not refs:
             return []
         try:
-            return list(self._store.calls.get_calls(refs, now=self._now))
+            return list(self._store.calls.get(refs, now=self._now))
         except CallUnreadable:
             return [self._whole_call(ref) for ref in refs]
 
     def _whole_call(self, ref: CallRef) -> ServiceCall | str | None:
         try:
-            return self._store.calls.get_calls([ref], now=self._now)[0]
+            return self._store.calls.get([ref], now=self._now)[0]
         except CallUnreadable as error:
             return error.message
 
@@ -153,7 +155,7 @@ class Walk:
     # -- events ----------------------------------------------------------------------------------------------
 
     def _event_page(self, cursor: str | None, limit: int) -> Page[Record]:
-        page = self._store.calls.all_events(cursor=cursor, limit=limit)
+        page = self._store.transfer.all_events(cursor=cursor, limit=limit)
         records = [record_of(StoredEvent(stored.event, stored.published_at)) for stored in page.events]
         for event in page.unreadable:
             place = (event.tenant_id, event.call_id, str(event.sequence))

@@ -23,7 +23,7 @@ from duetime.runtime.settings import (
 )
 from duetime.runtime.tuning import ApiTuning
 from duetime.runtime.wiring import Handler, log_to_lambda, make_secret_box, store_clock
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from duetime.delivery.sealing import SecretBox
     from duetime.domain.principals import Principal
     from duetime.runtime.authorizer_function import Authorizer
-    from duetime.stores.calls_port import CallStore
+    from duetime.stores.port.calls import CallStore
 
 
 def api_context(
@@ -100,7 +100,9 @@ def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> Ke
     """What checks API keys, as ``--auth`` says; None when nobody is to be asked for one."""
     from duetime.api.http.authentication import KeyAuthenticator
 
-    return KeyAuthenticator(store, clock, cache_seconds=settings.auth_cache_seconds) if settings.auth else None
+    return (
+        KeyAuthenticator(store.catalogue, clock, cache_seconds=settings.auth_cache_seconds) if settings.auth else None
+    )
 
 
 # -- Lambda functions: settings from the environment. They serve nobody whom no authorizer has let in. ---------------
@@ -151,4 +153,4 @@ def authorizer_function() -> Authorizer:
     # The gateway keeps answers; kept here as well, a deleted key would work on for the sum of both times.
     store = open_store(settings.store)
     clock = store_clock(store)
-    return Authorizer(KeyAuthenticator(store, clock, cache_seconds=0), keep_time=clock.keep)
+    return Authorizer(KeyAuthenticator(store.catalogue, clock, cache_seconds=0), keep_time=clock.keep)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
@@ -26,8 +26,9 @@ from duetime.domain.clock import Clock
 from duetime.domain.errors import DuetimeError, InvalidInput, StoreError
 from duetime.domain.times import round_down
 from duetime.runtime.logs import log_context
-from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
 from duetime.stores.dynamodb.calls.stream import read_record
+from duetime.stores.port.calls import CallRef, CallStore
+from duetime.stores.port.outbox import Outbox, OutboxEvent
 
 logger = logging.getLogger(__name__)
 
@@ -43,20 +44,6 @@ class LambdaContext(Protocol):
     aws_request_id: str
 
     def get_remaining_time_in_millis(self) -> int: ...
-
-
-class StreamedCalls(Protocol):
-    """The part of ``stores.dynamodb.calls.store.DynamoDbCallStore`` that is used."""
-
-    def unpublished_events(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]: ...
-
-    def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]: ...
-
-    def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None: ...
-
-    def prune(
-        self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
-    ) -> int: ...
 
 
 Report = Callable[[Mapping[str, tuple[str, float]]], None]
@@ -88,9 +75,10 @@ class OutboxFunction:
 
     def __init__(
         self,
-        calls: StreamedCalls,
+        outbox: Outbox,
         publishers: Sequence[EventPublisher],
         *,
+        calls: CallStore,
         clock: Clock,
         report: Report,
         sweep_after_seconds: float,
@@ -99,6 +87,7 @@ class OutboxFunction:
     ) -> None:
         """``keep_time`` sees to it that ``clock`` is right."""
         self._new_id = new_id
+        self._outbox = outbox
         self._calls = calls
         self._publishers = publishers
         self._clock = clock
@@ -159,7 +148,7 @@ class OutboxFunction:
             full: list[CallRef] = []
             for ref in waiting:
                 try:
-                    page = self._calls.unpublished_of(ref, limit=PAGE)
+                    page = self._outbox.unpublished_of(ref, limit=PAGE)
                 except StoreError as error:
                     work.failed[ref] = error.code
                     _warn_of_store(error)
@@ -177,7 +166,7 @@ class OutboxFunction:
         if not published.taken:
             return
         try:
-            self._calls.mark_published(published.taken, now=self._clock.now())
+            self._outbox.mark_published(published.taken, now=self._clock.now())
         except StoreError as error:
             _warn_of_store(error)
             work.failed |= {ref_of(stored.event): error.code for stored in published.taken}
@@ -192,7 +181,7 @@ class OutboxFunction:
         before = started_at - self._sweep_after
         oldest_seconds = 0.0
         while self._clock.monotonic() < deadline:
-            page = self._calls.unpublished_events(limit=PAGE, skip=frozenset(work.failed))
+            page = self._outbox.unpublished(limit=PAGE, skip=frozenset(work.failed))
             lost = [stored for stored in page if stored.event.occurred_at < before]
             for stored in lost:
                 oldest_seconds = max(oldest_seconds, (started_at - stored.event.occurred_at).total_seconds())

@@ -19,8 +19,8 @@ from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
 from duetime.runtime.settings import LocalSettings, OutboxSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EventPublisherName, OutboxTuning
 from duetime.runtime.wiring import log_to_lambda, store_clock, write_line
-from duetime.stores.calls_port import CallStore
-from duetime.stores.port import Store
+from duetime.stores.port.calls import CallStore
+from duetime.stores.port.store import Store
 
 if TYPE_CHECKING:
     from duetime.runtime.outbox_function import OutboxFunction
@@ -65,9 +65,10 @@ def opened_dispatcher(
         yield None
         return
     dispatcher = Dispatcher(
-        store,
-        store.calls,
+        store.leases,
+        store.outbox,
         publishers,
+        calls=store.calls,
         clock=clock,
         settings=DispatchSettings(
             lease_seconds=settings.lease_seconds, retention_seconds=settings.event_retention_seconds
@@ -102,8 +103,9 @@ def outbox_function() -> OutboxFunction:
         write_line(metrics_line(rows, dimensions, {"action": "outbox.metrics"}, at=clock.now()))
 
     return OutboxFunction(
-        store.calls,
+        store.outbox,
         make_publishers(settings, store, clock),
+        calls=store.calls,
         clock=clock,
         report=report,
         sweep_after_seconds=settings.sweep_after_seconds,

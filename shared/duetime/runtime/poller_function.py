@@ -24,7 +24,7 @@ from duetime.domain.shards import MAX_DEDICATED_SHARD
 from duetime.engine.stats import EngineSnapshot
 from duetime.runtime.logs import log_context
 from duetime.runtime.settings import MAX_SHARDS_PER_POLLER, PollerSettings
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 
 T = TypeVar("T")
 
@@ -161,7 +161,7 @@ class PollerFunction:
         """The shards as soon as there are any (the first namespace may come any moment); none by ``deadline``."""
         while True:
             try:
-                shard_ids = await asyncio.to_thread(lambda: self._store.shard_map().shard_ids())
+                shard_ids = await asyncio.to_thread(lambda: self._store.catalogue.shard_map().shard_ids())
             except StoreError as error:
                 if self._clock.monotonic() + self._shard_map_interval_seconds >= deadline:
                     raise
@@ -177,7 +177,7 @@ class PollerFunction:
         while True:
             await asyncio.sleep(self._shard_map_interval_seconds)
             try:
-                await asyncio.to_thread(lambda: fan_out.hand_on(self._store.shard_map().shard_ids()))
+                await asyncio.to_thread(lambda: fan_out.hand_on(self._store.catalogue.shard_map().shard_ids()))
             except StoreError as error:
                 _warn_unreadable(error)
 

@@ -24,7 +24,7 @@ from duetime.runtime.logs import configure_logging
 from duetime.runtime.settings import LocalSettings, PollerSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EngineTuning, KeySettings, LocalKeySettings, Settings
 from duetime.stores.kinds import BY_SCHEME, SupportLevel
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from duetime.engine.waiting import Offload
     from duetime.runtime.hook import HookEvents
     from duetime.runtime.poller_function import Invoke, PollerFunction
-    from duetime.stores.calls_port import CallStore
+    from duetime.stores.port.calls import CallStore
 
 Handler = Callable[[dict[str, Any], Any], dict[str, Any]]
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, repeats, replaced
-from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 
 
 def created(timer: Timer, now: datetime) -> Timer:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from duetime.stores.calls_port import CallRef, OutboxEvent
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
 
 R = TypeVar("R")
 _BEFORE_ALL = ""

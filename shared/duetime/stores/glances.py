@@ -1,6 +1,6 @@
 """Pages of due timers that are not all wanted: a store looks at a few values of many, and reads some of them whole.
 
-What the stores have alike who do that (``is_wanted`` of ``Store.due_timers``).
+What the stores have alike who do that (``is_wanted`` of ``TimerStore.due``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from duetime.domain.timers import TimerState, is_too_late
-from duetime.stores.port import IsWanted
+from duetime.stores.port.timers import IsWanted
 
 R = TypeVar("R")
 

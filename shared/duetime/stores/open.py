@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from duetime.domain.errors import InvalidSettings
 from duetime.stores.kinds import BY_SCHEME
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.stores.time_source import TimeSource
 
 _Opener = Callable[[str, TimeSource], Store]

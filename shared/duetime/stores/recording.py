@@ -1,4 +1,4 @@
-"""``Store.record`` for every store: what a refused outcome becomes is decided here, by what is stored."""
+"""``TimerStore.record`` for every store: what a refused outcome becomes is decided here, by what is stored."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _DRIFT = 200e-6
 class TimedStore(Protocol):
     """The part of ``Store`` that is used."""
 
-    def store_time(self, *, now: datetime) -> StoreTime: ...
+    def time(self, *, now: datetime) -> StoreTime: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class StoreClock:
     def _read(self) -> tuple[_Bounds, datetime]:
         """What the store answers, and the machine's time when the answer came."""
         sent = self._clock.monotonic()
-        answer = self._store.store_time(now=self._clock.now())
+        answer = self._store.time(now=self._clock.now())
         received, own = self._clock.monotonic(), self._clock.now()
         latest = answer.at + timedelta(seconds=answer.resolution_seconds + received - sent)
         return _Bounds(received, answer.at, latest), own

@@ -30,8 +30,8 @@ from duetime.runtime import api_wiring, wiring
 from duetime.runtime.outbox_wiring import make_publishers, ringing_calls
 from duetime.runtime.settings import LocalSettings
 from duetime.runtime.wiring import Handler
-from duetime.stores.calls_port import CallStore
 from duetime.stores.open import open_store
+from duetime.stores.port.calls import CallStore
 from duetime.stores.store_clock import StoreClock
 from duetime.stores.time_source import TimeSource
 from duetime.testing.ids import counted_ids
@@ -221,7 +221,7 @@ def virtual_service(
         store.initialise()
         store_clock = StoreClock(store, clock)
         store_clock.measure()
-        store.create_namespace(
+        store.catalogue.create_namespace(
             DEFAULT_NAMESPACE, num_shards=settings.default_num_shards, dedicated=False, now=clock.now()
         )
         hook = wiring.make_hook(settings.failed_hook_url) if settings.failed_hook_url else None
@@ -249,9 +249,10 @@ def virtual_service(
         for publisher in publishers:
             stack.callback(publisher.close)
         dispatcher = Dispatcher(
-            store,
-            store.calls,
+            store.leases,
+            store.outbox,
             publishers,
+            calls=store.calls,
             clock=store_clock,
             settings=DispatchSettings(
                 lease_seconds=30 * _DAY,

@@ -16,11 +16,11 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.principals import Role
 from duetime.domain.times import format_instant
-from duetime.stores.port import Store
 from tests.support.api import context_for
 from tests.support.builders import seconds
 from tests.support.clock import NOW
 from tests.support.http import Api
+from tests.support.parts import Overlay
 from tests.support.stores import memory_store
 from tests.support.tenants import (
     NEEDS_KEY,
@@ -39,17 +39,8 @@ def world() -> Iterator[TenantWorld]:
         yield make_tenant_world(store)
 
 
-class _Away:
-    """A store that cannot be reached when a key is to be read."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def get_api_key(self, key_id: str) -> ApiKey | None:
-        raise StoreUnavailable("away")
+def _away(key_id: str) -> ApiKey | None:
+    raise StoreUnavailable("away")
 
 
 def test_without_a_key_nothing_is_answered(world: TenantWorld) -> None:
@@ -67,9 +58,9 @@ def test_without_a_key_nothing_is_answered(world: TenantWorld) -> None:
 
 
 def test_a_store_that_does_not_answer_lets_nobody_in(world: TenantWorld) -> None:
-    away = _Away(world.store)
-    context = context_for(away, world.clock)  # type: ignore[arg-type]
-    authenticator = KeyAuthenticator(away, world.clock, cache_seconds=0)
+    away: Any = Overlay(world.store, catalogue=Overlay(world.store.catalogue, get_api_key=_away))
+    context = context_for(away, world.clock)
+    authenticator = KeyAuthenticator(away.catalogue, world.clock, cache_seconds=0)
     handler = build_handler(replace(context, authenticate=authenticator))
 
     answer = Api(handler, key=world.acme.keys[Role.ADMIN]).get("/v1/namespaces")
@@ -181,7 +172,7 @@ def test_a_bad_key_is_not_stored(world: TenantWorld, body: dict[str, Any], field
 def test_what_cannot_be_the_id_of_a_key_is_not_looked_up(world: TenantWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """PostgreSQL takes no NUL."""
     asked: list[str] = []
-    monkeypatch.setattr(world.store, "delete_api_key", lambda tenant, key_id: asked.append(key_id))
+    monkeypatch.setattr(world.store.catalogue, "delete_api_key", lambda tenant, key_id: asked.append(key_id))
     for key_id in ("%00", "a%0A", "a" * 65):
         answer = world.acme.api().call("DELETE", f"/v1/tenants/acme/api-keys/{key_id}")
         assert (answer.status, answer.code) == (404, "api_key_not_found")

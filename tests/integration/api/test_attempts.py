@@ -44,8 +44,8 @@ def record(world: World, outcome: Outcome) -> None:
     shard_id = outcome.timer.shard_id
     lease = claim_shard(world.store, shard_id, "worker", lease_seconds=10, now=NOW)
     assert lease is not None
-    world.store.record(leased([outcome], lease), now=NOW)
-    world.store.release_leases([lease], now=NOW)
+    world.store.timers.record(leased([outcome], lease), now=NOW)
+    world.store.leases.release([lease], now=NOW)
 
 
 def attempts(world: World, timer_id: str = "t1") -> Answer:

@@ -42,9 +42,9 @@ def test_a_removal_has_its_event_after_all_others(calls: CallWorld) -> None:
     call_id = calls.submitted()["id"]
     calls.finish(call_id)
     assert calls.delete(call_id).status == 204
-    types = [str(stored.event.type) for stored in calls.calls.unpublished_events(limit=100)]
+    types = [str(stored.event.type) for stored in calls.store.outbox.unpublished(limit=100)]
     assert types[-2:] == ["ServiceCallSucceeded", "ServiceCallDeleted"]
-    last = calls.calls.unpublished_events(limit=100)[-1].event
+    last = calls.store.outbox.unpublished(limit=100)[-1].event
     assert (last.sequence, last.payload_json) == (len(types), '{"reason":"request"}')
 
 

@@ -16,7 +16,7 @@ from duetime.api.http.page_size import MAX_ANSWER_CHARACTERS
 from duetime.api.service_calls.requests import CallQuery
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.times import MAX_INSTANT, format_instant
-from duetime.stores.calls_port import ApplyStatus
+from duetime.stores.port.calls import ApplyStatus
 from tests.support import calls as make
 from tests.support.builders import seconds
 from tests.support.call_api import OTHER, TENANT, URL, CallWorld, call_world
@@ -406,13 +406,13 @@ def test_events_are_read_in_order_from_where_one_was(calls: CallWorld) -> None:
 def test_events_that_are_not_kept_any_more_are_not_waited_for(calls: CallWorld) -> None:
     call_id = calls.submitted()["id"]
     calls.finish(call_id)
-    published = calls.calls.unpublished_events(limit=100)
-    calls.calls.mark_published(published[:5], now=NOW)
+    published = calls.store.outbox.unpublished(limit=100)
+    calls.store.outbox.mark_published(published[:5], now=NOW)
     assert calls.calls.prune(now=NOW, events_published_before=MAX_INSTANT, limit=100) == 5
     path = calls.path(call_id, "events")
     page = ask(calls, "", path=path).json()
     assert ([event["sequence"] for event in page["items"]], page["complete"]) == ([6, 7], True)
-    calls.calls.mark_published(published[5:], now=NOW)
+    calls.store.outbox.mark_published(published[5:], now=NOW)
     assert calls.calls.prune(now=NOW, events_published_before=MAX_INSTANT, limit=100) == 2
     assert ask(calls, "", path=path).json() == {"items": [], "nextAfter": 0, "complete": True}
 

@@ -11,21 +11,20 @@ from duetime.api.all_routes import CALL_ROUTES
 from duetime.api.handler import build_handler
 from duetime.domain.call_steps import Transition
 from duetime.domain.service_calls import CallStatus
-from duetime.stores.calls_port import ApplyStatus
+from duetime.stores.port.calls import ApplyStatus
 from tests.support.call_api import CallWorld
 from tests.support.http import Api
+from tests.support.parts import Overlay
 
 
-class ContendedCalls:
+class ContendedCalls(Overlay):
     """A call store in which ``interfere`` does something just before each of the first ``times`` changes."""
 
     def __init__(self, world: CallWorld, interfere: Callable[[], object], times: int) -> None:
+        super().__init__(world.calls)
         self._calls = world.calls
         self._interfere = interfere
         self._times = times
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._calls, name)
 
     def _contend(self) -> None:
         if self._times:
@@ -36,9 +35,9 @@ class ContendedCalls:
         self._contend()
         return self._calls.apply(transitions, **more)
 
-    def delete_call(self, *arguments: Any, **more: Any) -> Any:
+    def delete(self, *arguments: Any, **more: Any) -> Any:
         self._contend()
-        return self._calls.delete_call(*arguments, **more)
+        return self._calls.delete(*arguments, **more)
 
 
 def contended(calls: CallWorld, interfere: Callable[[], object], times: int) -> Api:

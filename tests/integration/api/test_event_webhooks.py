@@ -21,7 +21,7 @@ URL = "http://hooks.test/events"
 
 
 def namespace(world: World) -> Namespace:
-    found = world.store.get_namespace(events_namespace("acme"))
+    found = world.store.catalogue.get_namespace(events_namespace("acme"))
     assert found is not None
     return found
 
@@ -31,14 +31,14 @@ def deliver(world: World, sequence: int, *, as_: Any = None, type_: CallEventTyp
     event = make_event("call-1", sequence, type_=type_)
     assert WebhookPublisher(world.store, clock=world.clock).publish([event]) == {}
     delivery_id = str(delivery_of(event))
-    timer = world.store.get_timer(namespace(world), delivery_id, now=world.clock.now())
+    timer = world.store.timers.get(namespace(world), delivery_id, now=world.clock.now())
     assert timer is not None
     if as_ is not None:
         lease = claim_shard(world.store, timer.shard_id, "test", lease_seconds=10, now=world.clock.now())
         assert lease is not None
         outcome = as_(timer, at=world.clock.now())
-        world.store.record(leased([outcome], lease), now=world.clock.now())
-        world.store.release_leases([lease], now=world.clock.now())
+        world.store.timers.record(leased([outcome], lease), now=world.clock.now())
+        world.store.leases.release([lease], now=world.clock.now())
     return delivery_id
 
 
@@ -97,7 +97,7 @@ def test_a_bad_webhook_is_a_400_that_names_the_field_and_nothing_is_stored(
     answer = api.call("PUT", PATH, body)
     assert answer.status == 400
     assert [error["field"].partition("[")[0] for error in answer.json()["errors"]] == [field]
-    assert world.store.get_namespace(events_namespace("acme")) is None
+    assert world.store.catalogue.get_namespace(events_namespace("acme")) is None
 
 
 def test_a_url_that_no_event_may_go_to_is_refused_at_once(api: Api) -> None:

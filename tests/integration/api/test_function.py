@@ -25,7 +25,7 @@ from duetime.domain.times import parse_instant
 from duetime.stores.open import open_store
 store = open_store(sys.argv[1])
 store.initialise()
-store.create_namespace("default", num_shards=4, dedicated=False, now=parse_instant("2026-12-20T15:30:00Z"))
+store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=parse_instant("2026-12-20T15:30:00Z"))
 store.close()
 handler = runpy.run_path(sys.argv[2])["lambda_handler"]
 print(json.dumps(handler(json.loads(Path(sys.argv[3]).read_text()), None)), file=sys.stderr, flush=True)

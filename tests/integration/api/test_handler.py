@@ -98,7 +98,7 @@ class TestLogs:
         def fail(*_: Any, **__: Any) -> None:
             raise ZeroDivisionError("inner detail")
 
-        monkeypatch.setattr(world.store, "get_timer", fail)
+        monkeypatch.setattr(world.store.timers, "get", fail)
         answer = world.api.read("t1")
         assert (answer.status, answer.code) == (500, "internal")
         assert "inner" not in answer.text
@@ -115,7 +115,7 @@ class TestStoreErrors:
             (StoreError("odd answer"), 500, "store_error", None),
         ],
     )
-    @pytest.mark.parametrize("operation", ["get_timer", "put_timers", "update_timer", "delete_timers", "list_timers"])
+    @pytest.mark.parametrize("operation", ["get", "put", "update", "delete", "list"])
     def test_they_are_answered(
         self,
         world: World,
@@ -130,13 +130,13 @@ class TestStoreErrors:
             raise error
 
         calls = {
-            "get_timer": lambda: world.api.read("t1"),
-            "put_timers": lambda: world.api.create(GOOD),
-            "update_timer": lambda: world.api.patch("t1", {"tags": ["a"]}),
-            "delete_timers": lambda: world.api.delete("t1"),
-            "list_timers": lambda: world.api.list(),
+            "get": lambda: world.api.read("t1"),
+            "put": lambda: world.api.create(GOOD),
+            "update": lambda: world.api.patch("t1", {"tags": ["a"]}),
+            "delete": lambda: world.api.delete("t1"),
+            "list": lambda: world.api.list(),
         }
-        monkeypatch.setattr(world.store, operation, fail)
+        monkeypatch.setattr(world.store.timers, operation, fail)
         answer = calls[operation]()
         assert (answer.status, answer.code, answer.headers.get("retry-after")) == (status, code, retry_after)
         assert error.message not in answer.text  # it names servers, which are the operator's business
@@ -148,7 +148,7 @@ class TestStoreErrors:
         def fail(*_: Any, **__: Any) -> None:
             raise StoreUnavailable("asked again")
 
-        monkeypatch.setattr(world.store, "get_namespace", fail)
+        monkeypatch.setattr(world.store.catalogue, "get_namespace", fail)
         assert world.api.create(GOOD).status == 201
 
     def test_health(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:

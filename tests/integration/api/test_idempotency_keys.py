@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from duetime.domain.principals import Role
 from tests.support.api import World, context_for
 from tests.support.call_api import CallWorld
 from tests.support.http import Answer, Api
+from tests.support.parts import Intercepted, Overlay
 from tests.support.stores import memory_store
 from tests.support.tenants import OPERATIONS, TenantWorld, everything_of, make_tenant_world
 
@@ -158,7 +159,7 @@ def test_reads_and_removals_take_no_notice(world: World) -> None:
 
 
 def test_without_a_key_nothing_is_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world.store, "put_idempotency_record", None)
+    monkeypatch.setattr(world.store.catalogue, "put_idempotency_record", None)
     assert world.api.create(GOOD).status == 201
 
 
@@ -166,32 +167,27 @@ class TestWhenSomethingGoesWrong:
     """Of the store: ``fails`` says before or after which operation it does, once."""
 
     def api(self, world: World, *, after: str | None = None, before: str | None = None) -> Api:
-        class Failing:
-            has_failed = False
+        has_failed = False
 
-            def __getattr__(self, name: str) -> Any:
-                work = getattr(world.store, name)
-                if name not in (after, before) or self.has_failed:
-                    return work
+        def operate(name: str, operation: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+            nonlocal has_failed
+            if name not in (after, before) or has_failed:
+                return operation(*arguments, **more)
+            has_failed = True
+            if name == after:
+                operation(*arguments, **more)
+            raise StoreUnavailable("not now")
 
-                def fail(*arguments: Any, **more: Any) -> Any:
-                    self.has_failed = True
-                    if name == after:
-                        work(*arguments, **more)
-                    raise StoreUnavailable("not now")
-
-                return fail
-
-        store: Any = Failing()
+        store: Any = Intercepted(world.store, operate)
         return Api(build_handler(context_for(store, world.clock, secret_box=world.secret_box)))
 
     def test_what_failed_before_its_effect_is_carried_out_next(self, world: World) -> None:
-        api = self.api(world, before="put_timers")
+        api = self.api(world, before="timers.put")
         assert create(api).status == 503
         assert create(api).status == 201
 
     def test_what_failed_after_its_effect_meets_its_own_work(self, world: World) -> None:
-        api = self.api(world, after="put_timers")
+        api = self.api(world, after="timers.put")
         assert create(api).status == 503
         (timer,) = world.api.all_pages(None)
         world.clock.advance(1)
@@ -200,7 +196,7 @@ class TestWhenSomethingGoesWrong:
         assert [each["id"] for each in world.api.all_pages(None)] == [timer["id"]]
 
     def test_a_batch_meets_its_own_work(self, world: World) -> None:
-        api = self.api(world, after="put_timers")
+        api = self.api(world, after="timers.put")
         body, headers = {"timers": [GOOD, GOOD | {"id": "mine"}, GOOD]}, {"idempotency-key": "b"}
         assert api.call("POST", f"{api.timers}/batch", body, headers=headers).status == 503
         again = api.call("POST", f"{api.timers}/batch", body, headers=headers).json()["items"]
@@ -210,8 +206,8 @@ class TestWhenSomethingGoesWrong:
     @pytest.mark.parametrize(
         ("path", "body", "operation"),
         [
-            ("/v1/tenants/default/api-keys", {"role": "reader"}, "create_api_key"),
-            ("/v1/namespaces/default/secrets", {}, "update_namespace"),
+            ("/v1/tenants/default/api-keys", {"role": "reader"}, "catalogue.create_api_key"),
+            ("/v1/namespaces/default/secrets", {}, "catalogue.update_namespace"),
         ],
     )
     def test_a_secret_that_was_made_and_not_shown_is_not_made_again(
@@ -225,7 +221,7 @@ class TestWhenSomethingGoesWrong:
 
     def test_while_the_first_is_carried_out_others_wait(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[Answer] = []
-        put = world.store.put_timers
+        put = world.store.timers.put
 
         def put_slowly(*arguments: Any, **more: Any) -> Any:
             for seconds in (0, 4):
@@ -233,7 +229,7 @@ class TestWhenSomethingGoesWrong:
                 seen.append(create(world.api))
             return put(*arguments, **more)
 
-        monkeypatch.setattr(world.store, "put_timers", put_slowly)
+        monkeypatch.setattr(world.store.timers, "put", put_slowly)
         assert create(world.api).status == 201
         assert [(each.status, each.code, each.headers["retry-after"]) for each in seen] == [
             (409, "idempotency_key_in_use", "1"),
@@ -244,16 +240,16 @@ class TestWhenSomethingGoesWrong:
         class Killed(BaseException):
             """As ``kill -9`` between the effect and the answer."""
 
-        put = world.store.put_timers
+        put = world.store.timers.put
 
         def put_and_die(*arguments: Any, **more: Any) -> Any:
             put(*arguments, **more)
             raise Killed
 
-        monkeypatch.setattr(world.store, "put_timers", put_and_die)
+        monkeypatch.setattr(world.store.timers, "put", put_and_die)
         with pytest.raises(Killed):
             create(world.api)
-        monkeypatch.setattr(world.store, "put_timers", put)
+        monkeypatch.setattr(world.store.timers, "put", put)
         world.clock.advance(CLAIM_SECONDS - 0.001)
         assert create(world.api).code == "idempotency_key_in_use"
         world.clock.advance(0.001)
@@ -264,20 +260,17 @@ class TestWhenSomethingGoesWrong:
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
         puts = 0
-        put = world.store.put_idempotency_record
+        put = world.store.catalogue.put_idempotency_record
 
-        class Forgetful:
-            def __getattr__(self, name: str) -> Any:
-                return getattr(world.store, name)
+        def put_once(*arguments: Any, **more: Any) -> Any:
+            nonlocal puts
+            puts += 1
+            if puts == 2:
+                raise StoreUnavailable("not now")
+            return put(*arguments, **more)
 
-            def put_idempotency_record(self, *arguments: Any, **more: Any) -> Any:
-                nonlocal puts
-                puts += 1
-                if puts == 2:
-                    raise StoreUnavailable("not now")
-                return put(*arguments, **more)
-
-        store: Any = Forgetful()
+        catalogue = Overlay(world.store.catalogue, put_idempotency_record=put_once)
+        store: Any = Overlay(world.store, catalogue=catalogue)
         api = Api(build_handler(context_for(store, world.clock)))
         assert create(api).status == 201
         assert "idempotency.unrecorded" in [getattr(record, "action", "") for record in caplog.records]

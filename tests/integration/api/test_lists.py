@@ -9,7 +9,7 @@ import pytest
 
 from duetime.api.http.page_size import MAX_ANSWER_CHARACTERS
 from duetime.domain.times import format_instant
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from tests.support.api import World
 from tests.support.builders import make_timer, make_timers
 from tests.support.clock import NOW
@@ -23,7 +23,7 @@ def ids(items: list[Any]) -> list[str]:
 
 def put(world: World, *timer_ids: str, **fields: Any) -> None:
     timers = [make_timer(world.namespace, timer_id, **fields) for timer_id in timer_ids]
-    world.store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+    world.store.timers.put(timers, mode=PutMode.CREATE, now=NOW)
 
 
 class TestTimers:
@@ -33,7 +33,7 @@ class TestTimers:
     @pytest.mark.parametrize("limit", ["1", "3", "500"])
     def test_pages_hold_every_timer_once(self, world: World, limit: str) -> None:
         timers = make_timers(world.namespace, 17)
-        world.store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+        world.store.timers.put(timers, mode=PutMode.CREATE, now=NOW)
         items = world.api.all_pages(limit=limit)
         assert ids(items) == [timer.timer_id for timer in timers]
         assert len(world.api.list(limit="3").json()["items"]) == 3
@@ -113,7 +113,7 @@ class TestCursors:
         assert (answer.status, answer.code) == (400, "invalid_cursor")
 
     def test_another_namespace_is_refused(self, world: World, cursor: str) -> None:
-        world.store.create_namespace("other", num_shards=4, dedicated=False, now=NOW)
+        world.store.catalogue.create_namespace("other", num_shards=4, dedicated=False, now=NOW)
         assert world.api.list("/v1/namespaces/other/timers", cursor=cursor, tag="red").code == "invalid_cursor"
 
     def test_another_list_is_refused(self, api: Api, cursor: str) -> None:

@@ -29,7 +29,7 @@ def test_settings_are_kept_and_shown_as_they_were_given(world: World) -> None:
     assert f'"retryPolicy":{POLICY}' in answer.text
     assert (answer.json()["maxInFlight"], answer.json()["rateLimit"]) == (7, 2.5)
     assert answer.json() == world.api.get(PATH).json() == world.api.list("/v1/namespaces").json()["items"][0]
-    stored = world.store.get_namespace("default")
+    stored = world.store.catalogue.get_namespace("default")
     assert stored is not None
     assert stored.settings == NamespaceSettings(retry_policy_json=POLICY, max_in_flight=7, rate_limit_per_second=2.5)
 
@@ -61,7 +61,7 @@ def test_setting_what_is_set_is_no_change(api: Api) -> None:
 def test_settings_are_shown_fresh(world: World) -> None:
     assert world.api.list(f"{PATH}/timers").status == 200  # the namespace is known to the handler now
     wanted = replace(world.namespace, settings=NamespaceSettings(max_in_flight=9))
-    world.store.update_namespace(wanted, if_revision=1, now=NOW)
+    world.store.catalogue.update_namespace(wanted, if_revision=1, now=NOW)
 
     assert world.api.get(PATH).json()["maxInFlight"] == 9
 

@@ -78,7 +78,7 @@ def test_a_timer_without_anything(tenant: Tenant) -> None:
 
 def fail(world: TenantWorld, namespace: Namespace, timer_id: str) -> None:
     """Its receiver answers with a secret."""
-    timer = world.store.get_timer(namespace, timer_id, now=world.clock.now())
+    timer = world.store.timers.get(namespace, timer_id, now=world.clock.now())
     assert isinstance(timer, Timer)
     record = AttemptRecord(
         number=1,
@@ -93,8 +93,8 @@ def fail(world: TenantWorld, namespace: Namespace, timer_id: str) -> None:
     lease = claim_shard(world.store, timer.shard_id, "test", lease_seconds=10, now=world.clock.now())
     assert lease is not None
     outcome = replace(failed(timer), attempt_log=append_attempt(None, record))
-    world.store.record(leased([outcome], lease), now=world.clock.now())
-    world.store.release_leases([lease], now=world.clock.now())
+    world.store.timers.record(leased([outcome], lease), now=world.clock.now())
+    world.store.leases.release([lease], now=world.clock.now())
 
 
 def test_the_answers_of_receivers(world: TenantWorld, tenant: Tenant) -> None:
@@ -102,7 +102,7 @@ def test_the_answers_of_receivers(world: TenantWorld, tenant: Tenant) -> None:
         ("acme-orders", "t1", f"{tenant.api().timers}/t1/attempts"),
         ("events@acme", "d.1", "/v1/tenants/acme/event-webhook/deliveries/d.1/attempts"),
     ):
-        namespace = world.store.get_namespace(name)
+        namespace = world.store.catalogue.get_namespace(name)
         assert namespace is not None
         fail(world, namespace, timer_id)
         reader, writer = both(tenant, path)
@@ -143,7 +143,7 @@ def test_a_service_call(tenant: Tenant, body: Any, headers: dict[str, str], show
 def test_an_operator_says_what_is_a_secret(world: TenantWorld, tenant: Tenant) -> None:
     context = replace(
         context_for(world.store, world.clock),
-        authenticate=KeyAuthenticator(world.store, world.clock, cache_seconds=0),
+        authenticate=KeyAuthenticator(world.store.catalogue, world.clock, cache_seconds=0),
         redaction=RedactionRules(headers=parse_name_patterns("accept"), fields=parse_name_patterns("order")),
     )
     handler = build_handler(replace(context, calls=call_services(world.store, context=context)), ALL_ROUTES)

@@ -14,7 +14,8 @@ from duetime.api.timers.redrives import IDS_AT_ONCE, IDS_BUDGET_SECONDS
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import Failure, FailureReason, Timer
 from duetime.domain.times import format_instant
-from duetime.stores.port import PutMode, Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode
 from tests.contract.subject import Subject
 from tests.support.api import World, context_for
 from tests.support.builders import failed, fired, leased, make_timer, make_timers, parked, retried
@@ -29,7 +30,7 @@ HOUR = timedelta(hours=1)
 
 def world_over(store: Store) -> World:
     clock = FakeClock()
-    namespace, _ = store.create_namespace("default", num_shards=4, dedicated=False, now=NOW)
+    namespace, _ = store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=NOW)
     stored: list[Timer] = []
     return World(store, clock, namespace, Api(build_handler(context_for(store, clock, stored))), stored)
 
@@ -56,7 +57,7 @@ def breakable() -> Iterator[tuple[World, Subject]]:
 
 def put(world: World, *timer_ids: str, **fields: Any) -> list[Timer]:
     timers = [make_timer(world.namespace, timer_id, **fields) for timer_id in timer_ids]
-    world.store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+    world.store.timers.put(timers, mode=PutMode.CREATE, now=NOW)
     return timers
 
 
@@ -67,9 +68,9 @@ def record(world: World, *outcomes: Outcome) -> None:
         ours = [outcome for outcome in outcomes if outcome.timer.shard_id == shard_id]
         lease = claim_shard(world.store, shard_id, "worker", lease_seconds=10, now=now)
         assert lease is not None
-        statuses = world.store.record(leased(ours, lease), now=now)
+        statuses = world.store.timers.record(leased(ours, lease), now=now)
         assert statuses == [RecordStatus.APPLIED] * len(ours)
-        world.store.release_leases([lease], now=now)
+        world.store.leases.release([lease], now=now)
 
 
 def put_failed(
@@ -260,8 +261,8 @@ class TestRedriveMany:
         world, subject = breakable
         (bad,) = put(world, "bad")
         subject.corrupt(bad)
-        rows = world.store.due_timers(bad.shard_id, until=NOW, limit=5).unreadable
-        world.store.quarantine(rows, now=NOW, expires_at=NOW + HOUR)
+        rows = world.store.timers.due(bad.shard_id, until=NOW, limit=5).unreadable
+        world.store.timers.quarantine(rows, now=NOW, expires_at=NOW + HOUR)
         put_failed(world, "good")
 
         assert [item["id"] for item in world.api.all_pages(state="failed", reason="unreadable")] == ["bad"]

@@ -10,13 +10,14 @@ import pytest
 from duetime.api.handler import build_handler
 from duetime.app.redrives import redrive_page
 from duetime.domain.timers import TimerState
-from duetime.stores.port import PutResult, PutStatus, TimerFilter
+from duetime.stores.port.timers import PutResult, PutStatus, TimerFilter
 from duetime.stores.sql.store import SqlStore
 from tests.contract.steps import claim, create, record
 from tests.support.api import World, api_world, context_for
 from tests.support.builders import failed, make_timer
 from tests.support.clock import NOW
 from tests.support.http import Api
+from tests.support.parts import Overlay
 
 GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
 
@@ -74,7 +75,7 @@ def test_of_500_cancelled_timers_one_is_refused_and_499_are_gone(world: World) -
 def fail(world: World, *timer_ids: str) -> None:
     create(world.store, *(make_timer(world.namespace, timer_id) for timer_id in timer_ids))
     for shard_id in world.namespace.shard_ids():
-        timers = world.store.due_timers(shard_id, until=NOW, limit=100).timers
+        timers = world.store.timers.due(shard_id, until=NOW, limit=100).timers
         record(world.store, [failed(timer) for timer in timers], claim(world.store, shard_id))
 
 
@@ -100,22 +101,14 @@ def test_of_named_timers_to_redrive_one_is_refused(world: World) -> None:
     }
 
 
-class Telling:
-    """A store that tells which timer it refuses."""
-
-    def __init__(self, world: World) -> None:
-        self._store = world.store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def put_timers(self, timers: Any, **named: Any) -> list[PutResult]:
-        return [PutResult(PutStatus.REFUSED, None) for _ in timers]
+def refused(timers: Any, **named: Any) -> list[PutResult]:
+    return [PutResult(PutStatus.REFUSED, None) for _ in timers]
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 def test_a_single_timer_that_is_refused_is_a_507(world: World, method: str) -> None:
-    api = Api(build_handler(context_for(Telling(world), world.clock)))  # type: ignore[arg-type]
+    telling: Any = Overlay(world.store, timers=Overlay(world.store.timers, put=refused))
+    api = Api(build_handler(context_for(telling, world.clock)))
     path = api.timers if method == "POST" else f"{api.timers}/poison"
     answer = api.call(method, path, GOOD)
     assert answer.status == 507

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from tests.support.api import World
 from tests.support.call_api import CallWorld
 
@@ -79,8 +79,8 @@ def test_intervals_below_the_floor_are_refused_by_name(
 
 def test_a_stored_policy_from_before_there_was_a_floor_is_shown_as_it_is_kept(world: World) -> None:
     world.api.create(TIMER | {"retryPolicy": {"maxAttempts": 3}})
-    old = world.store.get_timer(world.namespace, "t", now=world.clock.now())
+    old = world.store.timers.get(world.namespace, "t", now=world.clock.now())
     assert old is not None
     content = replace(old.content, retry_policy_json='{"initialInterval": 0, "maxInterval": "1ms"}')
-    world.store.put_timers([replace(old, content=content, digest="d")], mode=PutMode.REPLACE, now=world.clock.now())
+    world.store.timers.put([replace(old, content=content, digest="d")], mode=PutMode.REPLACE, now=world.clock.now())
     assert world.api.read("t").json()["retryPolicy"] == DEFAULT | {"initialInterval": "100ms", "maxInterval": "100ms"}

@@ -35,7 +35,7 @@ def listed(api: Api) -> dict[str, str | None]:
 
 def keys(world: World) -> list[bytes]:
     """What callbacks are signed with now."""
-    namespace = world.store.get_namespace("default")
+    namespace = world.store.catalogue.get_namespace("default")
     assert namespace is not None
     assert world.secret_box is not None
     now = world.clock.now()
@@ -67,7 +67,7 @@ def test_one_is_made_shown_once_and_stored_sealed(world: World) -> None:
         "previous": None,
     }
     assert keys(world) == [key]
-    namespace = world.store.get_namespace("default")
+    namespace = world.store.catalogue.get_namespace("default")
     assert namespace is not None
     assert key not in namespace.secrets[0].sealed
     shown = world.api.list(PATH)
@@ -163,7 +163,7 @@ class TestRotation:
         third = create(world.api)
 
         assert third["previous"]["id"] == second["id"]
-        namespace = world.store.get_namespace("default")
+        namespace = world.store.catalogue.get_namespace("default")
         assert namespace is not None
         # What has expired was removed by this change.
         assert [secret.secret_id for secret in namespace.secrets] == [second["id"], third["id"]]

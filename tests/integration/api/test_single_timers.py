@@ -10,7 +10,7 @@ import pytest
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import format_instant
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from tests.support.api import World
 from tests.support.builders import failed, fired, leased, make_timer, parked
 from tests.support.clock import NOW
@@ -35,7 +35,7 @@ def stored_as(world: World, timer_id: str, state: TimerState) -> None:
         TimerState.FAILED: lambda: failed(timer),
         TimerState.FIRING: lambda: parked(timer, until=NOW + timedelta(minutes=5)),
     }
-    world.store.record(leased([outcomes[state]()], lease_of(world, timer)), now=world.clock.now())
+    world.store.timers.record(leased([outcomes[state]()], lease_of(world, timer)), now=world.clock.now())
 
 
 class TestPut:
@@ -261,14 +261,14 @@ class TestDelete:
 def test_a_busy_timer_is_not_waited_for_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """``If-Match: *`` is about the revision of the moment; somebody who always comes first must not block."""
     world.api.put("t1", GOOD)
-    read = world.store.get_timer
+    read = world.store.timers.get
 
     def read_and_be_overtaken(*args: Any, **more: Any) -> Timer | None:
         timer = read(*args, **more)
         other = make_timer(world.namespace, "t1", payload_json=None if timer is None else str(timer.revision))
-        world.store.put_timers([other], mode=PutMode.REPLACE, now=world.clock.now())
+        world.store.timers.put([other], mode=PutMode.REPLACE, now=world.clock.now())
         return timer
 
-    monkeypatch.setattr(world.store, "get_timer", read_and_be_overtaken)
+    monkeypatch.setattr(world.store.timers, "get", read_and_be_overtaken)
     answer = world.api.delete("t1", headers={"if-match": "*"})
     assert (answer.status, answer.code) == (503, "store_unavailable")

@@ -225,7 +225,7 @@ class TestInternalNamespaces:
     @pytest.mark.parametrize("is_open", [True, False])
     def test_nobody_can_name_one(self, world: TenantWorld, is_open: bool) -> None:
         name = internal_namespace("calls", "acme")
-        world.store.create_namespace(name, num_shards=4, dedicated=False, now=NOW, tenant_id="acme")
+        world.store.catalogue.create_namespace(name, num_shards=4, dedicated=False, now=NOW, tenant_id="acme")
         box = LocalSecretBox(ProcessKey())
         is_asked_for_no_key = build_handler(context_for(world.store, world.clock, secret_box=box))
         api = Api(is_asked_for_no_key) if is_open else world.acme.api()

@@ -97,7 +97,7 @@ class TestCreate:
     def test_a_past_time_is_due_at_once(self, world: World) -> None:
         answer = world.api.create(GOOD | {"id": "t1", "executeAt": "1970-01-01T00:00:00Z"})
         assert answer.json()["executeAt"] == "1970-01-01T00:00:00.000Z"
-        page = world.store.due_timers(world.timer("t1").shard_id, until=world.clock.now(), limit=10)
+        page = world.store.timers.due(world.timer("t1").shard_id, until=world.clock.now(), limit=10)
         assert [timer.timer_id for timer in page.timers] == ["t1"]
 
     @pytest.mark.parametrize(

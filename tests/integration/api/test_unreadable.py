@@ -12,7 +12,7 @@ from duetime.domain.api_keys import SECRET_BYTES, ApiKey, hash_of, key_text, new
 from duetime.domain.event_webhooks import EventWebhook, events_namespace
 from duetime.domain.namespaces import NamespaceSettings
 from duetime.domain.principals import Role
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from tests.support.api import World, context_for
 from tests.support.builders import make_timer
 from tests.support.clock import NOW
@@ -46,7 +46,7 @@ def test_an_unreadable_namespace_itself_is_a_clear_problem_and_is_not_changed(wo
 
     assert {(answer.status, answer.json()["code"]) for answer in answers} == {(409, "namespace_unreadable")}
     assert "a newer version" in answers[0].json()["detail"]
-    assert world.store.get_namespace("bad") == bad
+    assert world.store.catalogue.get_namespace("bad") == bad
 
 
 def test_the_timers_of_an_unreadable_namespace_are_taken_and_shown(world: World) -> None:
@@ -67,7 +67,7 @@ def test_a_damaged_timer_is_shown_as_unreadable_in_json_that_can_be_read(world: 
         make_timer(world.namespace, "headers", headers_json='"],'),
         replace(make_timer(world.namespace, "attempts"), attempts=-3),
     ]
-    world.store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+    world.store.timers.put(timers, mode=PutMode.CREATE, now=NOW)
 
     listed = world.api.call("GET", "/v1/namespaces/default/timers")
     alone = world.api.call("GET", "/v1/namespaces/default/timers/payload")
@@ -84,8 +84,8 @@ def test_a_key_of_a_role_that_is_not_known_is_listed_and_lets_nobody_in(world: W
     store, clock = world.store, world.clock
     key_of_a_later_role(store, "later", "acme", secret=SECRET)
     admin = ApiKey(key_id="admin", tenant_id="acme", role=Role.ADMIN, secret_hash=hash_of(SECRET), created_at=NOW)
-    store.create_api_key(admin)
-    authenticator = KeyAuthenticator(store, clock, cache_seconds=5)
+    store.catalogue.create_api_key(admin)
+    authenticator = KeyAuthenticator(store.catalogue, clock, cache_seconds=5)
     handler = build_handler(
         replace(
             context_for(store, clock),
@@ -106,11 +106,11 @@ def test_a_key_of_a_role_that_is_not_known_is_listed_and_lets_nobody_in(world: W
 
 
 def test_a_webhook_for_types_of_a_newer_version_is_shown_as_it_is(world: World) -> None:
-    created, _ = world.store.create_namespace(
+    created, _ = world.store.catalogue.create_namespace(
         events_namespace("default"), num_shards=2, dedicated=False, now=NOW, tenant_id="default"
     )
     webhook = EventWebhook(url="https://x.example/", event_types=("ServiceCallPaused", "ServiceCallFailed"))
-    assert world.store.update_namespace(
+    assert world.store.catalogue.update_namespace(
         replace(created, settings=NamespaceSettings(webhook=webhook)), if_revision=1, now=NOW
     )
 
@@ -121,7 +121,7 @@ def test_a_webhook_for_types_of_a_newer_version_is_shown_as_it_is(world: World) 
 
 
 def test_a_webhook_that_cannot_be_read_is_no_webhook_that_is_not_there(world: World) -> None:
-    created, _ = world.store.create_namespace(
+    created, _ = world.store.catalogue.create_namespace(
         events_namespace("default"), num_shards=2, dedicated=False, now=NOW, tenant_id="default"
     )
     make_unreadable(world.store, created)

@@ -16,8 +16,8 @@ from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus, Method, timer_of
 from duetime.domain.timers import TimerState
 from duetime.engine.settings import EngineSettings
-from duetime.stores.calls_port import ApplyStatus
-from duetime.stores.port import Store
+from duetime.stores.port.calls import ApplyStatus
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock
 from tests.support import calls as make
 from tests.support.clock import NOW
@@ -55,9 +55,9 @@ NO_RETRY = [
 
 
 def timer_state(executing: Executing, call_id: str = "call-1") -> TimerState:
-    namespace = executing.store.get_namespace(f"calls@{make.TENANT}")
+    namespace = executing.store.catalogue.get_namespace(f"calls@{make.TENANT}")
     assert namespace is not None
-    timer = executing.store.get_timer(namespace, call_id, now=executing.clock.now())
+    timer = executing.store.timers.get(namespace, call_id, now=executing.clock.now())
     assert timer is not None
     return timer.state
 
@@ -367,10 +367,12 @@ def test_calls_that_hang_do_not_starve_those_of_other_hosts_and_tenants(executin
 
 
 def test_the_limits_of_a_tenants_namespace_hold_for_its_calls(executing: Executing) -> None:
-    namespace = executing.store.get_namespace(f"calls@{make.TENANT}")
+    namespace = executing.store.catalogue.get_namespace(f"calls@{make.TENANT}")
     assert namespace is not None
     settings = replace(namespace.settings, max_in_flight=4)
-    executing.store.update_namespace(replace(namespace, settings=settings), if_revision=1, now=executing.clock.now())
+    executing.store.catalogue.update_namespace(
+        replace(namespace, settings=settings), if_revision=1, now=executing.clock.now()
+    )
     executing.sender.answer = lambda request: Script(200, delay_seconds=0.2)
     for number in range(40):
         executing.submit(f"call-{number:02}")

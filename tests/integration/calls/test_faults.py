@@ -150,7 +150,7 @@ def test_who_has_lost_the_shard_begins_nothing(executing: Executing) -> None:
     executing.submit()
     stale = own_all(executing)
     for lease in stale.values():
-        executing.store.release_leases([lease], now=at(0))
+        executing.store.leases.release([lease], now=at(0))
         claim_shard(executing.store, lease.shard_id, "other", lease_seconds=60, now=at(0))
     (result,) = executing.executor().begin([turn(executing, stale)], now=at(0))
     assert result.status is TurnStatus.LEASE_LOST
@@ -163,7 +163,7 @@ def test_who_has_lost_the_shard_meanwhile_still_tells_the_answer(executing: Exec
     (result,) = executor.begin([turn(executing, stale)], now=at(0))
     assert result.message is not None
     for lease in stale.values():
-        executing.store.release_leases([lease], now=at(1))
+        executing.store.leases.release([lease], now=at(1))
         claim_shard(executing.store, lease.shard_id, "other", lease_seconds=60, now=at(1))
     answer = Answered(result.message.token, CallbackResult(1, 204, b"", None, None, "", 0.1))
     executor.conclude([answer], now=at(2))
@@ -295,7 +295,7 @@ def test_a_timer_without_its_call_ends(executing: Executing, caplog: pytest.LogC
         connection.exec_driver_sql("PRAGMA foreign_keys=ON")
     executing.run_for(3)
     assert executing.sender.requests == []
-    page = executing.store.due_timers(call.shard_id, until=at(1e6), limit=10)
+    page = executing.store.timers.due(call.shard_id, until=at(1e6), limit=10)
     assert (page.timers, page.next_attempt_at) == ([], None)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 

@@ -29,7 +29,7 @@ from duetime.domain.service_calls import LEGAL_STEPS, CallStatus, timer_of
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.engine.handling import Answered, Turn, TurnResult, TurnStatus
-from duetime.stores.calls_port import ApplyStatus, DeleteStatus
+from duetime.stores.port.calls import ApplyStatus, DeleteStatus
 from tests.support import calls as make
 from tests.support.clock import NOW, FakeClock
 from tests.support.executing import Executing
@@ -135,7 +135,7 @@ class CallMachine(RuleBasedStateMachine):
             model.is_starred = not model.is_starred
             self.executing.amend(call_id, starred=model.is_starred)
         elif change == "delete":
-            status = self.executing.calls.delete_call(make.TENANT, call_id, now=self.clock.now())
+            status = self.executing.calls.delete(make.TENANT, call_id, now=self.clock.now())
             if model.status is CallStatus.RUNNING:
                 assert status is DeleteStatus.RUNNING
             else:
@@ -173,7 +173,7 @@ class CallMachine(RuleBasedStateMachine):
         return [
             timer
             for shard_id in range(4)
-            for timer in self.executing.store.due_timers(shard_id, until=self.clock.now(), limit=100).timers
+            for timer in self.executing.store.timers.due(shard_id, until=self.clock.now(), limit=100).timers
         ]
 
     def _begin(self, executor: int, timers: list[Timer]) -> object:
@@ -261,7 +261,7 @@ class CallMachine(RuleBasedStateMachine):
         due = {
             timer.timer_id: timer
             for shard_id in range(4)
-            for timer in self.executing.store.due_timers(shard_id, until=far, limit=100).timers
+            for timer in self.executing.store.timers.due(shard_id, until=far, limit=100).timers
         }
         open_calls = [self.executing.get(call_id) for call_id, each in self.models.items() if each.may_wake]
         assert due == {call.call_id: timer_of(call) for call in open_calls}

@@ -9,15 +9,14 @@ import pytest
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import ServiceCall, calls_namespace, timer_of
-from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef
 from duetime.stores.cassandra.calls import places
 from duetime.stores.cassandra.calls.index import Entry
-from duetime.stores.cassandra.calls.store import CassandraCallStore
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
 from tests.support.cassandra import store_over
-from tests.support.cassandra_calls import World, count_requests, world
+from tests.support.cassandra_calls import OpenedCalls, World, count_requests, world
 from tests.support.cassandra_faults import Fault, Request, no_faults
 from tests.support.clock import NOW
 
@@ -42,7 +41,7 @@ def before_the_change(cassandra: World, act: Callable[[], object]) -> None:
     cassandra.network.faults = meet
 
 
-def due(calls: CassandraCallStore, call: ServiceCall) -> list[object]:
+def due(calls: OpenedCalls, call: ServiceCall) -> list[object]:
     return list(calls.due.due_timers(call.shard_id, until=NOW + seconds(3600), limit=10).timers)
 
 
@@ -58,7 +57,7 @@ def test_a_change_whose_entries_were_cleared_away_begins_again(cassandra: World,
     def clear() -> None:
         cassandra.now_s += 3600
         due(other, transition.after)
-        other.list_calls(make.TENANT, CallFilter(tags=("a",)), cursor=None, limit=10, now=NOW)
+        other.list(make.TENANT, CallFilter(tags=("a",)), cursor=None, limit=10, now=NOW)
         cassandra.now_s -= 3600
 
     before_the_change(cassandra, clear)
@@ -66,7 +65,7 @@ def test_a_change_whose_entries_were_cleared_away_begins_again(cassandra: World,
     assert calls.apply([transition], now=NOW) == [ApplyStatus.APPLIED]
 
     assert due(other, transition.after) == [timer_of(transition.after)]
-    found = other.list_calls(make.TENANT, CallFilter(tags=("a",)), cursor=None, limit=10, now=NOW).items
+    found = other.list(make.TENANT, CallFilter(tags=("a",)), cursor=None, limit=10, now=NOW).items
     assert [call.call_id for call in found] == [transition.after.call_id]
 
 
@@ -85,7 +84,7 @@ def test_a_key_whose_holder_does_not_come_to_its_end_is_taken_over(cassandra: Wo
     assert slow.apply([first], now=NOW) == [ApplyStatus.EXISTS]
     assert results == [ApplyStatus.APPLIED]
     assert fast.find_by_idempotency_key(make.TENANT, "k", now=NOW) == second.after
-    assert fast.get_calls([steps.ref(first.after)], now=NOW) == [None]
+    assert fast.get([steps.ref(first.after)], now=NOW) == [None]
     assert due(fast, first.after) == (
         [timer_of(second.after)] if first.after.shard_id == second.after.shard_id else []
     )
@@ -100,7 +99,7 @@ def test_what_was_submitted_and_not_committed_is_found_by_the_poller(cassandra: 
     cassandra.network.faults = no_faults
 
     assert due(other, transition.after) == [timer_of(transition.after)]
-    assert other.get_calls([steps.ref(transition.after)], now=NOW) == [transition.after]
+    assert other.get([steps.ref(transition.after)], now=NOW) == [transition.after]
 
 
 def dies_at_change() -> Callable[[Request], Fault | None]:
@@ -137,7 +136,7 @@ def test_a_change_that_was_made_before_its_answer_was_lost_is_told_as_made(cassa
     cassandra.network.faults = plan
 
     assert calls.apply([transition], now=NOW) == [ApplyStatus.APPLIED]
-    (found,) = calls.get_calls([CallRef(make.TENANT, transition.after.call_id)], now=NOW)
+    (found,) = calls.get([CallRef(make.TENANT, transition.after.call_id)], now=NOW)
     assert found is not None
     assert found.revision == 2
 
@@ -157,7 +156,7 @@ def test_what_became_of_a_change_is_told_although_tidying_up_fails(cassandra: Wo
 
     cassandra.network.faults = no_faults
     cassandra.now_s += 3600
-    (stored,) = other.get_calls([steps.ref(call)], now=NOW)
+    (stored,) = other.get([steps.ref(call)], now=NOW)
     assert stored is not None
     assert due(other, call) == [timer_of(stored)]
 
@@ -178,14 +177,16 @@ def test_the_timer_of_a_call_is_read_by_its_id() -> None:
     """As from stores where it is a row of its own."""
     with store_over() as store:
         name = calls_namespace(make.TENANT)
-        namespace, _ = store.create_namespace(name, num_shards=4, dedicated=False, now=NOW, tenant_id=make.TENANT)
+        namespace, _ = store.catalogue.create_namespace(
+            name, num_shards=4, dedicated=False, now=NOW, tenant_id=make.TENANT
+        )
         call = steps.submit(store.calls, due_at=LATER)
 
-        assert store.get_timer(namespace, call.call_id, now=NOW) == timer_of(call)
+        assert store.timers.get(namespace, call.call_id, now=NOW) == timer_of(call)
         done = steps.run(store.calls, call, now=LATER)
-        assert store.get_timer(namespace, call.call_id, now=LATER) == timer_of(done)
-        assert store.get_timer(namespace, call.call_id, now=LATER + make.RETENTION) is None
-        assert store.get_timer(namespace, "nobody", now=NOW) is None
+        assert store.timers.get(namespace, call.call_id, now=LATER) == timer_of(done)
+        assert store.timers.get(namespace, call.call_id, now=LATER + make.RETENTION) is None
+        assert store.timers.get(namespace, "nobody", now=NOW) is None
 
 
 def test_pages_of_many_calls_with_entries_that_are_wrong_among_them(cassandra: World) -> None:
@@ -194,7 +195,7 @@ def test_pages_of_many_calls_with_entries_that_are_wrong_among_them(cassandra: W
     for number in range(60):
         call = steps.submit(calls, tags=("a",), now=NOW + seconds(number))
         if number % 3:
-            calls.delete_call(make.TENANT, call.call_id, now=NOW)
+            calls.delete(make.TENANT, call.call_id, now=NOW)
             cassandra.execute(
                 "INSERT INTO ks.call_lists (tenant_id, list, slice, sort, call_id, revision, attempt) VALUES "
                 f"('acme', 'tag:a', {number % 8}, '{call.call_id}', '{call.call_id}', 1, "
@@ -206,7 +207,7 @@ def test_pages_of_many_calls_with_entries_that_are_wrong_among_them(cassandra: W
         found: list[str] = []
         cursor: str | None = None
         while True:
-            page = calls.list_calls(make.TENANT, CallFilter(tags=("a",)), cursor=cursor, limit=7, now=NOW)
+            page = calls.list(make.TENANT, CallFilter(tags=("a",)), cursor=cursor, limit=7, now=NOW)
             found += [call.call_id for call in page.items]
             cursor = page.next_cursor
             if cursor is None:
@@ -219,9 +220,9 @@ def test_an_outbox_entry_whose_change_comes_while_it_is_looked_at_stays(cassandr
     calls, other = cassandra.open(), cassandra.open()
     transition = make.submitted()
     ref = CallRef(make.TENANT, transition.after.call_id)
-    attempt = calls._attempts.next()
+    attempt = calls.store._attempts.next()
     entry = Entry(places.outbox_place(make.TENANT), make.TENANT, ref.call_id, 1, attempt)
-    calls._index.put([entry])
+    calls.store._index.put([entry])
     cassandra.now_s += 3600
     for number in range(1, 8):
         state = {"count": 0}
@@ -231,16 +232,16 @@ def test_an_outbox_entry_whose_change_comes_while_it_is_looked_at_stays(cassandr
             if state["count"] == number:
                 cassandra.network.faults = no_faults
                 with suppress(StoreUnavailable):
-                    calls._partitions.change(transition, attempt=attempt, barred=None)
+                    calls.store._partitions.change(transition, attempt=attempt, barred=None)
             return None
 
         cassandra.network.faults = meet
-        other.unpublished_events(limit=5)
+        other.outbox.unpublished(limit=5)
         cassandra.network.faults = no_faults
-        stored = calls.get_calls([ref], now=NOW)
+        stored = calls.get([ref], now=NOW)
         if stored == [transition.after]:
-            assert len(other.unpublished_events(limit=5)) == 2, number
-            other.delete_call(make.TENANT, ref.call_id, now=NOW)
-            other.mark_published(other.unpublished_events(limit=5), now=NOW)
+            assert len(other.outbox.unpublished(limit=5)) == 2, number
+            other.delete(make.TENANT, ref.call_id, now=NOW)
+            other.outbox.mark_published(other.outbox.unpublished(limit=5), now=NOW)
         cassandra.execute("TRUNCATE ks.service_calls")
-        calls._index.put([entry])
+        calls.store._index.put([entry])

@@ -15,13 +15,12 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import CallStatus, ServiceCall, timer_of
 from duetime.domain.timers import Timer
-from duetime.stores.calls_port import ApplyStatus, CallFilter, CallOrder, CallRef, DeleteStatus
 from duetime.stores.cassandra.calls.places import OUTBOX, Place, places_of
-from duetime.stores.cassandra.calls.store import CassandraCallStore
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, DeleteStatus
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
-from tests.support.cassandra_calls import INDEXES, FailAt, World, world
+from tests.support.cassandra_calls import INDEXES, FailAt, OpenedCalls, World, world
 from tests.support.cassandra_faults import Fault, no_faults
 from tests.support.clock import NOW
 
@@ -32,7 +31,7 @@ DAY = timedelta(days=1)
 LATER = NOW + seconds(60)
 
 
-Prepare = Callable[[CassandraCallStore], ServiceCall | None]
+Prepare = Callable[[OpenedCalls], ServiceCall | None]
 
 
 @dataclass(frozen=True)
@@ -41,60 +40,60 @@ class Case:
 
     name: str
     prepare: Prepare
-    operate: Callable[[CassandraCallStore, ServiceCall | None], object]
+    operate: Callable[[OpenedCalls, ServiceCall | None], object]
 
 
-def apply(calls: CassandraCallStore, transition: Transition) -> ApplyStatus:
+def apply(calls: OpenedCalls, transition: Transition) -> ApplyStatus:
     return calls.apply([transition], now=NOW)[0]
 
 
-def scheduled(calls: CassandraCallStore) -> ServiceCall:
+def scheduled(calls: OpenedCalls) -> ServiceCall:
     return steps.submit(calls, tags=("a", "b"), idempotency_key="k", due_at=LATER, retry_policy_json=make.RETRIED)
 
 
-def running(calls: CassandraCallStore) -> ServiceCall:
+def running(calls: OpenedCalls) -> ServiceCall:
     return steps.begin(calls, scheduled(calls))
 
 
-def finished(calls: CassandraCallStore) -> ServiceCall:
+def finished(calls: OpenedCalls) -> ServiceCall:
     return steps.conclude(calls, running(calls))
 
 
-def submit(calls: CassandraCallStore, _: ServiceCall | None) -> ApplyStatus:
+def submit(calls: OpenedCalls, _: ServiceCall | None) -> ApplyStatus:
     return apply(calls, make.submitted(tags=("a", "b"), idempotency_key="k", due_at=LATER, starred=True))
 
 
-def begin(calls: CassandraCallStore, call: ServiceCall | None) -> ApplyStatus:
+def begin(calls: OpenedCalls, call: ServiceCall | None) -> ApplyStatus:
     assert call is not None
     return apply(calls, make.begun(call))
 
 
-def conclude(calls: CassandraCallStore, call: ServiceCall | None, *, is_ok: bool = True) -> ApplyStatus:
+def conclude(calls: OpenedCalls, call: ServiceCall | None, *, is_ok: bool = True) -> ApplyStatus:
     assert call is not None
     return apply(calls, make.concluded(call, steps.execution_of(calls, call), is_ok=is_ok))
 
 
-def amend(calls: CassandraCallStore, call: ServiceCall | None) -> ApplyStatus:
+def amend(calls: OpenedCalls, call: ServiceCall | None) -> ApplyStatus:
     assert call is not None
     change = {"tags": ("b", "c"), "name": "other", "starred": True, "due_at": NOW + seconds(5)}
     return apply(calls, make.amended(call, **change))
 
 
-def star(calls: CassandraCallStore, call: ServiceCall | None) -> ApplyStatus:
+def star(calls: OpenedCalls, call: ServiceCall | None) -> ApplyStatus:
     assert call is not None
     return apply(calls, make.amended(call, starred=True))
 
 
-def delete(calls: CassandraCallStore, call: ServiceCall | None) -> DeleteStatus:
+def delete(calls: OpenedCalls, call: ServiceCall | None) -> DeleteStatus:
     assert call is not None
-    return calls.delete_call(call.tenant_id, call.call_id, now=NOW)
+    return calls.delete(call.tenant_id, call.call_id, now=NOW)
 
 
-def publish(calls: CassandraCallStore, _: ServiceCall | None) -> None:
-    calls.mark_published(calls.unpublished_events(limit=3), now=NOW)
+def publish(calls: OpenedCalls, _: ServiceCall | None) -> None:
+    calls.outbox.mark_published(calls.outbox.unpublished(limit=3), now=NOW)
 
 
-def prune(calls: CassandraCallStore, _: ServiceCall | None) -> None:
+def prune(calls: OpenedCalls, _: ServiceCall | None) -> None:
     calls.prune(now=NOW + make.RETENTION, events_published_before=NOW, limit=10)
 
 
@@ -176,24 +175,24 @@ def check(cassandra: World, *, marked: int) -> None:
     check_events(calls, listed(calls), marked=len(listed(calls)) * 100)
 
 
-def settle(calls: CassandraCallStore, cassandra: World) -> None:
+def settle(calls: OpenedCalls, cassandra: World) -> None:
     """Transactions that were accepted and not committed come to their end, as with whoever changes the call next."""
     cassandra.network.finish()
     for row in cassandra.execute("SELECT DISTINCT tenant_id, call_id FROM ks.service_calls"):
-        calls.delete_call(row["tenant_id"], row["call_id"], now=NOW, if_revision=-1)
+        calls.delete(row["tenant_id"], row["call_id"], now=NOW, if_revision=-1)
 
 
-def due(calls: CassandraCallStore) -> list[Timer]:
+def due(calls: OpenedCalls) -> list[Timer]:
     return [timer for shard in range(4) for timer in calls.due.due_timers(shard, until=NOW + DAY, limit=10).timers]
 
 
-def listed(calls: CassandraCallStore) -> list[ServiceCall]:
-    found = calls.list_calls(make.TENANT, CallFilter(), cursor=None, limit=10, now=NOW).items
-    whole = calls.get_calls([CallRef(call.tenant_id, call.call_id) for call in found], now=NOW)
+def listed(calls: OpenedCalls) -> list[ServiceCall]:
+    found = calls.list(make.TENANT, CallFilter(), cursor=None, limit=10, now=NOW).items
+    whole = calls.get([CallRef(call.tenant_id, call.call_id) for call in found], now=NOW)
     return [call for call in whole if call is not None]
 
 
-def check_call(calls: CassandraCallStore, call: ServiceCall, timers: list[Timer]) -> None:
+def check_call(calls: OpenedCalls, call: ServiceCall, timers: list[Timer]) -> None:
     """It wakes up when it says, its events and its execution are those of its state, and lists agree."""
     assert timers == ([] if call.wake_at is None else [timer_of(call)])
     events = calls.list_events(call.tenant_id, call.call_id, after=0, limit=100)
@@ -202,7 +201,7 @@ def check_call(calls: CassandraCallStore, call: ServiceCall, timers: list[Timer]
     executions = calls.list_executions(call.tenant_id, call.call_id, cursor=None, limit=9).items
     assert len(executions) == call.attempts
     for wanted in filters():
-        found = calls.list_calls(make.TENANT, wanted, cursor=None, limit=10, now=NOW).items
+        found = calls.list(make.TENANT, wanted, cursor=None, limit=10, now=NOW).items
         is_wanted = (
             (wanted.status in (None, call.status))
             and set(wanted.tags) <= set(call.tags)
@@ -226,7 +225,7 @@ def filters() -> list[CallFilter]:
     ]
 
 
-def check_key(cassandra: World, calls: CassandraCallStore, call: ServiceCall | None) -> None:
+def check_key(cassandra: World, calls: OpenedCalls, call: ServiceCall | None) -> None:
     """The key belongs to the call that is there, else it is free: one of several submissions has it."""
     found = calls.find_by_idempotency_key(make.TENANT, "k", now=NOW)
     if call is not None:
@@ -239,9 +238,9 @@ def check_key(cassandra: World, calls: CassandraCallStore, call: ServiceCall | N
     assert calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) == again.after
 
 
-def work(calls: CassandraCallStore, timer: Timer) -> None:
+def work(calls: OpenedCalls, timer: Timer) -> None:
     """The next step of a call that has woken up."""
-    (call,) = calls.get_calls([CallRef(make.TENANT, timer.timer_id)], now=NOW)
+    (call,) = calls.get([CallRef(make.TENANT, timer.timer_id)], now=NOW)
     assert call is not None
     assert call.wake_at == timer.next_attempt_at
     if call.execution_id is None:
@@ -250,16 +249,16 @@ def work(calls: CassandraCallStore, timer: Timer) -> None:
         assert conclude(calls, call) is ApplyStatus.APPLIED
 
 
-def check_events(calls: CassandraCallStore, stored: list[ServiceCall], *, marked: int) -> None:
+def check_events(calls: OpenedCalls, stored: list[ServiceCall], *, marked: int) -> None:
     """Each event of each call that is there is handed out in order, and none again that is marked."""
     seen: dict[str, list[int]] = {}
     for _ in range(50):
-        page = calls.unpublished_events(limit=2)
+        page = calls.outbox.unpublished(limit=2)
         if not page:
             break
         for each in page:
             seen.setdefault(each.event.aggregate_id, []).append(each.event.sequence)
-        calls.mark_published(page, now=NOW)
+        calls.outbox.mark_published(page, now=NOW)
     else:
         raise AssertionError("the outbox does not become empty")
     for call in stored:
@@ -271,12 +270,12 @@ def check_events(calls: CassandraCallStore, stored: list[ServiceCall], *, marked
         assert [event.sequence for event in events] == list(range(1, call.event_count + 1))
 
 
-def walk_everything(calls: CassandraCallStore) -> None:
+def walk_everything(calls: OpenedCalls) -> None:
     """Whoever reads an index clears away what is wrong in it."""
     due(calls)
     for wanted in filters():
-        calls.list_calls(make.TENANT, wanted, cursor=None, limit=10, now=NOW)
-    calls.unpublished_events(limit=10)
+        calls.list(make.TENANT, wanted, cursor=None, limit=10, now=NOW)
+    calls.outbox.unpublished(limit=10)
     calls.prune(now=NOW, events_published_before=NOW, limit=10)
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import ServiceCall
-from duetime.stores.calls_port import ApplyStatus, CallFilter, DeleteStatus
-from duetime.stores.cassandra.calls.store import CassandraCallStore
+from duetime.stores.port.calls import ApplyStatus, CallFilter, DeleteStatus
 from tests.integration.cassandra.test_calls_crashes import (
     Prepare,
     amend,
@@ -27,24 +26,24 @@ from tests.integration.cassandra.test_calls_crashes import (
 )
 from tests.integration.cassandra.test_calls_crashes import due as poll
 from tests.support import calls as make
-from tests.support.cassandra_calls import World, world
+from tests.support.cassandra_calls import OpenedCalls, World, world
 from tests.support.clock import NOW
 from tests.support.interleaving import Interleaving
 
 pytestmark = [pytest.mark.repeated, pytest.mark.timeout(600)]
 
 SEEDS = range(4)
-Act = Callable[[CassandraCallStore, ServiceCall | None], object]
+Act = Callable[[OpenedCalls, ServiceCall | None], object]
 WON = (ApplyStatus.APPLIED, DeleteStatus.DELETED)
 LOST = (ApplyStatus.SUPERSEDED, ApplyStatus.EXISTS, DeleteStatus.NOT_FOUND, DeleteStatus.RUNNING)
 
 
-def tidy(calls: CassandraCallStore, _: ServiceCall | None) -> None:
+def tidy(calls: OpenedCalls, _: ServiceCall | None) -> None:
     """Reads all there is with a clock that is an hour ahead: no entry is young to it."""
     poll(calls)
-    calls.unpublished_events(limit=10)
+    calls.outbox.unpublished(limit=10)
     for wanted in (CallFilter(), CallFilter(tags=("a",)), CallFilter(tags=("c",)), CallFilter(starred=True)):
-        calls.list_calls(make.TENANT, wanted, cursor=None, limit=10, now=NOW)
+        calls.list(make.TENANT, wanted, cursor=None, limit=10, now=NOW)
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Race:
     most_winners: int = 1
 
 
-def nothing(_: CassandraCallStore) -> None:
+def nothing(_: OpenedCalls) -> None:
     return None
 
 

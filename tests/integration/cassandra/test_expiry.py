@@ -32,7 +32,7 @@ def ttl(store: CassandraStore, timer_id: str) -> Any:
 
 def check_expiry(store: CassandraStore, *, has_limit: bool) -> None:
     """``has_limit``: the server refuses what would end later than 2038. Duetime never asks for it: it stays then."""
-    single = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    single = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
     ends = {
         "2037": NOW + seconds(TO_2037),
         "2038": datetime(2038, 1, 19, 3, 14, 7, tzinfo=UTC),
@@ -66,7 +66,7 @@ def test_nothing_is_to_end_later_than_the_server_can_tell() -> None:
 
 def test_a_timer_that_has_ended_goes_by_itself() -> None:
     with store_over() as store:
-        single = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+        single = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
         timers = create(store, make_timer(single, "soon"), make_timer(single, "later"))
         ends = {"soon": NOW + seconds(1), "later": NOW + seconds(3600)}
         lease = claim(store)
@@ -75,5 +75,5 @@ def test_a_timer_that_has_ended_goes_by_itself() -> None:
         while store.session.read(replace(TTL, values=("soon",))):
             give_up -= 1
             assert give_up
-        assert store.get_timer(single, "soon", now=NOW) is None
+        assert store.timers.get(single, "soon", now=NOW) is None
         assert stored(store, single, "later").state is TimerState.FIRED

@@ -15,7 +15,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Rearm, Timer, TimerChange
 from duetime.stores.cassandra.store import CassandraStore
-from duetime.stores.port import PutMode, TimerRef
+from duetime.stores.port.timers import PutMode, TimerRef
 from tests.contract.steps import claim, create, due, stored
 from tests.support.builders import failed, fired, leased, make_timer, retried, seconds
 from tests.support.cassandra import new_network, store_over
@@ -36,16 +36,16 @@ class World:
     def __init__(self, network: Network, store: CassandraStore) -> None:
         self.network = network
         self.store = store
-        self.single: Namespace = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+        self.single: Namespace = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
         self.lease: Lease = claim(store)
         create(store, *(make_timer(self.single, name, correlation_id=f"c-{name}") for name in ("a", "b", "gone")))
-        store.record(leased([failed(stored(store, self.single, "gone"))], self.lease), now=NOW)
+        store.timers.record(leased([failed(stored(store, self.single, "gone"))], self.lease), now=NOW)
 
     def timers(self) -> list[Timer]:
         return [stored(self.store, self.single, name) for name in ("a", "b")]
 
     def state(self) -> list[Timer | None]:
-        return [self.store.get_timer(self.single, name, now=NOW) for name in ("a", "b", "gone", "new", "new2")]
+        return [self.store.timers.get(self.single, name, now=NOW) for name in ("a", "b", "gone", "new", "new2")]
 
 
 @dataclass(frozen=True)
@@ -58,31 +58,31 @@ class Case:
 
 def put_new(world: World) -> object:
     timers = [make_timer(world.single, name, firing_id=name, correlation_id="n") for name in ("new", "new2")]
-    return world.store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+    return world.store.timers.put(timers, mode=PutMode.CREATE, now=NOW)
 
 
 def replace_known(world: World) -> object:
     timers = [make_timer(world.single, name, firing_id="r", execute_at=LATER, correlation_id="r") for name in "ab"]
-    return world.store.put_timers(timers, mode=PutMode.REPLACE, now=NOW)
+    return world.store.timers.put(timers, mode=PutMode.REPLACE, now=NOW)
 
 
 def move(world: World) -> object:
     change = TimerChange(execute_at=LATER, correlation_id="moved")
-    return world.store.update_timer(world.single, "a", change, firing_id="u", now=NOW, if_revision=1)
+    return world.store.timers.update(world.single, "a", change, firing_id="u", now=NOW, if_revision=1)
 
 
 def redrive(world: World) -> object:
-    return world.store.rearm_timers(world.single, [TimerRef("gone")], rearm=Rearm.REDRIVE, now=NOW)
+    return world.store.timers.rearm(world.single, [TimerRef("gone")], rearm=Rearm.REDRIVE, now=NOW)
 
 
 def delete(world: World) -> object:
-    return world.store.delete_timers(world.single, [TimerRef("a"), TimerRef("b")], now=NOW)
+    return world.store.timers.delete(world.single, [TimerRef("a"), TimerRef("b")], now=NOW)
 
 
 def record(world: World) -> object:
     a, b = world.timers()
     outcomes = [fired(a), retried(b, next_attempt_at=LATER)]
-    return world.store.record(leased(outcomes, world.lease), now=NOW)
+    return world.store.timers.record(leased(outcomes, world.lease), now=NOW)
 
 
 CASES = [
@@ -182,15 +182,15 @@ def test_a_renewal_that_is_not_answered_keeps_no_other_from_being_renewed(world:
         return Fault.UNAVAILABLE if request.is_cas and writes not in (2, 3) else None
 
     world.network.faults = first_fails
-    renewed = world.store.renew_leases(leases, lease_seconds=10, now=later)
+    renewed = world.store.leases.renew(leases, lease_seconds=10, now=later)
 
     assert renewed[0] == leases[0]
     assert [lease and lease.expires_at for lease in renewed[1:]] == [NOW + seconds(13)] * 2
     with pytest.raises(StoreUnavailable):  # nobody is answered
-        world.store.renew_leases(leases, lease_seconds=11, now=later)
+        world.store.leases.renew(leases, lease_seconds=11, now=later)
 
     world.network.faults = no_faults
-    again = world.store.renew_leases(leases, lease_seconds=10, now=later)
+    again = world.store.leases.renew(leases, lease_seconds=10, now=later)
     assert [lease and lease.expires_at for lease in again] == [NOW + seconds(13)] * 3
 
 
@@ -199,11 +199,11 @@ def test_a_create_that_arrives_late_does_not_bring_back_what_was_deleted(world: 
     world.network.faults = FailAt(1, Fault.LATE, is_dead=False)
     create(world.store, new)
     world.network.faults = no_faults
-    world.store.delete_timers(world.single, [TimerRef("new")], now=NOW)
+    world.store.timers.delete(world.single, [TimerRef("new")], now=NOW)
 
     world.network.deliver_late()
 
-    assert world.store.get_timer(world.single, "new", now=NOW) is None
+    assert world.store.timers.get(world.single, "new", now=NOW) is None
     assert "new" not in {timer.timer_id for timer in due(world.store, world.single, until=FAR)}
     create(world.store, make_timer(world.single, "new"))
     assert_whole(world.network)

@@ -16,7 +16,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
 from duetime.stores.cassandra.store import CassandraStore
-from duetime.stores.port import PutMode, TimerRef
+from duetime.stores.port.timers import PutMode, TimerRef
 from tests.contract.steps import claim, read_all
 from tests.support.builders import failed, fired, leased, make_timer, parked, retried, seconds
 from tests.support.cassandra import new_network, store_over
@@ -65,12 +65,12 @@ class History:
     number: int = 0
 
     def __post_init__(self) -> None:
-        self.single = self.store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+        self.single = self.store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
         self.lease = claim(self.store)
 
     def step(self, kind: str, name: str, at: datetime | None, faults: dict[int, Fault]) -> None:
         self.number += 1
-        before = self.store.get_timer(self.single, name, now=NOW)
+        before = self.store.timers.get(self.single, name, now=NOW)
         operation = self._operation(kind, name, at or NOW, before)
         self.network.faults = Trouble(faults)
         is_answered = True
@@ -83,7 +83,7 @@ class History:
         assert_whole(self.network)
         if result is RecordStatus.APPLIED and kind in ("fired", "failed") and before is not None:
             self.ended[name, before.revision] += 1
-        after = self.store.get_timer(self.single, name, now=NOW)
+        after = self.store.timers.get(self.single, name, now=NOW)
         if not faults:
             assert is_answered
         if after != before and after is not None and before is not None:
@@ -96,33 +96,33 @@ class History:
         outcomes = {"fired": fired, "failed": failed}
         if kind in ("create", "replace"):
             mode = PutMode.CREATE if kind == "create" else PutMode.REPLACE
-            return lambda: store.put_timers([new], mode=mode, now=NOW)
+            return lambda: store.timers.put([new], mode=mode, now=NOW)
         if kind in ("move", "touch"):
             change = TimerChange(execute_at=at) if kind == "move" else TimerChange(tags=(firing_id,))
-            return lambda: store.update_timer(single, name, change, firing_id=firing_id, now=NOW)
+            return lambda: store.timers.update(single, name, change, firing_id=firing_id, now=NOW)
         if kind == "delete":
-            return lambda: store.delete_timers(single, [TimerRef(name)], now=NOW)
+            return lambda: store.timers.delete(single, [TimerRef(name)], now=NOW)
         if kind in ("redrive", "fire"):
             rearm = Rearm.REDRIVE if kind == "redrive" else Rearm.FIRE
-            return lambda: store.rearm_timers(single, [TimerRef(name)], rearm=rearm, now=NOW)
+            return lambda: store.timers.rearm(single, [TimerRef(name)], rearm=rearm, now=NOW)
         if before is None or before.next_attempt_at is None:
             return lambda: None
         if kind in outcomes:
             outcome = outcomes[kind](before)
         else:
             outcome = retried(before, next_attempt_at=at) if kind == "retried" else parked(before, until=at)
-        return lambda: store.record(leased([outcome], self.lease), now=NOW)[0]
+        return lambda: store.timers.record(leased([outcome], self.lease), now=NOW)[0]
 
     def check(self) -> None:
-        timers = [timer for name in NAMES if (timer := self.store.get_timer(self.single, name, now=NOW)) is not None]
+        timers = [timer for name in NAMES if (timer := self.store.timers.get(self.single, name, now=NOW)) is not None]
         waiting = {timer.timer_id: timer for timer in timers if timer.next_attempt_at is not None}
-        page = self.store.due_timers(0, until=FAR, limit=100)
+        page = self.store.timers.due(0, until=FAR, limit=100)
         assert len(page.timers) == len(waiting)
         assert {timer.timer_id: timer for timer in page.timers} == waiting
         assert all(timer.state in (TimerState.SCHEDULED, TimerState.FIRING) for timer in page.timers)
         for correlation_id in ("c0", "c1"):
             found = read_all(
-                lambda cursor, wanted=correlation_id: self.store.find_by_correlation(
+                lambda cursor, wanted=correlation_id: self.store.timers.find_by_correlation(
                     self.single, wanted, cursor=cursor, limit=2, now=NOW
                 )
             )

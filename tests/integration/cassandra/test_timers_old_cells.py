@@ -7,7 +7,7 @@ import pytest
 from duetime.domain.times import to_milliseconds
 from duetime.stores.cassandra.requests import Statement
 from duetime.stores.cassandra.schema import DUE, TIMER
-from duetime.stores.port import TimerRef
+from duetime.stores.port.timers import TimerRef
 from tests.contract.steps import claim, create, due, record, stored
 from tests.support.builders import failed, fired, make_timer, retried, seconds
 from tests.support.cassandra import store_over
@@ -28,7 +28,7 @@ OLD_INSTANT = Statement(
 def test_a_timer_that_has_ended_does_not_fire_again(end: object) -> None:
     assert callable(end)
     with store_over() as store:
-        single = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+        single = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
         (timer,) = create(store, make_timer(single))
         record(store, [end(timer)], claim(store))
 
@@ -40,12 +40,12 @@ def test_a_timer_that_has_ended_does_not_fire_again(end: object) -> None:
 
 def test_a_timer_that_waits_for_another_time_does_not_fire_at_the_old_one() -> None:
     with store_over() as store:
-        single = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+        single = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
         (timer,) = create(store, make_timer(single))
         record(store, [retried(timer, next_attempt_at=NOW + seconds(9))], claim(store))
 
         assert store.session.decide([OLD_DUE_ROW])
         assert due(store, single) == []
         assert due(store, single, until=NOW + seconds(9)) == [stored(store, single)]
-        store.delete_timers(single, [TimerRef("t1")], now=NOW)
+        store.timers.delete(single, [TimerRef("t1")], now=NOW)
         assert due(store, single, until=NOW + seconds(9)) == []

@@ -9,7 +9,7 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, TimerChange
 from duetime.stores.cassandra.store import CassandraStore
-from duetime.stores.port import PutMode, TimerFilter, TimerRef
+from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, due, stored
 from tests.support.builders import failed, fired, leased, make_timer, make_timers, retried, seconds
 from tests.support.cassandra import new_network, store_over
@@ -34,7 +34,7 @@ def store(network: Network) -> Iterator[CassandraStore]:
 
 @pytest.fixture
 def single(store: CassandraStore) -> Namespace:
-    return store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_many_large_ones_are_several_batches(asked: Asked, store: CassandraStore
 
 
 def test_creating_for_several_shards_is_a_batch_for_each(asked: Asked, store: CassandraStore) -> None:
-    orders, _ = store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
+    orders, _ = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
 
     assert kinds(asked(lambda: create(store, *make_timers(orders, 40)))) == ["cas_batch"] * 4
 
@@ -74,7 +74,7 @@ def test_a_new_due_time_is_a_deletion_and_an_insertion_in_the_batch_that_changes
     create(store, make_timer(single))
     change = TimerChange(execute_at=LATER)
 
-    requests = asked(lambda: store.update_timer(single, "t1", change, firing_id="f", now=NOW))
+    requests = asked(lambda: store.timers.update(single, "t1", change, firing_id="f", now=NOW))
 
     assert kinds(requests) == ["read", "cas_batch"]
     statements = requests[1].cql.split("; ")
@@ -89,7 +89,7 @@ def test_a_change_that_leaves_the_due_time_writes_the_timer_alone(
     create(store, make_timer(single))
 
     requests = asked(
-        lambda: store.update_timer(single, "t1", TimerChange(callback_timeout_seconds=5), firing_id="f", now=NOW)
+        lambda: store.timers.update(single, "t1", TimerChange(callback_timeout_seconds=5), firing_id="f", now=NOW)
     )
 
     assert kinds(requests) == ["read", "cas"]
@@ -100,7 +100,7 @@ def test_recording_reads_nothing_and_holds_the_lease(asked: Asked, store: Cassan
     lease = claim(store)
     outcomes = [*map(fired, timers[:10]), *(retried(timer, next_attempt_at=LATER) for timer in timers[10:])]
 
-    requests = asked(lambda: store.record(leased(outcomes, lease), now=NOW))
+    requests = asked(lambda: store.timers.record(leased(outcomes, lease), now=NOW))
 
     assert kinds(requests) == ["cas_batch"]
     assert requests[0].cql.count("IF shard_version = ? AND shard_owner_id = ?") == 1
@@ -111,7 +111,7 @@ def test_a_poll_is_two_reads_of_timers_and_one_for_each_fifty_due(
     asked: Asked, store: CassandraStore, single: Namespace
 ) -> None:
     def of_timers(until_timers: int) -> list[str]:
-        requests = asked(lambda: store.due_timers(0, until=NOW, limit=500))
+        requests = asked(lambda: store.timers.due(0, until=NOW, limit=500))
         return [request.kind for request in requests if request.tables == ("timers",)]
 
     assert of_timers(0) == ["read"] * 2
@@ -122,7 +122,7 @@ def test_a_poll_is_two_reads_of_timers_and_one_for_each_fifty_due(
 def test_the_other_operations(asked: Asked, store: CassandraStore, single: Namespace) -> None:
     create(store, *make_timers(single, 3))
     lease = claim(store)
-    store.record(leased([failed(timer) for timer in due(store, single)], lease), now=NOW)
+    store.timers.record(leased([failed(timer) for timer in due(store, single)], lease), now=NOW)
     refs = [TimerRef(timer.timer_id) for timer in make_timers(single, 3)]
     page = TimerFilter()
 
@@ -131,20 +131,20 @@ def test_the_other_operations(asked: Asked, store: CassandraStore, single: Names
 
     assert requests(lambda: store.check()) == ["read"]
     assert requests(lambda: stored(store, single, refs[0].timer_id)) == ["read"]
-    assert requests(lambda: store.rearm_timers(single, refs, rearm=Rearm.REDRIVE, now=NOW)) == ["read", "cas_batch"]
-    assert requests(lambda: store.list_timers(single, page, cursor=None, limit=9, now=NOW)) == ["read"] * 2
-    assert requests(lambda: store.delete_timers(single, refs, now=NOW)) == ["read", "cas_batch"]
-    assert requests(lambda: store.shard_statuses([0, 1, 2], now=NOW)) == ["read"] * 3
+    assert requests(lambda: store.timers.rearm(single, refs, rearm=Rearm.REDRIVE, now=NOW)) == ["read", "cas_batch"]
+    assert requests(lambda: store.timers.list(single, page, cursor=None, limit=9, now=NOW)) == ["read"] * 2
+    assert requests(lambda: store.timers.delete(single, refs, now=NOW)) == ["read", "cas_batch"]
+    assert requests(lambda: store.leases.statuses([0, 1, 2], now=NOW)) == ["read"] * 3
     assert requests(lambda: claim_shard(store, 1, "w", lease_seconds=9, now=NOW)) == ["read", "cas"]
-    assert requests(lambda: store.renew_leases([lease], lease_seconds=9, now=NOW)) == ["cas"]
-    assert requests(lambda: store.release_leases([lease], now=NOW)) == ["cas"]
-    assert requests(lambda: store.announce_worker("w", ttl_seconds=9, now=NOW)) == ["write", "read"]
-    assert requests(lambda: store.withdraw_worker("w")) == ["write"]
-    assert requests(lambda: store.shard_map()) == ["read"]
-    assert requests(lambda: store.get_namespace("single")) == ["read"]
-    assert requests(lambda: store.catalogue_secret("s", b"x")) == ["read", "cas", "serial_read"]
-    assert requests(lambda: store.catalogue_secret("s", b"x")) == ["read"]
-    assert requests(lambda: store.create_namespace("n", num_shards=2, dedicated=True, now=NOW)) == [
+    assert requests(lambda: store.leases.renew([lease], lease_seconds=9, now=NOW)) == ["cas"]
+    assert requests(lambda: store.leases.release([lease], now=NOW)) == ["cas"]
+    assert requests(lambda: store.leases.announce_worker("w", ttl_seconds=9, now=NOW)) == ["write", "read"]
+    assert requests(lambda: store.leases.withdraw_worker("w")) == ["write"]
+    assert requests(lambda: store.catalogue.shard_map()) == ["read"]
+    assert requests(lambda: store.catalogue.get_namespace("single")) == ["read"]
+    assert requests(lambda: store.catalogue.secret("s", b"x")) == ["read", "cas", "serial_read"]
+    assert requests(lambda: store.catalogue.secret("s", b"x")) == ["read"]
+    assert requests(lambda: store.catalogue.create_namespace("n", num_shards=2, dedicated=True, now=NOW)) == [
         "read",
         "read",
         "cas_batch",
@@ -155,10 +155,10 @@ def test_timers_and_catalogue_have_conditional_writes_alone(
     network: Network, store: CassandraStore, single: Namespace
 ) -> None:
     create(store, *make_timers(single, 3))
-    store.put_timers(make_timers(single, 3, execute_at=LATER), mode=PutMode.REPLACE, now=NOW)
+    store.timers.put(make_timers(single, 3, execute_at=LATER), mode=PutMode.REPLACE, now=NOW)
     lease = claim(store)
-    store.record(leased([fired(timer) for timer in due(store, single, until=LATER)], lease), now=NOW)
-    store.delete_timers(single, [TimerRef("t1")], now=NOW)
+    store.timers.record(leased([fired(timer) for timer in due(store, single, until=LATER)], lease), now=NOW)
+    store.timers.delete(single, [TimerRef("t1")], now=NOW)
 
     writes = [request for request in network.requests if request.is_write and request.tables != ("workers",)]
 

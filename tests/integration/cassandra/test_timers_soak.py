@@ -47,7 +47,7 @@ class Losing:
 def test_every_timer_is_fired_at_its_last_due_time_and_ends_once(one_in: int) -> None:
     network, clock, random = new_network(), VirtualClock(START), Random(3)
     with store_over(network) as store:
-        namespace, _ = store.create_namespace("default", num_shards=4, dedicated=False, now=START)
+        namespace, _ = store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=START)
         timers = [
             make_timer(f"t{number}", execute_at=START + timedelta(seconds=random.uniform(0, 60)))
             for number in range(TIMERS)
@@ -56,7 +56,7 @@ def test_every_timer_is_fired_at_its_last_due_time_and_ends_once(one_in: int) ->
         moved = random.sample(timers, 30)
         for timer in moved:
             change = TimerChange(execute_at=START + timedelta(seconds=random.uniform(0, 60)))
-            store.update_timer(namespace, timer.timer_id, change, firing_id=f"moved-{timer.timer_id}", now=START)
+            store.timers.update(namespace, timer.timer_id, change, firing_id=f"moved-{timer.timer_id}", now=START)
         sender = ScriptedSender(lambda _: Script(delay_seconds=0.01))
         senders = [sender, sender.for_another_poller()]
         losing = Losing(one_in, seed=one_in)
@@ -66,7 +66,7 @@ def test_every_timer_is_fired_at_its_last_due_time_and_ends_once(one_in: int) ->
 
         losing.is_over = True
         assert (losing.count > 20) == (one_in > 0)
-        ends = [store.get_timer(namespace, timer.timer_id, now=clock.now()) for timer in timers]
+        ends = [store.timers.get(namespace, timer.timer_id, now=clock.now()) for timer in timers]
         assert [None if end is None else end.state for end in ends] == [TimerState.FIRED] * TIMERS
         received = Counter(zip((body["timerId"] for body in sender.received), sender.webhook_ids, strict=True))
         assert set(received) == {(end.timer_id, end.firing_id) for end in ends if end is not None}

@@ -16,7 +16,7 @@ def world() -> Iterator[CallWorld]:
     """Behind the server: a store in memory and a clock that stands still. Nobody polls."""
     with call_world() as made:
         context = replace(made.context, secret_box=LocalSecretBox(ProcessKey()))
-        context.store.create_namespace("default", num_shards=4, dedicated=False, now=made.clock.now())
+        context.store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=made.clock.now())
         yield replace(made, context=context)
 
 

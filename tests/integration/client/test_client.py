@@ -59,12 +59,12 @@ def timers(duetime: Any) -> Any:
 
 def fail_due(world: CallWorld) -> None:
     """All timers that are due end as dead letters."""
-    namespace = world.store.get_namespace("default")
+    namespace = world.store.catalogue.get_namespace("default")
     assert namespace is not None
     for timer in due(world.store, namespace):
         lease = claim(world.store, timer.shard_id)
         assert record(world.store, [failed(timer)], lease) == [RecordStatus.APPLIED]
-        world.store.release_leases([lease], now=NOW)
+        world.store.leases.release([lease], now=NOW)
 
 
 class TestTimers:
@@ -106,9 +106,9 @@ class TestTimers:
         timers.create_many(
             [NewTimer(id=name, callback_url=URL, delay=HOUR, payload=RawJson(text)) for name, text in given.items()]
         )
-        namespace = world.store.get_namespace("default")
+        namespace = world.store.catalogue.get_namespace("default")
         assert namespace is not None
-        stored = {name: world.store.get_timer(namespace, name, now=NOW) for name in given}
+        stored = {name: world.store.timers.get(namespace, name, now=NOW) for name in given}
         assert {name: timer and timer.content.payload_json for name, timer in stored.items()} == given
         read = {timer.id: timer.payload for timer in timers.list()}
         assert (read["t0"], read["t1"], read["t4"]) == (1.1, Decimal("1e400"), {"b": 1, "a": [2]})

@@ -21,13 +21,13 @@ def store(ministack_client: Any, timers_table: str) -> DynamoDbStore:
 @pytest.fixture
 def single(store: DynamoDbStore) -> Namespace:
     """A namespace whose timers are all on shard 0."""
-    return store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
 @pytest.fixture
 def orders(store: DynamoDbStore) -> Namespace:
     """A namespace with several shards."""
-    return store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
+    return store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 from benchmarks.dynamodb_calls_capacity import KINDS, USUAL, Life
 from duetime.domain.call_steps import DeletionReason, deleted
 from duetime.domain.service_calls import ServiceCall
-from duetime.stores.calls_port import CallFilter, CallRef
 from duetime.stores.dynamodb.calls.keys import OUTBOX_PARTITIONS
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.port.calls import CallFilter, CallRef
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
@@ -58,7 +58,7 @@ def test_write_units_of_a_life(client: Any, kind: str) -> None:
 
 def _delete(store: DynamoDbStore, call: ServiceCall) -> None:
     event = deleted(call, DeletionReason.REQUEST, new_id=make.ids_at(NOW), now=NOW)
-    store.calls.delete_call(call.tenant_id, call.call_id, now=NOW, if_revision=call.revision, event=event)
+    store.calls.delete(call.tenant_id, call.call_id, now=NOW, if_revision=call.revision, event=event)
 
 
 Act = Callable[[DynamoDbStore, ServiceCall], object]
@@ -108,23 +108,24 @@ def test_requests_of_reads(client: Any, singly: DynamoDbStore) -> None:
     refs = [CallRef(call.tenant_id, call.call_id) for call in submitted]
     calls = singly.calls
     listing = {"cursor": None, "limit": 3, "now": NOW}
-    assert requests(lambda: calls.get_calls(refs, now=NOW)) == {"BatchGetItem": 1}
-    assert requests(lambda: calls.get_calls([*refs, steps.ref(large)], now=NOW)) == {"BatchGetItem": 2}
+    assert requests(lambda: calls.get(refs, now=NOW)) == {"BatchGetItem": 1}
+    assert requests(lambda: calls.get([*refs, steps.ref(large)], now=NOW)) == {"BatchGetItem": 2}
     assert requests(lambda: calls.find_by_idempotency_key(make.TENANT, "k", now=NOW)) == {
         "GetItem": 1,
         "BatchGetItem": 2,
     }
-    assert requests(lambda: calls.list_calls(make.TENANT, CallFilter(), **listing)) == {"Query": 1}  # type: ignore[arg-type]
+    assert requests(lambda: calls.list(make.TENANT, CallFilter(), **listing)) == {"Query": 1}  # type: ignore[arg-type]
     assert meter.items_read == 3
     assert requests(
-        lambda: calls.list_calls(make.TENANT, CallFilter(name_prefix="m"), **listing)  # type: ignore[arg-type]
+        lambda: calls.list(make.TENANT, CallFilter(name_prefix="m"), **listing)  # type: ignore[arg-type]
     ) == {"Query": 1, "BatchGetItem": 1}
     assert meter.items_read == 3
     assert requests(lambda: calls.list_events(make.TENANT, large.call_id, after=0, limit=9)) == {
         "GetItem": 1,
         "Query": 1,
     }
-    calls.mark_published(calls.unpublished_events(limit=100), now=NOW)
-    assert requests(lambda: calls.unpublished_events(limit=100)) == {"Query": OUTBOX_PARTITIONS}
+    outbox = singly.outbox
+    outbox.mark_published(outbox.unpublished(limit=100), now=NOW)
+    assert requests(lambda: outbox.unpublished(limit=100)) == {"Query": OUTBOX_PARTITIONS}
     assert meter.items_read == 0
     meter.stop()

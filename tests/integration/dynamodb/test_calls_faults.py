@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.stores.calls_port import ApplyStatus, CallFilter, CallRef, CallStore, OutboxEvent
 from duetime.stores.dynamodb.client import MAX_TRIES, make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.moving_port import LoadStatus
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.stores.port.store import Store
+from duetime.stores.port.transfer import LoadStatus
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.clock import NOW
@@ -20,19 +22,19 @@ from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward, In
 
 REF = CallRef(make.TENANT, make.id_at(NOW))
 SUBMITTED = make.submitted()
-CALLS: dict[str, Callable[[CallStore], object]] = {
-    "apply one": lambda calls: calls.apply([make.submitted()], now=NOW),
-    "apply many": lambda calls: calls.apply([make.submitted() for _ in range(3)], now=NOW),
-    "delete": lambda calls: calls.delete_call(REF.tenant_id, REF.call_id, now=NOW),
-    "get": lambda calls: calls.get_calls([REF], now=NOW),
-    "find": lambda calls: calls.find_by_idempotency_key(REF.tenant_id, "k", now=NOW),
-    "list": lambda calls: calls.list_calls(REF.tenant_id, CallFilter(), cursor=None, limit=5, now=NOW),
-    "execution": lambda calls: calls.get_execution(REF.tenant_id, REF.call_id, "e"),
-    "executions": lambda calls: calls.list_executions(REF.tenant_id, REF.call_id, cursor=None, limit=5),
-    "events": lambda calls: calls.list_events(REF.tenant_id, REF.call_id, after=0, limit=5),
-    "unpublished": lambda calls: calls.unpublished_events(limit=5),
-    "unpublished of": lambda calls: calls.unpublished_of(REF, limit=5),
-    "mark": lambda calls: calls.mark_published([OutboxEvent(SUBMITTED.events[0], "[1,2]")], now=NOW),
+CALLS: dict[str, Callable[[Store], object]] = {
+    "apply one": lambda store: store.calls.apply([make.submitted()], now=NOW),
+    "apply many": lambda store: store.calls.apply([make.submitted() for _ in range(3)], now=NOW),
+    "delete": lambda store: store.calls.delete(REF.tenant_id, REF.call_id, now=NOW),
+    "get": lambda store: store.calls.get([REF], now=NOW),
+    "find": lambda store: store.calls.find_by_idempotency_key(REF.tenant_id, "k", now=NOW),
+    "list": lambda store: store.calls.list(REF.tenant_id, CallFilter(), cursor=None, limit=5, now=NOW),
+    "execution": lambda store: store.calls.get_execution(REF.tenant_id, REF.call_id, "e"),
+    "executions": lambda store: store.calls.list_executions(REF.tenant_id, REF.call_id, cursor=None, limit=5),
+    "events": lambda store: store.calls.list_events(REF.tenant_id, REF.call_id, after=0, limit=5),
+    "unpublished": lambda store: store.outbox.unpublished(limit=5),
+    "unpublished of": lambda store: store.outbox.unpublished_of(REF, limit=5),
+    "mark": lambda store: store.outbox.mark_published([OutboxEvent(SUBMITTED.events[0], "[1,2]")], now=NOW),
 }
 
 
@@ -64,7 +66,7 @@ def test_throttling_makes_the_store_unavailable(proxy: DynamoDbProxy, undelayed:
     with closing(make_client(endpoint_url=proxy.url)) as client:
         store = DynamoDbStore(client, "timers", max_parallel=1)
         with pytest.raises(StoreUnavailable) as caught:
-            CALLS[name](store.calls)
+            CALLS[name](store)
 
     assert caught.value.retry_after_seconds > 0
     assert len(proxy.operations) % MAX_TRIES == 0
@@ -134,7 +136,7 @@ def test_one_that_fails_leaves_the_others_applied(
     assert statuses == [ApplyStatus.APPLIED, ApplyStatus.UNAVAILABLE, ApplyStatus.APPLIED]
     proxy.intercept = lambda operation, body, forward: forward(body)
 
-    found = proxied.calls.get_calls([steps.ref(each.after) for each in (good, bad, late)], now=NOW)
+    found = proxied.calls.get([steps.ref(each.after) for each in (good, bad, late)], now=NOW)
     assert found == [good.after, None, late.after]
 
 
@@ -222,7 +224,7 @@ def test_a_removal_whose_answer_was_lost_is_done(
     lost = lose_first_answer("TransactWriteItems")
     proxy.intercept = lost if is_token_kept else without_token(lost)
 
-    assert proxied.calls.delete_call(call.tenant_id, call.call_id, now=NOW) == "deleted"
+    assert proxied.calls.delete(call.tenant_id, call.call_id, now=NOW) == "deleted"
     assert steps.got(store.calls, call) is None
 
 
@@ -232,9 +234,9 @@ def test_an_event_whose_load_was_not_answered_is_loaded(
     event = make.submitted().events[0]
     proxy.intercept = lose_first_answer("PutItem")
 
-    statuses = proxied.calls.load_events([OutboxEvent(event, "[1,1]")], now=NOW)
+    statuses = proxied.transfer.load_events([OutboxEvent(event, "[1,1]")], now=NOW)
 
     assert proxy.operations[-2:] == ["PutItem"] * 2
     assert statuses == [LoadStatus.LOADED]
     ref = CallRef(event.tenant_id, event.aggregate_id)
-    assert [each.event for each in store.calls.unpublished_of(ref, limit=5)] == [event]
+    assert [each.event for each in store.outbox.unpublished_of(ref, limit=5)] == [event]

@@ -12,13 +12,14 @@ import pytest
 from duetime.domain.errors import CallUnreadable, StoreNotReady, StoreUnavailable
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.service_calls import MAX_BODY_BYTES, CallStatus, ServiceCall, request_spec
-from duetime.stores.calls_port import ApplyStatus, CallFilter, CallOrder, DeleteStatus
 from duetime.stores.dynamodb.calls import keys
-from duetime.stores.dynamodb.calls.store import EVENT_RETENTION, DynamoDbCallStore
+from duetime.stores.dynamodb.calls.store import EVENT_RETENTION
 from duetime.stores.dynamodb.changes import Item
 from duetime.stores.dynamodb.items import decode, time_to_live, timer_key
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.dynamodb.url import default_calls_table_name
+from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallStore, DeleteStatus
+from duetime.stores.port.outbox import Outbox
 from tests.contract import call_steps as steps
 from tests.contract.steps import read_all
 from tests.support import calls as make
@@ -31,8 +32,13 @@ Rows = Callable[[], dict[str, Item]]
 
 
 @pytest.fixture
-def calls(store: DynamoDbStore) -> DynamoDbCallStore:
+def calls(store: DynamoDbStore) -> CallStore:
     return store.calls
+
+
+@pytest.fixture
+def outbox(store: DynamoDbStore) -> Outbox:
+    return store.outbox
 
 
 @pytest.fixture
@@ -65,7 +71,7 @@ def kinds(rows: dict[str, Item]) -> Counter[str]:
     return Counter(sort_key.partition("#")[0] for sort_key in rows)
 
 
-def failing_often(calls: DynamoDbCallStore, attempts: int) -> ServiceCall:
+def failing_often(calls: CallStore, attempts: int) -> ServiceCall:
     """A finished call with that many executions."""
     policy = f'{{"maxAttempts":{attempts},"initialInterval":"1s","maxInterval":"1s"}}'
     call = steps.submit(calls, retry_policy_json=policy, idempotency_key="k", tags=("a",))
@@ -109,7 +115,7 @@ def test_the_table_may_have_another_name(ministack_client: Any, timers_table: st
 # -- items --------------------------------------------------------------------------------------------------------
 
 
-def test_a_life_leaves_what_it_should(store: DynamoDbStore, calls: DynamoDbCallStore, rows: Rows) -> None:
+def test_a_life_leaves_what_it_should(store: DynamoDbStore, calls: CallStore, rows: Rows) -> None:
     call = steps.submit(calls, tags=("a", "b"), idempotency_key="k")
     assert kinds(rows()) == {"CALL": 1, "KEY": 1, "TAG": 2, "EVENT": 1}
     done = steps.run(calls, call)
@@ -118,15 +124,15 @@ def test_a_life_leaves_what_it_should(store: DynamoDbStore, calls: DynamoDbCallS
     assert "due_key" not in item
     assert item["status_key"]["S"] == f"Succeeded#{call.call_id}"
 
-    assert calls.delete_call(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
+    assert calls.delete(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
 
     assert kinds(rows()) == {"EVENT": 3}
-    assert store.get_timer(make.namespace_of(), call.call_id, now=NOW) is None
+    assert store.timers.get(make.namespace_of(), call.call_id, now=NOW) is None
     assert done.shard_id == call.shard_id
 
 
 def test_a_finished_call_and_its_timer_have_the_same_end(
-    ministack_client: Any, timers_table: str, calls: DynamoDbCallStore, rows: Rows
+    ministack_client: Any, timers_table: str, calls: CallStore, rows: Rows
 ) -> None:
     call = steps.run(calls, steps.submit(calls))
     key = timer_key(call.shard_id, call.namespace, call.call_id)
@@ -146,7 +152,7 @@ def test_a_finished_call_and_its_timer_have_the_same_end(
     assert "expires_at" not in rows()[f"CALL#{call.call_id}"]
 
 
-def test_a_large_body_is_written_once(calls: DynamoDbCallStore, rows: Rows) -> None:
+def test_a_large_body_is_written_once(calls: CallStore, rows: Rows) -> None:
     call = steps.submit(calls, body_json=LARGE, due_at=NOW + seconds(60))
     stored = rows()
     assert len(str(stored[f"CALL#{call.call_id}"])) < 4000
@@ -163,13 +169,11 @@ def test_a_large_body_is_written_once(calls: DynamoDbCallStore, rows: Rows) -> N
 
     again = steps.applied(calls, make.amended(changed, request=call.request))
     assert steps.got(calls, call) == again
-    calls.delete_call(make.TENANT, call.call_id, now=NOW)
+    calls.delete(make.TENANT, call.call_id, now=NOW)
     assert kinds(rows()) == {"EVENT": 4}
 
 
-def test_a_call_and_its_body_belong_together(
-    calls: DynamoDbCallStore, proxy: DynamoDbProxy, proxied: DynamoDbStore
-) -> None:
+def test_a_call_and_its_body_belong_together(calls: CallStore, proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:
     call = steps.submit(calls, body_json='"' + "a" * 5000 + '"', due_at=NOW + seconds(60))
     other = request_spec(
         method=call.request.method, url="http://x.test/", headers_json=None, body_json='"' + "b" * 5000 + '"'
@@ -187,19 +191,17 @@ def test_a_call_and_its_body_belong_together(
     assert proxy.operations == ["BatchGetItem"] * 4
 
 
-def test_a_body_that_is_lost_makes_the_call_unreadable(
-    calls: DynamoDbCallStore, remove: Callable[[Item], None]
-) -> None:
+def test_a_body_that_is_lost_makes_the_call_unreadable(calls: CallStore, remove: Callable[[Item], None]) -> None:
     call = steps.submit(calls, body_json=LARGE)
     remove(keys.body_key(make.TENANT, call.call_id))
 
     with pytest.raises(CallUnreadable):
         steps.got(calls, call)
-    assert calls.delete_call(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
+    assert calls.delete(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
 
 
 def test_long_messages_are_written_once_and_read_whole(
-    calls: DynamoDbCallStore, rows: Rows, proxy: DynamoDbProxy, proxied: DynamoDbStore
+    calls: CallStore, rows: Rows, proxy: DynamoDbProxy, proxied: DynamoDbStore
 ) -> None:
     sent = LoggedMessage(body="ü" * 65_536, body_bytes=131_072)
     answer = LoggedMessage(headers=(("a", "b"),), body="y" * 65_536, body_bytes=10**7, is_truncated=True)
@@ -223,7 +225,7 @@ def test_long_messages_are_written_once_and_read_whole(
     assert calls.list_executions(make.TENANT, running.call_id, cursor=None, limit=5).items == [ended.executions[0]]
 
 
-def test_a_page_of_executions_has_few_long_messages(calls: DynamoDbCallStore) -> None:
+def test_a_page_of_executions_has_few_long_messages(calls: CallStore) -> None:
     call = steps.submit(calls, retry_policy_json='{"maxAttempts":40,"initialInterval":"1s","maxInterval":"1s"}')
     for attempt in range(20):
         now = NOW + seconds(attempt)
@@ -244,21 +246,19 @@ def test_a_page_of_executions_has_few_long_messages(calls: DynamoDbCallStore) ->
 # -- removal ------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_with_more_executions_than_a_transaction_holds_is_removed(
-    calls: DynamoDbCallStore, rows: Rows
-) -> None:
+def test_a_call_with_more_executions_than_a_transaction_holds_is_removed(calls: CallStore, rows: Rows) -> None:
     call = failing_often(calls, 101)
     assert kinds(rows())["EXEC"] == 101
 
-    assert calls.delete_call(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
+    assert calls.delete(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
 
     assert kinds(rows()).keys() == {"EVENT"}
-    assert calls.delete_call(make.TENANT, call.call_id, now=NOW) is DeleteStatus.NOT_FOUND
+    assert calls.delete(make.TENANT, call.call_id, now=NOW) is DeleteStatus.NOT_FOUND
 
 
 @pytest.mark.parametrize("is_repeated", [True, False], ids=["by a repeat", "by prune"])
 def test_a_removal_that_was_cut_short_reads_as_done_and_is_completed(
-    calls: DynamoDbCallStore, rows: Rows, proxy: DynamoDbProxy, proxied: DynamoDbStore, is_repeated: bool
+    calls: CallStore, rows: Rows, proxy: DynamoDbProxy, proxied: DynamoDbStore, is_repeated: bool
 ) -> None:
     call = failing_often(calls, 101)
 
@@ -269,18 +269,18 @@ def test_a_removal_that_was_cut_short_reads_as_done_and_is_completed(
 
     proxy.intercept = refuse_batches
     with pytest.raises(StoreUnavailable):
-        proxied.calls.delete_call(make.TENANT, call.call_id, now=NOW)
+        proxied.calls.delete(make.TENANT, call.call_id, now=NOW)
 
     assert steps.got(calls, call) is None
     assert kinds(rows())["EXEC"] == 101
     for call_filter in (CallFilter(), CallFilter(tags=("a",)), CallFilter(status=CallStatus.FAILED)):
-        assert calls.list_calls(make.TENANT, call_filter, cursor=None, limit=5, now=NOW).items == []
+        assert calls.list(make.TENANT, call_filter, cursor=None, limit=5, now=NOW).items == []
     assert calls.list_events(make.TENANT, call.call_id, after=0, limit=5) == []
     assert calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) is None
     assert steps.apply(calls, make.amended(call, starred=True)) == [ApplyStatus.SUPERSEDED]
 
     if is_repeated:
-        assert calls.delete_call(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
+        assert calls.delete(make.TENANT, call.call_id, now=NOW) is DeleteStatus.DELETED
     else:
         assert calls.prune(now=NOW, events_published_before=NOW, limit=5) == 1
     assert kinds(rows()).keys() == {"EVENT"}
@@ -289,37 +289,35 @@ def test_a_removal_that_was_cut_short_reads_as_done_and_is_completed(
 # -- the outbox ---------------------------------------------------------------------------------------------------
 
 
-def test_published_events_leave_the_index_and_get_an_end(calls: DynamoDbCallStore, rows: Rows) -> None:
+def test_published_events_leave_the_index_and_get_an_end(calls: CallStore, outbox: Outbox, rows: Rows) -> None:
     call = steps.submit(calls)
-    first, second = calls.unpublished_events(limit=10)
+    first, second = outbox.unpublished(limit=10)
     key = keys.event_sort_key(call.call_id, 2)
 
-    calls.mark_published([first], now=NOW)
+    outbox.mark_published([first], now=NOW)
     assert "outbox_key" in rows()[key]
-    calls.mark_published([second], now=NOW + seconds(1))
+    outbox.mark_published([second], now=NOW + seconds(1))
 
     item = rows()[key]
     assert not {"outbox_key", "outbox_partition", "published"} & item.keys()
     assert int(item["expires_at"]["N"]) == (NOW + seconds(1) + EVENT_RETENTION).timestamp()
-    calls.mark_published([first, second], now=NOW + seconds(9))
+    outbox.mark_published([first, second], now=NOW + seconds(9))
     assert rows()[key] == item
 
 
 def test_the_index_is_read_past_what_is_to_be_skipped(
-    calls: DynamoDbCallStore, monkeypatch: pytest.MonkeyPatch
+    calls: CallStore, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duetime.stores.dynamodb.calls.outbox._INDEX_PAGE", 3)
     blocked = [steps.run(calls, steps.submit(calls)) for _ in range(40)]
     free = steps.submit(calls, now=NOW + seconds(9))
     skip = frozenset(map(steps.ref, blocked))
 
-    assert {stored.event.aggregate_id for stored in calls.unpublished_events(limit=2, skip=skip)} == {free.call_id}
-    assert len(calls.unpublished_events(limit=500)) == 40 * 7 + 2
+    assert {stored.event.aggregate_id for stored in outbox.unpublished(limit=2, skip=skip)} == {free.call_id}
+    assert len(outbox.unpublished(limit=500)) == 40 * 7 + 2
 
 
-def test_an_index_that_lags_opens_no_gap(
-    calls: DynamoDbCallStore, proxy: DynamoDbProxy, proxied: DynamoDbStore
-) -> None:
+def test_an_index_that_lags_opens_no_gap(calls: CallStore, proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:
     call = steps.begin(calls, steps.submit(calls))
 
     def hide_the_first(operation: str, body: Body, forward: Forward) -> Body:
@@ -329,13 +327,13 @@ def test_an_index_that_lags_opens_no_gap(
         return answer
 
     proxy.intercept = hide_the_first
-    found = proxied.calls.unpublished_events(limit=10)
+    found = proxied.outbox.unpublished(limit=10)
 
     assert [stored.event.sequence for stored in found] == list(range(1, call.event_count + 1))
 
 
 def test_an_index_that_lags_shows_nothing_twice(
-    calls: DynamoDbCallStore, proxy: DynamoDbProxy, proxied: DynamoDbStore
+    calls: CallStore, proxy: DynamoDbProxy, proxied: DynamoDbStore
 ) -> None:
     steps.submit(calls)
     before: dict[str, Body] = {}
@@ -349,10 +347,10 @@ def test_an_index_that_lags_shows_nothing_twice(
         return before[partition]
 
     proxy.intercept = as_it_was
-    proxied.calls.mark_published(proxied.calls.unpublished_events(limit=10), now=NOW)
+    proxied.outbox.mark_published(proxied.outbox.unpublished(limit=10), now=NOW)
 
     assert len([item for answer in before.values() for item in answer["Items"]]) == 1
-    assert proxied.calls.unpublished_events(limit=10) == []
+    assert proxied.outbox.unpublished(limit=10) == []
 
 
 # -- requests -----------------------------------------------------------------------------------------------------
@@ -372,11 +370,11 @@ def test_nothing_is_ever_scanned(proxy: DynamoDbProxy, proxied: DynamoDbStore) -
         CallFilter(correlation_id="corr-1"),
         CallFilter(due_to=NOW),
     ):
-        calls.list_calls(make.TENANT, call_filter, cursor=None, limit=5, now=NOW)
+        calls.list(make.TENANT, call_filter, cursor=None, limit=5, now=NOW)
     calls.list_executions(make.TENANT, call.call_id, cursor=None, limit=5)
-    calls.mark_published(calls.unpublished_events(limit=100), now=NOW)
+    proxied.outbox.mark_published(proxied.outbox.unpublished(limit=100), now=NOW)
     calls.find_by_idempotency_key(make.TENANT, "k", now=NOW)
-    calls.delete_call(make.TENANT, call.call_id, now=NOW)
+    calls.delete(make.TENANT, call.call_id, now=NOW)
 
     assert set(proxy.operations) == {
         "TransactWriteItems",

@@ -43,8 +43,8 @@ def records(ministack_client: Any, ministack_url: str, timers_table: str) -> Any
 
 def test_a_life_tells_of_its_events_and_of_nothing_else(store: DynamoDbStore, records: Any) -> None:
     call = steps.run(store.calls, steps.submit(store.calls, tags=("a",), idempotency_key="k"))
-    store.calls.mark_published(store.calls.unpublished_events(limit=100), now=NOW)
-    store.calls.delete_call(make.TENANT, call.call_id, now=NOW)
+    store.outbox.mark_published(store.outbox.unpublished(limit=100), now=NOW)
+    store.calls.delete(make.TENANT, call.call_id, now=NOW)
 
     told = [read_record(record) for record in records()]
 

@@ -11,7 +11,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, TimerChange
 from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.port import PutMode, TimerRef
+from duetime.stores.port.timers import PutMode, TimerRef
 from tests.contract.steps import create, record
 from tests.support.attempts import logged
 from tests.support.builders import failed, fired, make_timer, make_timers, parked, rescheduled, retried, seconds
@@ -70,14 +70,14 @@ def test_the_firing_side_takes_few_requests_in_batches(
 ) -> None:
     number = 500
     timers = make_timers(single, number, **FIELDS)
-    batched.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+    batched.timers.put(timers, mode=PutMode.CREATE, now=NOW)
     assert dict(meter.requests) == {"BatchExecuteStatement": number / 25}
 
     meter.reset()
-    page = batched.due_timers(0, until=NOW, limit=500)
+    page = batched.timers.due(0, until=NOW, limit=500)
     while page.cursor is not None:
         record(batched, [fired(timer) for timer in page.timers])
-        page = batched.due_timers(0, until=NOW, limit=500, cursor=page.cursor)
+        page = batched.timers.due(0, until=NOW, limit=500, cursor=page.cursor)
 
     assert meter.total_requests / number < 0.15
     # A first look, the rest of the page, an empty page, and a look at what comes next.
@@ -93,7 +93,7 @@ def test_an_idle_poll_is_one_request_that_reads_nothing(
         create(batched, make_timer(single, execute_at=LATER, payload_json='"' + "x" * 30_000 + '"'))
     meter.reset()
 
-    page = batched.due_timers(0, until=NOW, limit=500, known_next=LATER)
+    page = batched.timers.due(0, until=NOW, limit=500, known_next=LATER)
 
     assert page.next_attempt_at == LATER
     assert dict(meter.requests) == {"Query": 1}
@@ -107,7 +107,7 @@ def test_a_first_poll_is_one_request_that_reads_little(
     create(batched, *make_timers(single, pending, execute_at=LATER))
     meter.reset()
 
-    page = batched.due_timers(0, until=NOW, limit=500)
+    page = batched.timers.due(0, until=NOW, limit=500)
 
     assert page.next_attempt_at == (LATER if pending else None)
     assert dict(meter.requests) == {"Query": 1}
@@ -139,32 +139,32 @@ OPERATIONS: dict[str, tuple[dict[str, Any], Costs, float]] = {
     "change of the due time": ({}, lambda store, ns: _update(store, ns, TimerChange(execute_at=LATER)), 3),
     "failure and redrive": ({}, lambda store, ns: _redrive(store, ns), 2 + 2),
     "retry fired by hand": ({}, lambda store, ns: _fire_waiting(store, ns), 3 + 3),
-    "delete": ({}, lambda store, ns: store.delete_timers(ns, [TimerRef("t1")], now=NOW), 2),
+    "delete": ({}, lambda store, ns: store.timers.delete(ns, [TimerRef("t1")], now=NOW), 2),
     "delete with a correlation id": (
         {"correlation_id": "c"},
-        lambda store, ns: store.delete_timers(ns, [TimerRef("t1")], now=NOW),
+        lambda store, ns: store.timers.delete(ns, [TimerRef("t1")], now=NOW),
         3,
     ),
 }
 
 
 def _record(store: DynamoDbStore, namespace: Namespace, outcome: Callable[..., Any]) -> None:
-    timer = store.get_timer(namespace, "t1", now=NOW)
+    timer = store.timers.get(namespace, "t1", now=NOW)
     record(store, [outcome(timer)])
 
 
 def _update(store: DynamoDbStore, namespace: Namespace, change: TimerChange) -> None:
-    store.update_timer(namespace, "t1", change, firing_id="f", now=NOW)
+    store.timers.update(namespace, "t1", change, firing_id="f", now=NOW)
 
 
 def _redrive(store: DynamoDbStore, namespace: Namespace) -> None:
     _record(store, namespace, failed)
-    store.rearm_timers(namespace, [TimerRef("t1")], rearm=Rearm.REDRIVE, now=NOW)
+    store.timers.rearm(namespace, [TimerRef("t1")], rearm=Rearm.REDRIVE, now=NOW)
 
 
 def _fire_waiting(store: DynamoDbStore, namespace: Namespace) -> None:
     _record(store, namespace, lambda timer: retried(timer, next_attempt_at=LATER))
-    store.rearm_timers(namespace, [TimerRef("t1")], rearm=Rearm.FIRE, now=NOW)
+    store.timers.rearm(namespace, [TimerRef("t1")], rearm=Rearm.FIRE, now=NOW)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -191,7 +191,7 @@ def test_a_large_payload_is_written_once_and_closed_once(
     record(singly, [retried(timer, next_attempt_at=LATER)])
     assert meter.write_units == kilobytes + 2 + 3
 
-    waiting = singly.get_timer(single, "t1", now=NOW)
+    waiting = singly.timers.get(single, "t1", now=NOW)
     assert waiting is not None
     record(singly, [fired(waiting)])
     assert meter.write_units == 2 * kilobytes + 2 + 3 + 2
@@ -205,7 +205,7 @@ def test_a_redrive_of_many_takes_few_requests(
     meter.reset()
 
     refs = [TimerRef(timer.timer_id) for timer in timers]
-    batched.rearm_timers(single, refs, rearm=Rearm.REDRIVE, now=LATER)
+    batched.timers.rearm(single, refs, rearm=Rearm.REDRIVE, now=LATER)
 
     assert dict(meter.requests) == {"BatchGetItem": 1, "BatchExecuteStatement": 4}
 
@@ -216,8 +216,8 @@ def test_a_renewal_of_many_leases_is_one_request(
     leases = [claim_shard(batched, shard_id, "w1", lease_seconds=10, now=NOW) for shard_id in range(16)]
     meter.reset()
 
-    batched.renew_leases([lease for lease in leases if lease], lease_seconds=10, now=NOW)
-    batched.shard_statuses(range(100), now=NOW)
-    batched.shard_map()
+    batched.leases.renew([lease for lease in leases if lease], lease_seconds=10, now=NOW)
+    batched.leases.statuses(range(100), now=NOW)
+    batched.catalogue.shard_map()
 
     assert dict(meter.requests) == {"BatchExecuteStatement": 1, "BatchGetItem": 1, "GetItem": 1}

@@ -63,8 +63,8 @@ def test_an_outcome_that_is_too_late_costs_a_unit_and_a_lease_one_each_time(
     service.units.clear()
     for _ in range(2):
         lease = claim(proxied)
-        proxied.renew_leases([lease], lease_seconds=10, now=NOW)
-        proxied.release_leases([lease], now=NOW)
+        proxied.leases.renew([lease], lease_seconds=10, now=NOW)
+        proxied.leases.release([lease], now=NOW)
     assert sum(service.units.values()) == 6
 
 

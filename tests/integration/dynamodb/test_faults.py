@@ -15,7 +15,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
 from duetime.stores.dynamodb.client import MAX_TRIES, make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, record, stored
 from tests.support.builders import fired, leased, make_namespace, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
@@ -25,22 +25,24 @@ from tests.support.leases import claim_shard
 CALLS: dict[str, Callable[[DynamoDbStore, Namespace], object]] = {
     "check": lambda store, ns: store.check(),
     "initialise": lambda store, ns: store.initialise(),
-    "shard_map": lambda store, ns: store.shard_map(),
-    "create_namespace": lambda store, ns: store.create_namespace("n", num_shards=1, dedicated=False, now=NOW),
-    "update_namespace": lambda store, ns: store.update_namespace(ns, if_revision=1, now=NOW),
-    "put one": lambda store, ns: store.put_timers([make_timer(ns)], mode=PutMode.CREATE, now=NOW),
-    "put many": lambda store, ns: store.put_timers(make_timers(ns, 3), mode=PutMode.CREATE, now=NOW),
-    "replace": lambda store, ns: store.put_timers([make_timer(ns)], mode=PutMode.REPLACE, now=NOW),
-    "get": lambda store, ns: store.get_timer(ns, "t1", now=NOW),
-    "update": lambda store, ns: store.update_timer(ns, "t1", TimerChange(), firing_id="f", now=NOW),
-    "delete": lambda store, ns: store.delete_timers(ns, [TimerRef("t1")], now=NOW),
-    "list": lambda store, ns: store.list_timers(ns, TimerFilter(), cursor=None, limit=1, now=NOW),
-    "find": lambda store, ns: store.find_by_correlation(ns, "c", cursor=None, limit=1, now=NOW),
-    "statuses": lambda store, ns: store.shard_statuses([0], now=NOW),
+    "shard_map": lambda store, ns: store.catalogue.shard_map(),
+    "create_namespace": lambda store, ns: store.catalogue.create_namespace(
+        "n", num_shards=1, dedicated=False, now=NOW
+    ),
+    "update_namespace": lambda store, ns: store.catalogue.update_namespace(ns, if_revision=1, now=NOW),
+    "put one": lambda store, ns: store.timers.put([make_timer(ns)], mode=PutMode.CREATE, now=NOW),
+    "put many": lambda store, ns: store.timers.put(make_timers(ns, 3), mode=PutMode.CREATE, now=NOW),
+    "replace": lambda store, ns: store.timers.put([make_timer(ns)], mode=PutMode.REPLACE, now=NOW),
+    "get": lambda store, ns: store.timers.get(ns, "t1", now=NOW),
+    "update": lambda store, ns: store.timers.update(ns, "t1", TimerChange(), firing_id="f", now=NOW),
+    "delete": lambda store, ns: store.timers.delete(ns, [TimerRef("t1")], now=NOW),
+    "list": lambda store, ns: store.timers.list(ns, TimerFilter(), cursor=None, limit=1, now=NOW),
+    "find": lambda store, ns: store.timers.find_by_correlation(ns, "c", cursor=None, limit=1, now=NOW),
+    "statuses": lambda store, ns: store.leases.statuses([0], now=NOW),
     "claim": lambda store, ns: claim_shard(store, 0, "w", lease_seconds=1, now=NOW),
-    "announce": lambda store, ns: store.announce_worker("w", ttl_seconds=1, now=NOW),
-    "due": lambda store, ns: store.due_timers(0, until=NOW, limit=1),
-    "record": lambda store, ns: store.record(leased([fired(t) for t in make_timers(ns, 2)]), now=NOW),
+    "announce": lambda store, ns: store.leases.announce_worker("w", ttl_seconds=1, now=NOW),
+    "due": lambda store, ns: store.timers.due(0, until=NOW, limit=1),
+    "record": lambda store, ns: store.timers.record(leased([fired(t) for t in make_timers(ns, 2)]), now=NOW),
 }
 
 
@@ -91,7 +93,7 @@ def test_a_hang_up_makes_the_store_unavailable(proxy: DynamoDbProxy, refused: Dy
     proxy.intercept = lambda operation, body, forward: None
 
     with pytest.raises(StoreUnavailable):
-        refused.shard_map()
+        refused.catalogue.shard_map()
 
 
 def test_a_passing_fault_is_ridden_out(proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:
@@ -102,7 +104,7 @@ def test_a_passing_fault_is_ridden_out(proxy: DynamoDbProxy, proxied: DynamoDbSt
 
     proxy.intercept = refuse_once
 
-    assert proxied.get_namespace("n") is None
+    assert proxied.catalogue.get_namespace("n") is None
 
     assert proxy.operations == ["GetItem", "GetItem"]
 
@@ -113,14 +115,14 @@ def test_a_missing_table_is_not_ready(ministack_client: object) -> None:
     with pytest.raises(StoreNotReady):
         store.check()
     with pytest.raises(StoreNotReady):
-        store.due_timers(0, until=NOW, limit=1)
+        store.timers.due(0, until=NOW, limit=1)
 
 
 def test_a_refusal_that_is_our_fault_is_a_store_error(proxy: DynamoDbProxy, refused: DynamoDbStore) -> None:
     proxy.intercept = always(Fault(400, "ValidationException"))
 
     with pytest.raises(StoreError) as caught:
-        refused.shard_map()
+        refused.catalogue.shard_map()
     assert not isinstance(caught.value, (StoreUnavailable, StoreNotReady))
     assert proxy.operations == ["GetItem"]
 
@@ -137,12 +139,12 @@ def test_claims_whose_answer_was_lost_are_leases(
     for version, operation in ((1, first), (2, again)):
         proxy.intercept = lose_first_answer(operation)
 
-        claimed = proxied.claim_shards(range(number), "w1", lease_seconds=10, metadata="{}", now=NOW)
+        claimed = proxied.leases.claim(range(number), "w1", lease_seconds=10, metadata="{}", now=NOW)
 
         leases = [lease for lease in claimed if lease is not None]
         assert [lease.version for lease in leases] == [version] * number
-        assert proxied.renew_leases(leases, lease_seconds=10, now=NOW) == leases
-        proxied.release_leases(leases, now=NOW)
+        assert proxied.leases.renew(leases, lease_seconds=10, now=NOW) == leases
+        proxied.leases.release(leases, now=NOW)
 
 
 @pytest.mark.parametrize(("number", "operation"), [(1, "PutItem"), (30, "BatchExecuteStatement")])
@@ -152,7 +154,7 @@ def test_a_create_whose_answer_was_lost_is_created(
     proxy.intercept = lose_first_answer(operation)
     timers = make_timers(single, number)
 
-    results = proxied.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+    results = proxied.timers.put(timers, mode=PutMode.CREATE, now=NOW)
 
     assert proxy.operations[:2] == [operation] * 2
     assert [result.status for result in results] == [PutStatus.CREATED] * number
@@ -165,7 +167,7 @@ def test_a_create_of_an_existing_timer_is_unchanged_even_when_sent_twice(
     (first,) = create(proxied, make_timer(single))
     proxy.intercept = lose_first_answer("PutItem")
 
-    (result,) = proxied.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+    (result,) = proxied.timers.put([make_timer(single)], mode=PutMode.CREATE, now=NOW)
 
     assert (result.status, result.timer) == (PutStatus.UNCHANGED, first)
 
@@ -190,7 +192,7 @@ def test_a_change_of_a_namespace_whose_answer_was_lost_is_made(
     wanted = replace(single, settings=NamespaceSettings(max_in_flight=3))
     proxy.intercept = lose_first_answer("UpdateItem")
 
-    stored = proxied.update_namespace(wanted, if_revision=1, now=NOW)
+    stored = proxied.catalogue.update_namespace(wanted, if_revision=1, now=NOW)
 
     assert proxy.operations == ["UpdateItem"] * 2
     assert stored == replace(wanted, revision=2)
@@ -200,7 +202,7 @@ def test_a_superseded_outcome_stays_superseded_when_sent_twice(
     proxy: DynamoDbProxy, proxied: DynamoDbStore, single: Namespace
 ) -> None:
     timers = create(proxied, *make_timers(single, 2))
-    proxied.update_timer(single, "t0001", TimerChange(payload_json="2"), firing_id="f", now=NOW)
+    proxied.timers.update(single, "t0001", TimerChange(payload_json="2"), firing_id="f", now=NOW)
     proxy.intercept = lose_first_answer("BatchExecuteStatement")
 
     statuses = record(proxied, [retried(timer, next_attempt_at=NOW + seconds(9)) for timer in timers])
@@ -214,7 +216,7 @@ def test_a_change_whose_answer_was_lost_is_applied_once(
     create(proxied, make_timer(single))
     proxy.intercept = lose_first_answer("UpdateItem")
 
-    result = proxied.update_timer(single, "t1", TimerChange(tags=("x", "y")), firing_id="f", now=NOW, if_revision=1)
+    result = proxied.timers.update(single, "t1", TimerChange(tags=("x", "y")), firing_id="f", now=NOW, if_revision=1)
 
     assert result.status is ChangeStatus.APPLIED
     assert stored(proxied, single) == result.timer
@@ -228,7 +230,7 @@ def test_a_conditional_replace_whose_answer_was_lost_is_applied(
     create(proxied, make_timer(single))
     proxy.intercept = lose_first_answer("UpdateItem")
 
-    (result,) = proxied.put_timers(
+    (result,) = proxied.timers.put(
         [make_timer(single, payload_json="2")], mode=PutMode.REPLACE, now=NOW, if_revision=1
     )
 
@@ -243,12 +245,12 @@ def test_a_delete_whose_answer_was_lost_is_done(
     create(proxied, make_timer(single))
     proxy.intercept = lose_first_answer("DeleteItem")
 
-    (result,) = proxied.delete_timers(single, [TimerRef("t1", if_revision)], now=NOW)
+    (result,) = proxied.timers.delete(single, [TimerRef("t1", if_revision)], now=NOW)
 
     assert proxy.operations[-2:] == ["DeleteItem"] * 2
     assert result == ChangeResult(ChangeStatus.APPLIED)
     assert result.attempt_may_be_under_way(NOW)
-    assert proxied.get_timer(single, "t1", now=NOW) is None
+    assert proxied.timers.get(single, "t1", now=NOW) is None
 
 
 def test_a_delete_of_another_revision_is_refused_even_when_sent_twice(
@@ -257,7 +259,7 @@ def test_a_delete_of_another_revision_is_refused_even_when_sent_twice(
     (timer,) = create(proxied, make_timer(single))
     proxy.intercept = lose_first_answer("DeleteItem")
 
-    results = proxied.delete_timers(single, [TimerRef("t1", 7)], now=NOW)
+    results = proxied.timers.delete(single, [TimerRef("t1", 7)], now=NOW)
 
     assert results == [ChangeResult(ChangeStatus.REVISION_MISMATCH, timer)]
 
@@ -266,10 +268,10 @@ def test_a_namespace_whose_answer_was_lost_is_made_once(proxy: DynamoDbProxy, pr
     # The driver repeats a transaction with the same ClientRequestToken, which makes it idempotent.
     proxy.intercept = lose_first_answer("TransactWriteItems")
 
-    first, _ = proxied.create_namespace("vip", num_shards=3, dedicated=True, now=NOW)
-    second, is_new = proxied.create_namespace("vop", num_shards=3, dedicated=True, now=NOW)
+    first, _ = proxied.catalogue.create_namespace("vip", num_shards=3, dedicated=True, now=NOW)
+    second, is_new = proxied.catalogue.create_namespace("vop", num_shards=3, dedicated=True, now=NOW)
 
-    assert proxied.get_namespace("vip") == first
+    assert proxied.catalogue.get_namespace("vip") == first
     assert is_new
     assert second.first_shard == first.first_shard + 3
 
@@ -298,7 +300,7 @@ def test_throttled_statements_are_written_one_by_one_for_clients_and_put_off_for
     proxy.intercept = _throttle_statements({0, 3})
     timers = make_timers(single, 30)
 
-    results = proxied.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+    results = proxied.timers.put(timers, mode=PutMode.CREATE, now=NOW)
     statuses = record(proxied, [fired(timer) for timer in timers])
 
     assert [result.status for result in results] == [PutStatus.CREATED] * 30
@@ -307,7 +309,7 @@ def test_throttled_statements_are_written_one_by_one_for_clients_and_put_off_for
     assert statuses.count(RecordStatus.APPLIED) == 26
     assert Counter(proxy.operations) == {"BatchExecuteStatement": 4, "PutItem": 4}
     # Those are still due.
-    due = proxied.due_timers(0, until=NOW, limit=9).timers
+    due = proxied.timers.due(0, until=NOW, limit=9).timers
     assert [timer.timer_id for timer in due] == [timers[at].timer_id for at in put_off]
 
 
@@ -324,10 +326,10 @@ def test_statements_that_stay_throttled_make_the_store_unavailable_for_clients(
     proxy.intercept = intercept
 
     with pytest.raises(StoreUnavailable):
-        proxied.put_timers(make_timers(single, 4), mode=PutMode.CREATE, now=NOW)
+        proxied.timers.put(make_timers(single, 4), mode=PutMode.CREATE, now=NOW)
 
     assert proxy.operations.count("PutItem") == MAX_TRIES, "one statement tells of its partition"
-    assert [timer.timer_id for timer in proxied.due_timers(0, until=NOW, limit=9).timers] == ["t0000", "t0003"]
+    assert [timer.timer_id for timer in proxied.timers.due(0, until=NOW, limit=9).timers] == ["t0000", "t0003"]
 
 
 def test_a_refused_statement_is_told_of_its_timer(
@@ -339,7 +341,7 @@ def test_a_refused_statement_is_told_of_its_timer(
 
     proxy.intercept = refuse
 
-    results = proxied.put_timers(make_timers(single, 2), mode=PutMode.CREATE, now=NOW)
+    results = proxied.timers.put(make_timers(single, 2), mode=PutMode.CREATE, now=NOW)
     assert [result.status for result in results] == [PutStatus.REFUSED] * 2
     errors = [record.error for record in caplog.records if record.action == "store.refused"]  # type: ignore[attr-defined]
     assert all("ItemCollectionSizeLimitExceeded" in error for error in errors)
@@ -360,7 +362,7 @@ def test_unprocessed_keys_are_asked_for_again(proxy: DynamoDbProxy, proxied: Dyn
     proxy.operations.clear()
     proxy.intercept = half
 
-    statuses = proxied.shard_statuses(range(7), now=NOW)
+    statuses = proxied.leases.statuses(range(7), now=NOW)
 
     assert [status.version for status in statuses] == [1, 1, 1, 1, 1, 0, 0]
     assert proxy.operations == ["BatchGetItem"] * 4
@@ -373,4 +375,4 @@ def test_keys_that_stay_unprocessed_make_the_store_unavailable(
     proxy.intercept = lambda operation, body, forward: {"Responses": {}, "UnprocessedKeys": body["RequestItems"]}
 
     with pytest.raises(StoreUnavailable):
-        proxied.shard_statuses([1], now=NOW)
+        proxied.leases.statuses([1], now=NOW)

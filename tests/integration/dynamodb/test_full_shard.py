@@ -58,7 +58,7 @@ def test_a_new_timer_of_a_full_shard_is_refused_and_leaves_nothing(
             answers.append(api.call("PUT", f"{api.timers}/{timer_id}", body))
     assert [answer_of(answer) for answer in answers] == [REFUSED, (201, None)]
     assert "errors" not in answers[0].json(), "it is no field's fault"
-    assert store.get_timer(orders, full, now=NOW) is None
+    assert store.timers.get(orders, full, now=NOW) is None
     page = store._table.query("shard_id = :shard", {":shard": {"N": str(FULL)}}, ConsistentRead=True)
     assert page.items == []
 
@@ -135,7 +135,7 @@ def test_firing_goes_on_in_a_full_shard_and_nothing_is_sent_twice(
         make_timer(single, "t29", payload_json=LARGE),
         make_timer(single, "bad"),
     )
-    store.release_leases([claim(store)], now=NOW)  # somebody had the shard before
+    store.leases.release([claim(store)], now=NOW)  # somebody had the shard before
     service.fill(FULL)
     clock = VirtualClock(NOW)
     sender = ScriptedSender(lambda body: Script(status=500 if body["timerId"] == "bad" else 200))
@@ -152,7 +152,7 @@ def test_firing_goes_on_in_a_full_shard_and_nothing_is_sent_twice(
     failure = states["bad"].failure
     assert failure is not None
     assert failure.reason is FailureReason.UNRECORDED
-    assert store.shard_statuses([FULL], now=NOW)[0].owner_id is None, "it was handed back"
+    assert store.leases.statuses([FULL], now=NOW)[0].owner_id is None, "it was handed back"
     service.run_time_to_live(proxied._table.name, until=(NOW + timedelta(days=90)).timestamp())
     page = store._table.query("shard_id = :shard", {":shard": {"N": str(FULL)}}, ConsistentRead=True)
     assert [item["sortKey"]["S"] for item in page.items] == ["SHARD#OWNERSHIP"], "so the shard empties itself"

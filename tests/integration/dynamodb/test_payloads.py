@@ -15,7 +15,7 @@ from duetime.stores.dynamodb.items import timer_key
 from duetime.stores.dynamodb.payloads import INLINE_PAYLOAD_BYTES
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.page_budget import PAGE_BYTES
-from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from tests.contract.steps import create, read_all, record, stored
 from tests.support.builders import RETENTION, failed, fired, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
@@ -46,9 +46,9 @@ def test_the_payload_is_whole_in_every_read(store: DynamoDbStore, single: Namesp
     (timer,) = create(store, make_timer(single, payload_json=LARGE, correlation_id="c"))
 
     assert stored(store, single) == timer
-    assert store.due_timers(0, until=NOW, limit=9).timers == [timer]
-    assert store.list_timers(single, TimerFilter(), cursor=None, limit=9, now=NOW).items == [timer]
-    assert store.find_by_correlation(single, "c", cursor=None, limit=9, now=NOW).items == [timer]
+    assert store.timers.due(0, until=NOW, limit=9).timers == [timer]
+    assert store.timers.list(single, TimerFilter(), cursor=None, limit=9, now=NOW).items == [timer]
+    assert store.timers.find_by_correlation(single, "c", cursor=None, limit=9, now=NOW).items == [timer]
     assert [item["timer_payload"]["S"] for item in payload_items()] == [LARGE]
 
 
@@ -85,8 +85,8 @@ def test_no_timer_item_exceeds_what_the_service_takes(
 def test_a_batch_of_large_and_small_payloads(store: DynamoDbStore, single: Namespace, payload_items: Any) -> None:
     timers = [make_timer(single, f"t{at}", payload_json=LARGE if at % 2 else "1") for at in range(5)]
 
-    results = store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
-    again = store.put_timers(
+    results = store.timers.put(timers, mode=PutMode.CREATE, now=NOW)
+    again = store.timers.put(
         [make_timer(single, timer.timer_id, payload_json=timer.content.payload_json) for timer in timers],
         mode=PutMode.CREATE,
         now=NOW,
@@ -102,17 +102,17 @@ def test_a_replaced_or_changed_payload_takes_its_item_along(
 ) -> None:
     create(store, make_timer(single, payload_json=LARGE))
 
-    store.put_timers([make_timer(single, payload_json=OTHER)], mode=PutMode.REPLACE, now=NOW)
+    store.timers.put([make_timer(single, payload_json=OTHER)], mode=PutMode.REPLACE, now=NOW)
     assert [item["timer_payload"]["S"] for item in payload_items()] == [OTHER]
 
-    store.update_timer(single, "t1", TimerChange(payload_json=LARGE), firing_id="f", now=NOW)
+    store.timers.update(single, "t1", TimerChange(payload_json=LARGE), firing_id="f", now=NOW)
     assert [item["timer_payload"]["S"] for item in payload_items()] == [LARGE]
     assert stored(store, single).content.payload_json == LARGE
 
-    store.update_timer(single, "t1", TimerChange(tags=("x",)), firing_id="f", now=NOW)
+    store.timers.update(single, "t1", TimerChange(tags=("x",)), firing_id="f", now=NOW)
     assert stored(store, single).content.payload_json == LARGE
 
-    store.update_timer(single, "t1", TimerChange(payload_json="1"), firing_id="f", now=NOW)
+    store.timers.update(single, "t1", TimerChange(payload_json="1"), firing_id="f", now=NOW)
     assert stored(store, single).content.payload_json == "1"
     assert payload_items() == []
 
@@ -123,7 +123,7 @@ def test_writes_that_lose_leave_no_payload_behind(
     create(store, make_timer(single, payload_json="1"))
 
     conflict, mismatch = (
-        store.put_timers([make_timer(single, payload_json=LARGE)], mode=mode, now=NOW, if_revision=if_revision)[0]
+        store.timers.put([make_timer(single, payload_json=LARGE)], mode=mode, now=NOW, if_revision=if_revision)[0]
         for mode, if_revision in ((PutMode.CREATE, None), (PutMode.REPLACE, 7))
     )
 
@@ -142,7 +142,7 @@ def test_a_batch_whose_payloads_cannot_all_be_stored_leaves_none(
     proxy.intercept = refuse_the_third
 
     with pytest.raises(StoreUnavailable):
-        proxied.put_timers(make_timers(single, 4, payload_json=LARGE), mode=PutMode.CREATE, now=NOW)
+        proxied.timers.put(make_timers(single, 4, payload_json=LARGE), mode=PutMode.CREATE, now=NOW)
 
     assert payload_items() == []
 
@@ -152,7 +152,7 @@ def test_a_delete_answers_the_payload_and_removes_it(
 ) -> None:
     (timer,) = create(store, make_timer(single, payload_json=LARGE))
 
-    (result,) = store.delete_timers(single, [TimerRef("t1")], now=NOW)
+    (result,) = store.timers.delete(single, [TimerRef("t1")], now=NOW)
 
     assert (result.status, result.timer) == (ChangeStatus.APPLIED, timer)
     assert payload_items() == []
@@ -196,13 +196,13 @@ def test_pages_bound_the_payloads_that_they_fetch(store: DynamoDbStore, single: 
     number = MOST_PER_PAGE + 8
     timers = create(store, *make_timers(single, number, payload_json=OTHER, correlation_id="c"))
 
-    first = store.due_timers(0, until=NOW, limit=100)
-    second = store.due_timers(0, until=NOW, limit=100, cursor=first.cursor)
+    first = store.timers.due(0, until=NOW, limit=100)
+    second = store.timers.due(0, until=NOW, limit=100, cursor=first.cursor)
     assert (len(first.timers), len(second.timers), second.cursor) == (MOST_PER_PAGE, 8, None)
     assert [*first.timers, *second.timers] == timers
 
-    listed = read_all(lambda cursor: store.list_timers(single, TimerFilter(), cursor=cursor, limit=100, now=NOW))
-    found = read_all(lambda cursor: store.find_by_correlation(single, "c", cursor=cursor, limit=100, now=NOW))
+    listed = read_all(lambda cursor: store.timers.list(single, TimerFilter(), cursor=cursor, limit=100, now=NOW))
+    found = read_all(lambda cursor: store.timers.find_by_correlation(single, "c", cursor=cursor, limit=100, now=NOW))
     assert listed == timers
     assert found == timers
 
@@ -224,9 +224,9 @@ def test_a_timer_that_is_replaced_while_it_is_read_is_read_again(
 ) -> None:
     create(store, make_timer(single, payload_json=LARGE))
     new = make_timer(single, payload_json=OTHER)
-    proxy.intercept = _instead_of_first_batch_get(lambda: store.put_timers([new], mode=PutMode.REPLACE, now=NOW))
+    proxy.intercept = _instead_of_first_batch_get(lambda: store.timers.put([new], mode=PutMode.REPLACE, now=NOW))
 
-    page = proxied.due_timers(0, until=NOW, limit=9)
+    page = proxied.timers.due(0, until=NOW, limit=9)
 
     assert page.timers == [stored(store, single)]
     assert page.timers[0].content.payload_json == OTHER
@@ -239,15 +239,15 @@ def test_a_timer_that_is_no_longer_due_when_its_payload_is_read_is_left_out(
     create(store, make_timer(single, payload_json=LARGE))
     change = TimerChange(execute_at=NOW + seconds(9), payload_json=OTHER)
     actions = {
-        "deleted": lambda: store.delete_timers(single, [TimerRef("t1")], now=NOW),
-        "moved": lambda: store.update_timer(single, "t1", change, firing_id="f", now=NOW),
-        "replaced": lambda: store.put_timers(
+        "deleted": lambda: store.timers.delete(single, [TimerRef("t1")], now=NOW),
+        "moved": lambda: store.timers.update(single, "t1", change, firing_id="f", now=NOW),
+        "replaced": lambda: store.timers.put(
             [make_timer(single, execute_at=NOW + seconds(1), payload_json="1")], mode=PutMode.REPLACE, now=NOW
         ),
     }
     proxy.intercept = _instead_of_first_batch_get(actions[move])
 
-    page = proxied.due_timers(0, until=NOW, limit=9)
+    page = proxied.timers.due(0, until=NOW, limit=9)
 
     assert page.timers == []
     assert page.unreadable == ()
@@ -262,8 +262,8 @@ def test_a_payload_that_is_lost_makes_its_timer_unreadable(
         TableName=timers_table, Key={"shard_id": item["shard_id"], "sortKey": item["sortKey"]}
     )
 
-    page = store.due_timers(0, until=NOW, limit=9)
-    store.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
+    page = store.timers.due(0, until=NOW, limit=9)
+    store.timers.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
 
     assert len(page.unreadable) == 1
     failure = stored(store, single).failure
@@ -272,7 +272,7 @@ def test_a_payload_that_is_lost_makes_its_timer_unreadable(
 
 
 def redrive(store: DynamoDbStore, single: Namespace) -> ChangeResult:
-    (result,) = store.rearm_timers(single, [TimerRef("t1")], rearm=Rearm.REDRIVE, now=NOW)
+    (result,) = store.timers.rearm(single, [TimerRef("t1")], rearm=Rearm.REDRIVE, now=NOW)
     return result
 
 
@@ -340,7 +340,7 @@ def test_a_redrive_that_loses_to_a_replacement_leaves_no_payload_of_its_own(
 
     def replace_first(operation: str, body: Body, forward: Forward) -> Body:
         if operation == "UpdateItem" and pending:
-            store.put_timers([pending.pop()], mode=PutMode.REPLACE, now=NOW)
+            store.timers.put([pending.pop()], mode=PutMode.REPLACE, now=NOW)
         return forward(body)
 
     proxy.intercept = replace_first
@@ -365,7 +365,7 @@ def test_a_failed_timer_whose_payload_is_gone_cannot_be_redriven(
     assert result.timer is not None
     assert result.timer.failure is not None
     assert "the payload is gone" in result.timer.failure.message
-    assert store.due_timers(0, until=NOW, limit=9).timers == []
+    assert store.timers.due(0, until=NOW, limit=9).timers == []
 
 
 def test_the_payload_of_a_quarantined_timer_ends_with_it(
@@ -378,8 +378,8 @@ def test_the_payload_of_a_quarantined_timer_ends_with_it(
         UpdateExpression="REMOVE timer_callback_url",
     )
 
-    page = store.due_timers(0, until=NOW, limit=9)
-    store.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
+    page = store.timers.due(0, until=NOW, limit=9)
+    store.timers.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
 
     end = {"N": str(int((NOW + RETENTION).timestamp()))}
     assert payload_items()[0]["expires_at"] == end

@@ -14,7 +14,7 @@ from duetime.engine.settings import EngineSettings
 from duetime.runtime.clock import SystemClock
 from duetime.stores.dynamodb.payloads import INLINE_PAYLOAD_BYTES
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.port import TimerFilter
+from duetime.stores.port.timers import TimerFilter
 from duetime.stores.store_clock import StoreClock
 from tests.contract.steps import create, read_all
 from tests.support.builders import make_timer, make_timers
@@ -41,7 +41,7 @@ def make_poller(
 def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: DynamoDbStore) -> None:
     clock = SystemClock()
     now = clock.now()
-    namespace, _ = store.create_namespace("orders", num_shards=4, dedicated=False, now=now)
+    namespace, _ = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=now)
     large = '"' + "x" * INLINE_PAYLOAD_BYTES + '"'
     timers = [
         *make_timers(namespace, 600, execute_at=now, now=now),
@@ -70,11 +70,11 @@ def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: DynamoDbStor
     assert Counter(body["timerId"] for body in bodies) == Counter(timer.timer_id for timer in timers)
     assert next(body["payload"] for body in bodies if body["timerId"] == "large") == large[1:-1]
     stored = read_all(
-        lambda cursor: store.list_timers(namespace, TimerFilter(), cursor=cursor, limit=200, now=clock.now())
+        lambda cursor: store.timers.list(namespace, TimerFilter(), cursor=cursor, limit=200, now=clock.now())
     )
     assert {timer.state for timer in stored} == {TimerState.FIRED}
     assert all(timer.fired_at is not None and timer.fired_at >= timer.content.execute_at for timer in stored)
-    assert all(status.is_free for status in store.shard_statuses(namespace.shard_ids(), now=clock.now()))
+    assert all(status.is_free for status in store.leases.statuses(namespace.shard_ids(), now=clock.now()))
 
 
 def test_a_backlog_is_read_to_its_end_and_what_becomes_due_meanwhile_is_not_kept_waiting(
@@ -83,8 +83,8 @@ def test_a_backlog_is_read_to_its_end_and_what_becomes_due_meanwhile_is_not_kept
     """The noisy namespace's receiver takes its time, so almost all of its timers have to stay in the store."""
     clock = SystemClock()
     now = clock.now()
-    noisy, _ = store.create_namespace("noisy", num_shards=2, dedicated=False, now=now)
-    quiet, _ = store.create_namespace("quiet", num_shards=2, dedicated=False, now=now)
+    noisy, _ = store.catalogue.create_namespace("noisy", num_shards=2, dedicated=False, now=now)
+    quiet, _ = store.catalogue.create_namespace("quiet", num_shards=2, dedicated=False, now=now)
     create(store, *make_timers(noisy, 400, execute_at=now - timedelta(seconds=60), now=now))
     late = [
         make_timer(quiet, f"q{at}", execute_at=now + timedelta(seconds=0.5 + at / 5), now=now) for at in range(10)

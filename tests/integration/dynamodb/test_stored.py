@@ -17,7 +17,7 @@ from duetime.domain.timers import FailureReason, Timer, TimerChange
 from duetime.stores.dynamodb.items import encode, item_key, timer_key
 from duetime.stores.dynamodb.schema import create_table, table_definition
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.port import PutMode, PutStatus, TimerFilter
+from duetime.stores.port.timers import PutMode, PutStatus, TimerFilter
 from tests.contract.steps import claim, create, due, record, stored
 from tests.support.builders import RETENTION, fired, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
@@ -102,7 +102,7 @@ def test_a_retry_keeps_its_due_time_apart_and_a_change_back_drops_it(
     record(store, [retried(timer, next_attempt_at=NOW + seconds(5))])
     assert raw(0, "TIMER#single#t1")["timer_due_at"] == {"S": "2026-12-20T15:30:00.000Z"}
 
-    store.update_timer(single, "t1", TimerChange(execute_at=NOW + seconds(9)), firing_id="f", now=NOW)
+    store.timers.update(single, "t1", TimerChange(execute_at=NOW + seconds(9)), firing_id="f", now=NOW)
 
     item = raw(0, "TIMER#single#t1")
     assert item["timer_execute_at"] == {"S": "2026-12-20T15:30:09.000Z"}
@@ -114,7 +114,7 @@ def test_a_replacement_leaves_nothing_of_the_former_timer(store: DynamoDbStore, 
     (timer,) = create(store, make_timer(single, payload_json="1", headers_json="{}", tags=("x",), correlation_id="c"))
     record(store, [fired(timer)])
 
-    (result,) = store.put_timers([make_timer(single)], mode=PutMode.REPLACE, now=NOW)
+    (result,) = store.timers.put([make_timer(single)], mode=PutMode.REPLACE, now=NOW)
 
     assert result.timer is not None
     assert raw(0, "TIMER#single#t1") == encode(result.timer)
@@ -131,7 +131,7 @@ def test_a_change_keeps_attributes_of_a_later_version(
         ExpressionAttributeValues={":x": {"S": "x"}},
     )
 
-    store.update_timer(single, "t1", TimerChange(tags=("y",)), firing_id="f", now=NOW)
+    store.timers.update(single, "t1", TimerChange(tags=("y",)), firing_id="f", now=NOW)
 
     assert raw(0, "TIMER#single#t1")["timer_of_the_future"] == {"S": "x"}
 
@@ -153,7 +153,7 @@ def test_the_ownership_row_is_that_of_the_design(store: DynamoDbStore, raw: Any)
         "shard_lease_expires_at": {"S": "2026-12-20T15:30:20.000Z"},
     }
 
-    store.release_leases([lease], now=NOW)
+    store.leases.release([lease], now=NOW)
 
     released = raw(286, "SHARD#OWNERSHIP")
     assert released["shard_version"] == {"N": "2"}
@@ -162,9 +162,9 @@ def test_the_ownership_row_is_that_of_the_design(store: DynamoDbStore, raw: Any)
 
 
 def test_the_catalogue_has_a_partition_of_its_own(store: DynamoDbStore, single: Namespace, raw: Any) -> None:
-    store.create_namespace("vip", num_shards=3, dedicated=True, now=NOW, tenant_id="acme")
-    store.create_namespace("calls@acme", num_shards=1, dedicated=False, now=NOW, tenant_id="acme")
-    store.announce_worker("w1", ttl_seconds=10, now=NOW)
+    store.catalogue.create_namespace("vip", num_shards=3, dedicated=True, now=NOW, tenant_id="acme")
+    store.catalogue.create_namespace("calls@acme", num_shards=1, dedicated=False, now=NOW, tenant_id="acme")
+    store.leases.announce_worker("w1", ttl_seconds=10, now=NOW)
 
     assert raw(-1, "NAMESPACE#vip") == {
         "shard_id": {"N": "-1"},
@@ -189,13 +189,13 @@ def test_an_api_key_is_kept_without_its_secret(store: DynamoDbStore, raw: Any) -
     secret = new_secret(b"s" * SECRET_BYTES)
     key = ApiKey(key_id="k1", tenant_id="acme", role=Role.ADMIN, secret_hash=hash_of(secret), created_at=NOW)
 
-    assert store.create_api_key(key)
+    assert store.catalogue.create_api_key(key)
 
     kept = raw(-1, "APIKEY#k1")
     assert kept == raw(-1, "TENANT#acme#APIKEY#k1") | {"sortKey": {"S": "APIKEY#k1"}}
     assert secret not in repr(kept)
     assert bytes(kept["key_secret_hash"]["B"]) == hash_of(secret)
-    assert store.delete_api_key("acme", "k1")
+    assert store.catalogue.delete_api_key("acme", "k1")
     assert raw(-1, "APIKEY#k1") is None
     assert raw(-1, "TENANT#acme#APIKEY#k1") is None
 
@@ -204,9 +204,10 @@ def test_a_table_older_than_tenants_is_brought_up_to_date(
     store: DynamoDbStore, ministack_client: Any, timers_table: str, raw: Any
 ) -> None:
     namespaces = [
-        store.create_namespace(f"old-{index}", num_shards=1, dedicated=False, now=NOW)[0] for index in range(3)
+        store.catalogue.create_namespace(f"old-{index}", num_shards=1, dedicated=False, now=NOW)[0]
+        for index in range(3)
     ]
-    acme, _ = store.create_namespace("new", num_shards=1, dedicated=False, now=NOW, tenant_id="acme")
+    acme, _ = store.catalogue.create_namespace("new", num_shards=1, dedicated=False, now=NOW, tenant_id="acme")
     for namespace in namespaces:
         ministack_client.delete_item(
             TableName=timers_table, Key=item_key(-1, f"TENANT#default#NAMESPACE#{namespace.name}")
@@ -216,13 +217,13 @@ def test_a_table_older_than_tenants_is_brought_up_to_date(
             Key=item_key(-1, f"NAMESPACE#{namespace.name}"),
             UpdateExpression="REMOVE namespace_tenant_id",
         )
-    assert store.get_namespace("old-0") == namespaces[0]
+    assert store.catalogue.get_namespace("old-0") == namespaces[0]
 
     store.initialise()
     store.initialise()
 
-    assert store.list_namespaces(cursor=None, limit=9, tenant_id=DEFAULT_TENANT).items == namespaces
-    assert store.list_namespaces(cursor=None, limit=9, tenant_id="acme").items == [acme]
+    assert store.catalogue.list_namespaces(cursor=None, limit=9, tenant_id=DEFAULT_TENANT).items == namespaces
+    assert store.catalogue.list_namespaces(cursor=None, limit=9, tenant_id="acme").items == [acme]
     assert raw(-1, "NAMESPACE#old-0")["namespace_tenant_id"] == {"S": "default"}
 
 
@@ -260,11 +261,11 @@ def test_any_broken_item_is_put_aside_and_can_be_replaced(
     bad, good = create(store, make_timer(single, "bad"), make_timer(single, "good"))
     breaks(bad, name, value)
 
-    page = store.due_timers(0, until=NOW, limit=9)
-    store.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
+    page = store.timers.due(0, until=NOW, limit=9)
+    store.timers.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
 
     assert page.timers == [good]
-    assert store.due_timers(0, until=NOW, limit=9).unreadable == ()
+    assert store.timers.due(0, until=NOW, limit=9).unreadable == ()
     failure = stored(store, single, "bad").failure
     assert failure is not None
     assert failure.reason is FailureReason.UNREADABLE
@@ -282,7 +283,7 @@ def test_a_broken_item_can_be_replaced_before_it_is_found(
 
 
 def replace_and_read(store: DynamoDbStore, namespace: Namespace) -> None:
-    (result,) = store.put_timers([make_timer(namespace, "bad")], mode=PutMode.REPLACE, now=NOW)
+    (result,) = store.timers.put([make_timer(namespace, "bad")], mode=PutMode.REPLACE, now=NOW)
     assert result.status is PutStatus.REPLACED
     assert result.timer is not None
     assert stored(store, namespace, "bad") == result.timer
@@ -295,16 +296,16 @@ def test_an_index_key_that_is_no_time_is_put_aside_and_hides_no_later_one(
     (bad,) = create(store, make_timer(single, "bad"))
     breaks(bad, "timer_execute_at", {"S": "someday"})  # sorts after every time
 
-    page = store.due_timers(0, until=NOW, limit=9)
+    page = store.timers.due(0, until=NOW, limit=9)
     assert (page.timers, page.next_attempt_at) == ([], None)
-    store.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
+    store.timers.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
 
-    assert store.due_timers(0, until=NOW, limit=9).unreadable == ()
+    assert store.timers.due(0, until=NOW, limit=9).unreadable == ()
 
 
 def test_a_correlation_has_no_place_at_the_start_of_a_shard(store: DynamoDbStore, single: Namespace) -> None:
     with pytest.raises(InvalidCursor):
-        store.find_by_correlation(single, "c", cursor='[0,""]', limit=3, now=NOW)
+        store.timers.find_by_correlation(single, "c", cursor='[0,""]', limit=3, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -312,6 +313,6 @@ def test_a_correlation_has_no_place_at_the_start_of_a_shard(store: DynamoDbStore
 )
 def test_a_cursor_of_something_else_is_refused(store: DynamoDbStore, single: Namespace, cursor: str) -> None:
     with pytest.raises(InvalidCursor):
-        store.list_timers(single, TimerFilter(), cursor=cursor, limit=3, now=NOW)
+        store.timers.list(single, TimerFilter(), cursor=cursor, limit=3, now=NOW)
     with pytest.raises(InvalidCursor):
-        store.find_by_correlation(single, "c", cursor=cursor, limit=3, now=NOW)
+        store.timers.find_by_correlation(single, "c", cursor=cursor, limit=3, now=NOW)

@@ -13,8 +13,8 @@ from duetime.api.handler import build_handler
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
-from duetime.stores.calls_port import ApplyStatus
 from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.port.calls import ApplyStatus
 from duetime.stores.time_source import TimeSource
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.contract import call_steps as steps
@@ -71,23 +71,23 @@ def test_leases_of_other_shards_are_claimed_and_renewed(
 ) -> None:
     service.throttle(HOT)
     for version in (1, 2):  # rows that are not there, and rows that are
-        claimed = proxied.claim_shards(range(4), "w1", lease_seconds=10, metadata="{}", now=NOW)
+        claimed = proxied.leases.claim(range(4), "w1", lease_seconds=10, metadata="{}", now=NOW)
         assert [None if lease is None else lease.version for lease in claimed] == [None, *[version] * 3]
-        proxied.release_leases([lease for lease in claimed if lease], now=NOW)
+        proxied.leases.release([lease for lease in claimed if lease], now=NOW)
     with pytest.raises(StoreUnavailable):
-        proxied.claim_shards([HOT], "w1", lease_seconds=10, metadata="{}", now=NOW)
+        proxied.leases.claim([HOT], "w1", lease_seconds=10, metadata="{}", now=NOW)
 
     leases = [claim(store, shard_id) for shard_id in range(4)]
     later = NOW + seconds(5)
-    renewed = proxied.renew_leases(leases, lease_seconds=10, now=later)
+    renewed = proxied.leases.renew(leases, lease_seconds=10, now=later)
     until = later + seconds(10)
     assert renewed == [leases[0], *(replace(lease, expires_at=until) for lease in leases[1:])]
     with pytest.raises(StoreUnavailable):  # who has but one lease must not take it for renewed
-        proxied.renew_leases(leases[:1], lease_seconds=10, now=later)
+        proxied.leases.renew(leases[:1], lease_seconds=10, now=later)
 
     with pytest.raises(StoreUnavailable):
-        proxied.release_leases(leases, now=later)
-    assert [status.is_free for status in store.shard_statuses(range(4), now=later)] == [False, True, True, True]
+        proxied.leases.release(leases, now=later)
+    assert [status.is_free for status in store.leases.statuses(range(4), now=later)] == [False, True, True, True]
 
 
 def test_a_shard_whose_row_cannot_be_read_is_not_free_and_hides_no_other(
@@ -96,13 +96,13 @@ def test_a_shard_whose_row_cannot_be_read_is_not_free_and_hides_no_other(
     claim(store, 1)
     service.throttle(HOT, is_for_reads=True)
 
-    statuses = proxied.shard_statuses(range(3), now=NOW)
+    statuses = proxied.leases.statuses(range(3), now=NOW)
     assert [(status.is_free, status.version) for status in statuses] == [(False, 0), (False, 1), (True, 0)]
-    claimed = proxied.claim_shards([0, 2], "w2", lease_seconds=10, metadata="{}", now=NOW)
+    claimed = proxied.leases.claim([0, 2], "w2", lease_seconds=10, metadata="{}", now=NOW)
     assert [lease is not None for lease in claimed] == [False, True]
     with pytest.raises(StoreUnavailable):
-        proxied.due_timers(HOT, until=NOW, limit=1)
-    assert proxied.due_timers(1, until=NOW, limit=1).timers == []
+        proxied.timers.due(HOT, until=NOW, limit=1)
+    assert proxied.timers.due(1, until=NOW, limit=1).timers == []
 
 
 def test_a_batch_of_new_timers_is_stored_but_for_those_of_the_shard_and_repeated_in_full(
@@ -153,16 +153,16 @@ def test_what_is_removed_together_goes_on_as_far_as_it_is_let(
     proxied: DynamoDbStore, ministack_client: object, service: DocumentedService
 ) -> None:
     """``UnprocessedItems`` of BatchWriteItem are sent again."""
-    calls = proxied.calls
+    table = proxied.call_store._calls
     keys = [{"tenant_id": {"S": "acme"}, "sort_key": {"S": f"x{number}"}} for number in range(30)]
     for key in keys:
-        calls._calls.put(key)
+        table.put(key)
     service.throttle("acme", units_per_second=1000)
-    calls._calls.delete_many(keys)
-    assert calls._calls.get_many(keys, consistent=True) == [None] * 30
+    table.delete_many(keys)
+    assert table.get_many(keys, consistent=True) == [None] * 30
     service.throttle("acme")
     with pytest.raises(StoreUnavailable):
-        calls._calls.delete_many(keys[:1])
+        table.delete_many(keys[:1])
 
 
 def test_a_poller_fires_the_other_shards_on_time_and_the_throttled_one_later_and_once(
@@ -202,7 +202,7 @@ def test_a_poller_fires_the_other_shards_on_time_and_the_throttled_one_later_and
 
 def test_the_time_is_what_the_service_says_it_is(proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:
     proxy.clock_offset_seconds = 3600.0
-    told = proxied.store_time(now=NOW)
+    told = proxied.time(now=NOW)
     assert told.resolution_seconds == 1.0
     ahead = told.at - datetime.now(tz=told.at.tzinfo)
     assert timedelta(minutes=59) < ahead < timedelta(minutes=61)

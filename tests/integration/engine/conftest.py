@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
 from tests.support.stores import memory_store
@@ -21,5 +21,5 @@ def clock() -> VirtualClock:
 def store() -> Iterator[Store]:
     """The namespace is ``default``, as tests.support.engine.make_timer has it."""
     with memory_store() as store:
-        store.create_namespace("default", num_shards=4, dedicated=False, now=START)
+        store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=START)
         yield store

@@ -18,7 +18,7 @@ from duetime.domain.times import parse_instant
 from duetime.engine.announcing import EventsUndelivered
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import InlineOffload, T, VirtualClock, run_virtually
 from tests.contract.sql_stores import corrupt
 from tests.support.builders import make_namespace
@@ -91,7 +91,7 @@ def lag_seconds(body: dict[str, object]) -> float:
 
 
 def state_of(store: Store, timer_id: str, clock: VirtualClock) -> TimerState:
-    timer = store.get_timer(NAMESPACE, timer_id, now=clock.now())
+    timer = store.timers.get(NAMESPACE, timer_id, now=clock.now())
     assert timer is not None
     return timer.state
 
@@ -125,14 +125,14 @@ def test_a_store_error_after_publishing_does_not_publish_again(
     store: Store, clock: VirtualClock, sender: ScriptedSender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, [make_timer("bad")], START)
-    record, failures = store.record, iter(range(3))
+    record, failures = store.timers.record, iter(range(3))
 
     def flaky(outcomes: Sequence[Outcome], **options: object) -> object:
         if next(failures, None) is not None:
             raise StoreUnavailable("down")
         return record(outcomes, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store, "record", flaky)
+    monkeypatch.setattr(store.timers, "record", flaky)
     bus = Bus()
     run(clock, make_poller(store, sender, clock, events=bus), seconds=10)
     assert len(bus.taken) == 1
@@ -145,7 +145,7 @@ def test_a_poller_that_died_before_the_record_announces_the_same_event_again(
     put(store, [make_timer("bad")], START)
     bus = Bus()
     with monkeypatch.context() as patch:
-        patch.setattr(store, "record", lambda *_, **__: (_ for _ in ()).throw(StoreUnavailable("down")))
+        patch.setattr(store.timers, "record", lambda *_, **__: (_ for _ in ()).throw(StoreUnavailable("down")))
         run(clock, make_poller(store, sender, clock, events=bus), seconds=2)
     assert state_of(store, "bad", clock) is TimerState.SCHEDULED
     run(clock, make_poller(store, sender.for_another_poller(), clock, events=bus, worker_id="b"), seconds=60)

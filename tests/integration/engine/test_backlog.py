@@ -11,7 +11,7 @@ import pytest
 
 from duetime.domain.times import parse_instant
 from duetime.engine.poller import Poller
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
@@ -24,7 +24,7 @@ from tests.support.stores import memory_store
 def store() -> Iterator[Store]:
     with memory_store() as store:
         for name in (NOISY, "quiet", "fresh"):
-            store.create_namespace(name, num_shards=SHARDS, dedicated=False, now=START)
+            store.catalogue.create_namespace(name, num_shards=SHARDS, dedicated=False, now=START)
         yield store
 
 

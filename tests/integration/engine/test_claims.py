@@ -14,7 +14,7 @@ from duetime.engine.payloads import HeldPayloads
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.engine.stats import EngineStats
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.clock import NOW as START
@@ -34,7 +34,7 @@ def store() -> Iterator[Store]:
 
 
 def make_shards(store: Store, number: int) -> None:
-    store.create_namespace("default", num_shards=number, dedicated=False, now=START)
+    store.catalogue.create_namespace("default", num_shards=number, dedicated=False, now=START)
 
 
 def timed_poller(store: Store, clock: VirtualClock, worker_id: str, sender: ScriptedSender | None = None) -> Poller:
@@ -85,7 +85,7 @@ def test_two_workers_that_start_together_share_4096_shards_within_5_s(store: Sto
         assert counted("leases_lost", *pollers) == 0
 
     run_virtually(clock, running(pollers, script))
-    assert all(status.is_free for status in store.shard_statuses(range(4096), now=clock.now()))
+    assert all(status.is_free for status in store.leases.statuses(range(4096), now=clock.now()))
 
 
 def test_what_a_batch_won_is_polled_before_the_next_one_is_claimed(store: Store, clock: VirtualClock) -> None:
@@ -115,7 +115,7 @@ def test_a_stop_gives_back_what_a_claim_under_way_still_wins(store: Store, clock
         assert owned(poller)[0] < 4096
 
     run_virtually(clock, running([poller], script))
-    statuses = store.shard_statuses(range(4096), now=clock.now())
+    statuses = store.leases.statuses(range(4096), now=clock.now())
     assert sum(status.version > 0 for status in statuses) > 300
     assert all(status.is_free for status in statuses)
     assert counted("claims", poller) == sum(status.version > 0 for status in statuses)
@@ -167,7 +167,7 @@ def test_trust_counts_from_when_a_renewal_was_sent_and_not_from_its_answer(store
 
     async def script() -> None:
         await asyncio.sleep(1)
-        keeping.timed.delays["renew_leases"] = 4.0
+        keeping.timed.delays["leases.renew"] = 4.0
         before = {shard.trusted_until for shard in keeping.shards()}
         while (after := {shard.trusted_until for shard in keeping.shards()}) == before:
             await asyncio.sleep(0.01)
@@ -180,7 +180,7 @@ def test_trust_counts_from_when_a_renewal_was_sent_and_not_from_its_answer(store
 def test_trust_counts_from_when_a_claim_was_sent_and_not_from_its_answer(store: Store, clock: VirtualClock) -> None:
     make_shards(store, 4)
     keeping = Keeping(store, clock)
-    keeping.timed.delays["claim_shards"] = 3.0
+    keeping.timed.delays["leases.claim"] = 3.0
 
     async def script() -> None:
         while not keeping.shards():
@@ -199,8 +199,8 @@ def test_renewals_do_not_wait_for_claims(store: Store, clock: VirtualClock) -> N
     async def script() -> None:
         await asyncio.sleep(1)
         assert len(keeping.shards()) == 4
-        store.create_namespace("more", num_shards=8, dedicated=False, now=clock.now())
-        keeping.timed.delays["claim_shards"] = 30.0
+        store.catalogue.create_namespace("more", num_shards=8, dedicated=False, now=clock.now())
+        keeping.timed.delays["leases.claim"] = 30.0
         for _ in range(25):
             await asyncio.sleep(1)
             assert all(shard.is_trusted(clock.monotonic()) for shard in keeping.shards())

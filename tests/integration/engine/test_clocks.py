@@ -13,7 +13,7 @@ import pytest
 from duetime.domain.times import parse_instant
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace, make_timer
 from tests.support.clock import NOW as START
@@ -31,7 +31,7 @@ SKEWS = [5.0, -5.0, 12.0, -15.0, 300.0, -300.0]
 @pytest.fixture
 def store() -> Iterator[Store]:
     with memory_store() as store:
-        store.create_namespace("default", num_shards=NUM_SHARDS, dedicated=False, now=START)
+        store.catalogue.create_namespace("default", num_shards=NUM_SHARDS, dedicated=False, now=START)
         yield store
 
 

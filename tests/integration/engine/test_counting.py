@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from duetime.engine.stats import EngineSnapshot
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
@@ -24,7 +24,7 @@ ONE_RETRY = '{"maxAttempts": 2, "initialInterval": "1s"}'
 def store() -> Iterator[Store]:
     namespace = make_namespace("default")
     with memory_store() as store:
-        store.create_namespace(namespace.name, num_shards=namespace.num_shards, dedicated=False, now=START)
+        store.catalogue.create_namespace(namespace.name, num_shards=namespace.num_shards, dedicated=False, now=START)
         yield store
 
 

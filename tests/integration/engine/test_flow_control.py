@@ -16,7 +16,8 @@ from duetime.domain.times import parse_instant
 from duetime.engine import directory
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import Store, TimerRef
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import TimerRef
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
@@ -31,7 +32,7 @@ HANG = Script(status=None)
 def store() -> Iterator[Store]:
     with memory_store() as store:
         for name in ("noisy", "quiet", "third"):
-            store.create_namespace(name, num_shards=4, dedicated=False, now=START)
+            store.catalogue.create_namespace(name, num_shards=4, dedicated=False, now=START)
         yield store
 
 
@@ -40,12 +41,12 @@ def at(seconds: float) -> datetime:
 
 
 def limit(store: Store, name: str, settings: NamespaceSettings) -> None:
-    namespace = store.get_namespace(name)
+    namespace = store.catalogue.get_namespace(name)
     assert namespace is not None
     changed = Namespace(
         name, namespace.num_shards, namespace.first_shard, namespace.dedicated, namespace.created_at, settings
     )
-    assert store.update_namespace(changed, if_revision=namespace.revision, now=START) is not None
+    assert store.catalogue.update_namespace(changed, if_revision=namespace.revision, now=START) is not None
 
 
 def run(
@@ -79,7 +80,7 @@ def of(sender: ScriptedSender, namespace: str) -> list[dict[str, object]]:
 
 
 def stored(store: Store, clock: VirtualClock, timer_id: str, *, namespace: str = "noisy") -> Timer:
-    timer = store.get_timer(make_namespace(namespace), timer_id, now=clock.now())
+    timer = store.timers.get(make_namespace(namespace), timer_id, now=clock.now())
     assert timer is not None
     return timer
 
@@ -300,7 +301,7 @@ def test_a_timer_that_waits_for_its_turn_can_still_be_cancelled(store: Store, cl
 
     async def script() -> None:
         await asyncio.sleep(1.0)
-        store.delete_timers(make_namespace("noisy"), [TimerRef("n1")], now=clock.now())
+        store.timers.delete(make_namespace("noisy"), [TimerRef("n1")], now=clock.now())
         await asyncio.sleep(12.0)
 
     run(store, sender, clock, script)

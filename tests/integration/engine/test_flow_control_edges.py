@@ -19,7 +19,8 @@ from duetime.engine.flow import FlowControl
 from duetime.engine.keys import LaneKey, lane_key
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import Store, TimerRef
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import TimerRef
 from duetime.stores.store_clock import StoreClock
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.clock import NOW as START
@@ -80,8 +81,8 @@ def test_more_namespaces_than_are_remembered_are_known_while_their_page_is_offer
     with memory_store() as store:
         names = [f"n{number}" for number in range(4)]
         for name in names:
-            store.create_namespace(name, num_shards=1, dedicated=False, now=START)
-        known = NamespaceDirectory(store, clock=VirtualClock(START), secret_box=None)
+            store.catalogue.create_namespace(name, num_shards=1, dedicated=False, now=START)
+        known = NamespaceDirectory(store.catalogue, clock=VirtualClock(START), secret_box=None)
         monkeypatch.setattr(directory, "_MAX_VIEWS", 3)
         known.load(names[:3])
         known.load(names[1:])
@@ -112,20 +113,20 @@ signed: list[bool] = []
 
 
 def rotate(store: Store, secret: str) -> None:
-    known = store.get_namespace("n")
+    known = store.catalogue.get_namespace("n")
     assert known is not None
     changed = Namespace(
         "n", known.num_shards, known.first_shard, known.dedicated, known.created_at,
         NamespaceSettings(max_in_flight=4), secrets=(SealedSecret(secret, b"sealed", START, None),),
     )  # fmt: skip
-    assert store.update_namespace(changed, if_revision=known.revision, now=START) is not None
+    assert store.catalogue.update_namespace(changed, if_revision=known.revision, now=START) is not None
 
 
 def test_what_waits_while_its_namespace_s_secret_gets_lost_is_not_sent_unsigned() -> None:
     signed.clear()
     clock, box, ids = VirtualClock(START), Box(), itertools.count()
     with memory_store() as store:
-        store.create_namespace("n", num_shards=4, dedicated=False, now=START)
+        store.catalogue.create_namespace("n", num_shards=4, dedicated=False, now=START)
         rotate(store, "first")
         poller = Poller(
             store, Signatures(lambda _: Script(delay_seconds=0.2)), clock=StoreClock(store, clock),
@@ -160,11 +161,11 @@ def test_a_limited_backlog_is_not_read_once_for_every_turn(
 ) -> None:
     clock = VirtualClock(START)
     with memory_store() as store:
-        created, _ = store.create_namespace("n", num_shards=4, dedicated=False, now=START)
+        created, _ = store.catalogue.create_namespace("n", num_shards=4, dedicated=False, now=START)
         changed = Namespace(
             "n", 4, created.first_shard, dedicated=False, created_at=START, settings=settings,
         )  # fmt: skip
-        assert store.update_namespace(changed, if_revision=created.revision, now=START) is not None
+        assert store.catalogue.update_namespace(changed, if_revision=created.revision, now=START) is not None
         poller = make_poller(store, ScriptedSender(lambda _: Script(delay_seconds=0.1)), clock)
         put(store, [make_timer(f"t{n}", namespace="n") for n in range(3000)], START)
 
@@ -183,7 +184,7 @@ def test_a_limited_backlog_is_not_read_once_for_every_turn(
 def test_a_timer_that_was_cancelled_while_its_callback_hangs_is_not_parked_over_and_over() -> None:
     clock = VirtualClock(START)
     with memory_store() as store:
-        namespace, _ = store.create_namespace("n", num_shards=4, dedicated=False, now=START)
+        namespace, _ = store.catalogue.create_namespace("n", num_shards=4, dedicated=False, now=START)
         poller = make_poller(store, ScriptedSender(lambda _: Script(status=None)), clock)
         put(store, [make_timer("t", namespace="n", callback_timeout_seconds=60)], START)
 
@@ -191,7 +192,7 @@ def test_a_timer_that_was_cancelled_while_its_callback_hangs_is_not_parked_over_
             stop = asyncio.Event()
             task = asyncio.create_task(poller.run(stop))
             await asyncio.sleep(1.5)
-            store.delete_timers(namespace, [TimerRef("t")], now=clock.now())
+            store.timers.delete(namespace, [TimerRef("t")], now=clock.now())
             await asyncio.sleep(30.0)
             stop.set()
             await task

@@ -13,7 +13,7 @@ import pytest
 from duetime.domain.timers import Timer
 from duetime.domain.times import parse_instant
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
@@ -28,7 +28,7 @@ MAX_BYTES = 50 * sys.getsizeof(PAYLOAD)
 def store() -> Iterator[Store]:
     with memory_store() as store:
         for name in ("noisy", "small", "large"):
-            store.create_namespace(name, num_shards=4, dedicated=False, now=START)
+            store.catalogue.create_namespace(name, num_shards=4, dedicated=False, now=START)
         yield store
 
 

@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, running
+from tests.support.parts import Intercepted
 from tests.support.scripted_sender import Script, ScriptedSender
 
 NAMESPACE = make_namespace("default")
 
 
-class Interrupted:
+class Interrupted(Intercepted):
     """Passes everything on to a store but while it is down. ``asked`` and ``answered``: when, by operation."""
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
-        self._store = store
+        super().__init__(store, self._operate)
         self._clock = clock
         self.is_down = False
         self.asked: dict[str, list[float]] = {}
         self.answered: dict[str, list[float]] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        operation = getattr(self._store, name)
-        if not callable(operation):
-            return operation
-
-        def act(*arguments: Any, **named: Any) -> Any:
-            self.asked.setdefault(name, []).append(self._clock.elapsed_seconds)
-            if self.is_down:
-                raise StoreUnavailable("down")
-            self.answered.setdefault(name, []).append(self._clock.elapsed_seconds)
-            return operation(*arguments, **named)
-
-        return act
+    def _operate(self, name: str, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        self.asked.setdefault(name, []).append(self._clock.elapsed_seconds)
+        if self.is_down:
+            raise StoreUnavailable("down")
+        self.answered.setdefault(name, []).append(self._clock.elapsed_seconds)
+        return operation(*arguments, **named)
 
     def first_after(self, name: str, seconds: float) -> float:
         return min(at for at in self.answered[name] if at >= seconds) - seconds
@@ -69,8 +64,8 @@ def test_reading_firing_and_recording_go_on_within_a_second(
 
     poller = make_poller(interrupted, sender, clock)  # type: ignore[arg-type]
     run_virtually(clock, running(poller, script))
-    assert interrupted.first_after("due_timers", back) < 1
-    assert interrupted.first_after("record", back) < 1
+    assert interrupted.first_after("timers.due", back) < 1
+    assert interrupted.first_after("timers.record", back) < 1
     assert sorted(str(body["timerId"]) for body in sender.received) == sorted(
         [f"t{number}" for number in range(10)] + [f"late{number}" for number in range(10)]
     )

@@ -12,7 +12,7 @@ import pytest
 from duetime.app.namespace_states import paused, resumed
 from duetime.domain.namespaces import Misfire
 from duetime.domain.timers import FailureReason, TimerState
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
@@ -28,7 +28,7 @@ FOLLOWS_SECONDS = 10.0
 def store() -> Iterator[Store]:
     with memory_store() as store:
         for name in ("default", "other"):
-            store.create_namespace(name, num_shards=4, dedicated=False, now=START)
+            store.catalogue.create_namespace(name, num_shards=4, dedicated=False, now=START)
         yield store
 
 
@@ -47,10 +47,10 @@ class Script:
         resumed(self.store, "default", principal=None, now=self.clock.now())
 
     def let_expire(self) -> None:
-        found = self.store.get_namespace("default")
+        found = self.store.catalogue.get_namespace("default")
         assert found is not None
         wanted = replace(found, settings=replace(found.settings, misfire=Misfire.EXPIRE))
-        assert self.store.update_namespace(wanted, if_revision=found.revision, now=START)
+        assert self.store.catalogue.update_namespace(wanted, if_revision=found.revision, now=START)
 
 
 def run(store: Store, clock: VirtualClock, script: Callable[[ScriptedSender], Awaitable[None]]) -> ScriptedSender:
@@ -133,7 +133,7 @@ def test_with_misfire_expire_late_timers_fail_and_later_ones_fire(store: Store, 
         await asyncio.sleep(30)
 
     assert ids(run(store, clock, script)) == ["later", "past"]
-    timer = store.get_timer(NAMESPACE, "late", now=clock.now())
+    timer = store.timers.get(NAMESPACE, "late", now=clock.now())
     assert timer is not None
     assert (timer.state, timer.attempts) == (TimerState.FAILED, 0)
     assert timer.failure is not None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,11 +15,13 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.timers import Timer, TimerChange, TimerState
 from duetime.domain.times import format_instant, parse_instant
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import PutMode, Store, TimerRef
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode, TimerRef
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, running
+from tests.support.parts import Intercepted
 from tests.support.scripted_sender import Script, ScriptedSender
 
 NAMESPACE = make_namespace("default")
@@ -28,7 +32,7 @@ def at(seconds: float) -> datetime:
 
 
 def stored(store: Store, timer_id: str, clock: VirtualClock) -> Timer:
-    timer = store.get_timer(NAMESPACE, timer_id, now=clock.now())
+    timer = store.timers.get(NAMESPACE, timer_id, now=clock.now())
     assert timer is not None
     return timer
 
@@ -100,14 +104,14 @@ def test_a_change_that_returned_before_the_due_time_is_honoured(
     async def script() -> None:
         await asyncio.sleep(4.999)
         if change == "update":
-            store.update_timer(
+            store.timers.update(
                 NAMESPACE, "t", TimerChange(execute_at=at(7), payload_json='"new"'), firing_id="f2", now=clock.now()
             )
         elif change == "replace":
             new = make_timer("t", execute_at=at(7), payload_json='"new"')
-            store.put_timers([new], mode=PutMode.REPLACE, now=clock.now())
+            store.timers.put([new], mode=PutMode.REPLACE, now=clock.now())
         else:
-            store.delete_timers(NAMESPACE, [TimerRef("t")], now=clock.now())
+            store.timers.delete(NAMESPACE, [TimerRef("t")], now=clock.now())
         await asyncio.sleep(5)
 
     run_virtually(clock, running(make_poller(store, sender, clock), script))
@@ -122,7 +126,7 @@ def test_a_timer_replaced_while_its_callback_is_in_flight_fires_too(store: Store
     async def script() -> None:
         await asyncio.sleep(1.5)
         new = make_timer("t", execute_at=at(1), payload_json='"new"')
-        store.put_timers([new], mode=PutMode.REPLACE, now=clock.now())
+        store.timers.put([new], mode=PutMode.REPLACE, now=clock.now())
         await asyncio.sleep(5)
 
     poller = make_poller(store, sender, clock)
@@ -142,14 +146,14 @@ def test_a_timer_deleted_while_its_callback_is_in_flight_leaves_nothing_behind(
 
     async def script() -> None:
         await asyncio.sleep(1.5)
-        (result,) = store.delete_timers(NAMESPACE, [TimerRef("t")], now=clock.now())
+        (result,) = store.timers.delete(NAMESPACE, [TimerRef("t")], now=clock.now())
         assert result.timer is not None
         assert result.timer.attempt_may_be_under_way(clock.now())
         await asyncio.sleep(30)
 
     run_virtually(clock, running(make_poller(store, sender, clock), script))
     assert len(sender.received) == 1
-    assert store.get_timer(NAMESPACE, "t", now=clock.now()) is None
+    assert store.timers.get(NAMESPACE, "t", now=clock.now()) is None
 
 
 def test_retries_follow_the_policy_and_keep_the_webhook_id(store: Store, clock: VirtualClock) -> None:
@@ -284,7 +288,7 @@ def test_callbacks_beyond_the_drain_are_parked_before_the_shards_are_released(
     assert timer.state is TimerState.FIRING
     assert timer.next_attempt_at is not None
     assert at(36) <= timer.next_attempt_at < at(36.01)
-    assert all(status.is_free for status in store.shard_statuses(range(4), now=clock.now()))
+    assert all(status.is_free for status in store.leases.statuses(range(4), now=clock.now()))
 
 
 def test_a_deadline_ends_the_run_in_time_with_everything_released(store: Store, clock: VirtualClock) -> None:
@@ -293,7 +297,7 @@ def test_a_deadline_ends_the_run_in_time_with_everything_released(store: Store, 
     poller = make_poller(store, sender, clock, settings=EngineSettings(drain_seconds=5.0))
     run_virtually(clock, poller.run(asyncio.Event(), shard_ids=[0, 1, 2, 3], deadline=30.0))
     assert 15 < clock.elapsed_seconds <= 30.0
-    assert all(status.is_free for status in store.shard_statuses(range(4), now=clock.now()))
+    assert all(status.is_free for status in store.leases.statuses(range(4), now=clock.now()))
     before = len(sender.received)
     run_virtually(clock, poller.run(asyncio.Event(), shard_ids=[0, 1, 2, 3], deadline=clock.monotonic() + 40.0))
     assert before < len(sender.received) == 400
@@ -343,25 +347,24 @@ def test_a_worker_that_stops_hands_over_at_once(store: Store, clock: VirtualCloc
     run_virtually(clock, script())
 
 
-class FaultyStore:
-    """Passes everything on to a store, but for the calls named in ``failing``."""
+class FaultyStore(Intercepted):
+    """Passes everything on to a store, but for the operations named in ``failing``."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store, self._operate)
         self.failing: set[str] = set()
         self.failures = 0
 
-    def __getattr__(self, name: str) -> object:
-        if name in self.failing:
-            return self._fail
-        return getattr(self._store, name)
-
-    def _fail(self, *args: object, **kwargs: object) -> None:
+    def _operate(self, name: str, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if name not in self.failing:
+            return operation(*arguments, **named)
         self.failures += 1
         raise StoreUnavailable("throttled")
 
 
-@pytest.mark.parametrize("failing", [{"due_timers"}, {"record"}, {"renew_leases"}, {"due_timers", "record"}])
+@pytest.mark.parametrize(
+    "failing", [{"timers.due"}, {"timers.record"}, {"leases.renew"}, {"timers.due", "timers.record"}]
+)
 def test_a_store_that_fails_for_a_while_loses_and_doubles_nothing(
     store: Store, clock: VirtualClock, failing: set[str]
 ) -> None:
@@ -388,9 +391,9 @@ def test_an_unwell_lease_stops_the_firing_before_anybody_else_may_claim(store: S
 
     async def script() -> None:
         await asyncio.sleep(5)
-        faulty.failing = {"renew_leases"}
+        faulty.failing = {"leases.renew"}
         await asyncio.sleep(20)
-        expires.extend(status.lease_expires_at for status in store.shard_statuses(range(4), now=clock.now()))
+        expires.extend(status.lease_expires_at for status in store.leases.statuses(range(4), now=clock.now()))
 
     expires: list[datetime | None] = []
     run_virtually(clock, running(make_poller(faulty, sender, clock), script))  # type: ignore[arg-type]
@@ -400,7 +403,7 @@ def test_an_unwell_lease_stops_the_firing_before_anybody_else_may_claim(store: S
 
 
 def test_a_slow_namespace_does_not_hold_up_another(store: Store, clock: VirtualClock) -> None:
-    store.create_namespace("quiet", num_shards=4, dedicated=False, now=START)
+    store.catalogue.create_namespace("quiet", num_shards=4, dedicated=False, now=START)
     sender = ScriptedSender(lambda body: Script(delay_seconds=0.05))
     noisy = [make_timer(f"n{n}", execute_at=at(1)) for n in range(400)]
     quiet = [make_timer(f"q{n}", namespace="quiet", execute_at=at(1)) for n in range(4)]

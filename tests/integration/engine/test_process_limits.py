@@ -23,7 +23,7 @@ from duetime.runtime.clock import SystemClock
 from duetime.runtime.settings import PollerSettings
 from duetime.runtime.wiring import make_poller, store_clock
 from duetime.stores.open import open_store
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 
 warnings = []
 class Collect(logging.Handler):
@@ -37,14 +37,14 @@ store.initialise()
 clock = SystemClock()
 now = clock.now()
 for name in range(6):
-    namespace, _ = store.create_namespace(f"n{name}", num_shards=4, dedicated=False, now=now)
+    namespace, _ = store.catalogue.create_namespace(f"n{name}", num_shards=4, dedicated=False, now=now)
     timers = []
     for number in range(200):
         url = f"http://127.0.0.{number % 8 + 1}:{port}/callback"
         content = TimerContent(execute_at=now, callback_url=url)
         timers.append(new_timer(namespace, f"t{number}", content, digest=content_digest(content),
                                 firing_id=f"{name}-{number}", now=now))
-    store.put_timers(timers, mode=PutMode.CREATE, now=now)
+    store.timers.put(timers, mode=PutMode.CREATE, now=now)
 settings = PollerSettings(store=f"sqlite:///{path}", egress_allow_loopback=True, initial_window=200)
 poller, sender = make_poller(store, settings, store_clock(store), events=None, secret_box=None)
 peak = {"files": 0, "threads": 0, "in_flight": 0}

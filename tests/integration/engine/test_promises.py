@@ -31,7 +31,7 @@ from duetime.delivery.call_request import EXECUTION_ID_HEADER
 from duetime.delivery.port import Callback
 from duetime.domain.timers import Rearm, TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
 from duetime.testing.virtual_time import VirtualClock, VirtualTimeLoop
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW
@@ -103,7 +103,7 @@ class PromiseMachine(RuleBasedStateMachine):
         self.clock = VirtualClock(NOW)
         self._opened = memory_store()
         self.store = self._opened.__enter__()
-        self.store.create_namespace(NAMESPACE.name, num_shards=4, dedicated=False, now=self.clock.now())
+        self.store.catalogue.create_namespace(NAMESPACE.name, num_shards=4, dedicated=False, now=self.clock.now())
         self.executing = Executing(self.store, self.clock, settings=SETTINGS)  # type: ignore[arg-type]
         self.is_healed = False
         self.call_receiver = "quick"
@@ -213,7 +213,7 @@ class PromiseMachine(RuleBasedStateMachine):
     @rule(timer_id=TIMER, delay=st.sampled_from([0.0, 0.0, 0.5, 2.0]), receiver=RECEIVER)
     def put(self, timer_id: str, delay: float, receiver: str) -> None:
         version = self._new_version(delay, receiver)
-        (result,) = self.store.put_timers(
+        (result,) = self.store.timers.put(
             [self._content(timer_id, version)], mode=PutMode.REPLACE, now=self.clock.now()
         )
         assert result.status in (PutStatus.CREATED, PutStatus.REPLACED)
@@ -226,7 +226,7 @@ class PromiseMachine(RuleBasedStateMachine):
         timer_id = self._pick(pause, which)
         version = self.current[timer_id]
         if not version.is_by_hand:
-            (result,) = self.store.put_timers(
+            (result,) = self.store.timers.put(
                 [self._content(timer_id, version)], mode=PutMode.REPLACE, now=self.clock.now()
             )
             assert result.status is PutStatus.UNCHANGED
@@ -251,7 +251,7 @@ class PromiseMachine(RuleBasedStateMachine):
 
     def _update(self, timer_id: str, change: TimerChange) -> ChangeStatus:
         firing_id = f"changed-{next(self.numbers)}"
-        result = self.store.update_timer(NAMESPACE, timer_id, change, firing_id=firing_id, now=self.clock.now())
+        result = self.store.timers.update(NAMESPACE, timer_id, change, firing_id=firing_id, now=self.clock.now())
         assert result.status in (ChangeStatus.APPLIED, ChangeStatus.FINISHED)
         return result.status
 
@@ -259,7 +259,7 @@ class PromiseMachine(RuleBasedStateMachine):
     @rule(pause=PAUSE, which=WHICH)
     def delete(self, pause: float, which: int) -> None:
         timer_id = self._pick(pause, which)
-        (result,) = self.store.delete_timers(NAMESPACE, [TimerRef(timer_id)], now=self.clock.now())
+        (result,) = self.store.timers.delete(NAMESPACE, [TimerRef(timer_id)], now=self.clock.now())
         assert result.status is ChangeStatus.APPLIED
         self._withdraw(timer_id)
 
@@ -268,7 +268,7 @@ class PromiseMachine(RuleBasedStateMachine):
     def fire(self, pause: float, which: int) -> None:
         timer_id = self._pick(pause, which)
         refs = [TimerRef(timer_id)]
-        (result,) = self.store.rearm_timers(NAMESPACE, refs, rearm=Rearm.FIRE, now=self.clock.now())
+        (result,) = self.store.timers.rearm(NAMESPACE, refs, rearm=Rearm.FIRE, now=self.clock.now())
         if result.status is ChangeStatus.APPLIED:
             self.current[timer_id].is_by_hand = True
 
@@ -316,7 +316,7 @@ class PromiseMachine(RuleBasedStateMachine):
 
     def _excuse_what_is_in_flight(self) -> None:
         for sent in self.sent:
-            timer = self.store.get_timer(NAMESPACE, sent.timer_id, now=self.clock.now())
+            timer = self.store.timers.get(NAMESPACE, sent.timer_id, now=self.clock.now())
             if timer is not None and not timer.state.is_finished:
                 self.excused.add(sent.webhook_id)
 
@@ -347,7 +347,7 @@ class PromiseMachine(RuleBasedStateMachine):
     def everything_came_to_its_end(self) -> None:
         fired = {sent.version for sent in self.sent}
         for timer_id, version in self.current.items():
-            timer = self.store.get_timer(NAMESPACE, timer_id, now=self.clock.now())
+            timer = self.store.timers.get(NAMESPACE, timer_id, now=self.clock.now())
             assert timer is not None
             assert (timer.state, version.number in fired) == (TimerState.FIRED, True), timer
         for call_id in self.calls:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -15,11 +15,13 @@ from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
 from duetime.domain.times import format_instant
 from duetime.engine.poller import Poller
-from duetime.stores.port import ChangeStatus, Store, TimerRef
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import ChangeStatus, TimerRef
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
+from tests.support.parts import Overlay
 from tests.support.scripted_sender import Script, ScriptedSender
 
 NAMESPACE = make_namespace("default")
@@ -36,7 +38,7 @@ def at(seconds: float) -> datetime:
 
 
 def stored(store: Store, timer_id: str, clock: VirtualClock) -> Timer:
-    timer = store.get_timer(NAMESPACE, timer_id, now=clock.now())
+    timer = store.timers.get(NAMESPACE, timer_id, now=clock.now())
     assert timer is not None
     return timer
 
@@ -69,18 +71,16 @@ def test_a_parked_attempt_of_an_earlier_ownership_costs_others_nothing(store: St
     assert first.stats()["lease_lost"] == 0
 
 
-class ForgetfulStore:
+class ForgetfulStore(Overlay):
     """``store``, but of the first batch that parks something the answer is lost on its way."""
 
     def __init__(self, store: Store) -> None:
+        super().__init__(store, timers=Overlay(store.timers, record=self._record))
         self._store = store
         self.lost = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
-        statuses = self._store.record(outcomes, now=now)
+    def _record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
+        statuses = self._store.timers.record(outcomes, now=now)
         if not self.lost and any(each.outcome.state is TimerState.FIRING for each in outcomes):
             self.lost += 1
             raise StoreUnavailable("the connection was lost at COMMIT")
@@ -128,7 +128,7 @@ def test_what_does_not_change_the_firing_does_not_repeat_it(
         async with asyncio.TaskGroup() as group:
             group.create_task(run_for(poller, 60))
             await asyncio.sleep(1 + changed_after_seconds)
-            result = store.update_timer(NAMESPACE, "t", LABELS, firing_id="another", now=clock.now())
+            result = store.timers.update(NAMESPACE, "t", LABELS, firing_id="another", now=clock.now())
             assert result.status is ChangeStatus.APPLIED
 
     run_virtually(clock, change())
@@ -150,7 +150,7 @@ def test_a_retry_after_such_a_change_counts_on(store: Store, clock: VirtualClock
             group.create_task(run_for(make_poller(store, sender, clock), 60))
             await asyncio.sleep(1.5)
             policy = TimerChange(retry_policy_json='{"maxAttempts": 2, "initialInterval": "1s"}')
-            store.update_timer(NAMESPACE, "t", policy, firing_id="another", now=clock.now())
+            store.timers.update(NAMESPACE, "t", policy, firing_id="another", now=clock.now())
 
     run_virtually(clock, change())
 
@@ -172,7 +172,7 @@ def test_fire_by_hand_that_overlaps_the_natural_firing_fires_once(
             group.create_task(run_for(make_poller(store, sender, clock), 60))
             await asyncio.sleep(1.01)
             assert received(sender) == {"t": 1}
-            (result,) = store.rearm_timers(NAMESPACE, [TimerRef("t")], rearm=Rearm.FIRE, now=at(0.998))
+            (result,) = store.timers.rearm(NAMESPACE, [TimerRef("t")], rearm=Rearm.FIRE, now=at(0.998))
             assert result.status is ChangeStatus.APPLIED
 
     run_virtually(clock, fire())
@@ -191,7 +191,7 @@ def test_another_message_under_way_is_sent_as_another_firing(store: Store, clock
             group.create_task(run_for(make_poller(store, sender, clock), 60))
             await asyncio.sleep(4.5)
             change = TimerChange(payload_json='"new"')
-            store.update_timer(NAMESPACE, "t", change, firing_id="another", now=clock.now())
+            store.timers.update(NAMESPACE, "t", change, firing_id="another", now=clock.now())
 
     run_virtually(clock, change())
 

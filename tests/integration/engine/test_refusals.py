@@ -17,41 +17,40 @@ from duetime.domain.timers import FailureReason, TimerState
 from duetime.engine import firing, recorded
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.stores.sql.store import SqlStore
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.integration.engine.test_announcing import Bus
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, running
+from tests.support.parts import Overlay
 from tests.support.scripted_sender import Script, ScriptedSender
 
 NAMESPACE = make_namespace("default")
 Refusal = Callable[[Outcome], bool]
 
 
-class Refusing:
+class Refusing(Overlay):
     """Passes everything on to a store, but refuses outcomes as a database does that takes all of a batch or nothing
     or, with ``tells``, as one that says which of a batch it refuses."""
 
     def __init__(self, store: Store, refuses: Refusal, *, tells: bool = False) -> None:
+        super().__init__(store, timers=Overlay(store.timers, record=self._record))
         self._store = store
         self.refuses = refuses
         self._tells = tells
         self.records = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def record(self, outcomes: Any, **named: Any) -> list[RecordStatus]:
+    def _record(self, outcomes: Any, **named: Any) -> list[RecordStatus]:
         self.records += 1
         refused = [self.refuses(each.outcome) for each in outcomes]
         if not any(refused):
-            return self._store.record(outcomes, **named)
+            return self._store.timers.record(outcomes, **named)
         if not self._tells:
             raise StoreError("the database refused a statement: error 1406")
         taken = [outcome for outcome, is_refused in zip(outcomes, refused, strict=True) if not is_refused]
-        statuses = iter(self._store.record(taken, **named))
+        statuses = iter(self._store.timers.record(taken, **named))
         return [RecordStatus.REFUSED if is_refused else next(statuses) for is_refused in refused]
 
 
@@ -84,7 +83,7 @@ def test_one_refused_outcome_among_5000_is_set_aside_and_nothing_is_sent_twice(
     counted = {name: stats.counters[name] for name in ("fired", "failed", "record_refused", "record_errors")}
     assert counted == {"fired": 5000, "failed": 1, "record_refused": 1, "record_errors": 0}
     assert stats.failed_by["unrecorded"] == 1
-    poison = store.get_timer(NAMESPACE, "poison", now=clock.now())
+    poison = store.timers.get(NAMESPACE, "poison", now=clock.now())
     assert poison is not None
     assert (poison.state, poison.attempts) == (TimerState.FAILED, 1)
     assert poison.failure is not None
@@ -136,7 +135,7 @@ def test_a_timer_of_which_nothing_can_be_stored_is_tried_ever_later_and_never_se
     assert fires(sender) == Counter(ids)
     assert poison_tries < 100
     assert poller.stats()["fired"] == 501
-    poison = store.get_timer(NAMESPACE, "poison", now=clock.now())
+    poison = store.timers.get(NAMESPACE, "poison", now=clock.now())
     assert poison is not None
     assert poison.state is TimerState.FIRED
 

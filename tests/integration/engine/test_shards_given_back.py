@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
@@ -11,10 +11,11 @@ import pytest
 from duetime.domain.errors import StoreUnavailable
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
+from tests.support.parts import Intercepted
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
 
@@ -22,35 +23,26 @@ SHARDS = 4
 LEASE = EngineSettings().lease_seconds
 
 
-class Unread:
+class Unread(Intercepted):
     """Passes everything on to a store, but for reads of the ``unreadable`` shards. ``read_at``: when one was read."""
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
-        self._store = store
+        super().__init__(store, self._operate)
         self._clock = clock
         self.unreadable: set[int] = set()
         self.looks_lie = False
         self.is_down = False
         self.read_at: list[float] = []
 
-    def __getattr__(self, name: str) -> Any:
-        operation = getattr(self._store, name)
-        if not (self.is_down and callable(operation)):
-            return operation
-
-        def fail(*_: Any, **__: Any) -> Any:
-            raise StoreUnavailable("down")
-
-        return fail
-
-    def due_timers(self, shard_id: int, **named: Any) -> Any:
+    def _operate(self, name: str, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if self.is_down:
             raise StoreUnavailable("down")
-        is_look = set(named) == {"until", "limit"}
-        if shard_id in self.unreadable and not (is_look and self.looks_lie):
-            raise StoreUnavailable("no reads")
-        self.read_at.append(self._clock.elapsed_seconds)
-        return self._store.due_timers(shard_id, **named)
+        if name == "timers.due":
+            is_look = set(named) == {"until", "limit"}
+            if arguments[0] in self.unreadable and not (is_look and self.looks_lie):
+                raise StoreUnavailable("no reads")
+            self.read_at.append(self._clock.elapsed_seconds)
+        return operation(*arguments, **named)
 
 
 class World:
@@ -94,7 +86,7 @@ class World:
 @pytest.fixture
 def world(clock: VirtualClock) -> Iterator[World]:
     with memory_store() as store:
-        store.create_namespace("default", num_shards=SHARDS, dedicated=False, now=START)
+        store.catalogue.create_namespace("default", num_shards=SHARDS, dedicated=False, now=START)
         yield World(store, clock)
 
 
@@ -125,7 +117,7 @@ def test_what_a_worker_cannot_read_is_another_s_within_two_leases_and_comes_back
 
 def test_one_shard_that_a_worker_cannot_read_goes_alone(world: World, clock: VirtualClock) -> None:
     async def script() -> None:
-        statuses = world.store.shard_statuses(range(SHARDS), now=clock.now())
+        statuses = world.store.leases.statuses(range(SHARDS), now=clock.now())
         world.ways[0].unreadable = {next(each.shard_id for each in statuses if each.owner_id == "worker-a")}
         put(world.store, [make_timer(f"t{n}", execute_at=clock.now()) for n in range(20)], clock.now())
         await asyncio.sleep(3 * LEASE)

@@ -12,7 +12,8 @@ import pytest
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
-from duetime.stores.port import ChangeStatus, Store, TimerRef
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import ChangeStatus, TimerRef
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
@@ -84,13 +85,15 @@ class Clients:
     def change(self, timer: Timer) -> None:
         namespace, now = make_namespace(timer.namespace), self.clock.now()
         if self.random.random() < 0.5:
-            (result,) = self.store.delete_timers(namespace, [TimerRef(timer.timer_id)], now=now)
+            (result,) = self.store.timers.delete(namespace, [TimerRef(timer.timer_id)], now=now)
             if result.status is ChangeStatus.APPLIED:
                 self.cancelled.add((timer.namespace, timer.timer_id))
         else:
             later: datetime = now + timedelta(seconds=self.random.uniform(-5, 20))
             change = TimerChange(execute_at=later, expire_after_ms=None)
-            self.store.update_timer(namespace, timer.timer_id, change, firing_id=f"changed-{timer.timer_id}", now=now)
+            self.store.timers.update(
+                namespace, timer.timer_id, change, firing_id=f"changed-{timer.timer_id}", now=now
+            )
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
@@ -98,9 +101,9 @@ def test_every_timer_comes_to_its_right_end(seed: int) -> None:
     random, clock = Random(seed), VirtualClock(START)
     with memory_store() as store:
         for name, settings in NAMESPACES.items():
-            created, _ = store.create_namespace(name, num_shards=4, dedicated=False, now=START)
+            created, _ = store.catalogue.create_namespace(name, num_shards=4, dedicated=False, now=START)
             changed = Namespace(name, 4, created.first_shard, dedicated=False, created_at=START, settings=settings)
-            assert store.update_namespace(changed, if_revision=created.revision, now=START) is not None
+            assert store.catalogue.update_namespace(changed, if_revision=created.revision, now=START) is not None
         timers = make_timers(random)
         clients = Clients(store, clock, random)
         sender = script(clock, random)
@@ -124,7 +127,7 @@ def test_every_timer_comes_to_its_right_end(seed: int) -> None:
         received = {(body["namespace"], body["timerId"]) for body in sender.received}
         ends: Counter[str] = Counter()
         for timer in timers:
-            stored = store.get_timer(make_namespace(timer.namespace), timer.timer_id, now=clock.now())
+            stored = store.timers.get(make_namespace(timer.namespace), timer.timer_id, now=clock.now())
             if (timer.namespace, timer.timer_id) in clients.cancelled:
                 assert stored is None
                 ends["cancelled"] += 1

@@ -6,25 +6,30 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.shards import Lease
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import ids_of_shard, make_namespace
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, running
+from tests.support.parts import Overlay
 from tests.support.scripted_sender import Script, ScriptedSender
 
 NAMESPACE = make_namespace("default")
 HOT = 0
 
 
-class Throttled:
+class Throttled(Overlay):
     """Passes everything on to a store, but lets a shard have ``per_second`` outcomes, and renewals or not."""
 
     def __init__(self, store: Store, clock: VirtualClock, *, per_second: float, takes_renewals: bool = True) -> None:
+        super().__init__(
+            store,
+            timers=Overlay(store.timers, record=self._record),
+            leases=Overlay(store.leases, renew=self._renew),
+        )
         self._store = store
         self._clock = clock
         self.per_second = per_second
@@ -33,15 +38,12 @@ class Throttled:
         self._left = 0.0
         self._seen_at = 0.0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
+    def _record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
         elapsed = self._clock.elapsed_seconds - self._seen_at
         self._seen_at += elapsed
         self._left = min(self.per_second, self._left + elapsed * self.per_second)
         taken = [outcome for outcome in outcomes if self._takes(outcome)]
-        statuses = iter(self._store.record(taken, now=now))
+        statuses = iter(self._store.timers.record(taken, now=now))
         return [next(statuses) if outcome in taken else RecordStatus.UNAVAILABLE for outcome in outcomes]
 
     def _takes(self, outcome: LeasedOutcome) -> bool:
@@ -52,9 +54,9 @@ class Throttled:
         self.puts_off += not is_taken
         return is_taken
 
-    def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
+    def _renew(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
         written = [lease for lease in leases if lease.shard_id != HOT or self.takes_renewals]
-        renewed = iter(self._store.renew_leases(written, lease_seconds=lease_seconds, now=now))
+        renewed = iter(self._store.leases.renew(written, lease_seconds=lease_seconds, now=now))
         return [next(renewed) if lease in written else lease for lease in leases]
 
 
@@ -135,7 +137,7 @@ def test_a_renewal_that_is_put_off_is_tried_again_soon_and_costs_no_other_shard_
         await asyncio.sleep(8)
         throttled.takes_renewals = True
         await asyncio.sleep(1)
-        statuses = store.shard_statuses(range(4), now=clock.now())
+        statuses = store.leases.statuses(range(4), now=clock.now())
         assert all(
             status.lease_expires_at and status.lease_expires_at > clock.now() + timedelta(seconds=5)
             for status in statuses

@@ -15,10 +15,12 @@ import pytest
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.namespaces import NamespaceSettings
 from duetime.engine.poller import Poller
-from duetime.stores.port import Store, UnreadableRow
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import UnreadableRow
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
+from tests.support.parts import Overlay
 from tests.support.scripted_sender import ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.unreadable import unreadable_namespace
@@ -44,7 +46,7 @@ def test_an_unreadable_namespace_s_timers_wait_and_all_others_fire(caplog: pytes
     clock, sender = VirtualClock(START), ScriptedSender()
     with memory_store() as store, caplog.at_level(logging.ERROR):
         bad = unreadable_namespace(store, "bad")
-        store.create_namespace("good", num_shards=4, dedicated=False, now=START)
+        store.catalogue.create_namespace("good", num_shards=4, dedicated=False, now=START)
         put(store, [make_timer(f"b{n}", namespace="bad") for n in range(8)], START)
         put(store, [make_timer(f"g{n}", namespace="good") for n in range(100)], START)
         poller = make_poller(store, sender, clock)
@@ -57,7 +59,7 @@ def test_an_unreadable_namespace_s_timers_wait_and_all_others_fire(caplog: pytes
             await asyncio.sleep(28)
             assert fired(sender) == {"good": 100}
             mended = replace(bad, settings=NamespaceSettings(), unreadable=None)
-            assert store.update_namespace(mended, if_revision=bad.revision, now=START)
+            assert store.catalogue.update_namespace(mended, if_revision=bad.revision, now=START)
             await running
 
         run_virtually(clock, main())
@@ -69,20 +71,18 @@ def test_an_unreadable_namespace_s_timers_wait_and_all_others_fire(caplog: pytes
     assert poller.snapshot().gauges["unreadable_namespaces"] == 0
 
 
-class _Stuck:
+class _Stuck(Overlay):
     """A store that sets a row aside only if nothing is wrong with it but that it cannot be read."""
 
     def __init__(self, store: Store, error: StoreError) -> None:
+        super().__init__(store, timers=Overlay(store.timers, quarantine=self._quarantine))
         self._store = store
         self._error = error
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
+    def _quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
         if any(row.timer_id == "stuck" for row in rows):
             raise self._error
-        self._store.quarantine(rows, now=now, expires_at=expires_at)
+        self._store.timers.quarantine(rows, now=now, expires_at=expires_at)
 
 
 @pytest.mark.parametrize(("error", "set_aside"), [(StoreError("no"), 3), (StoreUnavailable("away"), 0)])
@@ -91,7 +91,7 @@ def test_a_row_that_cannot_be_set_aside_is_told_once_and_blocks_nobody(
 ) -> None:
     clock, sender = VirtualClock(START), ScriptedSender()
     with memory_store() as store, caplog.at_level(logging.ERROR):
-        store.create_namespace("n", num_shards=1, dedicated=False, now=START)
+        store.catalogue.create_namespace("n", num_shards=1, dedicated=False, now=START)
         damaged = [f"bad{n}" for n in range(3)] + ["stuck"]
         of_one_shard = [replace(make_timer(each, namespace="n", payload_json="{"), shard_id=0) for each in damaged]
         good = [replace(make_timer(f"g{n}", namespace="n"), shard_id=0) for n in range(20)]

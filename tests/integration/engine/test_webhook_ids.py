@@ -11,7 +11,7 @@ import pytest
 
 from duetime.api.handler import build_handler
 from duetime.domain.times import format_instant
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.api import context_for
 from tests.support.clock import NOW as START
@@ -27,7 +27,7 @@ FAST = {"initialInterval": "1s", "backoffMultiplier": 1}
 @pytest.fixture
 def store() -> Iterator[Store]:
     with memory_store() as store:
-        store.create_namespace("default", num_shards=4, dedicated=False, now=START)
+        store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=START)
         yield store
 
 

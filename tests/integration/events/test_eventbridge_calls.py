@@ -11,7 +11,8 @@ from moto import mock_aws
 
 from duetime.calls.publishing import publish_in_order
 from duetime.runtime.eventbridge import MAX_ENTRIES, EventBridgePublisher
-from duetime.stores.calls_port import CallRef, OutboxEvent
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
 from tests.integration.events.test_eventbridge import Account, client, make_account
 from tests.support.clock import FakeClock
 from tests.support.ministack import running_ministack

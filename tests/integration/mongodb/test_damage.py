@@ -23,7 +23,7 @@ from tests.support.clock import NOW
 
 @pytest.fixture
 def single(store: MongoDbStore) -> Namespace:
-    return store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
 def polled(store: MongoDbStore, *, limit: int) -> tuple[list[str], int]:
@@ -32,7 +32,7 @@ def polled(store: MongoDbStore, *, limit: int) -> tuple[list[str], int]:
     unreadable = 0
     cursor: str | None = None
     for _ in range(50):
-        page = store.due_timers(0, until=NOW, limit=limit, cursor=cursor)
+        page = store.timers.due(0, until=NOW, limit=limit, cursor=cursor)
         found += [timer.timer_id for timer in page.timers]
         unreadable += len(page.unreadable)
         cursor = page.cursor
@@ -52,8 +52,8 @@ def test_timers_without_their_uuid(store: MongoDbStore, single: Namespace, uuid:
 
     assert sorted(found) == [timers[index].timer_id for index in (0, 1, 3, 4)]
     assert unreadable == 1
-    (row,) = (row for each in [store.due_timers(0, until=NOW, limit=100)] for row in each.unreadable)
-    store.quarantine([row], now=NOW, expires_at=NOW + RETENTION)
+    (row,) = (row for each in [store.timers.due(0, until=NOW, limit=100)] for row in each.unreadable)
+    store.timers.quarantine([row], now=NOW, expires_at=NOW + RETENTION)
     assert polled(store, limit=limit) == (found, 0)
 
 
@@ -65,8 +65,8 @@ def test_timers_due_at_no_instant(store: MongoDbStore, single: Namespace, at: An
     store.database[TIMERS].update_one(key_of(timers[1]), {"$set": {"timer_execute_at": at}})
 
     assert polled(store, limit=2)[0] == [timers[0].timer_id, timers[2].timer_id]
-    assert store.due_timers(0, until=NOW, limit=5).next_attempt_at == NOW + seconds(5)
-    assert store.get_timer(single, timers[1].timer_id, now=NOW) is not None
+    assert store.timers.due(0, until=NOW, limit=5).next_attempt_at == NOW + seconds(5)
+    assert store.timers.get(single, timers[1].timer_id, now=NOW) is not None
 
 
 def test_an_event_that_cannot_be_read_holds_up_its_call_alone(
@@ -77,15 +77,15 @@ def test_an_event_that_cannot_be_read_holds_up_its_call_alone(
     damaged = {"aggregate_id": bad.call_id, "event_sequence": 3}
     store.database[OUTBOX].update_one(damaged, {"$set": {"event_type": "confidential"}})
 
-    found = store.calls.unpublished_events(limit=100)
-    store.calls.unpublished_events(limit=100)
+    found = store.outbox.unpublished(limit=100)
+    store.outbox.unpublished(limit=100)
 
     numbers = {
         call.call_id: [each.event.sequence for each in found if each.event.aggregate_id == call.call_id]
         for call in (bad, good)
     }
     assert numbers == {bad.call_id: [1, 2], good.call_id: list(range(1, 8))}
-    assert len(store.calls.unpublished_of(steps.ref(bad), limit=9)) == 2
+    assert len(store.outbox.unpublished_of(steps.ref(bad), limit=9)) == 2
     assert [event.sequence for event in store.calls.list_events(make.TENANT, bad.call_id, after=0, limit=9)] == [1, 2]
     reports = [record for record in caplog.records if getattr(record, "action", "") == "outbox.unreadable"]
     assert reports

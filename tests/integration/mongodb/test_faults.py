@@ -12,12 +12,12 @@ from duetime.domain.errors import StoreEmpty, StoreError, StoreNotReady, StoreUn
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
-from duetime.stores.calls_port import CallFilter, CallRef
 from duetime.stores.mongodb.database import SCHEMA, TIMERS
 from duetime.stores.mongodb.schema import DUE, SCHEMA_VERSION
 from duetime.stores.mongodb.store import MongoDbStore
 from duetime.stores.open import open_store
-from duetime.stores.port import PutMode, TimerFilter, TimerRef
+from duetime.stores.port.calls import CallFilter, CallRef
+from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from tests.contract import call_steps as steps
 from tests.contract.steps import claim, create, due, record, stored
 from tests.support import calls as make
@@ -31,28 +31,30 @@ from tests.support.servers import own_server
 CALLS: dict[str, Callable[[MongoDbStore, Namespace], object]] = {
     "check": lambda store, ns: store.check(),
     "initialise": lambda store, ns: store.initialise(),
-    "shard_map": lambda store, ns: store.shard_map(),
-    "create_namespace": lambda store, ns: store.create_namespace("n", num_shards=1, dedicated=False, now=NOW),
-    "update_namespace": lambda store, ns: store.update_namespace(ns, if_revision=1, now=NOW),
-    "list_namespaces": lambda store, ns: store.list_namespaces(cursor=None, limit=1),
-    "secret": lambda store, ns: store.catalogue_secret("s", b"x"),
-    "api key": lambda store, ns: store.get_api_key("k"),
-    "put": lambda store, ns: store.put_timers([make_timer(ns)], mode=PutMode.CREATE, now=NOW),
-    "get": lambda store, ns: store.get_timer(ns, "t1", now=NOW),
-    "update": lambda store, ns: store.update_timer(ns, "t1", TimerChange(), firing_id="f", now=NOW),
-    "delete": lambda store, ns: store.delete_timers(ns, [TimerRef("t1")], now=NOW),
-    "list": lambda store, ns: store.list_timers(ns, TimerFilter(), cursor=None, limit=1, now=NOW),
-    "find": lambda store, ns: store.find_by_correlation(ns, "c", cursor=None, limit=1, now=NOW),
-    "statuses": lambda store, ns: store.shard_statuses([0], now=NOW),
+    "shard_map": lambda store, ns: store.catalogue.shard_map(),
+    "create_namespace": lambda store, ns: store.catalogue.create_namespace(
+        "n", num_shards=1, dedicated=False, now=NOW
+    ),
+    "update_namespace": lambda store, ns: store.catalogue.update_namespace(ns, if_revision=1, now=NOW),
+    "list_namespaces": lambda store, ns: store.catalogue.list_namespaces(cursor=None, limit=1),
+    "secret": lambda store, ns: store.catalogue.secret("s", b"x"),
+    "api key": lambda store, ns: store.catalogue.get_api_key("k"),
+    "put": lambda store, ns: store.timers.put([make_timer(ns)], mode=PutMode.CREATE, now=NOW),
+    "get": lambda store, ns: store.timers.get(ns, "t1", now=NOW),
+    "update": lambda store, ns: store.timers.update(ns, "t1", TimerChange(), firing_id="f", now=NOW),
+    "delete": lambda store, ns: store.timers.delete(ns, [TimerRef("t1")], now=NOW),
+    "list": lambda store, ns: store.timers.list(ns, TimerFilter(), cursor=None, limit=1, now=NOW),
+    "find": lambda store, ns: store.timers.find_by_correlation(ns, "c", cursor=None, limit=1, now=NOW),
+    "statuses": lambda store, ns: store.leases.statuses([0], now=NOW),
     "claim": lambda store, ns: claim_shard(store, 0, "w", lease_seconds=1, now=NOW),
-    "announce": lambda store, ns: store.announce_worker("w", ttl_seconds=1, now=NOW),
-    "due": lambda store, ns: store.due_timers(0, until=NOW, limit=1),
-    "record": lambda store, ns: store.record(leased([fired(t) for t in make_timers(ns, 2)]), now=NOW),
+    "announce": lambda store, ns: store.leases.announce_worker("w", ttl_seconds=1, now=NOW),
+    "due": lambda store, ns: store.timers.due(0, until=NOW, limit=1),
+    "record": lambda store, ns: store.timers.record(leased([fired(t) for t in make_timers(ns, 2)]), now=NOW),
     "apply": lambda store, ns: steps.apply(store.calls, make.submitted()),
-    "get calls": lambda store, ns: store.calls.get_calls([CallRef("a", "b")], now=NOW),
-    "list calls": lambda store, ns: store.calls.list_calls("a", CallFilter(), cursor=None, limit=1, now=NOW),
-    "delete call": lambda store, ns: store.calls.delete_call("a", "b", now=NOW),
-    "outbox": lambda store, ns: store.calls.unpublished_events(limit=1),
+    "get calls": lambda store, ns: store.calls.get([CallRef("a", "b")], now=NOW),
+    "list calls": lambda store, ns: store.calls.list("a", CallFilter(), cursor=None, limit=1, now=NOW),
+    "delete call": lambda store, ns: store.calls.delete("a", "b", now=NOW),
+    "outbox": lambda store, ns: store.outbox.unpublished(limit=1),
 }
 
 
@@ -102,9 +104,9 @@ def test_a_missing_index_is_not_ready_and_made_again(store: MongoDbStore) -> Non
     store.database[TIMERS].drop_index(DUE)
 
     with pytest.raises(StoreNotReady, match="indexes are missing"):
-        store.due_timers(0, until=NOW, limit=1)
+        store.timers.due(0, until=NOW, limit=1)
     store.initialise()
-    assert store.due_timers(0, until=NOW, limit=1).timers == []
+    assert store.timers.due(0, until=NOW, limit=1).timers == []
 
 
 def test_a_closed_store_says_so(mongodb_url: str) -> None:
@@ -112,7 +114,7 @@ def test_a_closed_store_says_so(mongodb_url: str) -> None:
     store.close()
 
     with pytest.raises(StoreError, match="closed"):
-        store.shard_map()
+        store.catalogue.shard_map()
 
 
 @pytest.mark.parametrize("operation", [MongoDbStore.initialise, MongoDbStore.check])
@@ -141,7 +143,7 @@ def test_what_was_acknowledged_outlives_a_kill_of_the_server() -> None:
         store = open_store(f"{server.url}?timeoutMS=60000")
         assert isinstance(store, MongoDbStore)
         store.initialise()
-        namespace = store.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
+        namespace = store.catalogue.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
         timers = create(store, *make_timers(namespace, 50))
         lease = claim(store)
         record(store, [fired(timer) for timer in timers[:20]], lease)
@@ -153,7 +155,7 @@ def test_what_was_acknowledged_outlives_a_kill_of_the_server() -> None:
         assert {timer.timer_id for timer in waiting} == {timer.timer_id for timer in timers[20:]}
         assert stored(store, namespace, timers[0].timer_id).next_attempt_at is None
         assert store.calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) == call
-        events = store.calls.unpublished_events(limit=100)
+        events = store.outbox.unpublished(limit=100)
         assert [each.event.sequence for each in events] == list(range(1, call.event_count + 1))
         assert record(store, [fired(timer) for timer in waiting], lease) == [RecordStatus.APPLIED] * 30
         store.close()
@@ -165,10 +167,10 @@ def test_leases_are_by_the_servers_clock(mongodb_url: str, store: MongoDbStore) 
     lease = claim_shard(mine, 7, "w1", lease_seconds=30, now=NOW + seconds(1e6))
     assert lease is not None
     assert claim_shard(mine, 7, "w2", lease_seconds=30, now=NOW + seconds(2e6)) is None
-    (renewed,) = mine.renew_leases([lease], lease_seconds=60, now=NOW - seconds(1e6))
+    (renewed,) = mine.leases.renew([lease], lease_seconds=60, now=NOW - seconds(1e6))
     assert renewed is not None
     assert renewed.expires_at > lease.expires_at
-    assert mine.announce_worker("a", ttl_seconds=60, now=NOW + seconds(1e6)) == ["a"]
-    assert mine.announce_worker("b", ttl_seconds=60, now=NOW - seconds(1e6)) == ["a", "b"]
-    mine.release_leases([renewed], now=NOW)
+    assert mine.leases.announce_worker("a", ttl_seconds=60, now=NOW + seconds(1e6)) == ["a"]
+    assert mine.leases.announce_worker("b", ttl_seconds=60, now=NOW - seconds(1e6)) == ["a", "b"]
+    mine.leases.release([renewed], now=NOW)
     assert claim_shard(mine, 7, "w2", lease_seconds=30, now=NOW - seconds(1e6)) is not None

@@ -16,11 +16,11 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.timers import Rearm, TimerChange, TimerState
-from duetime.stores.calls_port import CallFilter, CallOrder
 from duetime.stores.mongodb import schema
 from duetime.stores.mongodb.database import READ_AS
 from duetime.stores.mongodb.store import MongoDbStore
-from duetime.stores.port import PutMode, TimerFilter, TimerRef
+from duetime.stores.port.calls import CallFilter, CallOrder
+from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from tests.contract import call_steps as steps
 from tests.contract.steps import claim, create, record
 from tests.integration.mongodb.conftest import Commands
@@ -38,47 +38,47 @@ Action = Callable[[MongoDbStore, Namespace], object]
 
 def record_some(store: MongoDbStore, single: Namespace) -> None:
     lease = claim(store, 0)
-    (lease,) = [each for each in store.renew_leases([lease], lease_seconds=10, now=NOW) if each is not None]
-    (timer, *others) = store.due_timers(0, until=NOW, limit=3).timers
+    (lease,) = [each for each in store.leases.renew([lease], lease_seconds=10, now=NOW) if each is not None]
+    (timer, *others) = store.timers.due(0, until=NOW, limit=3).timers
     record(store, [failed(timer), *map(fired, others)], lease)
-    store.rearm_timers(single, [TimerRef(timer.timer_id)], rearm=Rearm.REDRIVE, now=NOW)
-    store.release_leases([lease], now=NOW)
-    store.prune_expired(now=LATER + timedelta(days=100), limit=5)
+    store.timers.rearm(single, [TimerRef(timer.timer_id)], rearm=Rearm.REDRIVE, now=NOW)
+    store.leases.release([lease], now=NOW)
+    store.timers.prune(now=LATER + timedelta(days=100), limit=5)
 
 
 def page_through_due(store: MongoDbStore, _: Namespace) -> None:
-    page = store.due_timers(0, until=NOW, limit=2)
-    store.due_timers(0, until=NOW, limit=9, cursor=page.cursor)
-    store.due_timers(0, until=NOW, limit=9, since=NOW, known_next=LATER)
+    page = store.timers.due(0, until=NOW, limit=2)
+    store.timers.due(0, until=NOW, limit=9, cursor=page.cursor)
+    store.timers.due(0, until=NOW, limit=9, since=NOW, known_next=LATER)
 
 
 def page_through_list(store: MongoDbStore, single: Namespace) -> None:
     for wanted in (TimerFilter(), TimerFilter(state=TimerState.SCHEDULED)):
-        page = store.list_timers(single, wanted, cursor=None, limit=2, now=NOW)
-        store.list_timers(single, wanted, cursor=page.next_cursor, limit=2, now=NOW)
+        page = store.timers.list(single, wanted, cursor=None, limit=2, now=NOW)
+        store.timers.list(single, wanted, cursor=page.next_cursor, limit=2, now=NOW)
 
 
 TIMERS: dict[str, tuple[Action, set[str]]] = {
-    "nothing due": (lambda store, _: store.due_timers(0, until=NOW - seconds(9), limit=5), {schema.DUE}),
+    "nothing due": (lambda store, _: store.timers.due(0, until=NOW - seconds(9), limit=5), {schema.DUE}),
     "due": (page_through_due, {schema.DUE}),
     "leases and recording": (record_some, {schema.DUE, schema.LOOKUP, schema.EXPIRY, schema.IDEMPOTENCY_EXPIRY, ID}),
-    "statuses": (lambda store, _: store.shard_statuses([0, 1], now=NOW), {schema.LOOKUP}),
-    "get": (lambda store, single: store.get_timer(single, "t0001", now=NOW), {schema.LOOKUP}),
+    "statuses": (lambda store, _: store.leases.statuses([0, 1], now=NOW), {schema.LOOKUP}),
+    "get": (lambda store, single: store.timers.get(single, "t0001", now=NOW), {schema.LOOKUP}),
     "replace": (
-        lambda store, single: store.put_timers(make_timers(single, 3), mode=PutMode.REPLACE, now=NOW),
+        lambda store, single: store.timers.put(make_timers(single, 3), mode=PutMode.REPLACE, now=NOW),
         {schema.LOOKUP, ID},
     ),
     "update": (
-        lambda store, single: store.update_timer(single, "t0002", TimerChange(), firing_id="f", now=NOW),
+        lambda store, single: store.timers.update(single, "t0002", TimerChange(), firing_id="f", now=NOW),
         {schema.LOOKUP, ID},
     ),
     "delete": (
-        lambda store, single: store.delete_timers(single, [TimerRef("t0003"), TimerRef("t0004")], now=NOW),
+        lambda store, single: store.timers.delete(single, [TimerRef("t0003"), TimerRef("t0004")], now=NOW),
         {schema.LOOKUP, ID},
     ),
     "list": (page_through_list, {schema.LOOKUP}),
     "correlation": (
-        lambda store, single: store.find_by_correlation(single, "c", cursor="t0001", limit=2, now=NOW),
+        lambda store, single: store.timers.find_by_correlation(single, "c", cursor="t0001", limit=2, now=NOW),
         {schema.CORRELATION},
     ),
 }
@@ -86,7 +86,7 @@ TIMERS: dict[str, tuple[Action, set[str]]] = {
 
 @pytest.fixture
 def single(store: MongoDbStore, commands: Commands) -> Namespace:
-    namespace = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    namespace = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
     create(store, *make_timers(namespace, 8, correlation_id="c"), make_timer(namespace, "later", execute_at=LATER))
     commands.clear()
     return namespace
@@ -157,9 +157,9 @@ def test_a_list_walks_its_index(store: MongoDbStore, commands: Commands, name: s
         steps.submit(store.calls, tags=("a", f"t{number}"), starred=True)
     commands.clear()
 
-    page = store.calls.list_calls(make.TENANT, wanted, cursor=None, limit=2, now=NOW)
+    page = store.calls.list(make.TENANT, wanted, cursor=None, limit=2, now=NOW)
     assert page.next_cursor is not None
-    store.calls.list_calls(make.TENANT, wanted, cursor=page.next_cursor, limit=2, now=NOW)
+    store.calls.list(make.TENANT, wanted, cursor=page.next_cursor, limit=2, now=NOW)
 
     assert used(store, commands) == {expected}
 
@@ -172,13 +172,13 @@ def test_calls_executions_and_events_are_found_by_their_keys(store: MongoDbStore
 
     running = steps.begin(calls, call)
     done = steps.conclude(calls, running)
-    calls.get_calls([steps.ref(done), steps.ref(other)], now=NOW)
+    calls.get([steps.ref(done), steps.ref(other)], now=NOW)
     calls.find_by_idempotency_key(make.TENANT, "k", now=NOW)
     calls.list_executions(make.TENANT, call.call_id, cursor=None, limit=2)
     calls.list_events(make.TENANT, call.call_id, after=1, limit=2)
-    calls.mark_published(calls.unpublished_events(limit=3, skip=frozenset({steps.ref(other)})), now=NOW)
-    calls.unpublished_of(steps.ref(call), limit=3)
-    calls.delete_call(make.TENANT, other.call_id, now=NOW)
+    store.outbox.mark_published(store.outbox.unpublished(limit=3, skip=frozenset({steps.ref(other)})), now=NOW)
+    store.outbox.unpublished_of(steps.ref(call), limit=3)
+    calls.delete(make.TENANT, other.call_id, now=NOW)
     calls.prune(now=LATER + timedelta(days=1), events_published_before=LATER, limit=50)
 
     assert used(store, commands) == {

@@ -18,7 +18,8 @@ from duetime.engine.settings import EngineSettings
 from duetime.runtime.clock import SystemClock
 from duetime.stores.mongodb.store import MongoDbStore
 from duetime.stores.open import open_store
-from duetime.stores.port import Store, TimerFilter
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import TimerFilter
 from duetime.stores.store_clock import StoreClock
 from tests.contract.steps import create, read_all
 from tests.integration.sql.test_processes import check_processes_that_start_at_once
@@ -65,7 +66,7 @@ def check_two_pollers(stores: list[Store]) -> None:
     clock = SystemClock()
     now, store = clock.now(), stores[0]
     assert isinstance(store, MongoDbStore)
-    namespace, _ = store.create_namespace("orders", num_shards=4, dedicated=False, now=now)
+    namespace, _ = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=now)
     timers = [
         *make_timers(namespace, TIMERS, execute_at=now, now=now),
         make_timer(namespace, "later", execute_at=now + timedelta(seconds=1.5), now=now),
@@ -91,11 +92,11 @@ def check_two_pollers(stores: list[Store]) -> None:
     bodies = [body for each in senders for body in each.received]
     assert Counter(body["timerId"] for body in bodies) == Counter(timer.timer_id for timer in timers)
     found = read_all(
-        lambda cursor: store.list_timers(namespace, TimerFilter(), cursor=cursor, limit=200, now=clock.now())
+        lambda cursor: store.timers.list(namespace, TimerFilter(), cursor=cursor, limit=200, now=clock.now())
     )
     assert {timer.state for timer in found} == {TimerState.FIRED}
     assert all(timer.fired_at is not None and timer.fired_at >= timer.content.execute_at for timer in found)
-    assert all(status.is_free for status in store.shard_statuses(namespace.shard_ids(), now=clock.now()))
+    assert all(status.is_free for status in store.leases.statuses(namespace.shard_ids(), now=clock.now()))
 
 
 @pytest.mark.timeout(600)
@@ -118,10 +119,10 @@ def test_no_timer_is_lost_when_duetime_is_killed(mongodb_url: str, tmp_path: Pat
             wait_until_none_is_scheduled(server)
             assert server.terminate() == 0
         store = open_store(url)
-        namespace = store.get_namespace("default")
+        namespace = store.catalogue.get_namespace("default")
         assert namespace is not None
         found = read_all(
-            lambda cursor: store.list_timers(
+            lambda cursor: store.timers.list(
                 namespace, TimerFilter(), cursor=cursor, limit=200, now=SystemClock().now()
             )
         )

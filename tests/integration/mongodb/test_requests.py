@@ -11,10 +11,10 @@ from pymongo.errors import ClientBulkWriteException, OperationFailure
 
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
-from duetime.stores.calls_port import ApplyStatus
 from duetime.stores.mongodb.database import Database
 from duetime.stores.mongodb.store import MongoDbStore
-from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
+from duetime.stores.port.calls import ApplyStatus
+from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from tests.contract import call_steps as steps
 from tests.contract.steps import claim, create, record
 from tests.integration.mongodb.conftest import Commands
@@ -31,34 +31,34 @@ def sent(commands: Commands, operation: Callable[[], object]) -> list[str]:
 
 
 def test_a_batch_takes_the_requests_of_one(store: MongoDbStore, commands: Commands) -> None:
-    namespace = store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
+    namespace = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
     timers = make_timers(namespace, 150)
     leases = [claim(store, shard) for shard in namespace.shard_ids()]
 
     assert sent(commands, lambda: create(store, *timers)) == ["bulkWrite"]
     others = make_timers(namespace, 150, payload_json="2")
-    replaced = sent(commands, lambda: store.put_timers(others, mode=PutMode.REPLACE, now=NOW))
+    replaced = sent(commands, lambda: store.timers.put(others, mode=PutMode.REPLACE, now=NOW))
     assert replaced == ["bulkWrite", "find", "bulkWrite"]
-    due = [timer for shard in range(4) for timer in store.due_timers(shard, until=NOW, limit=100).timers]
+    due = [timer for shard in range(4) for timer in store.timers.due(shard, until=NOW, limit=100).timers]
     assert len(due) == 150
-    listed = sent(commands, lambda: store.list_timers(namespace, TimerFilter(), cursor=None, limit=150, now=NOW))
+    listed = sent(commands, lambda: store.timers.list(namespace, TimerFilter(), cursor=None, limit=150, now=NOW))
     assert listed == ["find"]
     assert sent(commands, lambda: record(store, [fired(timer) for timer in due], *leases)) == ["find", "bulkWrite"]
     refs = [TimerRef(timer.timer_id) for timer in timers]
-    deleted = sent(commands, lambda: store.delete_timers(namespace, refs, now=NOW))
+    deleted = sent(commands, lambda: store.timers.delete(namespace, refs, now=NOW))
     assert deleted == ["find", "bulkWrite"]
 
 
 def test_what_pollers_ask_again_and_again_is_one_request(store: MongoDbStore, commands: Commands) -> None:
-    namespace = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    namespace = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
     create(store, *make_timers(namespace, 3, execute_at=NOW + seconds(60)))
     leases = [claim(store, shard) for shard in range(3)]
 
-    assert sent(commands, lambda: store.due_timers(0, until=NOW, limit=100)) == ["find"]
-    assert sent(commands, lambda: store.due_timers(1, until=NOW, limit=100)) == ["find"]
-    assert sent(commands, store.shard_map) == ["find"]
+    assert sent(commands, lambda: store.timers.due(0, until=NOW, limit=100)) == ["find"]
+    assert sent(commands, lambda: store.timers.due(1, until=NOW, limit=100)) == ["find"]
+    assert sent(commands, store.catalogue.shard_map) == ["find"]
     assert sent(commands, lambda: claim_shard(store, 0, "w", lease_seconds=5, now=NOW)) == ["update", "find"]
-    assert sent(commands, lambda: store.renew_leases(leases, lease_seconds=5, now=NOW)) == ["update", "find"]
+    assert sent(commands, lambda: store.leases.renew(leases, lease_seconds=5, now=NOW)) == ["update", "find"]
     assert sent(commands, store.check) == ["find"]
 
 
@@ -71,12 +71,12 @@ def test_a_batch_of_transitions_is_one_transaction_of_two_requests(store: MongoD
 
 
 def test_reads_and_writes_ask_for_the_majority(store: MongoDbStore, commands: Commands) -> None:
-    namespace = store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
+    namespace = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
     commands.clear()
 
     create(store, *make_timers(namespace, 2))
-    store.due_timers(0, until=NOW, limit=5)
-    store.update_timer(namespace, "t0001", TimerChange(), firing_id="f", now=NOW)
+    store.timers.due(0, until=NOW, limit=5)
+    store.timers.update(namespace, "t0001", TimerChange(), firing_id="f", now=NOW)
 
     assert {name == "find" for name, _ in commands.sent} == {True, False}
     for name, command in commands.sent:
@@ -88,19 +88,19 @@ def test_reads_and_writes_ask_for_the_majority(store: MongoDbStore, commands: Co
 
 def test_an_older_server_gets_a_request_per_write(store: MongoDbStore, commands: Commands) -> None:
     with patch.object(Database, "tells_each_write", new_callable=PropertyMock, return_value=False):
-        namespace = store.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
+        namespace = store.catalogue.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
         lease = claim(store)
         timers = create(store, *make_timers(namespace, 6))
-        (again, other) = store.put_timers(
+        (again, other) = store.timers.put(
             [timers[0], *make_timers(namespace, 1, prefix="new")], mode=PutMode.CREATE, now=NOW
         )
         assert [again.status, other.status] == [PutStatus.UNCHANGED, PutStatus.CREATED]
-        (replaced,) = store.put_timers(
+        (replaced,) = store.timers.put(
             [make_timer(namespace, timers[1].timer_id, payload_json="2")], mode=PutMode.REPLACE, now=NOW
         )
         assert replaced.status is PutStatus.REPLACED
         refs = [TimerRef(timers[2].timer_id), TimerRef("none"), TimerRef(timers[3].timer_id, 9)]
-        deleted = store.delete_timers(namespace, refs, now=NOW)
+        deleted = store.timers.delete(namespace, refs, now=NOW)
         assert [each.status for each in deleted] == [
             ChangeStatus.APPLIED,
             ChangeStatus.NOT_FOUND,
@@ -124,8 +124,8 @@ def test_an_older_server_gets_a_request_per_write(store: MongoDbStore, commands:
         ]
         assert steps.got(store.calls, call) == running
         assert steps.got(store.calls, taken.after) is None
-        store.calls.mark_published(store.calls.unpublished_events(limit=100), now=NOW)
-        assert store.calls.unpublished_events(limit=100) == []
+        store.outbox.mark_published(store.outbox.unpublished(limit=100), now=NOW)
+        assert store.outbox.unpublished(limit=100) == []
     assert "bulkWrite" not in commands.names()
 
 
@@ -135,7 +135,7 @@ def test_a_server_that_works_as_an_older_version_gets_a_request_per_write(
 ) -> None:
     """MongoDB 8.0 refuses ``bulkWrite`` while its feature compatibility version is 7.0; ``hello`` does not tell."""
     refusal = OperationFailure("refused", 115, {"code": 115, "codeName": "CommandNotSupported"})
-    namespace = store.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
+    namespace = store.catalogue.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
     commands.clear()
     with patch.object(
         MongoClient, "bulk_write", side_effect=ClientBulkWriteException({"error": refusal}, True)

@@ -19,7 +19,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
 from duetime.stores.mongodb.database import Database
 from duetime.stores.mongodb.store import MongoDbStore
-from duetime.stores.port import ChangeStatus, TimerRef
+from duetime.stores.port.timers import ChangeStatus, TimerRef
 from tests.contract import call_steps as steps
 from tests.contract.steps import claim, create, due, record, stored
 from tests.integration.mongodb.conftest import Commands, opened
@@ -54,7 +54,7 @@ def store(server: OwnServer, commands: Commands) -> Iterator[MongoDbStore]:
 
 @pytest.fixture
 def single(store: MongoDbStore) -> Namespace:
-    return store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
 def fail(store: MongoDbStore, command: str, fault: dict[str, Any], *, mode: Any = None) -> None:
@@ -69,13 +69,13 @@ def check_create(store: MongoDbStore, single: Namespace) -> None:
 
 
 def check_update(store: MongoDbStore, single: Namespace) -> None:
-    result = store.update_timer(single, "old0000", TimerChange(), firing_id="f", now=NOW)
+    result = store.timers.update(single, "old0000", TimerChange(), firing_id="f", now=NOW)
     assert result.status is ChangeStatus.APPLIED
     assert stored(store, single, "old0000").revision == 2
 
 
 def check_delete(store: MongoDbStore, single: Namespace) -> None:
-    results = store.delete_timers(single, [TimerRef("old0000"), TimerRef("none")], now=NOW)
+    results = store.timers.delete(single, [TimerRef("old0000"), TimerRef("none")], now=NOW)
     assert [each.status for each in results] == [ChangeStatus.APPLIED, ChangeStatus.NOT_FOUND]
 
 
@@ -87,7 +87,7 @@ def check_record(store: MongoDbStore, single: Namespace) -> None:
 
 def check_claim(store: MongoDbStore, single: Namespace) -> None:
     lease = claim(store, 7)
-    (status,) = store.shard_statuses([7], now=NOW)
+    (status,) = store.leases.statuses([7], now=NOW)
     assert (lease.version, status.version, status.owner_id) == (1, 1, lease.owner_id)
 
 
@@ -126,7 +126,7 @@ def test_a_write_is_sent_again_and_happens_once(server: OwnServer, commands: Com
         patch.object(Database, "tells_each_write", new_callable=PropertyMock, return_value=False),
         opened(server.url, commands, appname=APPLICATION) as store,
     ):
-        single = store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+        single = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
         create(store, *make_timers(single, 2, prefix="old"))
         commands.clear()
         fail(store, command, FAULTS[fault])

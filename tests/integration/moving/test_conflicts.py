@@ -20,9 +20,11 @@ from duetime.moving.reading import ExportReader
 from duetime.moving.running import refuse_if_served
 from duetime.moving.tally import Tally
 from duetime.moving.walk import Walk
-from duetime.stores.calls_port import CallRef, OutboxEvent
-from duetime.stores.moving_port import LoadStatus
-from duetime.stores.port import Store, TimerFilter
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import TimerFilter
+from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.sql.store import SqlStore
 from tests.contract.sql_stores import corrupt, corrupt_call
 from tests.contract.steps import claim, create, stored
@@ -30,6 +32,7 @@ from tests.support import calls as make
 from tests.support.builders import make_timer, seconds
 from tests.support.clock import NOW
 from tests.support.moving import exported, fill, imported
+from tests.support.parts import Intercepted
 from tests.support.stores import memory_store
 from tests.support.unreadable import key_of_a_later_role, make_unreadable
 
@@ -69,7 +72,7 @@ def test_a_rehearsal_writes_nothing(source: Store, target: Store) -> None:
 def test_a_target_with_another_namespace_is_refused_untouched(
     source: Store, target: Store, is_rehearsal: bool
 ) -> None:
-    target.create_namespace("mine", num_shards=4, dedicated=False, now=NOW)
+    target.catalogue.create_namespace("mine", num_shards=4, dedicated=False, now=NOW)
     before = exported(target)
 
     with pytest.raises(MoveRefused, match="the target holds other contents: namespace 'mine' is not in the file"):
@@ -79,16 +82,16 @@ def test_a_target_with_another_namespace_is_refused_untouched(
 
 
 def test_a_target_whose_namespace_is_another_is_refused_untouched(source: Store, target: Store) -> None:
-    target.create_namespace("orders", num_shards=4, dedicated=False, now=NOW + seconds(1))
+    target.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW + seconds(1))
 
     with pytest.raises(MoveRefused, match="its namespace 'orders' is not as in the file"):
         load(target, exported(source))
 
-    assert target.get_namespace("own") is None
+    assert target.catalogue.get_namespace("own") is None
 
 
 def test_a_target_with_a_secret_or_a_key_of_its_own_is_refused(source: Store, target: Store) -> None:
-    target.catalogue_secret("cursor", b"another")
+    target.catalogue.secret("cursor", b"another")
 
     with pytest.raises(MoveRefused, match="its catalogue secret 'cursor' is not as in the file"):
         load(target, exported(source))
@@ -97,9 +100,9 @@ def test_a_target_with_a_secret_or_a_key_of_its_own_is_refused(source: Store, ta
 def test_what_was_changed_in_the_target_is_a_conflict_and_stays(source: Store, target: Store) -> None:
     data = exported(source)
     imported(target, data)
-    orders = target.get_namespace("orders")
+    orders = target.catalogue.get_namespace("orders")
     assert orders is not None
-    target.update_timer(orders, "t0003", TimerChange(tags=("new",)), firing_id="f", now=NOW)
+    target.timers.update(orders, "t0003", TimerChange(tags=("new",)), firing_id="f", now=NOW)
     changed = stored(target, orders, "t0003")
 
     loaded = load(target, data).loaded
@@ -115,7 +118,7 @@ def test_what_was_changed_in_the_target_is_a_conflict_and_stays(source: Store, t
 def test_a_call_that_went_on_in_the_target_is_a_conflict_without_its_executions(source: Store, target: Store) -> None:
     data = exported(source)
     imported(target, data)
-    target.calls.delete_call("acme", make.id_at(NOW, 3), now=NOW)
+    target.calls.delete("acme", make.id_at(NOW, 3), now=NOW)
     other = make.submitted(tenant_id="acme", call_id=make.id_at(NOW, 99), idempotency_key="k3")
     target.calls.apply([other], now=NOW)
 
@@ -128,10 +131,10 @@ def test_a_call_that_went_on_in_the_target_is_a_conflict_without_its_executions(
 def test_what_is_missing_or_too_much_is_found_when_comparing(source: Store, target: Store) -> None:
     data = exported(source)
     imported(target, data)
-    orders = target.get_namespace("orders")
+    orders = target.catalogue.get_namespace("orders")
     assert orders is not None
     create(target, make_timer(orders, "extra"))
-    target.calls.delete_call("acme", make.id_at(NOW, 1), now=NOW)
+    target.calls.delete("acme", make.id_at(NOW, 1), now=NOW)
 
     found = differences(target, data)
 
@@ -142,10 +145,10 @@ def test_what_is_missing_or_too_much_is_found_when_comparing(source: Store, targ
 def test_a_change_of_one_value_is_found_when_comparing(source: Store, target: Store) -> None:
     data = exported(source)
     imported(target, data)
-    changed = target.get_namespace("changed")
+    changed = target.catalogue.get_namespace("changed")
     assert changed is not None
     given = replace(changed, settings=NamespaceSettings(max_in_flight=4))
-    target.update_namespace(given, if_revision=changed.revision, now=NOW)
+    target.catalogue.update_namespace(given, if_revision=changed.revision, now=NOW)
 
     assert differences(target, data) == ["namespace: 6 in both, but not the same"]
 
@@ -162,13 +165,11 @@ def test_what_expires_on_the_way_is_left_out(source: Store, target: Store) -> No
 
 def test_what_cannot_be_read_is_named_and_not_moved(source: Store, target: Store) -> None:
     assert isinstance(source, SqlStore)
-    orders = source.get_namespace("orders")
+    orders = source.catalogue.get_namespace("orders")
     assert orders is not None
     (bad,) = create(source, make_timer(orders, "bad"))
     corrupt(source, bad)
-    (call,) = [
-        each for each in source.calls.get_calls([CallRef("acme", make.id_at(NOW, 1))], now=NOW) if each is not None
-    ]
+    (call,) = [each for each in source.calls.get([CallRef("acme", make.id_at(NOW, 1))], now=NOW) if each is not None]
     corrupt_call(source, call)
 
     data = exported(source)
@@ -180,7 +181,7 @@ def test_what_cannot_be_read_is_named_and_not_moved(source: Store, target: Store
         b'{"kind":"unreadable","of":"serviceCall","place":["acme","%s"]' % make.id_at(NOW, 1).encode(),
     ]
     assert loaded.num_unreadable == 2
-    assert target.get_timer(orders, "bad", now=NOW) is None
+    assert target.timers.get(orders, "bad", now=NOW) is None
 
 
 def test_a_store_whose_shards_are_held_is_refused(source: Store) -> None:
@@ -211,14 +212,14 @@ def test_a_file_without_the_namespace_of_its_timers_is_refused(source: Store, ta
 
 
 def test_what_cannot_be_read_of_the_catalogue_is_told_and_the_rest_is_moved(source: Store, target: Store) -> None:
-    orders = source.get_namespace("orders")
+    orders = source.catalogue.get_namespace("orders")
     assert orders is not None
     make_unreadable(source, orders)
     key_of_a_later_role(source, "later", "acme", secret="s")
-    own = source.get_namespace("own")
+    own = source.catalogue.get_namespace("own")
     assert own is not None
     later = replace(own, settings=replace(own.settings, unknown_json='{"quietHours": 1}'))
-    assert source.update_namespace(later, if_revision=own.revision, now=NOW)
+    assert source.catalogue.update_namespace(later, if_revision=own.revision, now=NOW)
     data = exported(source)
 
     loaded = imported(target, data)
@@ -230,35 +231,29 @@ def test_what_cannot_be_read_of_the_catalogue_is_told_and_the_rest_is_moved(sour
     ]
     assert loaded.num_unreadable == 2
     assert set(loaded.statuses) == {LoadStatus.LOADED}
-    assert target.get_namespace("orders") is None
-    moved = target.get_namespace("own")
+    assert target.catalogue.get_namespace("orders") is None
+    moved = target.catalogue.get_namespace("own")
     assert moved is not None
     assert moved.settings.unknown_json == '{"quietHours": 1}'
-    assert target.list_timers(moved, TimerFilter(), cursor=None, limit=5, now=NOW).items
+    assert target.timers.list(moved, TimerFilter(), cursor=None, limit=5, now=NOW).items
 
 
 # -- what the target refuses --------------------------------------------------------------------------------------
 
 
-class Refusing:
+class Refusing(Intercepted):
     """A store that refuses what ``is_refused`` says, each batch with such a record in it as a whole."""
 
     def __init__(self, store: Store, is_refused: Callable[[Any], bool]) -> None:
-        self._store, self._is_refused = store, is_refused
-        self.calls = self
+        super().__init__(store, self._operate)
+        self._is_refused = is_refused
 
-    def __getattr__(self, name: str) -> Any:
-        of = self._store if hasattr(self._store, name) else self._store.calls
-        operation = getattr(of, name)
-        if not name.startswith("load_") and name not in ("apply", "create_api_key"):
-            return operation
-
-        def run(given: Any, **named: Any) -> Any:
+    def _operate(self, name: str, operation: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if name.startswith("transfer.load_") or name in ("calls.apply", "catalogue.create_api_key"):
+            (given,) = arguments
             if any(map(self._is_refused, given if isinstance(given, list | tuple) else [given])):
                 raise StoreError("too large")
-            return operation(given, **named)
-
-        return run
+        return operation(*arguments, **named)
 
 
 def timer_name(timer: Timer) -> tuple[str, str]:

@@ -12,8 +12,8 @@ from duetime.domain.call_events import CallEventType
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.timers import TimerState
 from duetime.engine.settings import EngineSettings
-from duetime.stores.calls_port import ApplyStatus, CallRef
-from duetime.stores.port import Store
+from duetime.stores.port.calls import ApplyStatus, CallRef
+from duetime.stores.port.store import Store
 from duetime.stores.sql.store import SqlStore
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.contract.steps import create
@@ -58,11 +58,11 @@ def run_for(duration_seconds: float, store: Store) -> ScriptedSender:
 
 
 def test_timers_fire_once_each_from_where_they_were(source: SqlStore, target: SqlStore) -> None:
-    orders, _ = source.create_namespace("orders", num_shards=4, dedicated=False, now=START)
-    own, _ = source.create_namespace("own", num_shards=3, dedicated=True, now=START)
+    orders, _ = source.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=START)
+    own, _ = source.catalogue.create_namespace("own", num_shards=3, dedicated=True, now=START)
     create(source, *make_timers(orders, 50, execute_at=START + seconds(2)), now=START)
     create(source, make_timer(own, "d", execute_at=START + seconds(3), payload_json='{"n": 1.10}'), now=START)
-    source.load_timers(in_every_state(orders), now=START)  # one due at once, one in 8 s, one parked for 30 s
+    source.transfer.load_timers(in_every_state(orders), now=START)  # one due at once, one in 8 s, one parked for 30 s
 
     imported(target, exported(source))
     sender = run_for(40, target)
@@ -72,7 +72,7 @@ def test_timers_fire_once_each_from_where_they_were(source: SqlStore, target: Sq
     assert fired == dict.fromkeys([f"t{number:04}" for number in range(50)] + ["d", *waiting], 1)
     attempts = {body["timerId"]: body["attempt"] for body in sender.received}
     assert [attempts[timer_id] for timer_id in waiting] == [1, 3, 3]
-    timer = target.get_timer(orders, "t0001", now=START + seconds(40))
+    timer = target.timers.get(orders, "t0001", now=START + seconds(40))
     assert timer is not None
     assert timer.state is TimerState.FIRED
 
@@ -97,7 +97,7 @@ def test_calls_run_and_their_events_count_on(source: SqlStore, target: SqlStore)
     ]
     assert after.types(ids[0])[-1] == str(CallEventType.SUCCEEDED)
     assert after.events(ids[1]) == before.events(ids[1])
-    numbers = [stored.event.sequence for stored in target.calls.unpublished_of(CallRef("acme", ids[0]), limit=100)]
+    numbers = [stored.event.sequence for stored in target.outbox.unpublished_of(CallRef("acme", ids[0]), limit=100)]
     assert numbers == list(range(1, after.get(ids[0]).event_count + 1))
 
 

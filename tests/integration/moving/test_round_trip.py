@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from duetime.domain.shards import MAX_SHARED_SHARDS
-from duetime.stores.moving_port import LoadStatus
 from duetime.stores.open import open_store
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.time_source import TimeSource
 from tests.contract.conftest import STORES
 from tests.support.clock import NOW
@@ -92,10 +92,10 @@ def test_a_file_that_is_imported_again_changes_nothing(source: Store, target: St
 def test_dedicated_namespaces_keep_apart_from_those_that_come_after(source: Store, target: Store) -> None:
     imported(target, exported(source))
 
-    own = target.get_namespace("own")
-    new, _ = target.create_namespace("new", num_shards=5, dedicated=True, now=NOW)
+    own = target.catalogue.get_namespace("own")
+    new, _ = target.catalogue.create_namespace("new", num_shards=5, dedicated=True, now=NOW)
 
     assert own is not None
     assert own.first_shard == MAX_SHARED_SHARDS
     assert new.first_shard == own.first_shard + own.num_shards
-    assert target.shard_map().shared_shards == 4
+    assert target.catalogue.shard_map().shared_shards == 4

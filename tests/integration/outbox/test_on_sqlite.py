@@ -22,9 +22,9 @@ from duetime.domain.call_events import CallEvent
 from duetime.domain.service_calls import calls_namespace
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id
-from duetime.stores.calls_port import ApplyStatus, CallRef, CallStore
 from duetime.stores.open import open_store
-from duetime.stores.port import Store
+from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
+from duetime.stores.port.store import Store
 from tests.support.calls import begun, cancelled, concluded, submitted
 from tests.support.outbox import first_occurrences
 
@@ -42,7 +42,7 @@ def store(url: str) -> Iterator[Store]:
     with closing(open_store(url)) as opened:
         opened.initialise()
         for tenant_id in ("acme", "globex"):
-            opened.create_namespace(
+            opened.catalogue.create_namespace(
                 calls_namespace(tenant_id),
                 num_shards=4,
                 dedicated=False,
@@ -90,9 +90,10 @@ class FlakyPublisher:
 
 def dispatcher(store: Store, publisher: Any, *, owner_id: str, seed: int = 1) -> Dispatcher:
     return Dispatcher(
-        store,
-        store.calls,  # type: ignore[attr-defined]
+        store.leases,
+        store.outbox,
         [publisher],
+        calls=store.calls,
         clock=SystemClock(),
         settings=DispatchSettings(lease_seconds=LEASE_SECONDS, poll_interval_seconds=0.02, batch=20),
         owner_id=owner_id,
@@ -104,7 +105,7 @@ def dispatcher(store: Store, publisher: Any, *, owner_id: str, seed: int = 1) ->
 def test_order_per_call_holds_with_many_writers_and_dispatchers_that_race_for_the_lease(store: Store) -> None:
     taken: dict[tuple[str, str], list[int]] = {}
     bell = Bell()
-    calls = ringing(store.calls, bell)  # type: ignore[attr-defined]
+    calls = ringing(store.calls, bell)
     dispatchers = [
         dispatcher(store, FlakyPublisher(taken, 20, seed), owner_id=f"d{seed}", seed=seed) for seed in range(3)
     ]
@@ -128,7 +129,7 @@ def test_order_per_call_holds_with_many_writers_and_dispatchers_that_race_for_th
         return bool(active)
 
     wait_until(stop_the_active_one)  # in the middle: another one goes on
-    wait_until(lambda: not store.calls.unpublished_events(limit=1))  # type: ignore[attr-defined]
+    wait_until(lambda: not store.outbox.unpublished(limit=1))
     for each in dispatchers:
         each.stop()
     for thread in running:
@@ -166,12 +167,13 @@ class ToFile:
 
 class Dies:
     "The outbox, but the process is killed when it comes to marking for the first time."
-    def __init__(self, calls): self.unpublished_events, self.prune = calls.unpublished_events, calls.prune
+    def __init__(self, outbox): self.unpublished = outbox.unpublished
     def mark_published(self, events, *, now): os.kill(os.getpid(), signal.SIGKILL)
 
 store = open_store(sys.argv[1])
-Dispatcher(store, Dies(store.calls), [ToFile()], clock=SystemClock(), settings=DispatchSettings(lease_seconds=0.6),
-           owner_id=str(os.getpid()), random=lambda: 0.5, new_id=lambda: "").run()
+Dispatcher(store.leases, Dies(store.outbox), [ToFile()], calls=store.calls, clock=SystemClock(),
+           settings=DispatchSettings(lease_seconds=0.6), owner_id=str(os.getpid()), random=lambda: 0.5,
+           new_id=lambda: "").run()
 """
 
 
@@ -179,7 +181,7 @@ def test_kill_9_between_publishing_and_marking_repeats_and_loses_nothing(
     store: Store, url: str, tmp_path: Path
 ) -> None:
     published = tmp_path / "published"
-    calls: CallStore = store.calls  # type: ignore[attr-defined]
+    calls: CallStore = store.calls
     for _ in range(3):
         live(calls, "acme")
     for _ in range(2):  # each waits for the lease of the one before to end
@@ -200,7 +202,7 @@ def test_kill_9_between_publishing_and_marking_repeats_and_loses_nothing(
     survivor = dispatcher(store, ToFile(), owner_id="survivor")
     thread = threading.Thread(target=survivor.run)
     thread.start()
-    wait_until(lambda: not calls.unpublished_events(limit=1))
+    wait_until(lambda: not store.outbox.unpublished(limit=1))
     survivor.stop()
     thread.join(10)
     documents = [json.loads(line) for line in published.read_text().splitlines()]
@@ -215,14 +217,15 @@ def test_kill_9_between_publishing_and_marking_repeats_and_loses_nothing(
 
 
 def test_pruning_takes_published_events_after_the_retention_and_no_others(store: Store) -> None:
-    calls: CallStore = store.calls  # type: ignore[attr-defined]
+    calls: CallStore = store.calls
     live(calls, "acme")
-    (first, *others) = calls.unpublished_events(limit=100)
-    calls.mark_published([first], now=SystemClock().now())
+    (first, *others) = store.outbox.unpublished(limit=100)
+    store.outbox.mark_published([first], now=SystemClock().now())
     eager = Dispatcher(
-        store,
-        calls,
+        store.leases,
+        store.outbox,
         [FlakyPublisher({}, 1, 1)],  # takes nothing
+        calls=calls,
         clock=SystemClock(),
         settings=DispatchSettings(retention_seconds=-60, prune_interval_seconds=0),
         owner_id="a",
@@ -231,13 +234,13 @@ def test_pruning_takes_published_events_after_the_retention_and_no_others(store:
     )
     eager.turn()
     assert eager.stats.pruned == 1
-    assert calls.unpublished_events(limit=100) == others
+    assert store.outbox.unpublished(limit=100) == others
     left = calls.list_events("acme", first.event.aggregate_id, after=0, limit=100)
     assert [event.sequence for event in left] == list(range(2, EVENTS_OF_A_LIFE + 1))
 
 
 def test_an_expired_call_is_removed_and_the_event_of_it_is_published(store: Store) -> None:
-    calls: CallStore = store.calls  # type: ignore[attr-defined]
+    calls: CallStore = store.calls
     long_ago = SystemClock().now() - timedelta(days=400)
     first = submitted(tenant_id="acme", now=long_ago, num_shards=4)
     call = first.after
@@ -246,9 +249,10 @@ def test_an_expired_call_is_removed_and_the_event_of_it_is_published(store: Stor
     taken: dict[tuple[str, str], list[int]] = {}
     publisher = FlakyPublisher(taken, 10**9, 1)
     subject = Dispatcher(
-        store,
-        calls,
+        store.leases,
+        store.outbox,
         [publisher],
+        calls=calls,
         clock=SystemClock(),
         settings=DispatchSettings(prune_interval_seconds=0),
         owner_id="a",
@@ -257,5 +261,5 @@ def test_an_expired_call_is_removed_and_the_event_of_it_is_published(store: Stor
     )
     subject.turn()
     subject.turn()
-    assert calls.get_calls([CallRef("acme", call.call_id)], now=long_ago) == [None]
+    assert calls.get([CallRef("acme", call.call_id)], now=long_ago) == [None]
     assert taken == {("acme", call.call_id): [1, 2, 3, 4]}

@@ -10,7 +10,7 @@ import pytest
 
 from duetime.app.redrives import redrive_page, redrive_refs
 from duetime.domain.timers import TimerState
-from duetime.stores.port import TimerFilter, TimerRef
+from duetime.stores.port.timers import TimerFilter, TimerRef
 from tests.support.dynamodb import moto_subject
 from tests.support.outbox import make_event
 from tests.support.scripted_sender import Script

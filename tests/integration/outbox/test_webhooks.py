@@ -20,7 +20,7 @@ from duetime.domain.secrets import secret_text
 from duetime.domain.timers import Rearm, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
-from duetime.stores.port import TimerRef
+from duetime.stores.port.timers import TimerRef
 from duetime.testing.virtual_time import run_virtually
 from duetime_client.webhooks import verify_event
 from tests.support.clock import NOW as START
@@ -120,7 +120,7 @@ def test_after_a_dead_letter_the_later_events_go_on_and_a_redrive_delivers_it_la
         assert (dead.state, dead.failure and dead.failure.status) == (TimerState.FAILED, 410)
         assert world.arrived() == [("call-1", 1), ("call-1", 2), ("call-1", 3)]
         refused.clear()
-        world.store.rearm_timers(
+        world.store.timers.rearm(
             world.namespace(), [TimerRef(dead.timer_id)], rearm=Rearm.REDRIVE, now=world.clock.now()
         )
         await sleep(3)

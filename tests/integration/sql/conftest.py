@@ -35,4 +35,4 @@ def server_store(server: str) -> Iterator[SqlStore]:
 @pytest.fixture
 def single(server_store: SqlStore) -> Namespace:
     """A namespace whose timers are all on shard 0."""
-    return server_store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    return server_store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]

@@ -54,7 +54,7 @@ def test_such_a_user_is_all_that_a_store_needs(account: sa.URL, is_plain: bool) 
         store.initialise()
         store.check()
 
-        assert store.create_namespace("a", num_shards=1, dedicated=False, now=NOW)[1]
+        assert store.catalogue.create_namespace("a", num_shards=1, dedicated=False, now=NOW)[1]
 
 
 @pytest.mark.parametrize("is_plain", [False, True], ids=["encrypted if the server does so", "plain"])

@@ -15,7 +15,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Rearm, Timer
-from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
 from duetime.stores.sql import mysql_sql
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
@@ -52,41 +52,41 @@ class Batch:
 
 def record(batch: Batch) -> None:
     outcomes = [fired(timer) for timer in batch.timers]
-    assert set(batch.store.record(leased(outcomes, *batch.leases.values()), now=NOW)) == {RecordStatus.APPLIED}
+    assert set(batch.store.timers.record(leased(outcomes, *batch.leases.values()), now=NOW)) == {RecordStatus.APPLIED}
 
 
 def replace(batch: Batch) -> None:
     others = [make_timer(batch.namespace, timer.timer_id, payload_json="2") for timer in batch.timers]
-    results = batch.store.put_timers(others, mode=PutMode.REPLACE, now=NOW)
+    results = batch.store.timers.put(others, mode=PutMode.REPLACE, now=NOW)
     assert {result.status for result in results} == {PutStatus.REPLACED}
 
 
 def fire_now(batch: Batch) -> None:
     later = [TimerRef(f"{timer.timer_id}-later") for timer in batch.timers]
-    results = batch.store.rearm_timers(batch.namespace, later, rearm=Rearm.FIRE, now=NOW)
+    results = batch.store.timers.rearm(batch.namespace, later, rearm=Rearm.FIRE, now=NOW)
     assert {result.status for result in results} == {ChangeStatus.APPLIED}
 
 
 def delete(batch: Batch) -> None:
-    results = batch.store.delete_timers(batch.namespace, batch.refs, now=NOW)
+    results = batch.store.timers.delete(batch.namespace, batch.refs, now=NOW)
     assert {result.status for result in results} == {ChangeStatus.APPLIED}
 
 
 def renew(batch: Batch) -> None:
-    assert all(batch.store.renew_leases(list(batch.leases.values()), lease_seconds=60, now=NOW))
+    assert all(batch.store.leases.renew(list(batch.leases.values()), lease_seconds=60, now=NOW))
 
 
 BATCHES: dict[str, tuple[Callable[[Batch], object], list[str]]] = {
     "record": (record, ["SELECT", "UPDATE"]),
     "create again": (
-        lambda batch: batch.store.put_timers(batch.timers, mode=PutMode.CREATE, now=NOW),
+        lambda batch: batch.store.timers.put(batch.timers, mode=PutMode.CREATE, now=NOW),
         ["INSERT", "SELECT"],
     ),
     "replace": (replace, ["INSERT", "SELECT", "UPDATE"]),
     "fire now": (fire_now, ["SELECT", "UPDATE"]),
     "delete": (delete, ["SELECT", "DELETE"]),
     "renew": (renew, ["UPDATE"]),
-    "statuses": (lambda batch: batch.store.shard_statuses(list(batch.leases), now=NOW), ["SELECT"]),
+    "statuses": (lambda batch: batch.store.leases.statuses(list(batch.leases), now=NOW), ["SELECT"]),
 }
 """Besides, each write begins, commits and asks for its instant."""
 
@@ -101,8 +101,8 @@ def test_a_batch_takes_the_same_few_requests_whatever_its_size(
         leases = {lease.shard_id: lease for lease in claimed if lease}
         timers = make_timers(single, size, prefix=f"{size}-")
         later = [make_timer(single, f"{timer.timer_id}-later", execute_at=NOW + seconds(60)) for timer in timers]
-        server_store.put_timers([*timers, *later], mode=PutMode.CREATE, now=NOW)
-        stored = server_store.due_timers(0, until=NOW, limit=500).timers
+        server_store.timers.put([*timers, *later], mode=PutMode.CREATE, now=NOW)
+        stored = server_store.timers.due(0, until=NOW, limit=500).timers
         batch = Batch(server_store, single, [each for each in stored if each.timer_id.startswith(f"{size}-")], leases)
         assert len(batch.timers) == len(leases) == size
 
@@ -110,7 +110,7 @@ def test_a_batch_takes_the_same_few_requests_whatever_its_size(
         action(batch)
 
         assert [sql.split()[0] for sql in requests if "timers" in sql] == expected
-        server_store.release_leases(list(leases.values()), now=NOW)
+        server_store.leases.release(list(leases.values()), now=NOW)
 
 
 def test_mysql_is_sent_one_request_for_a_batch_and_one_for_a_read(
@@ -128,12 +128,12 @@ def test_mysql_is_sent_one_request_for_a_batch_and_one_for_a_read(
 
     monkeypatch.setattr(Connection, "_execute_command", note)
 
-    server_store.put_timers(make_timers(single, 60), mode=PutMode.CREATE, now=NOW)
+    server_store.timers.put(make_timers(single, 60), mode=PutMode.CREATE, now=NOW)
     begin, *rest = [sql.split()[0] for sql in sent]
     assert begin in ("START", "BEGIN")
     assert rest == ["SET", "INSERT", "COMMIT"]
     sent.clear()
-    assert server_store.get_timer(single, "t0059", now=NOW) is not None
+    assert server_store.timers.get(single, "t0059", now=NOW) is not None
     assert [sql.split()[0] for sql in sent] == ["SELECT"]
 
 
@@ -141,23 +141,23 @@ def test_a_batch_that_mysql_takes_in_several_requests_is_one_batch(
     server_store: SqlStore, single: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mysql_sql, "MAX_REQUEST_CHARACTERS", 3000)
-    created = server_store.put_timers(make_timers(single, 60), mode=PutMode.CREATE, now=NOW)
+    created = server_store.timers.put(make_timers(single, 60), mode=PutMode.CREATE, now=NOW)
     assert [each.status for each in created] == [PutStatus.CREATED] * 60
     lease = claim_shard(server_store, 0, "w", lease_seconds=60, now=NOW)
     assert lease is not None
-    outcomes = [fired(timer) for timer in server_store.due_timers(0, until=NOW, limit=500).timers]
+    outcomes = [fired(timer) for timer in server_store.timers.due(0, until=NOW, limit=500).timers]
 
-    assert server_store.record(leased(outcomes, lease), now=NOW) == [RecordStatus.APPLIED] * 60
+    assert server_store.timers.record(leased(outcomes, lease), now=NOW) == [RecordStatus.APPLIED] * 60
 
 
 def test_one_that_is_gone_among_many_is_told_apart(server_store: SqlStore, single: Namespace) -> None:
     lease = claim_shard(server_store, 0, "w", lease_seconds=60, now=NOW)
     assert lease is not None
-    server_store.put_timers(make_timers(single, 50), mode=PutMode.CREATE, now=NOW)
-    due = server_store.due_timers(0, until=NOW, limit=50).timers
-    server_store.delete_timers(single, [TimerRef(due[20].timer_id)], now=NOW)
+    server_store.timers.put(make_timers(single, 50), mode=PutMode.CREATE, now=NOW)
+    due = server_store.timers.due(0, until=NOW, limit=50).timers
+    server_store.timers.delete(single, [TimerRef(due[20].timer_id)], now=NOW)
 
-    statuses = server_store.record(leased([fired(timer) for timer in due], lease), now=NOW)
+    statuses = server_store.timers.record(leased([fired(timer) for timer in due], lease), now=NOW)
 
     assert [index for index, status in enumerate(statuses) if status is RecordStatus.SUPERSEDED] == [20]
     assert statuses.count(RecordStatus.APPLIED) == 49
@@ -166,7 +166,7 @@ def test_one_that_is_gone_among_many_is_told_apart(server_store: SqlStore, singl
 def test_a_failure_in_the_middle_of_a_batch_undoes_it_and_spoils_no_connection(
     server_store: SqlStore, single: Namespace
 ) -> None:
-    server_store.put_timers(make_timers(single, 5), mode=PutMode.CREATE, now=NOW)
+    server_store.timers.put(make_timers(single, 5), mode=PutMode.CREATE, now=NOW)
     row = timers.c
     database = server_store.database
     statement = database.prepare(
@@ -183,4 +183,4 @@ def test_a_failure_in_the_middle_of_a_batch_undoes_it_and_spoils_no_connection(
             statement.many(
                 mutation.connection, [("t0000", "fired"), ("t0001", too_long), ("t0002", "fired"), ("t0003", "fired")]
             )
-        assert len(server_store.due_timers(0, until=NOW, limit=10).timers) == 5
+        assert len(server_store.timers.due(0, until=NOW, limit=10).timers) == 5

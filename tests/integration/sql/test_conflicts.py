@@ -20,7 +20,7 @@ from pymysql.constants import ER
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.times import to_milliseconds
-from duetime.stores.port import ChangeStatus, PutMode, TimerRef
+from duetime.stores.port.timers import ChangeStatus, PutMode, TimerRef
 from duetime.stores.sql.restarting import MAX_TRIES
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
@@ -48,7 +48,7 @@ _DEADLOCKS = {
 
 
 def test_a_deadlock_is_nobodys_error(server_store: SqlStore, single: Namespace) -> None:
-    server_store.put_timers(make_timers(single, 40), mode=PutMode.CREATE, now=NOW)
+    server_store.timers.put(make_timers(single, 40), mode=PutMode.CREATE, now=NOW)
     ids = sorted(timer.timer_id for timer in make_timers(single, 40))
     first, last = ids[0], ids[-1]
     aborted = count_aborted(server_store)
@@ -59,14 +59,14 @@ def test_a_deadlock_is_nobodys_error(server_store: SqlStore, single: Namespace) 
         suspect_later(other.connection)
         for timer_id in ids[1:]:
             touch(other.connection, single.name, timer_id)
-        deletion = pool.submit(server_store.delete_timers, single, [TimerRef(first), TimerRef(last)], now=NOW)
+        deletion = pool.submit(server_store.timers.delete, single, [TimerRef(first), TimerRef(last)], now=NOW)
         wait_for_a_waiter(server_store)
         touch(other.connection, single.name, first)
         other.connection.commit()
         results = deletion.result(PATIENCE_SECONDS)
 
     assert [result.status for result in results] == [ChangeStatus.APPLIED] * 2
-    assert server_store.get_timer(single, first, now=NOW) is None
+    assert server_store.timers.get(single, first, now=NOW) is None
     # PostgreSQL may give the row that the end of one deadlock frees to the store again, which makes another.
     assert 1 <= aborted() < MAX_TRIES
 
@@ -75,19 +75,19 @@ def test_a_deadlock_is_nobodys_error(server_store: SqlStore, single: Namespace) 
 def test_a_timer_that_others_move_is_not_missed(server_store: SqlStore, single: Namespace, days: int) -> None:
     """The due time is a part of the primary key: while a change waits for the row it may go elsewhere."""
     timer = make_timer(single, "t")
-    server_store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+    server_store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
     elsewhere = to_milliseconds(timer.content.execute_at + timedelta(days=days))
 
     with ThreadPoolExecutor(1) as pool, server_store.database.write(NOW) as other:
         touch(other.connection, single.name, "t")
-        deletion = pool.submit(server_store.delete_timers, single, [TimerRef("t")], now=NOW)
+        deletion = pool.submit(server_store.timers.delete, single, [TimerRef("t")], now=NOW)
         wait_for_a_waiter(server_store)
         touch(other.connection, single.name, "t", timer_execute_at=elsewhere)
         other.connection.commit()
         (result,) = deletion.result(PATIENCE_SECONDS)
 
     assert result.status is ChangeStatus.APPLIED
-    assert server_store.get_timer(single, "t", now=NOW) is None
+    assert server_store.timers.get(single, "t", now=NOW) is None
 
 
 def test_what_is_aborted_again_and_again_may_be_asked_for_later(server_store: SqlStore, single: Namespace) -> None:
@@ -100,7 +100,7 @@ def test_what_is_aborted_again_and_again_may_be_asked_for_later(server_store: Sq
         raise deadlock
 
     with pytest.raises(StoreUnavailable, match="try again"):
-        server_store.put_timers([make_timer(single, "t")], mode=PutMode.CREATE, now=NOW)
+        server_store.timers.put([make_timer(single, "t")], mode=PutMode.CREATE, now=NOW)
     assert aborted() == MAX_TRIES
 
 

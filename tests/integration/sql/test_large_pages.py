@@ -11,7 +11,7 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.stores.page_budget import PAGE_BYTES
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from duetime.stores.sql.store import SqlStore
 from tests.support.builders import make_timers
 from tests.support.clock import NOW
@@ -27,7 +27,7 @@ import json, sys
 from pathlib import Path
 from duetime.domain.namespaces import Namespace
 from duetime.stores.open import open_store
-from duetime.stores.port import TimerFilter
+from duetime.stores.port.timers import TimerFilter
 from tests.support.clock import NOW
 
 def most_bytes():
@@ -36,15 +36,15 @@ def most_bytes():
     return int(line.split()[1]) * 1024
 
 store, (read, tag) = open_store(sys.argv[1]), sys.argv[2:]
-namespace = store.get_namespace("single")
-store.due_timers(0, until=NOW, limit=1)  # with a connection, and the modules that it takes
+namespace = store.catalogue.get_namespace("single")
+store.timers.due(0, until=NOW, limit=1)  # with a connection, and the modules that it takes
 before = most_bytes()
 if read == "due":
-    timers = store.due_timers(0, until=NOW, limit=500).timers
+    timers = store.timers.due(0, until=NOW, limit=500).timers
 elif read == "list":
-    timers = store.list_timers(namespace, TimerFilter(tag=tag or None), cursor=None, limit=500, now=NOW).items
+    timers = store.timers.list(namespace, TimerFilter(tag=tag or None), cursor=None, limit=500, now=NOW).items
 else:
-    timers = store.find_by_correlation(namespace, "c", cursor=None, limit=500, now=NOW).items
+    timers = store.timers.find_by_correlation(namespace, "c", cursor=None, limit=500, now=NOW).items
 payloads = [len(timer.content.payload_json) for timer in timers]
 print(json.dumps({"timers": len(payloads), "payloads": sum(payloads), "grown": most_bytes() - before}))
 """
@@ -54,7 +54,7 @@ print(json.dumps({"timers": len(payloads), "payloads": sum(payloads), "grown": m
 def full(server_store: SqlStore, single: Namespace) -> None:
     timers = make_timers(single, TIMERS, payload_json=PAYLOAD, tags=("t",), correlation_id="c")
     for start in range(0, TIMERS, BATCH):
-        server_store.put_timers(timers[start : start + BATCH], mode=PutMode.CREATE, now=NOW)
+        server_store.timers.put(timers[start : start + BATCH], mode=PutMode.CREATE, now=NOW)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="tells its memory where Linux does")

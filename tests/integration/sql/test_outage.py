@@ -13,7 +13,8 @@ from duetime.runtime.clock import SystemClock
 from duetime.runtime.settings import WorkerSettings
 from duetime.runtime.wiring import make_poller, store_clock
 from duetime.stores.open import open_store
-from duetime.stores.port import PutMode, Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode
 from tests.support.builders import make_timer
 from tests.support.databases import database_url, open_server_store
 from tests.support.ports import reserved_port
@@ -79,7 +80,7 @@ def test_after_an_outage_timers_fire_at_once(server: str) -> None:
     url = sa.make_url(database_url(server))
     operator = open_server_store(server)
     clock = SystemClock()
-    namespace, _ = operator.create_namespace("default", num_shards=4, dedicated=False, now=clock.now())
+    namespace, _ = operator.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=clock.now())
     fired_at: list[float] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -106,7 +107,7 @@ def test_after_an_outage_timers_fire_at_once(server: str) -> None:
             await line.cut()
             now = clock.now()
             timers = [make_timer(namespace, f"t{at}", execute_at=now, callback_url=callback) for at in range(8)]
-            operator.put_timers(timers, mode=PutMode.CREATE, now=now)
+            operator.timers.put(timers, mode=PutMode.CREATE, now=now)
             await asyncio.sleep(OUTAGE_SECONDS)
             assert fired_at == []
             await line.open()

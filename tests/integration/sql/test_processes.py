@@ -11,7 +11,7 @@ from typing import Any
 
 from duetime.domain.shards import MAX_SHARED_SHARDS
 from duetime.stores.open import open_store
-from duetime.stores.port import TimerFilter
+from duetime.stores.port.timers import TimerFilter
 from tests.support.builders import seconds
 from tests.support.clock import NOW
 from tests.support.databases import database_url, drop_tables
@@ -26,7 +26,7 @@ WORKER = """
 import json, sys
 from datetime import datetime
 from duetime.stores.open import open_store
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from tests.support.builders import make_timer
 
 url, name, own, contested, shards = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
@@ -36,16 +36,16 @@ print("ready", flush=True)
 sys.stdin.readline()
 
 store.initialise()
-namespace, _ = store.create_namespace("shared", num_shards=shards, dedicated=False, now=now)
-dedicated, _ = store.create_namespace(f"dedicated-{name}", num_shards=3, dedicated=True, now=now)
-secret = store.catalogue_secret("cursor", name.encode())
+namespace, _ = store.catalogue.create_namespace("shared", num_shards=shards, dedicated=False, now=now)
+dedicated, _ = store.catalogue.create_namespace(f"dedicated-{name}", num_shards=3, dedicated=True, now=now)
+secret = store.catalogue.secret("cursor", name.encode())
 ids = [f"{name}-{index}" for index in range(own)] + [f"contested-{index}" for index in range(contested)]
 statuses = []
 for start in range(0, len(ids), 20):
     batch = [make_timer(namespace, timer_id, now=now) for timer_id in ids[start : start + 20]]
-    statuses += [result.status for result in store.put_timers(batch, mode=PutMode.CREATE, now=now)]
+    statuses += [result.status for result in store.timers.put(batch, mode=PutMode.CREATE, now=now)]
 leases = [
-    store.claim_shards([shard], name, lease_seconds=60, metadata="{}", now=now)[0] for shard in range(shards)
+    store.leases.claim([shard], name, lease_seconds=60, metadata="{}", now=now)[0] for shard in range(shards)
 ]
 store.close()
 print(json.dumps({
@@ -105,9 +105,9 @@ def check_processes_that_start_at_once(url: str) -> None:
     statuses = Counter(status for report in reports for status in report["statuses"])
     contested_again = (PROCESSES - 1) * CONTESTED_TIMERS
     assert statuses == {"created": PROCESSES * OWN_TIMERS + CONTESTED_TIMERS, "unchanged": contested_again}
-    namespace = store.get_namespace("shared")
+    namespace = store.catalogue.get_namespace("shared")
     assert namespace is not None
-    listed = store.list_timers(namespace, TimerFilter(), cursor=None, limit=1000, now=NOW)
+    listed = store.timers.list(namespace, TimerFilter(), cursor=None, limit=1000, now=NOW)
     assert len(listed.items) == PROCESSES * OWN_TIMERS + CONTESTED_TIMERS
 
     assert len({report["secret"] for report in reports}) == 1
@@ -116,5 +116,5 @@ def check_processes_that_start_at_once(url: str) -> None:
     ]
     assert sorted(shard for report in reports for shard in report["claimed"]) == list(range(SHARDS))
     assert {version for report in reports for version in report["versions"]} == {1}
-    assert store.due_timers(0, until=NOW - seconds(1), limit=1).timers == []
+    assert store.timers.due(0, until=NOW - seconds(1), limit=1).timers == []
     store.close()

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
-from duetime.stores.port import PutMode, PutStatus
+from duetime.stores.port.timers import PutMode, PutStatus
 from duetime.stores.sql.store import SqlStore
 from tests.support.builders import make_timer
 from tests.support.clock import NOW
@@ -27,7 +27,7 @@ _SHORT_PATIENCE = {"postgresql": "SET idle_session_timeout = '1s'", "mysql": "SE
 
 
 def is_stored(store: SqlStore, namespace: Namespace, timer_id: str) -> bool:
-    (result,) = store.put_timers([make_timer(namespace, timer_id)], mode=PutMode.CREATE, now=NOW)
+    (result,) = store.timers.put([make_timer(namespace, timer_id)], mode=PutMode.CREATE, now=NOW)
     return result.status is PutStatus.CREATED
 
 
@@ -67,7 +67,7 @@ def test_connections_that_the_server_ended_fail_one_operation(
     assert end_connections(server) >= 4
 
     with pytest.raises(StoreUnavailable):
-        server_store.get_timer(single, "t", now=NOW)
+        server_store.timers.get(single, "t", now=NOW)
     for number in range(6):
         assert is_stored(server_store, single, f"t{number}")
 
@@ -87,7 +87,7 @@ def test_a_session_that_was_idle_for_too_long_fails_one_operation(
     operator.close()
 
     with pytest.raises(StoreUnavailable):
-        server_store.get_timer(single, "t", now=NOW)
+        server_store.timers.get(single, "t", now=NOW)
     assert is_stored(server_store, single, "t")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, TimerChange
-from duetime.stores.port import PutMode, TimerFilter, TimerRef
+from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from duetime.stores.sql.store import SqlStore
 from tests.integration.sql.server_plans import analyse, plans
 from tests.support.builders import failed, fired, leased, make_timer, make_timers, seconds
@@ -23,15 +23,15 @@ Action = Callable[[SqlStore, Namespace], object]
 def record(store: SqlStore, single: Namespace) -> None:
     lease = claim_shard(store, 0, "w2", lease_seconds=10, now=NOW + seconds(3600))
     assert lease is not None
-    due = store.due_timers(0, until=NOW, limit=2).timers
+    due = store.timers.due(0, until=NOW, limit=2).timers
     assert len(due) == 2
-    store.record(leased([fired(due[0]), failed(due[1])], lease), now=NOW)
-    store.renew_leases([lease], lease_seconds=10, now=NOW)
-    store.release_leases([lease], now=NOW)
+    store.timers.record(leased([fired(due[0]), failed(due[1])], lease), now=NOW)
+    store.leases.renew([lease], lease_seconds=10, now=NOW)
+    store.leases.release([lease], now=NOW)
 
 
 def prune(store: SqlStore, _: Namespace) -> None:
-    assert store.prune_expired(now=NOW + timedelta(days=365), limit=10) == 10
+    assert store.timers.prune(now=NOW + timedelta(days=365), limit=10) == 10
 
 
 def share(store: SqlStore, _: Namespace) -> None:
@@ -39,11 +39,11 @@ def share(store: SqlStore, _: Namespace) -> None:
     claimed = [claim_shard(store, shard, "w3", lease_seconds=10, now=NOW + seconds(7200)) for shard in range(1, 8)]
     leases = {lease.shard_id: lease for lease in claimed if lease}
     assert len(leases) == 7
-    store.shard_statuses(range(8), now=NOW)
-    store.renew_leases(list(leases.values()), lease_seconds=10, now=NOW)
-    due = [each for shard in leases for each in store.due_timers(shard, until=NOW + seconds(60), limit=1).timers]
+    store.leases.statuses(range(8), now=NOW)
+    store.leases.renew(list(leases.values()), lease_seconds=10, now=NOW)
+    due = [each for shard in leases for each in store.timers.due(shard, until=NOW + seconds(60), limit=1).timers]
     assert len(due) > 1
-    store.record(leased([fired(timer) for timer in due], *leases.values()), now=NOW)
+    store.timers.record(leased([fired(timer) for timer in due], *leases.values()), now=NOW)
 
 
 def refs(*numbers: int) -> list[TimerRef]:
@@ -53,43 +53,45 @@ def refs(*numbers: int) -> list[TimerRef]:
 EVERYWHERE = ("list", "prune", "correlation", "several shards")
 """What goes on to other shards: a list after its cursor's, the others to whichever have such timers."""
 ACTIONS: dict[str, Action] = {
-    "nothing due": lambda store, _: store.due_timers(0, until=NOW - seconds(60), limit=5),
-    "due": lambda store, _: store.due_timers(0, until=NOW, limit=5),
-    "due, next page": lambda store, _: store.due_timers(
-        0, until=NOW, limit=5, cursor=store.due_timers(0, until=NOW, limit=5).cursor
+    "nothing due": lambda store, _: store.timers.due(0, until=NOW - seconds(60), limit=5),
+    "due": lambda store, _: store.timers.due(0, until=NOW, limit=5),
+    "due, next page": lambda store, _: store.timers.due(
+        0, until=NOW, limit=5, cursor=store.timers.due(0, until=NOW, limit=5).cursor
     ),
     "leases and recording": record,
     "several shards": share,
-    "get": lambda store, single: store.get_timer(single, "t0001", now=NOW),
-    "create": lambda store, single: store.put_timers([make_timer(single, "new")], mode=PutMode.CREATE, now=NOW),
-    "replace": lambda store, single: store.put_timers(make_timers(single, 5), mode=PutMode.REPLACE, now=NOW),
-    "update": lambda store, single: store.update_timer(
+    "get": lambda store, single: store.timers.get(single, "t0001", now=NOW),
+    "create": lambda store, single: store.timers.put([make_timer(single, "new")], mode=PutMode.CREATE, now=NOW),
+    "replace": lambda store, single: store.timers.put(make_timers(single, 5), mode=PutMode.REPLACE, now=NOW),
+    "update": lambda store, single: store.timers.update(
         single, "t0002", TimerChange(correlation_id="x"), firing_id="f", now=NOW
     ),
-    "delete": lambda store, single: store.delete_timers(single, refs(3, 33), now=NOW),
-    "rearm": lambda store, single: store.rearm_timers(single, refs(4, 5), rearm=Rearm.FIRE, now=NOW),
-    "correlation": lambda store, single: store.find_by_correlation(single, "c500", cursor=None, limit=5, now=NOW),
+    "delete": lambda store, single: store.timers.delete(single, refs(3, 33), now=NOW),
+    "rearm": lambda store, single: store.timers.rearm(single, refs(4, 5), rearm=Rearm.FIRE, now=NOW),
+    "correlation": lambda store, single: store.timers.find_by_correlation(
+        single, "c500", cursor=None, limit=5, now=NOW
+    ),
     "prune": prune,
-    "list": lambda store, single: store.list_timers(single, TimerFilter(), cursor="0:t0003", limit=10, now=NOW),
+    "list": lambda store, single: store.timers.list(single, TimerFilter(), cursor="0:t0003", limit=10, now=NOW),
 }
 
 
 @pytest.fixture
 def filled(server_store: SqlStore, single: Namespace) -> SqlStore:
     """Thousands of timers in two namespaces and on several shards, so that a scan would cost more than an index."""
-    others = server_store.create_namespace("others", num_shards=8, dedicated=False, now=NOW)[0]
+    others = server_store.catalogue.create_namespace("others", num_shards=8, dedicated=False, now=NOW)[0]
     claimed = [claim_shard(server_store, shard, "w", lease_seconds=10, now=NOW) for shard in others.shard_ids()]
     leases = {lease.shard_id: lease for lease in claimed if lease}
     later = NOW + seconds(60)
     for start in range(0, 6000, 500):
         correlated = make_timers(others, 500, prefix=f"o{start}-", execute_at=later, correlation_id=f"c{start}")
-        server_store.put_timers(correlated, mode=PutMode.CREATE, now=NOW)
+        server_store.timers.put(correlated, mode=PutMode.CREATE, now=NOW)
         if start % 1000:
-            server_store.record(leased([fired(timer) for timer in correlated], *leases.values()), now=NOW)
+            server_store.timers.record(leased([fired(timer) for timer in correlated], *leases.values()), now=NOW)
     for start in range(0, 2000, 500):
         more = make_timers(single, 500, prefix=f"later{start}-", execute_at=later, correlation_id=f"c{start}")
-        server_store.put_timers(more, mode=PutMode.CREATE, now=NOW)
-    server_store.put_timers(make_timers(single, 40), mode=PutMode.CREATE, now=NOW)
+        server_store.timers.put(more, mode=PutMode.CREATE, now=NOW)
+    server_store.timers.put(make_timers(single, 40), mode=PutMode.CREATE, now=NOW)
     analyse(server_store, ["timers"])
     return server_store
 

@@ -27,9 +27,9 @@ def test_timers_are_partitioned_by_shard(server_store: SqlStore) -> None:
 
 def test_ids_are_compared_byte_by_byte(server_store: SqlStore) -> None:
     for name in ("b", "B ", "b ", "B", "a"):
-        server_store.catalogue_secret(name, name.encode())
+        server_store.catalogue.secret(name, name.encode())
 
-    assert {name: server_store.catalogue_secret(name, b"?") for name in ("b", "B ", "b ", "B", "a")} == {
+    assert {name: server_store.catalogue.secret(name, b"?") for name in ("b", "B ", "b ", "B", "a")} == {
         name: name.encode() for name in ("b", "B ", "b ", "B", "a")
     }
 
@@ -64,7 +64,7 @@ def test_a_database_without_schema_is_not_ready(server: str) -> None:
     with pytest.raises(StoreNotReady, match="duetime init"):
         store.check()
     with pytest.raises(StoreNotReady):
-        store.shard_map()
+        store.catalogue.shard_map()
     store.close()
 
 
@@ -81,7 +81,7 @@ def test_a_newer_schema_is_not_touched(server_store: SqlStore) -> None:
 
 def test_an_incomplete_schema_is_completed(server_store: SqlStore) -> None:
     """As a process leaves it that ended between two definitions, where a server commits each."""
-    server_store.catalogue_secret("kept", b"kept")
+    server_store.catalogue.secret("kept", b"kept")
     outbox = metadata.tables["outbox"]
     with server_store.database.engine.connect() as connection:
         connection.execute(sa.delete(schema_migrations))
@@ -98,4 +98,4 @@ def test_an_incomplete_schema_is_completed(server_store: SqlStore) -> None:
         inspector = sa.inspect(connection)
         assert "idx_outbox_sequence" in {index["name"] for index in inspector.get_indexes("outbox")}
         assert inspector.has_table("workers")
-    assert server_store.catalogue_secret("kept", b"other") == b"kept"
+    assert server_store.catalogue.secret("kept", b"other") == b"kept"

@@ -108,7 +108,7 @@ def test_a_callers_wrong_clock_wins_no_lease(timed_store: SqlStore) -> None:
 def test_a_callers_wrong_clock_removes_nothing(timed_store: SqlStore) -> None:
     calls, now = timed_store.calls, datetime.now(UTC).replace(microsecond=0)
     call = steps.run(calls, steps.submit(calls, now=now), now=now)
-    calls.mark_published(calls.unpublished_events(limit=100), now=now)
+    timed_store.outbox.mark_published(timed_store.outbox.unpublished(limit=100), now=now)
     wrong = datetime(2037, 1, 1, tzinfo=UTC)
 
     assert calls.prune(now=wrong, events_published_before=wrong - timedelta(days=1), limit=50) == 0

@@ -19,9 +19,9 @@ from duetime.domain.principals import Role
 from duetime.domain.retry import DEFAULT_RETRY_POLICY
 from duetime.domain.service_calls import CallFailure, CallStatus
 from duetime.domain.timers import FailureReason, Timer
-from duetime.stores.calls_port import CallFilter, CallOrder, CallRef
 from duetime.stores.decoding import is_text, is_whole
-from duetime.stores.port import IsWanted, TimerFilter
+from duetime.stores.port.calls import CallFilter, CallOrder, CallRef
+from duetime.stores.port.timers import IsWanted, TimerFilter
 from duetime.stores.sql.call_tables import http_execution_log, outbox, service_calls
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import api_keys, namespaces, timers, workers
@@ -48,7 +48,7 @@ def store() -> Iterator[SqlStore]:
 
 @pytest.fixture
 def single(store: SqlStore) -> Namespace:
-    return store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
 def replace_text(store: SqlStore, column: Column, value: Any, *conditions: Any) -> None:
@@ -94,7 +94,7 @@ def polled(store: SqlStore, limit: int, is_wanted: IsWanted | None = None) -> tu
     found: list[str] = []
     unreadable, cursor = 0, None
     for _ in range(10):
-        page = store.due_timers(0, until=NOW, limit=limit, cursor=cursor, is_wanted=is_wanted)
+        page = store.timers.due(0, until=NOW, limit=limit, cursor=cursor, is_wanted=is_wanted)
         assert is_whole(page)
         found += [timer.timer_id for timer in page.timers]
         unreadable += len(page.unreadable)
@@ -124,10 +124,10 @@ def test_it_is_in_nobodys_way_where_not_all_are_wanted(store: SqlStore, three: l
 def test_it_is_quarantined_and_expires(store: SqlStore, three: list[Timer], column: Column) -> None:
     replace_text(store, column, BROKEN, IS_B)
 
-    store.quarantine(store.due_timers(0, until=NOW, limit=10).unreadable, now=NOW, expires_at=NOW + RETENTION)
+    store.timers.quarantine(store.timers.due(0, until=NOW, limit=10).unreadable, now=NOW, expires_at=NOW + RETENTION)
 
     assert polled(store, 10) == (["a", "c"], 0)
-    assert store.prune_expired(now=NOW + RETENTION, limit=5) == 1
+    assert store.timers.prune(now=NOW + RETENTION, limit=5) == 1
 
 
 @pytest.mark.parametrize("limit", [1, 2, 10])
@@ -138,7 +138,7 @@ def test_lists_show_it_as_unreadable_with_all_the_others(
     for column in OF_TIMERS:
         with damaged(store, column, IS_B):
             listed = read_all(
-                lambda cursor: store.list_timers(single, timer_filter, cursor=cursor, limit=limit, now=NOW)
+                lambda cursor: store.timers.list(single, timer_filter, cursor=cursor, limit=limit, now=NOW)
             )
 
         failures = [timer.failure for timer in listed if timer.failure is not None]
@@ -153,7 +153,9 @@ def test_lists_show_it_as_unreadable_with_all_the_others(
 def test_a_search_by_correlation_finds_the_others(store: SqlStore, single: Namespace, three: list[Timer]) -> None:
     for column in OF_TIMERS:
         with damaged(store, column, IS_B):
-            found = read_all(lambda cursor: store.find_by_correlation(single, "c", cursor=cursor, limit=1, now=NOW))
+            found = read_all(
+                lambda cursor: store.timers.find_by_correlation(single, "c", cursor=cursor, limit=1, now=NOW)
+            )
 
         assert is_whole(tuple(found))
         assert [timer.timer_id for timer in found if timer.failure is None] == ["a", "c"], column
@@ -166,7 +168,7 @@ def test_what_was_read_before_and_what_comes_behind_stays_in_order(store: SqlSto
     for timer_id in bad:
         replace_text(store, timers.c.timer_callback_url, BROKEN, timers.c.timer_id == timer_id)
 
-    listed = store.list_timers(single, TimerFilter(), cursor=None, limit=100, now=NOW).items
+    listed = store.timers.list(single, TimerFilter(), cursor=None, limit=100, now=NOW).items
 
     assert [timer.timer_id for timer in listed] == ids
     assert [timer.timer_id for timer in listed if timer.failure is not None] == bad
@@ -176,7 +178,7 @@ def test_what_stands_for_such_bytes_is_no_way_to_store_them(store: SqlStore, sin
     with pytest.raises(StoreError):
         create(store, make_timer(single, correlation_id="caf\udce9"))
 
-    assert store.list_timers(single, TimerFilter(), cursor=None, limit=5, now=NOW).items == []
+    assert store.timers.list(single, TimerFilter(), cursor=None, limit=5, now=NOW).items == []
 
 
 # -- service calls ------------------------------------------------------------------------------------------------
@@ -202,7 +204,7 @@ def test_lists_of_calls_go_on(store: SqlStore, ran: None, call_filter: CallFilte
     for column in texts_of(service_calls, "request_body"):  # which no list reads
         with damaged(store, column, IS_CALL_B):
             listed = read_all(
-                lambda cursor: store.calls.list_calls(make.TENANT, call_filter, cursor=cursor, limit=1, now=NOW)
+                lambda cursor: store.calls.list(make.TENANT, call_filter, cursor=cursor, limit=1, now=NOW)
             )
 
         shown = [json.loads(call_json(call).encode()) for call in listed]
@@ -215,7 +217,7 @@ def test_lists_by_due_time_go_on(store: SqlStore) -> None:
         steps.submit(store.calls, call_id=call_id)
     by_due = CallFilter(status=CallStatus.SCHEDULED, order=CallOrder.DUE)
     with damaged(store, service_calls.c.due_at, IS_CALL_B):
-        listed = read_all(lambda cursor: store.calls.list_calls(make.TENANT, by_due, cursor=cursor, limit=1, now=NOW))
+        listed = read_all(lambda cursor: store.calls.list(make.TENANT, by_due, cursor=cursor, limit=1, now=NOW))
 
     assert [call.call_id for call in listed] == ["a", "c", "b"]
     assert [call.status for call in listed] == [CallStatus.SCHEDULED, CallStatus.SCHEDULED, CallStatus.FAILED]
@@ -224,7 +226,7 @@ def test_lists_by_due_time_go_on(store: SqlStore) -> None:
 def test_the_others_are_read_by_their_ids(store: SqlStore, ran: None) -> None:
     for column in texts_of(service_calls):
         with damaged(store, column, IS_CALL_B):
-            found = store.calls.get_calls([CallRef(make.TENANT, "a"), CallRef(make.TENANT, "c")], now=NOW)
+            found = store.calls.get([CallRef(make.TENANT, "a"), CallRef(make.TENANT, "c")], now=NOW)
 
         assert [call.call_id for call in found if call is not None] == ["a", "c"], column
 
@@ -243,11 +245,11 @@ def test_an_event_holds_up_its_own_call_alone(store: SqlStore, ran: None, caplog
     first_of_b = (outbox.c.aggregate_id == "b", outbox.c.event_sequence == 1)
     for column in texts_of(outbox, "created_at", "published_at"):
         with damaged(store, column, *first_of_b):
-            told = [each.event for each in store.calls.unpublished_events(limit=50)]
+            told = [each.event for each in store.outbox.unpublished(limit=50)]
             pages = []
             while not pages or pages[-1].next_cursor is not None:
                 cursor = pages[-1].next_cursor if pages else None
-                pages.append(store.calls.all_events(cursor=cursor, limit=1))
+                pages.append(store.transfer.all_events(cursor=cursor, limit=1))
 
         assert {("a", 1), ("a", 2), ("c", 1), ("c", 2)} <= {(event.aggregate_id, event.sequence) for event in told}
         assert is_whole((tuple(told), tuple(pages))), column
@@ -261,7 +263,7 @@ def test_calls_whose_ids_are_damaged_expire_with_the_others(store: SqlStore, ran
     for _ in range(5):
         store.calls.prune(now=NOW + 400 * RETENTION, events_published_before=NOW, limit=10)
 
-    assert store.calls.list_calls(make.TENANT, CallFilter(), cursor=None, limit=5, now=NOW).items == []
+    assert store.calls.list(make.TENANT, CallFilter(), cursor=None, limit=5, now=NOW).items == []
 
 
 # -- the catalogue ------------------------------------------------------------------------------------------------
@@ -269,11 +271,13 @@ def test_calls_whose_ids_are_damaged_expire_with_the_others(store: SqlStore, ran
 
 def test_a_namespace_hides_no_other(store: SqlStore) -> None:
     for name in "abc":
-        store.create_namespace(name, num_shards=1, dedicated=False, now=NOW)
+        store.catalogue.create_namespace(name, num_shards=1, dedicated=False, now=NOW)
     for column in texts_of(namespaces, "tenant_id"):
         with damaged(store, column, namespaces.c.namespace_name == "b"):
-            of_all = read_all(lambda cursor: store.list_namespaces(cursor=cursor, limit=1))
-            of_one = read_all(lambda cursor: store.list_namespaces(cursor=cursor, limit=1, tenant_id="default"))
+            of_all = read_all(lambda cursor: store.catalogue.list_namespaces(cursor=cursor, limit=1))
+            of_one = read_all(
+                lambda cursor: store.catalogue.list_namespaces(cursor=cursor, limit=1, tenant_id="default")
+            )
 
         for listed in (of_all, of_one):
             assert is_whole(tuple(listed))
@@ -284,10 +288,10 @@ def test_a_namespace_hides_no_other(store: SqlStore) -> None:
 def test_a_key_hides_no_other(store: SqlStore) -> None:
     for key_id in "abc":
         key = ApiKey(key_id=key_id, tenant_id="acme", role=Role.READER, secret_hash=hash_of("s"), created_at=NOW)
-        assert store.create_api_key(key)
+        assert store.catalogue.create_api_key(key)
     for column in texts_of(api_keys, "tenant_id"):
         with damaged(store, column, api_keys.c.key_id == "b"):
-            listed = read_all(lambda cursor: store.list_api_keys("acme", cursor=cursor, limit=1))
+            listed = read_all(lambda cursor: store.catalogue.list_api_keys("acme", cursor=cursor, limit=1))
 
         assert is_whole(tuple(listed))
         assert [each.key_id for each in listed if each.unreadable is None] == ["a", "c"], column
@@ -299,7 +303,7 @@ def test_a_shard_is_nobodys_and_hides_no_other(store: SqlStore) -> None:
         claim(store, shard_id)
     replace_text(store, timers.c.shard_owner_id, BROKEN, timers.c.row_type == 1, timers.c.shard_id == 1)
 
-    statuses = store.shard_statuses([0, 1, 2], now=NOW)
+    statuses = store.leases.statuses([0, 1, 2], now=NOW)
 
     assert is_whole(tuple(statuses))
     assert [status.owner_id for status in statuses] == ["w1", None, "w1"]
@@ -307,15 +311,15 @@ def test_a_shard_is_nobodys_and_hides_no_other(store: SqlStore) -> None:
 
 
 def test_a_worker_is_forgotten_at_its_time(store: SqlStore) -> None:
-    store.announce_worker("v", ttl_seconds=10, now=NOW)
+    store.leases.announce_worker("v", ttl_seconds=10, now=NOW)
     replace_text(store, workers.c.worker_id, BROKEN, workers.c.worker_id == "v")
 
-    announced = store.announce_worker("w", ttl_seconds=1000, now=NOW)
-    store.announce_worker("w", ttl_seconds=1000, now=NOW + RETENTION)
+    announced = store.leases.announce_worker("w", ttl_seconds=1000, now=NOW)
+    store.leases.announce_worker("w", ttl_seconds=1000, now=NOW + RETENTION)
 
     assert len(announced) == 2
     assert is_whole(tuple(announced))
-    assert store.announce_worker("w", ttl_seconds=1000, now=NOW) == ["w"]
+    assert store.leases.announce_worker("w", ttl_seconds=1000, now=NOW) == ["w"]
 
 
 # -- export -------------------------------------------------------------------------------------------------------
@@ -354,9 +358,9 @@ def test_an_export_names_it_and_has_all_the_others(store: SqlStore) -> None:
 
 
 def _first_page(store: SqlStore) -> list[Timer]:
-    namespace = store.get_namespace("orders")
+    namespace = store.catalogue.get_namespace("orders")
     assert namespace is not None
-    return store.list_timers(namespace, TimerFilter(), cursor=None, limit=500, now=NOW).items
+    return store.timers.list(namespace, TimerFilter(), cursor=None, limit=500, now=NOW).items
 
 
 def _records(lines: list[bytes]) -> list[bytes]:

@@ -42,7 +42,7 @@ def test_events_are_published_then_marked(outbox, publisher, clock) -> None:
     dispatcher = make_dispatcher(outbox, [publisher], clock)
     assert dispatcher.turn() == 1.0
     assert [(event.aggregate_id, event.sequence) for event in publisher.taken] == [("a", 1), ("b", 1), ("a", 2)]
-    assert outbox.unpublished == []
+    assert outbox.waiting == []
     assert dispatcher.stats.counters()["outbox_published"] == 3
 
 
@@ -77,7 +77,7 @@ def test_a_failing_event_blocks_only_its_own_call(outbox, publisher, clock) -> N
     clock.advance(0.5)
     dispatcher.turn()
     assert publisher.sequences("bad") == [1, 2]
-    assert outbox.unpublished == []
+    assert outbox.waiting == []
 
 
 def test_back_off_grows_has_jitter_and_ends(outbox, publisher, clock) -> None:
@@ -121,7 +121,7 @@ def test_an_outage_of_the_publisher_never_spins_and_holds_no_event_for_ever(outb
     publisher.is_down = False
     for _ in range(200):
         clock.advance(dispatcher.turn())
-    assert outbox.unpublished == []
+    assert outbox.waiting == []
 
 
 def test_hints_are_ignored_while_everything_is_blocked(outbox, publisher, clock) -> None:
@@ -173,7 +173,7 @@ def test_an_event_that_was_published_and_not_marked_comes_again(outbox, publishe
     outbox.append(make_event("a", 3))
     make_dispatcher(outbox, [publisher], clock).turn()
     assert publisher.sequences("a") == [1, 2, 1, 2, 3]
-    assert outbox.unpublished == []
+    assert outbox.waiting == []
 
 
 def test_a_publisher_that_crashes_is_told_of_and_tried_again(outbox, publisher, clock, caplog) -> None:
@@ -188,7 +188,7 @@ def test_a_publisher_that_crashes_is_told_of_and_tried_again(outbox, publisher, 
     publisher.crash = None
     clock.advance(1)
     dispatcher.turn()
-    assert outbox.unpublished == []
+    assert outbox.waiting == []
 
 
 def test_every_publisher_must_take_an_event_before_it_is_marked(outbox, clock) -> None:
@@ -197,7 +197,7 @@ def test_every_publisher_must_take_an_event_before_it_is_marked(outbox, clock) -
     outbox.append(make_event("a", 1), make_event("b", 1), make_event("a", 2))
     dispatcher = make_dispatcher(outbox, [first, second], clock)
     dispatcher.turn()
-    assert [event.aggregate_id for event in outbox.unpublished] == ["a", "a"]
+    assert [event.aggregate_id for event in outbox.waiting] == ["a", "a"]
     assert first.sequences("a") == [1]  # nothing that follows the one that failed
     second.broken_calls = set()
     clock.advance(1)
@@ -264,13 +264,13 @@ def test_the_lease_is_renewed_for_as_long_as_the_holder_works(outbox, publisher,
 
 def test_the_reserved_shard_is_in_no_list_of_a_real_store(outbox, publisher, clock) -> None:
     with memory_store() as store:
-        store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
-        holder = make_dispatcher(outbox, [publisher], clock, leases=store, owner_id="a")
-        other = make_dispatcher(outbox, [publisher], clock, leases=store, owner_id="b")
+        store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
+        holder = make_dispatcher(outbox, [publisher], clock, leases=store.leases, owner_id="a")
+        other = make_dispatcher(outbox, [publisher], clock, leases=store.leases, owner_id="b")
         holder.turn()
         other.turn()
         assert (holder.stats.is_active, other.stats.is_active) == (1, 0)
-        assert OUTBOX_SHARD not in store.shard_map().shard_ids()
+        assert OUTBOX_SHARD not in store.catalogue.shard_map().shard_ids()
         holder.release()
         clock.advance(4)
         other.turn()
@@ -387,6 +387,6 @@ def test_whatever_happens_order_per_call_holds_and_nothing_is_lost(steps, batch)
         clock.advance(30)
         for dispatcher in dispatchers:
             dispatcher.turn()
-    assert outbox.unpublished == []
+    assert outbox.waiting == []
     for call, number in written.items():
         assert first_occurrences(publisher.sequences(call)) == list(range(1, number + 1))

@@ -5,12 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from duetime.calls.hinting import Bell, ringing
-from duetime.stores.calls_port import ApplyStatus, CallStore, DeleteStatus
-from duetime.stores.moving_port import MovableCallStore
+from duetime.stores.port.calls import ApplyStatus, CallStore, DeleteStatus
 from tests.support.clock import NOW
 
-PORT = {**vars(CallStore), **vars(MovableCallStore)}
-OPERATIONS = [name for name in PORT if not name.startswith("_") and name not in ("apply", "delete_call")]
+OPERATIONS = [name for name in vars(CallStore) if not name.startswith("_") and name not in ("apply", "delete")]
 
 
 def store_that(*statuses: ApplyStatus) -> SimpleNamespace:
@@ -49,8 +47,8 @@ def test_it_rings_for_a_removal_that_has_an_event(status, event, rings) -> None:
     bell, rung = Bell(), []
     bell.connect(lambda: rung.append(1))
     inner = store_that()
-    inner.delete_call = lambda *_, **given: status if given["event"] == event else None
-    assert ringing(inner, bell).delete_call("a", "b", now=NOW, event=event) is status
+    inner.delete = lambda *_, **given: status if given["event"] == event else None
+    assert ringing(inner, bell).delete("a", "b", now=NOW, event=event) is status
     assert len(rung) == rings
 
 

@@ -12,11 +12,13 @@ from duetime.domain.errors import CallConflict, StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import calls_namespace
 from duetime.domain.timers import Timer
-from duetime.stores.calls_port import ApplyStatus, CallRef, CallStore
-from duetime.stores.port import Store
+from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
+from duetime.stores.port.catalogue import Catalogue
+from duetime.stores.port.store import Store
 from tests.support import calls as make
 from tests.support.call_api import calls_store
 from tests.support.clock import NOW
+from tests.support.parts import Overlay
 from tests.support.stores import memory_store
 
 TENANT = "acme"
@@ -28,35 +30,33 @@ def store() -> Iterator[Store]:
         yield store
 
 
-class Counting:
-    """A store that counts what is asked of it."""
+class Counting(Overlay):
+    """A catalogue that counts what is asked of it."""
 
-    def __init__(self, store: Store, before_create: Callable[[], object] = lambda: None) -> None:
-        self._store = store
+    def __init__(self, catalogue: Catalogue, before_create: Callable[[], object] = lambda: None) -> None:
+        super().__init__(catalogue)
+        self._catalogue = catalogue
         self._before_create = before_create
         self.gets = 0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
     def get_namespace(self, name: str) -> Namespace | None:
         self.gets += 1
-        return self._store.get_namespace(name)
+        return self._catalogue.get_namespace(name)
 
     def create_namespace(self, name: str, **more: Any) -> Any:
         self._before_create()
-        return self._store.create_namespace(name, **more)
+        return self._catalogue.create_namespace(name, **more)
 
 
-def namespaces_of(store: Any, num_shards: int = 8) -> CallNamespaces:
-    return CallNamespaces(store, num_shards=num_shards)
+def namespaces_of(catalogue: Any, num_shards: int = 8) -> CallNamespaces:
+    return CallNamespaces(catalogue, num_shards=num_shards)
 
 
 def make_submitter(store: Store, *, calls: Any = None, stored: list[Timer] | None = None) -> Submitter:
     on_stored: Any = [].extend if stored is None else stored.extend
     return Submitter(
         calls_store(store) if calls is None else calls,
-        namespaces_of(store),
+        namespaces_of(store.catalogue),
         new_id=make.ids_at(NOW),
         on_stored=on_stored,
     )
@@ -66,28 +66,28 @@ def make_submitter(store: Store, *, calls: Any = None, stored: list[Timer] | Non
 
 
 def test_a_namespace_is_made_once_and_asked_for_once(store: Store) -> None:
-    counting = Counting(store)
+    counting = Counting(store.catalogue)
     namespaces = namespaces_of(counting)
     made = [namespaces.ensure(TENANT, now=NOW) for _ in range(3)]
     assert len(set(made)) == 1
     assert counting.gets == 1
-    stored = store.get_namespace(calls_namespace(TENANT))
+    stored = store.catalogue.get_namespace(calls_namespace(TENANT))
     assert stored is not None
     assert (stored.num_shards, stored.tenant_id, stored.dedicated) == (8, TENANT, False)
 
 
 def test_one_that_exists_keeps_its_shards(store: Store) -> None:
-    namespaces_of(store, 8).ensure(TENANT, now=NOW)
-    assert namespaces_of(store, 32).ensure(TENANT, now=NOW).num_shards == 8
+    namespaces_of(store.catalogue, 8).ensure(TENANT, now=NOW)
+    assert namespaces_of(store.catalogue, 32).ensure(TENANT, now=NOW).num_shards == 8
 
 
 def test_of_two_that_make_it_with_other_numbers_the_first_one_counts(store: Store) -> None:
-    racing = Counting(store, lambda: namespaces_of(store, 8).ensure(TENANT, now=NOW))
+    racing = Counting(store.catalogue, lambda: namespaces_of(store.catalogue, 8).ensure(TENANT, now=NOW))
     assert namespaces_of(racing, 32).ensure(TENANT, now=NOW).num_shards == 8
 
 
 def test_tenants_have_namespaces_of_their_own(store: Store) -> None:
-    namespaces = namespaces_of(store)
+    namespaces = namespaces_of(store.catalogue)
     names = [namespaces.ensure(tenant, now=NOW).name for tenant in ("a", "b", "a")]
     assert names == ["calls@a", "calls@b", "calls@a"]
 
@@ -95,17 +95,15 @@ def test_tenants_have_namespaces_of_their_own(store: Store) -> None:
 # -- submissions ---------------------------------------------------------------------------------------------------
 
 
-class Racing:
+class Racing(Overlay):
     """A call store in which somebody else does ``act`` just before each of the first ``times`` writes."""
 
     def __init__(self, calls: CallStore, act: Callable[[], object], times: int) -> None:
+        super().__init__(calls)
         self._calls = calls
         self._act = act
         self._times = times
         self.applied: list[ApplyStatus] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._calls, name)
 
     def apply(self, *arguments: Any, **more: Any) -> list[ApplyStatus]:
         if self._times:
@@ -148,7 +146,7 @@ def test_a_key_that_is_free_again_is_used(store: Store) -> None:
             if statuses == [ApplyStatus.EXISTS]:
                 theirs = calls.find_by_idempotency_key(TENANT, "k", now=NOW)
                 assert theirs is not None
-                calls.delete_call(TENANT, theirs.call_id, now=NOW)
+                calls.delete(TENANT, theirs.call_id, now=NOW)
             return statuses
 
     submission = make.submission(idempotency_key="k")
@@ -157,7 +155,7 @@ def test_a_key_that_is_free_again_is_used(store: Store) -> None:
     assert vanishing.applied == [ApplyStatus.EXISTS, ApplyStatus.APPLIED]
     assert submitted.is_new
     always = Vanishing(calls, lambda: other.submit(TENANT, make.submission(idempotency_key="k"), now=NOW), 100)
-    calls.delete_call(TENANT, submitted.call.call_id, now=NOW)
+    calls.delete(TENANT, submitted.call.call_id, now=NOW)
     with pytest.raises(StoreUnavailable):
         make_submitter(store, calls=always).submit(TENANT, submission, now=NOW)
 
@@ -166,7 +164,7 @@ def test_an_id_that_is_taken_is_not_taken_again(store: Store) -> None:
     bits = iter([7, 7, 8])
     submitter = Submitter(
         calls_store(store),
-        namespaces_of(store),
+        namespaces_of(store.catalogue),
         new_id=make.ids_at(NOW),
         on_stored=[].extend,
         random_bits=lambda count: next(bits),
@@ -174,4 +172,4 @@ def test_an_id_that_is_taken_is_not_taken_again(store: Store) -> None:
     one, two = (submitter.submit(TENANT, make.submission(), now=NOW).call for _ in range(2))
     assert one.call_id != two.call_id
     refs = [CallRef(TENANT, one.call_id), CallRef(TENANT, two.call_id)]
-    assert calls_store(store).get_calls(refs, now=NOW) == [one, two]
+    assert calls_store(store).get(refs, now=NOW) == [one, two]

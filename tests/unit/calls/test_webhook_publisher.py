@@ -25,12 +25,15 @@ from duetime.domain.event_webhooks import (
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.retry import read_retry_policy
 from duetime.domain.timers import Timer, TimerState
-from duetime.stores.calls_port import CallRef, OutboxEvent
-from duetime.stores.port import Store, TimerFilter, TimerRef
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import TimerFilter, TimerRef
 from tests.support.builders import failed, fired, leased
 from tests.support.clock import NOW, FakeClock
 from tests.support.leases import claim_shard
 from tests.support.outbox import make_event
+from tests.support.parts import Overlay
 from tests.support.stores import memory_store
 
 URL = "https://hooks.test/events?key=s3cret"
@@ -48,18 +51,18 @@ def clock() -> FakeClock:
 
 
 def make_webhook(store: Store, tenant_id: str = "acme", **fields) -> Namespace:
-    namespace, _ = store.create_namespace(
+    namespace, _ = store.catalogue.create_namespace(
         events_namespace(tenant_id), num_shards=4, dedicated=False, now=NOW, tenant_id=tenant_id
     )
     webhook = EventWebhook(**({"url": URL} | fields))
     wanted = replace(namespace, settings=NamespaceSettings(webhook=webhook))
-    stored = store.update_namespace(wanted, if_revision=namespace.revision, now=NOW)
+    stored = store.catalogue.update_namespace(wanted, if_revision=namespace.revision, now=NOW)
     assert stored is not None
     return stored
 
 
 def stored_timer(store: Store, namespace: Namespace, event: CallEvent) -> Timer | None:
-    return store.get_timer(namespace, str(delivery_of(event)), now=NOW)
+    return store.timers.get(namespace, str(delivery_of(event)), now=NOW)
 
 
 def end(store: Store, namespace: Namespace, event: CallEvent, *, as_=fired) -> None:
@@ -67,12 +70,12 @@ def end(store: Store, namespace: Namespace, event: CallEvent, *, as_=fired) -> N
     assert timer is not None
     lease = claim_shard(store, timer.shard_id, "test", lease_seconds=10, now=NOW)
     assert lease is not None
-    store.record(leased([as_(timer, at=NOW)], lease), now=NOW)
-    store.release_leases([lease], now=NOW)
+    store.timers.record(leased([as_(timer, at=NOW)], lease), now=NOW)
+    store.leases.release([lease], now=NOW)
 
 
 def all_timers(store: Store, namespace: Namespace) -> list[Timer]:
-    return store.list_timers(namespace, TimerFilter(), cursor=None, limit=100, now=NOW).items
+    return store.timers.list(namespace, TimerFilter(), cursor=None, limit=100, now=NOW).items
 
 
 def test_the_timer_of_an_event_carries_its_envelope_and_its_id(store, clock) -> None:
@@ -164,10 +167,10 @@ def test_the_end_of_a_delivery_whatever_it_is_makes_the_next_one_due(store, cloc
         WebhookPublisher(store, clock=clock).publish([event])
     end(store, namespace, events[0], as_=as_)
     later = clock.advance(2)
-    (woken,) = wake_next(store, namespace, delivery_of(events[0]), now=later)
+    (woken,) = wake_next(store.timers, namespace, delivery_of(events[0]), now=later)
     assert (woken.timer_id, woken.next_attempt_at) == ("call-1.2", later)
-    assert predecessor(store, namespace, delivery_of(events[1]), now=later) is None
-    assert predecessor(store, namespace, delivery_of(events[2]), now=later) == woken
+    assert predecessor(store.timers, namespace, delivery_of(events[1]), now=later) is None
+    assert predecessor(store.timers, namespace, delivery_of(events[2]), now=later) == woken
 
 
 def test_types_that_are_left_out_leave_gaps_that_order_survives(store, clock) -> None:
@@ -177,11 +180,11 @@ def test_types_that_are_left_out_leave_gaps_that_order_survives(store, clock) ->
     publisher = WebhookPublisher(store, clock=clock)
     for event in (first, *(make_event(sequence=number, type_=CallEventType.RUNNING) for number in range(2, 7)), last):
         publisher.publish([event])
-    waiting = predecessor(store, namespace, delivery_of(last), now=NOW)
+    waiting = predecessor(store.timers, namespace, delivery_of(last), now=NOW)
     assert waiting is not None
     assert waiting.timer_id == "call-1.1"
     end(store, namespace, first)
-    (woken,) = wake_next(store, namespace, delivery_of(first), now=NOW)
+    (woken,) = wake_next(store.timers, namespace, delivery_of(first), now=NOW)
     assert woken.timer_id == "call-1.7"
 
 
@@ -190,8 +193,8 @@ def test_a_predecessor_that_was_removed_holds_nobody_up(store, clock) -> None:
     events = [make_event(sequence=number) for number in (1, 2)]
     for event in events:
         WebhookPublisher(store, clock=clock).publish([event])
-    store.delete_timers(namespace, [TimerRef("call-1.1")], now=NOW)
-    assert predecessor(store, namespace, delivery_of(events[1]), now=NOW) is None
+    store.timers.delete(namespace, [TimerRef("call-1.1")], now=NOW)
+    assert predecessor(store.timers, namespace, delivery_of(events[1]), now=NOW) is None
 
 
 def test_a_predecessor_that_ends_while_its_successor_is_being_stored_is_noticed(store, clock) -> None:
@@ -200,19 +203,14 @@ def test_a_predecessor_that_ends_while_its_successor_is_being_stored_is_noticed(
     first, second = make_event(sequence=1), make_event(sequence=2)
     WebhookPublisher(store, clock=clock).publish([first])
 
-    class Racing:
-        """The store; the first delivery ends just before the second is stored."""
+    def end_first_and_put(*arguments, **options):
+        end(store, namespace, first)
+        assert wake_next(store.timers, namespace, delivery_of(first), now=NOW) == []
+        return store.timers.put(*arguments, **options)
 
-        def __getattr__(self, name):
-            return getattr(store, name)
-
-        def put_timers(self, *arguments, **options):
-            end(store, namespace, first)
-            assert wake_next(store, namespace, delivery_of(first), now=NOW) == []
-            return store.put_timers(*arguments, **options)
-
+    racing = Overlay(store, timers=Overlay(store.timers, put=end_first_and_put))
     told: list[Timer] = []
-    WebhookPublisher(Racing(), clock=clock, on_stored=told.extend).publish([second])
+    WebhookPublisher(racing, clock=clock, on_stored=told.extend).publish([second])
     timer = stored_timer(store, namespace, second)
     assert timer is not None
     assert timer.next_attempt_at == NOW
@@ -222,28 +220,25 @@ def test_a_predecessor_that_ends_while_its_successor_is_being_stored_is_noticed(
 def test_a_tenant_whose_settings_cannot_be_read_is_nobody_elses_trouble(store, clock) -> None:
     make_webhook(store)
 
-    class Damaged:
-        def __getattr__(self, name):
-            return getattr(store, name)
+    def get_namespace(name):
+        if name == "events@globex":
+            raise StoreError("damaged")
+        return store.catalogue.get_namespace(name)
 
-        def get_namespace(self, name):
-            if name == "events@globex":
-                raise StoreError("damaged")
-            return store.get_namespace(name)
-
+    damaged = Overlay(store, catalogue=Overlay(store.catalogue, get_namespace=get_namespace))
     stored = [OutboxEvent(make_event(tenant_id=tenant), tenant) for tenant in ("globex", "acme")]
-    published = publish_in_order(stored, [WebhookPublisher(Damaged(), clock=clock)])
+    published = publish_in_order(stored, [WebhookPublisher(damaged, clock=clock)])
     assert [taken.event.tenant_id for taken in published.taken] == ["acme"]
     assert set(published.failed) == {CallRef("globex", "call-1")}
 
 
-def test_a_store_that_is_down_takes_nothing(clock) -> None:
-    class Down:
-        def get_namespace(self, name):
-            raise StoreUnavailable("down")
+def test_a_store_that_is_down_takes_nothing(store, clock) -> None:
+    def get_namespace(name):
+        raise StoreUnavailable("down")
 
+    down = Overlay(store, catalogue=Overlay(store.catalogue, get_namespace=get_namespace))
     event = make_event()
-    assert set(WebhookPublisher(Down(), clock=clock).publish([event])) == {event.event_id}
+    assert set(WebhookPublisher(down, clock=clock).publish([event])) == {event.event_id}
 
 
 def test_ids_of_deliveries_are_read_as_they_were_written() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.timers import Timer
 from duetime.stores.cassandra.merged_due import MergedDue
-from duetime.stores.port import DuePage
+from duetime.stores.port.timers import DuePage
 from tests.support.builders import make_namespace, make_timer, seconds
 from tests.support.clock import NOW
 

@@ -227,7 +227,7 @@ def test_events_are_shown_without_a_verdict(calls: CallWorld, command: Command) 
 def test_the_end_of_a_call_is_known_without_its_events(calls: CallWorld, command: Command, is_ok: bool) -> None:
     call_id = submitted(command)
     calls.finish(call_id, is_ok=is_ok)
-    calls.calls.mark_published(calls.calls.unpublished_events(limit=100), now=calls.clock.now())
+    calls.store.outbox.mark_published(calls.store.outbox.unpublished(limit=100), now=calls.clock.now())
     assert calls.calls.prune(now=calls.clock.now(), events_published_before=MAX_INSTANT, limit=100) == 7
     assert command("events", call_id, "--follow")[:2] == (0 if is_ok else 1, "")
 

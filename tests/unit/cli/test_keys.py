@@ -12,7 +12,7 @@ from duetime.api.http.authentication import KeyAuthenticator
 from duetime.cli.main import run
 from duetime.domain.principals import Principal, Role
 from duetime.runtime.clock import SystemClock
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from tests.support.stores import file_store
 
 
@@ -45,7 +45,7 @@ def cli(url: str, capsys: pytest.CaptureFixture[str]) -> Cli:
 
 
 def principal(store: Store, key: str) -> Principal:
-    return KeyAuthenticator(store, SystemClock(), cache_seconds=0).authenticate(f"Bearer {key}")
+    return KeyAuthenticator(store.catalogue, SystemClock(), cache_seconds=0).authenticate(f"Bearer {key}")
 
 
 def test_a_key_is_all_that_standard_output_has_and_it_is_good(cli: Cli, store: Store) -> None:
@@ -54,7 +54,7 @@ def test_a_key_is_all_that_standard_output_has_and_it_is_good(cli: Cli, store: S
     (key,) = out.splitlines()
     assert principal(store, key) == Principal("acme", Role.ADMIN, key.split("_")[1])
     assert key not in err
-    (kept,) = store.list_api_keys("acme", cursor=None, limit=5).items
+    (kept,) = store.catalogue.list_api_keys("acme", cursor=None, limit=5).items
     assert kept.name == "first"
     assert kept.expires_at is not None
     assert abs(kept.expires_at - kept.created_at - timedelta(days=90)) < timedelta(seconds=1)
@@ -90,7 +90,7 @@ def test_a_deleted_key_is_gone(cli: Cli, store: Store) -> None:
     assert "the tenant has no API key" in refused
     cli("delete", key_id, "--tenant", "acme")
 
-    assert store.get_api_key(key_id) is None
+    assert store.catalogue.get_api_key(key_id) is None
     cli("delete", key_id, "--tenant", "acme", code=1)
 
 
@@ -109,7 +109,7 @@ def test_a_usage_error_stores_nothing(cli: Cli, store: Store, words: list[str], 
     out, err = cli(*words, code=2)
 
     assert (out, reason in err) == ("", True)
-    assert store.list_api_keys("default", cursor=None, limit=5).items == []
+    assert store.catalogue.list_api_keys("default", cursor=None, limit=5).items == []
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_the_api_refuses_stores_nothing(cli: Cli, store: Store, words: list
     out, err = cli("create", "--role", "admin", *words, code=1)
 
     assert (out, reason in err, err.count("\n")) == ("", True, 1), err
-    assert store.list_api_keys("default", cursor=None, limit=5).items == []
+    assert store.catalogue.list_api_keys("default", cursor=None, limit=5).items == []
 
 
 def test_a_store_that_is_not_ready_is_one_line(cli: Cli) -> None:

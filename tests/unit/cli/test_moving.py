@@ -21,7 +21,7 @@ from duetime.cli.main import run
 from duetime.moving.walk import Walk
 from duetime.runtime.clock import SystemClock
 from duetime.stores.open import open_store
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from tests.contract.sql_stores import corrupt
 from tests.contract.steps import claim, create
 from tests.support.builders import make_timers
@@ -72,7 +72,7 @@ def cli(house: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 def fill(url: str) -> None:
     store = open_store(url)
     now = SystemClock().now()
-    orders, _ = store.create_namespace("orders", num_shards=4, dedicated=False, now=now)
+    orders, _ = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=now)
     create(store, *make_timers(orders, 350, payload_json='"A"'), now=now)
     create(store, *make_timers(orders, 350, prefix="u"), now=now)
     store.close()
@@ -146,7 +146,7 @@ def test_an_export_of_a_store_that_was_served_meanwhile_is_not_whole(
     def serve() -> None:
         with opened(cli.source) as store:
             now = SystemClock().now()
-            store.release_leases([claim(store, 0, "worker-7", now=now)], now=now)
+            store.leases.release([claim(store, 0, "worker-7", now=now)], now=now)
 
     monkeypatch.setattr("duetime.moving.exporting.Walk.pages", served(Walk.pages, serve))
 
@@ -283,7 +283,7 @@ def test_a_file_that_was_edited_is_refused_by_the_line(cli: Cli) -> None:
 
 def test_what_cannot_be_read_makes_an_exit_code_of_its_own(cli: Cli) -> None:
     with opened(cli.source) as store:
-        orders = store.get_namespace("orders")
+        orders = store.catalogue.get_namespace("orders")
         assert orders is not None
         corrupt(store, *make_timers(orders, 1))  # type: ignore[arg-type]
 
@@ -321,7 +321,7 @@ def test_signing_secrets_need_the_key_that_sealed_them(cli: Cli) -> None:
         "the signing secrets of namespace 'orders' could not be used with the target: there is no key file" in refusal
     )
     with opened(cli.target) as store:
-        assert store.get_namespace("orders") is None
+        assert store.catalogue.get_namespace("orders") is None
 
     key = str(cli.directory / "old" / "duetime.key")
     assert "verified" in cli.import_("--key-file", key)

@@ -15,7 +15,8 @@ from duetime.domain.namespaces import Misfire, Namespace, NamespaceState
 from duetime.domain.secrets import parse_secret, secret_text, valid_secrets
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.local_key import KeyFile, LocalSecretBox
-from duetime.stores.port import PutMode, Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode
 from tests.support.builders import make_timer
 from tests.support.stores import file_store
 
@@ -38,12 +39,12 @@ def key_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with file_store(tmp_path / "timers.db") as store:
-        store.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
+        store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
         yield store
 
 
 def orders(store: Store) -> Namespace:
-    namespace = store.get_namespace("orders")
+    namespace = store.catalogue.get_namespace("orders")
     assert namespace is not None
     return namespace
 
@@ -96,12 +97,12 @@ class TestNamespaces:
         assert orders(store).settings.misfire is Misfire.EXPIRE
 
     def test_one_that_has_timers_is_not_deleted_without_force(self, cli: Cli, store: Store) -> None:
-        store.put_timers([make_timer(orders(store), execute_at=NOW)], mode=PutMode.CREATE, now=NOW)
+        store.timers.put([make_timer(orders(store), execute_at=NOW)], mode=PutMode.CREATE, now=NOW)
         assert "force" in cli.fails("namespaces", "delete", "orders", code=1)
         assert orders(store).state is NamespaceState.ACTIVE
 
     def test_they_are_listed(self, cli: Cli, store: Store) -> None:
-        store.create_namespace("vip", num_shards=2, dedicated=True, now=NOW, tenant_id="acme")
+        store.catalogue.create_namespace("vip", num_shards=2, dedicated=True, now=NOW, tenant_id="acme")
         cli("namespaces", "update", "vip", "--rate-limit", "10", "--retry-policy", '{"maxAttempts": 3}')
         cli("secrets", "create", "vip")
 
@@ -118,7 +119,7 @@ class TestNamespaces:
         words = ["namespaces", "create", "bills", "--num-shards", "3", "--dedicated", "--rate-limit", "5"]
         assert "num shards" in cli(*words)[0]
         cli(*words)
-        created = store.get_namespace("bills")
+        created = store.catalogue.get_namespace("bills")
         assert created is not None
         assert (created.num_shards, created.dedicated, created.settings.rate_limit_per_second) == (3, True, 5)
         assert "HTTP 409" in cli.fails("namespaces", "create", "bills", "--num-shards", "4", code=1)

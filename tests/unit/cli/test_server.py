@@ -24,7 +24,7 @@ Command = Callable[..., str]
 @pytest.fixture
 def world() -> Iterator[CallWorld]:
     with call_world() as world:
-        world.store.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)
+        world.store.catalogue.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)
         yield world
 
 
@@ -49,9 +49,9 @@ def command(
 
 
 def timer(world: CallWorld, timer_id: str) -> Any:
-    namespace = world.store.get_namespace("orders")
+    namespace = world.store.catalogue.get_namespace("orders")
     assert namespace is not None
-    return world.store.get_timer(namespace, timer_id, now=NOW)
+    return world.store.timers.get(namespace, timer_id, now=NOW)
 
 
 # -- timers --------------------------------------------------------------------------------------------------------

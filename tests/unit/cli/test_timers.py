@@ -20,7 +20,8 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import Failure, FailureReason, TimerState
 from duetime.domain.times import format_instant
 from duetime.runtime.clock import SystemClock
-from duetime.stores.port import PutMode, Store
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import PutMode
 from tests.support.builders import failed, leased, make_timer
 from tests.support.leases import claim_shard
 from tests.support.stores import file_store
@@ -43,7 +44,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def orders(store: Store) -> Namespace:
-    return store.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
+    return store.catalogue.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
 
 
 def put_failed(
@@ -55,16 +56,16 @@ def put_failed(
     **fields: Any,
 ) -> None:
     timers = [make_timer(orders, timer_id, execute_at=NOW, now=NOW, **fields) for timer_id in timer_ids]
-    store.put_timers(timers, mode=PutMode.CREATE, now=NOW)
+    store.timers.put(timers, mode=PutMode.CREATE, now=NOW)
     lease = claim_shard(store, 0, "w", lease_seconds=60, now=NOW)
     assert lease is not None
     outcomes = [replace(failed(timer, at=NOW), failure=Failure(reason, message, NOW)) for timer in timers]
-    assert set(store.record(leased(outcomes, lease), now=NOW)) == {RecordStatus.APPLIED}
-    store.release_leases([lease], now=NOW)
+    assert set(store.timers.record(leased(outcomes, lease), now=NOW)) == {RecordStatus.APPLIED}
+    store.leases.release([lease], now=NOW)
 
 
 def states(store: Store, orders: Namespace, *timer_ids: str) -> list[TimerState]:
-    timers = [store.get_timer(orders, timer_id, now=NOW) for timer_id in timer_ids]
+    timers = [store.timers.get(orders, timer_id, now=NOW) for timer_id in timer_ids]
     return [timer.state for timer in timers if timer is not None]
 
 
@@ -86,7 +87,7 @@ class TestRedrive:
         assert captured.out == "220 redriven, 0 skipped\n"
         assert captured.err.splitlines() == ["100 redriven, 0 skipped so far", "200 redriven, 0 skipped so far"]
         assert set(states(store, orders, *ids)) == {TimerState.SCHEDULED}
-        timer = store.get_timer(orders, "t000", now=NOW)
+        timer = store.timers.get(orders, "t000", now=NOW)
         assert timer is not None
         assert timer.rearmed_at == timer.next_attempt_at
         assert run(["namespaces", "redrive", "orders", "--store", url]) == 0
@@ -139,7 +140,7 @@ class TestRedrive:
         verb: str,
     ) -> None:
         put_failed(store, orders, "a", "b", "c")
-        store.put_timers([make_timer(orders, "waiting", now=NOW)], mode=PutMode.CREATE, now=NOW)
+        store.timers.put([make_timer(orders, "waiting", now=NOW)], mode=PutMode.CREATE, now=NOW)
         named = [word for timer_id in ("a", "waiting", "none", "b", "a") for word in ("--timer-id", timer_id)]
 
         assert run(["namespaces", "redrive", "orders", "--store", url, *named, *options]) == 1
@@ -215,7 +216,7 @@ class TestList:
     ) -> None:
         put_failed(store, orders, "a", message="the receiver answered \x1b[31m503")
         put_failed(store, orders, "long-id", reason=FailureReason.NETWORK, message="x" * 200)
-        store.put_timers([make_timer(orders, "waiting", now=NOW)], mode=PutMode.CREATE, now=NOW)
+        store.timers.put([make_timer(orders, "waiting", now=NOW)], mode=PutMode.CREATE, now=NOW)
 
         assert run(["timers", "list", "orders", "--state", "failed", "--store", url]) == 0
 

@@ -18,7 +18,7 @@ from duetime.stores.dynamodb.changes import Change, Item, whole
 from duetime.stores.dynamodb.items import encode, item_key
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.dynamodb.table import Table
-from duetime.stores.port import ChangeStatus, PutMode, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
 from tests.support.builders import fired, make_failure, make_namespace, make_timer
 from tests.support.clock import NOW
 
@@ -154,21 +154,21 @@ def is_t29(key: str) -> str | None:
 def test_of_100_outcomes_one_is_refused() -> None:
     outcomes = [fired(timer) for timer in timers(100)]
     (refused,) = [at for at, outcome in enumerate(outcomes) if outcome.timer.timer_id == "t29"]
-    statuses = store(Stub(is_t29)).record([LeasedOutcome(outcome, LEASE) for outcome in outcomes], now=NOW)
+    statuses = store(Stub(is_t29)).timers.record([LeasedOutcome(outcome, LEASE) for outcome in outcomes], now=NOW)
     assert [at for at, status in enumerate(statuses) if status is RecordStatus.REFUSED] == [refused]
     assert statuses.count(RecordStatus.APPLIED) == 99
 
 
 def test_the_end_of_a_timer_with_a_large_payload_is_refused_alone() -> None:
     given = [make_timer(NAMESPACE, timer_id, payload_json=f'"{LARGE}"') for timer_id in ("t28", "t29", "t30")]
-    statuses = store(Stub(is_t29)).record([LeasedOutcome(fired(timer), LEASE) for timer in given], now=NOW)
+    statuses = store(Stub(is_t29)).timers.record([LeasedOutcome(fired(timer), LEASE) for timer in given], now=NOW)
     assert statuses == [RecordStatus.APPLIED, RecordStatus.REFUSED, RecordStatus.APPLIED]
 
 
 @pytest.mark.parametrize("mode", list(PutMode))
 def test_of_100_new_timers_one_is_refused(mode: PutMode) -> None:
     given = timers(100)
-    results = store(Stub(is_t29)).put_timers(given, mode=mode, now=NOW)
+    results = store(Stub(is_t29)).timers.put(given, mode=mode, now=NOW)
     assert [timer.timer_id for timer, each in zip(given, results, strict=True) if each.timer is None] == ["t29"]
     assert [each.status for each in results].count(PutStatus.CREATED) == 99
     assert PutStatus.REFUSED in {each.status for each in results}
@@ -187,7 +187,7 @@ def test_a_timer_whose_large_payload_or_own_item_is_refused_leaves_nothing_behin
         return FULL if is_refused else None
 
     stub = Stub(refuses)
-    results = store(stub).put_timers(given, mode=mode, now=NOW)
+    results = store(stub).timers.put(given, mode=mode, now=NOW)
     assert [each.status for each in results] == [PutStatus.CREATED, PutStatus.REFUSED]
     removed = [keys[0] for name, keys in stub.requests if name == "delete_item"]
     assert removed == ([] if what == "payload" else [payloads[1]])
@@ -200,8 +200,8 @@ def test_of_many_redriven_and_deleted_timers_one_is_refused() -> None:
         item = encode(replace(timer, state=TimerState.FAILED, next_attempt_at=None, failure=make_failure()))
         stub.items[item["sortKey"]["S"]] = item
     refs = [TimerRef(timer.timer_id) for timer in given]
-    redriven = store(stub).rearm_timers(NAMESPACE, refs, rearm=Rearm.REDRIVE, now=NOW)
-    deleted = store(stub).delete_timers(NAMESPACE, refs, now=NOW)
+    redriven = store(stub).timers.rearm(NAMESPACE, refs, rearm=Rearm.REDRIVE, now=NOW)
+    deleted = store(stub).timers.delete(NAMESPACE, refs, now=NOW)
     for results in (redriven, deleted):
         refused = [ref.timer_id for ref, each in zip(refs, results, strict=True) if each.timer is None]
         assert refused == ["t29"]
@@ -218,7 +218,7 @@ def test_one_lease_that_is_refused_does_not_keep_the_others_from_being_renewed()
         return {"Responses": responses}
 
     stub.batch_execute_statement = batch_execute_statement  # type: ignore[method-assign]
-    renewed = store(stub).renew_leases(leases, lease_seconds=10, now=NOW)
+    renewed = store(stub).leases.renew(leases, lease_seconds=10, now=NOW)
     assert [lease.shard_id for lease, each in zip(leases, renewed, strict=True) if each is None] == [29]
 
 
@@ -228,10 +228,10 @@ def test_a_lease_that_is_alone_is_kept_without_partiql_which_the_outbox_may_not_
 ) -> None:
     leases = [Lease(shard_id, 1, "me", NOW) for shard_id in range(number)]
     stub = Stub()
-    store(stub).renew_leases(leases, lease_seconds=10, now=NOW)
-    store(stub).release_leases(leases, now=NOW)
+    store(stub).leases.renew(leases, lease_seconds=10, now=NOW)
+    store(stub).leases.release(leases, now=NOW)
     assert [name for name, _ in stub.requests] == [operation] * 2
 
     throttled = Stub(lambda key: "ProvisionedThroughputExceeded")
     with pytest.raises(StoreUnavailable):
-        store(throttled).renew_leases(leases, lease_seconds=10, now=NOW)
+        store(throttled).leases.renew(leases, lease_seconds=10, now=NOW)

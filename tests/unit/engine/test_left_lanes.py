@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from duetime.engine.keys import LaneKey, lane_key
 from duetime.engine.reading import END, START, Offered, PageRequest, Position, Reading, ShardReading, Span, Unwanted
-from duetime.stores.port import DuePage
+from duetime.stores.port.timers import DuePage
 from tests.support.clock import NOW
 from tests.support.engine import make_timer
 from tests.support.shard_reading import MS, SETTINGS, A, B, Subject, has_room, nobody, of

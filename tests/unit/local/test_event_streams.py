@@ -23,6 +23,7 @@ from tests.support.builders import seconds
 from tests.support.call_api import CallWorld, call_world
 from tests.support.clock import NOW
 from tests.support.event_streams import SETTINGS, Client, InPlace, make_streams, play
+from tests.support.parts import Overlay
 
 SUBMITTED = ["ServiceCallSubmitted", "ServiceCallScheduled"]
 EXECUTED = [
@@ -113,7 +114,7 @@ def test_what_came_after_the_end_of_the_call_is_sent_too(calls: CallWorld, query
 def test_a_stream_ends_where_the_end_of_the_call_was_pruned(calls: CallWorld) -> None:
     call_id = calls.submitted()["id"]
     calls.finish(call_id)
-    calls.calls.mark_published(calls.calls.unpublished_events(limit=100), now=NOW)
+    calls.store.outbox.mark_published(calls.store.outbox.unpublished(limit=100), now=NOW)
     assert calls.calls.prune(now=NOW, events_published_before=MAX_INSTANT, limit=100) == 7
     assert calls.api.call("PATCH", calls.path(call_id), {"starred": True}).status == 200
     client = Client(calls.path(call_id, "events"))
@@ -189,18 +190,15 @@ def test_a_stream_looks_more_rarely_while_nothing_happens(calls: CallWorld) -> N
     reads: list[float] = []
     clock = VirtualClock(NOW)
 
-    class Counting:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(calls.calls, name)
-
-        def get_calls(self, *arguments: Any, **more: Any) -> Any:
+    class Counting(Overlay):
+        def get(self, *arguments: Any, **more: Any) -> Any:
             reads.append(clock.elapsed_seconds)
-            return calls.calls.get_calls(*arguments, **more)
+            return calls.calls.get(*arguments, **more)
 
         def list_events(self, *_: Any, **__: Any) -> Any:
             raise AssertionError("there are no further events")
 
-    store: Any = Counting()
+    store: Any = Counting(calls.calls)
     client = Client(calls.path(calls.submitted()["id"], "events"))
 
     async def script() -> None:
@@ -248,7 +246,7 @@ def test_a_key_that_ends_takes_its_streams_with_it(
         expires_at=clock.now() + seconds(60) if end == "expires" else None,
         now=clock.now(),
     )
-    authenticator = KeyAuthenticator(calls.store, clock, cache_seconds=5)
+    authenticator = KeyAuthenticator(calls.store.catalogue, clock, cache_seconds=5)
     call_id = calls.submitted()["id"]
     client = Client(
         calls.path(call_id, "events"),
@@ -259,7 +257,7 @@ def test_a_key_that_ends_takes_its_streams_with_it(
         stream = asyncio.create_task(client.ask(make_streams(calls, clock, authenticator=authenticator)))
         await asyncio.sleep(60)
         if end == "deleted":
-            assert calls.store.delete_api_key("acme", "k1")
+            assert calls.store.catalogue.delete_api_key("acme", "k1")
         await asyncio.sleep(7.1 if end == "deleted" else 2.1)
         assert client.ended
         calls.finish(call_id)
@@ -385,16 +383,13 @@ def test_a_store_that_does_not_answer_is_asked_again(calls: CallWorld, caplog: p
     call_id = calls.submitted()["id"]
     failures = iter(range(3))
 
-    class Unreliable:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(calls.calls, name)
-
+    class Unreliable(Overlay):
         def list_events(self, *arguments: Any, **more: Any) -> Any:
             if next(failures, None) is not None:
                 raise StoreUnavailable("not now")
             return calls.calls.list_events(*arguments, **more)
 
-    store: Any = Unreliable()
+    store: Any = Unreliable(calls.calls)
     client = Client(calls.path(call_id, "events"))
 
     async def script(streams: EventStreams) -> None:

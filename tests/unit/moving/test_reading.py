@@ -16,7 +16,7 @@ from duetime.moving.exporting import export
 from duetime.moving.lines import CHECKPOINT_START
 from duetime.moving.reading import ExportReader, resumed
 from duetime.moving.tally import Tally
-from duetime.stores.port import Store
+from duetime.stores.port.store import Store
 from tests.support.clock import NOW
 from tests.support.moving import HEADER, exported, fill
 from tests.support.stores import memory_store

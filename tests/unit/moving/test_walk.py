@@ -7,7 +7,7 @@ import pytest
 from duetime.moving import walk
 from duetime.moving.lines import Position
 from duetime.moving.records import CatalogueSecret, Record, record_of
-from duetime.stores.port import Page
+from duetime.stores.port.pages import Page
 
 ITEMS = 400
 

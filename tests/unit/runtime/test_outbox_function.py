@@ -36,6 +36,7 @@ class World:
         self.function = OutboxFunction(
             self.outbox,
             [self.publisher],
+            calls=self.outbox,
             clock=self.clock,
             report=lambda metrics: self.reported.append(dict(metrics)),
             sweep_after_seconds=120,
@@ -66,7 +67,7 @@ def test_events_are_read_from_the_table_in_order_whatever_the_records_say(world)
     assert world.batch(written("b"), written("a"), written("a"), {}) == []
     assert world.publisher.sequences("a") == [1, 2, 3]
     assert world.publisher.sequences("b") == [1]
-    assert world.outbox.unpublished == []
+    assert world.outbox.waiting == []
     assert world.reported == [{"EventsPublished": ("Count", 4.0)}]
 
 
@@ -81,7 +82,7 @@ def test_the_records_of_a_call_that_failed_are_reported_and_no_others(world) -> 
     world.publisher.broken_calls = {"bad"}
     world.outbox.append(make_event("bad", 1), make_event("good", 1), make_event("bad", 2))
     assert world.batch(written("bad"), written("good"), written("bad")) == ["1", "3"]
-    assert [ref_of(event).call_id for event in world.outbox.unpublished] == ["bad", "bad"]
+    assert [ref_of(event).call_id for event in world.outbox.waiting] == ["bad", "bad"]
     world.publisher.broken_calls = set()
     # Lambda repeats the batch from the first failure on.
     assert world.batch(written("bad"), written("good"), written("bad")) == []

@@ -39,6 +39,10 @@ class FakeStore:
 
     answers: list[ShardMap | StoreUnavailable]
 
+    @property
+    def catalogue(self) -> FakeStore:
+        return self
+
     def shard_map(self) -> ShardMap:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, StoreUnavailable):

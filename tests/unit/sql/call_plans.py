@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from duetime.domain.service_calls import CallStatus, Method, ServiceCall, request_spec
-from duetime.stores.calls_port import CallFilter, CallOrder, CallRef
+from duetime.stores.port.calls import CallFilter, CallOrder, CallRef
 from duetime.stores.sql.store import SqlStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
@@ -42,7 +42,7 @@ def fill(store: SqlStore, *, calls_per_tenant: int) -> None:
     ended = [make.concluded(each.after, each.executions[0], is_ok=False) for each in begun[::2]]
     steps.applied(calls, *ended)
     steps.applied(calls, *(make.amended(each.after, starred=True) for each in ended[::2]))
-    calls.mark_published(calls.unpublished_events(limit=100), now=NOW)
+    store.outbox.mark_published(store.outbox.unpublished(limit=100), now=NOW)
 
 
 def steps_of_life(store: SqlStore, call: ServiceCall) -> None:
@@ -58,9 +58,9 @@ def listing(**conditions: object) -> Action:
     wanted = CallFilter(**conditions)  # type: ignore[arg-type]
 
     def read(store: SqlStore, call: ServiceCall) -> None:
-        page = store.calls.list_calls(call.tenant_id, wanted, cursor=None, limit=1, now=NOW)
+        page = store.calls.list(call.tenant_id, wanted, cursor=None, limit=1, now=NOW)
         assert page.next_cursor is not None
-        store.calls.list_calls(call.tenant_id, wanted, cursor=page.next_cursor, limit=3, now=NOW)
+        store.calls.list(call.tenant_id, wanted, cursor=page.next_cursor, limit=3, now=NOW)
 
     return read
 
@@ -129,11 +129,11 @@ LISTS: dict[str, tuple[Action, set[str]]] = {
 
 POINTS: dict[str, tuple[Action, set[str]]] = {
     "get": (
-        lambda store, call: store.calls.get_calls([steps.ref(call)], now=NOW),
+        lambda store, call: store.calls.get([steps.ref(call)], now=NOW),
         {f"service_calls USING INDEX {BY_ID}"},
     ),
     "get many": (
-        lambda store, call: store.calls.get_calls([steps.ref(call), CallRef(call.tenant_id, "x")], now=NOW),
+        lambda store, call: store.calls.get([steps.ref(call), CallRef(call.tenant_id, "x")], now=NOW),
         {f"service_calls USING INDEX {BY_ID}"},
     ),
     "idempotency key": (
@@ -156,22 +156,24 @@ POINTS: dict[str, tuple[Action, set[str]]] = {
         },
     ),
     "deleting": (
-        lambda store, call: store.calls.delete_call(call.tenant_id, call.call_id, now=NOW),
+        lambda store, call: store.calls.delete(call.tenant_id, call.call_id, now=NOW),
         {f"service_calls USING INDEX {BY_ID}", f"timers USING INDEX {BY_TIMER_ID}", *CASCADE},
     ),
     "unpublished of one": (
-        lambda store, call: store.calls.unpublished_of(steps.ref(call), limit=5),
+        lambda store, call: store.outbox.unpublished_of(steps.ref(call), limit=5),
         {"outbox USING INDEX idx_outbox_unpublished (tenant_id=? AND aggregate_id=? AND event_sequence>?)"},
     ),
     "unpublished": (
-        lambda store, call: store.calls.unpublished_events(limit=70, skip=frozenset({steps.ref(call)})),
+        lambda store, call: store.outbox.unpublished(limit=70, skip=frozenset({steps.ref(call)})),
         {
             "outbox USING INDEX idx_outbox_unpublished (tenant_id>?)",
             "outbox USING INDEX idx_outbox_unpublished (tenant_id=? AND aggregate_id>?)",
         },
     ),
     "marking": (
-        lambda store, call: store.calls.mark_published(store.calls.unpublished_of(steps.ref(call), limit=5), now=NOW),
+        lambda store, call: store.outbox.mark_published(
+            store.outbox.unpublished_of(steps.ref(call), limit=5), now=NOW
+        ),
         {
             "outbox USING INDEX idx_outbox_unpublished (tenant_id=? AND aggregate_id=? AND event_sequence>?)",
             "outbox USING INTEGER PRIMARY KEY (rowid=?)",
@@ -197,5 +199,5 @@ OTHERS: dict[str, Action] = {
     "a step with a lease": apply_with_lease,
     "a taken key": lambda store, _: steps.apply(store.calls, make.submitted(idempotency_key="mine", tags=("x",))),
     "a filter that needs checking": listing(starred=False, tags=("a",), due_to=LATER),
-    "nobody": lambda store, _: store.calls.get_calls([CallRef("nobody", "x")], now=NOW),
+    "nobody": lambda store, _: store.calls.get([CallRef("nobody", "x")], now=NOW),
 }

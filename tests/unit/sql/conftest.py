@@ -26,4 +26,4 @@ def store() -> Iterator[SqlStore]:
 @pytest.fixture
 def single(store: SqlStore) -> Namespace:
     """A namespace whose timers are all on shard 0."""
-    return store.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from duetime.stores.calls_port import CallFilter, CallOrder
+from duetime.stores.port.calls import CallFilter, CallOrder
 from duetime.stores.sql import call_lists
 from duetime.stores.sql.call_lists import SCANNED_PER_PAGE
 from duetime.stores.sql.store import SqlStore
@@ -26,12 +26,12 @@ def test_a_filter_that_leaves_out_much_costs_a_bounded_page(store: SqlStore) -> 
     wanted = steps.submit(store.calls, tags=("a", "b"), now=NOW - timedelta(hours=1))
 
     with recorded_statements(store) as statements:
-        page = store.calls.list_calls(make.TENANT, RARE, cursor=None, limit=10, now=NOW)
+        page = store.calls.list(make.TENANT, RARE, cursor=None, limit=10, now=NOW)
 
     assert page.items == []
     assert page.next_cursor is not None
     assert len(statements) == 4
-    found = read_all(lambda cursor: store.calls.list_calls(make.TENANT, RARE, cursor=cursor, limit=10, now=NOW))
+    found = read_all(lambda cursor: store.calls.list(make.TENANT, RARE, cursor=cursor, limit=10, now=NOW))
     assert [call.call_id for call in found] == [wanted.call_id]
 
 
@@ -40,14 +40,14 @@ def test_a_list_by_one_condition_is_one_statement(store: SqlStore) -> None:
         steps.submit(store.calls, tags=tags)
 
     with recorded_statements(store) as statements:
-        page = store.calls.list_calls(make.TENANT, CallFilter(tags=("a",)), cursor=None, limit=10, now=NOW)
+        page = store.calls.list(make.TENANT, CallFilter(tags=("a",)), cursor=None, limit=10, now=NOW)
 
     assert (len(page.items), len(statements)) == (2, 1)
 
 
 def test_by_due_time_there_are_only_scheduled_calls(store: SqlStore) -> None:
     with pytest.raises(ValueError, match="Scheduled"):
-        store.calls.list_calls(make.TENANT, CallFilter(order=CallOrder.DUE), cursor=None, limit=1, now=NOW)
+        store.calls.list(make.TENANT, CallFilter(order=CallOrder.DUE), cursor=None, limit=1, now=NOW)
 
 
 def test_every_field_of_the_filter_can_be_checked_row_by_row() -> None:

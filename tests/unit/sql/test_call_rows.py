@@ -22,7 +22,7 @@ from duetime.domain.service_calls import (
     timer_of,
 )
 from duetime.domain.times import MIN_INSTANT
-from duetime.stores.calls_port import CallFilter, CallRef
+from duetime.stores.port.calls import CallFilter, CallRef
 from duetime.stores.sql.call_rows import CALL_NAMES, LABEL_NAMES, REQUEST_NAMES, STEP_NAMES
 from duetime.stores.sql.call_tables import http_execution_log, outbox, service_call_tags, service_calls
 from duetime.stores.sql.store import SqlStore
@@ -73,7 +73,7 @@ def test_what_can_be_read_of_a_damaged_call_is_listed(store: SqlStore, column: s
 
     with pytest.raises(CallUnreadable, match="the stored service call cannot be read"):
         steps.got(store.calls, call)
-    (shown,) = store.calls.list_calls(make.TENANT, CallFilter(), cursor=None, limit=5, now=NOW).items
+    (shown,) = store.calls.list(make.TENANT, CallFilter(), cursor=None, limit=5, now=NOW).items
 
     assert shown.outcome is not None
     assert shown.outcome.reason is CallFailure.UNREADABLE
@@ -131,7 +131,7 @@ def test_a_damaged_event_holds_up_its_call_alone(
 
     with caplog.at_level(logging.ERROR):
         for limit in (1, 2, 5, 100):
-            found = store.calls.unpublished_events(limit=limit)
+            found = store.outbox.unpublished(limit=limit)
             assert len(found) == min(limit, 5)
 
     assert [(stored.event.aggregate_id, stored.event.sequence) for stored in found] == [
@@ -141,7 +141,7 @@ def test_a_damaged_event_holds_up_its_call_alone(
     (told,) = [record for record in caplog.records if getattr(record, "action", "") == "outbox.unreadable"]
     assert (told.tenant_id, told.call_id, told.sequence) == (make.TENANT, bad.call_id, 2)  # type: ignore[attr-defined]
     assert [event.sequence for event in store.calls.list_events(make.TENANT, bad.call_id, after=0, limit=9)] == [1]
-    assert len(store.calls.unpublished_of(CallRef(make.TENANT, bad.call_id), limit=9)) == 1
+    assert len(store.outbox.unpublished_of(CallRef(make.TENANT, bad.call_id), limit=9)) == 1
 
 
 # -- the timer ----------------------------------------------------------------------------------------------------
@@ -160,15 +160,15 @@ def test_a_lost_timer_comes_back_with_the_next_step(store: SqlStore) -> None:
 def test_a_timer_that_was_taken_aside_comes_back_with_the_next_step(store: SqlStore) -> None:
     call = steps.submit(store.calls, due_at=NOW)
     change(store, timers, {"timer_tags": "{broken"})
-    rows = store.due_timers(call.shard_id, until=NOW, limit=5).unreadable
-    store.quarantine(rows, now=NOW, expires_at=LATER)
+    rows = store.timers.due(call.shard_id, until=NOW, limit=5).unreadable
+    store.timers.quarantine(rows, now=NOW, expires_at=LATER)
     change(store, timers, {"timer_tags": None})
 
     moved = steps.applied(store.calls, make.amended(call, due_at=LATER))
 
-    (timer,) = store.due_timers(call.shard_id, until=LATER, limit=5).timers
+    (timer,) = store.timers.due(call.shard_id, until=LATER, limit=5).timers
     assert timer == timer_of(moved)
-    assert store.prune_expired(now=LATER, limit=5) == 0
+    assert store.timers.prune(now=LATER, limit=5) == 0
 
 
 # -- the schema ---------------------------------------------------------------------------------------------------
@@ -224,11 +224,11 @@ def test_an_event_that_is_there_already_is_an_error_and_writes_nothing(store: Sq
 
 def test_a_removed_calls_id_is_free_when_its_events_are_gone(store: SqlStore) -> None:
     call = steps.submit(store.calls)
-    store.calls.delete_call(make.TENANT, call.call_id, now=NOW)
+    store.calls.delete(make.TENANT, call.call_id, now=NOW)
     again = make.submitted(call_id=call.call_id)
     assert steps.apply(store.calls, again) == ["exists"]
 
-    store.calls.mark_published(store.calls.unpublished_events(limit=9), now=NOW)
+    store.outbox.mark_published(store.outbox.unpublished(limit=9), now=NOW)
     store.calls.prune(now=LATER, events_published_before=LATER, limit=9)
 
     assert steps.apply(store.calls, again) == ["applied"]
@@ -236,11 +236,11 @@ def test_a_removed_calls_id_is_free_when_its_events_are_gone(store: SqlStore) ->
 
 def test_marking_an_event_in_anothers_place_does_nothing(store: SqlStore) -> None:
     steps.submit(store.calls)
-    first, second = store.calls.unpublished_events(limit=9)
+    first, second = store.outbox.unpublished(limit=9)
 
-    store.calls.mark_published([replace(first, position=second.position)], now=NOW)
+    store.outbox.mark_published([replace(first, position=second.position)], now=NOW)
 
-    assert store.calls.unpublished_events(limit=9) == [first, second]
+    assert store.outbox.unpublished(limit=9) == [first, second]
 
 
 def test_every_column_is_written_by_some_step() -> None:

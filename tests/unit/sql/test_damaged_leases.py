@@ -13,7 +13,7 @@ from tests.support.stores import memory_store
 def test_a_damaged_lease_is_nobody_s_to_claim_and_hides_no_other_shard() -> None:
     with memory_store() as store:
         assert isinstance(store, SqlStore)
-        store.claim_shards([0, 1], "me", lease_seconds=10, metadata="{}", now=NOW)
+        store.leases.claim([0, 1], "me", lease_seconds=10, metadata="{}", now=NOW)
         damage = (
             sa.update(timers)
             .where(timers.c.shard_id == 0, timers.c.row_type == RowType.SHARD)
@@ -22,8 +22,8 @@ def test_a_damaged_lease_is_nobody_s_to_claim_and_hides_no_other_shard() -> None
         with store.database.engine.begin() as connection:
             connection.execute(damage)
 
-        damaged, held, free = store.shard_statuses([0, 1, 2], now=NOW)
+        damaged, held, free = store.leases.statuses([0, 1, 2], now=NOW)
 
         assert (damaged.shard_id, damaged.owner_id, damaged.is_free) == (0, None, False)
         assert (held.owner_id, held.is_free, free.is_free) == ("me", False, True)
-        assert store.claim_shards([0], "other", lease_seconds=10, metadata="{}", now=NOW) == [None]
+        assert store.leases.claim([0], "other", lease_seconds=10, metadata="{}", now=NOW) == [None]

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import sqlite
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.namespaces import Namespace
 from duetime.domain.times import format_instant, read_instant
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.db_now import SqliteDbNow, db_now_strategy
 from duetime.stores.sql.dialects import open_dialect
@@ -124,19 +124,19 @@ def test_each_transaction_has_an_instant_of_its_own(store: SqlStore) -> None:
 
 def test_what_is_returned_has_the_time_that_is_stored() -> None:
     store = open_with_database_time()
-    namespace, _ = store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
-    assert store.get_namespace("n") == namespace
+    namespace, _ = store.catalogue.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+    assert store.catalogue.get_namespace("n") == namespace
     assert namespace.created_at != NOW
 
-    results = store.put_timers([make_timer(namespace)], mode=PutMode.CREATE, now=NOW)
-    stored = store.get_timer(namespace, "t1", now=NOW)
+    results = store.timers.put([make_timer(namespace)], mode=PutMode.CREATE, now=NOW)
+    stored = store.timers.get(namespace, "t1", now=NOW)
     assert stored == results[0].timer
     assert stored is not None
     assert stored.created_at == stored.updated_at != NOW
 
     lease = claim_shard(store, 0, "w", lease_seconds=10, now=NOW)
     assert lease is not None
-    (status,) = store.shard_statuses([0], now=NOW)
+    (status,) = store.leases.statuses([0], now=NOW)
     assert status.claimed_at is not None
     assert status.lease_expires_at == lease.expires_at == status.claimed_at + seconds(10)
     store.close()
@@ -152,21 +152,21 @@ def test_a_callers_wrong_clock_wins_no_lease() -> None:
 
 def test_a_callers_wrong_clock_removes_nothing() -> None:
     store = open_with_database_time()
-    namespace, _ = store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
-    store.put_timers([make_timer(namespace)], mode=PutMode.CREATE, now=NOW)
+    namespace, _ = store.catalogue.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+    store.timers.put([make_timer(namespace)], mode=PutMode.CREATE, now=NOW)
     lease = claim_shard(store, 0, "w", lease_seconds=60, now=NOW)
     assert lease is not None
-    (timer,) = store.due_timers(0, until=NOW, limit=1).timers
+    (timer,) = store.timers.due(0, until=NOW, limit=1).timers
     now = lease.expires_at
-    store.record(leased([fired(timer, at=now)], lease), now=now)
+    store.timers.record(leased([fired(timer, at=now)], lease), now=now)
     call = steps.run(store.calls, steps.submit(store.calls, now=now), now=now)
-    store.calls.mark_published(store.calls.unpublished_events(limit=100), now=now)
+    store.outbox.mark_published(store.outbox.unpublished(limit=100), now=now)
     wrong = datetime(9999, 1, 1, tzinfo=UTC)
 
-    assert store.prune_expired(now=wrong, limit=5) == 0
+    assert store.timers.prune(now=wrong, limit=5) == 0
     assert store.calls.prune(now=wrong, events_published_before=wrong - timedelta(days=1), limit=50) == 0
 
-    assert store.get_timer(namespace, "t1", now=now) is not None
+    assert store.timers.get(namespace, "t1", now=now) is not None
     assert steps.got(store.calls, call, now=now) == call
     assert len(store.calls.list_events(call.tenant_id, call.call_id, after=0, limit=100)) == call.event_count
     store.close()
@@ -175,10 +175,10 @@ def test_a_callers_wrong_clock_removes_nothing() -> None:
 def test_every_mutation_takes_its_times_from_the_temporary_table(store: SqlStore, single: Namespace) -> None:
     timer = make_timer(single)
     with recorded_statements(store) as statements:
-        store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+        store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
         claim_shard(store, 0, "w", lease_seconds=10, now=NOW)
-        store.announce_worker("w", ttl_seconds=10, now=NOW)
-        store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+        store.leases.announce_worker("w", ttl_seconds=10, now=NOW)
+        store.catalogue.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
 
     texts = [" ".join(statement.sql.split()) for statement in statements]
     dated = [

@@ -16,7 +16,7 @@ def test_a_busy_tenant_leaves_room_for_the_others(store: SqlStore) -> None:
         steps.submit(calls, tenant_id="busy")
     quiet = [steps.submit(calls, tenant_id=tenant_id) for tenant_id in ("alpha", "quiet", "zeta")]
 
-    found = calls.unpublished_events(limit=20)
+    found = store.outbox.unpublished(limit=20)
 
     assert {call.tenant_id for call in quiet} <= {stored.event.tenant_id for stored in found}
     assert len(found) == 20
@@ -29,8 +29,8 @@ def test_more_tenants_than_a_page_holds_all_get_their_turn(store: SqlStore) -> N
 
     turns: Counter[str] = Counter()
     for _ in range(6):
-        page = calls.unpublished_events(limit=5)
-        calls.mark_published(page, now=NOW)
+        page = store.outbox.unpublished(limit=5)
+        store.outbox.mark_published(page, now=NOW)
         turns.update(stored.event.tenant_id for stored in page)
 
     assert len(turns) == 12

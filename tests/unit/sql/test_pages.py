@@ -6,7 +6,7 @@ import pytest
 
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.namespaces import Namespace
-from duetime.stores.port import PutMode, TimerFilter
+from duetime.stores.port.timers import PutMode, TimerFilter
 from duetime.stores.sql import lists
 from duetime.stores.sql.store import SqlStore
 from tests.support.builders import make_timer, make_timers
@@ -18,13 +18,13 @@ def test_a_filtered_page_looks_at_a_bounded_number_of_rows(
     store: SqlStore, single: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lists, "SCANNED_PER_PAGE", 10)
-    store.put_timers(make_timers(single, 25), mode=PutMode.CREATE, now=NOW)
-    store.put_timers([make_timer(single, "zz", tags=("rare",))], mode=PutMode.CREATE, now=NOW)
+    store.timers.put(make_timers(single, 25), mode=PutMode.CREATE, now=NOW)
+    store.timers.put([make_timer(single, "zz", tags=("rare",))], mode=PutMode.CREATE, now=NOW)
     rare = TimerFilter(tag="rare")
 
-    first = store.list_timers(single, rare, cursor=None, limit=5, now=NOW)
-    second = store.list_timers(single, rare, cursor=first.next_cursor, limit=5, now=NOW)
-    third = store.list_timers(single, rare, cursor=second.next_cursor, limit=5, now=NOW)
+    first = store.timers.list(single, rare, cursor=None, limit=5, now=NOW)
+    second = store.timers.list(single, rare, cursor=first.next_cursor, limit=5, now=NOW)
+    third = store.timers.list(single, rare, cursor=second.next_cursor, limit=5, now=NOW)
 
     assert (first.items, second.items) == ([], [])
     assert first.next_cursor is not None
@@ -33,10 +33,10 @@ def test_a_filtered_page_looks_at_a_bounded_number_of_rows(
 
 
 def test_a_filter_does_not_read_the_payloads_that_it_leaves_out(store: SqlStore, single: Namespace) -> None:
-    store.put_timers(make_timers(single, 25), mode=PutMode.CREATE, now=NOW)
+    store.timers.put(make_timers(single, 25), mode=PutMode.CREATE, now=NOW)
 
     with recorded_statements(store) as statements:
-        store.list_timers(single, TimerFilter(tag="none"), cursor=None, limit=5, now=NOW)
+        store.timers.list(single, TimerFilter(tag="none"), cursor=None, limit=5, now=NOW)
 
     assert statements
     assert not [each for each in statements if "timer_payload" in each.sql]
@@ -45,10 +45,10 @@ def test_a_filter_does_not_read_the_payloads_that_it_leaves_out(store: SqlStore,
 @pytest.mark.parametrize("cursor", ["", "x", "x:y", "-1:y", "1"])
 def test_a_list_refuses_a_cursor_of_something_else(store: SqlStore, single: Namespace, cursor: str) -> None:
     with pytest.raises(InvalidCursor):
-        store.list_timers(single, TimerFilter(), cursor=cursor, limit=5, now=NOW)
+        store.timers.list(single, TimerFilter(), cursor=cursor, limit=5, now=NOW)
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1:xyz", "x:00"])
 def test_due_timers_refuse_a_cursor_of_something_else(store: SqlStore, cursor: str) -> None:
     with pytest.raises(InvalidCursor):
-        store.due_timers(0, until=NOW, limit=5, cursor=cursor)
+        store.timers.due(0, until=NOW, limit=5, cursor=cursor)

@@ -8,7 +8,7 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import TimerChange, TimerState
-from duetime.stores.port import PutMode, TimerFilter, TimerRef
+from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from duetime.stores.sql.store import SqlStore
 from tests.support.builders import RETENTION, failed, fired, leased, make_timer, make_timers, seconds
 from tests.support.clock import NOW
@@ -24,14 +24,14 @@ Action = Callable[[SqlStore, Namespace], object]
 @pytest.fixture
 def filled(store: SqlStore, single: Namespace) -> SqlStore:
     """Due timers with correlation ids, an unreadable one, finished and future ones, and a lease."""
-    store.put_timers(make_timers(single, 40, correlation_id="c"), mode=PutMode.CREATE, now=NOW)
+    store.timers.put(make_timers(single, 40, correlation_id="c"), mode=PutMode.CREATE, now=NOW)
     # So many that looking through all of them is no way to find a few.
     later = make_timers(single, 400, prefix="later", execute_at=NOW + seconds(60))
-    store.put_timers(later, mode=PutMode.CREATE, now=NOW)
+    store.timers.put(later, mode=PutMode.CREATE, now=NOW)
     lease = claim_shard(store, 0, "w", lease_seconds=10, now=NOW)
     assert lease is not None
-    due = store.due_timers(0, until=NOW, limit=10).timers
-    store.record(leased([fired(timer) for timer in due], lease), now=NOW)
+    due = store.timers.due(0, until=NOW, limit=10).timers
+    store.timers.record(leased([fired(timer) for timer in due], lease), now=NOW)
     with store.database.engine.connect() as connection:
         connection.exec_driver_sql("ANALYZE")
         connection.commit()
@@ -46,73 +46,75 @@ def plans(store: SqlStore, single: Namespace, action: Action) -> list[list[str]]
 
 
 def record_a_due_timer(store: SqlStore, single: Namespace) -> None:
-    lease = store.renew_leases(
+    lease = store.leases.renew(
         [claim_shard(store, 1, "w", lease_seconds=10, now=NOW)],  # type: ignore[list-item]
         lease_seconds=10,
         now=NOW,
     )[0]
     assert lease is not None
-    outcomes = [failed(store.due_timers(0, until=NOW, limit=1).timers[0])]
-    store.record(leased(outcomes, lease), now=NOW)
-    store.record(leased(outcomes), now=NOW)
-    store.release_leases([lease], now=NOW)
+    outcomes = [failed(store.timers.due(0, until=NOW, limit=1).timers[0])]
+    store.timers.record(leased(outcomes, lease), now=NOW)
+    store.timers.record(leased(outcomes), now=NOW)
+    store.leases.release([lease], now=NOW)
 
 
 ACTIONS: dict[str, Action] = {
-    "nothing due": lambda store, _: store.due_timers(0, until=NOW - seconds(1), limit=10),
-    "due": lambda store, _: store.due_timers(0, until=NOW, limit=100),
-    "due, next page": lambda store, _: store.due_timers(
-        0, until=NOW, limit=100, cursor=store.due_timers(0, until=NOW, limit=10).cursor
+    "nothing due": lambda store, _: store.timers.due(0, until=NOW - seconds(1), limit=10),
+    "due": lambda store, _: store.timers.due(0, until=NOW, limit=100),
+    "due, next page": lambda store, _: store.timers.due(
+        0, until=NOW, limit=100, cursor=store.timers.due(0, until=NOW, limit=10).cursor
     ),
     "leases and recording": record_a_due_timer,
-    "statuses": lambda store, _: store.shard_statuses(range(8), now=NOW),
-    "create": lambda store, single: store.put_timers(
+    "statuses": lambda store, _: store.leases.statuses(range(8), now=NOW),
+    "create": lambda store, single: store.timers.put(
         make_timers(single, 3, prefix="new"), mode=PutMode.CREATE, now=NOW
     ),
-    "create again": lambda store, single: store.put_timers(
+    "create again": lambda store, single: store.timers.put(
         [make_timer(single, "t0001")], mode=PutMode.CREATE, now=NOW
     ),
-    "replace": lambda store, single: store.put_timers(make_timers(single, 3), mode=PutMode.REPLACE, now=NOW),
-    "get": lambda store, single: store.get_timer(single, "t0001", now=NOW),
-    "update": lambda store, single: store.update_timer(
+    "replace": lambda store, single: store.timers.put(make_timers(single, 3), mode=PutMode.REPLACE, now=NOW),
+    "get": lambda store, single: store.timers.get(single, "t0001", now=NOW),
+    "update": lambda store, single: store.timers.update(
         single, "t0039", TimerChange(execute_at=NOW), firing_id="f", now=NOW
     ),
-    "delete": lambda store, single: store.delete_timers(single, [TimerRef("t0039")], now=NOW),
-    "list": lambda store, single: store.list_timers(single, TimerFilter(), cursor=None, limit=10, now=NOW),
-    "list, next page": lambda store, single: store.list_timers(
+    "delete": lambda store, single: store.timers.delete(single, [TimerRef("t0039")], now=NOW),
+    "list": lambda store, single: store.timers.list(single, TimerFilter(), cursor=None, limit=10, now=NOW),
+    "list, next page": lambda store, single: store.timers.list(
         single, TimerFilter(), cursor="0:t0003", limit=10, now=NOW
     ),
-    "list with a filter": lambda store, single: store.list_timers(
+    "list with a filter": lambda store, single: store.timers.list(
         single, TimerFilter(state=TimerState.FIRED, tag="x"), cursor=None, limit=10, now=NOW
     ),
-    "correlation": lambda store, single: store.find_by_correlation(single, "c", cursor=None, limit=10, now=NOW),
-    "prune": lambda store, _: store.prune_expired(now=NOW + RETENTION, limit=5),
+    "correlation": lambda store, single: store.timers.find_by_correlation(
+        single, "c", cursor=None, limit=10, now=NOW
+    ),
+    "prune": lambda store, _: store.timers.prune(now=NOW + RETENTION, limit=5),
 }
 
 
 CATALOGUE_ACTIONS: dict[str, tuple[Action, str]] = {
     "get namespace": (
-        lambda store, _: store.get_namespace("single"),
+        lambda store, _: store.catalogue.get_namespace("single"),
         "SEARCH namespaces USING INDEX sqlite_autoindex_namespaces_1 (namespace_name=?)",
     ),
     "list namespaces": (
-        lambda store, _: store.list_namespaces(cursor="a", limit=5),
+        lambda store, _: store.catalogue.list_namespaces(cursor="a", limit=5),
         "SEARCH namespaces USING INDEX idx_namespace_list (is_internal=? AND namespace_name>?)",
     ),
     "list a tenant's namespaces": (
-        lambda store, _: store.list_namespaces(cursor="a", limit=5, tenant_id="acme"),
+        lambda store, _: store.catalogue.list_namespaces(cursor="a", limit=5, tenant_id="acme"),
         "SEARCH namespaces USING INDEX idx_namespace_tenant (tenant_id=? AND is_internal=? AND namespace_name>?)",
     ),
     "get API key": (
-        lambda store, _: store.get_api_key("k1"),
+        lambda store, _: store.catalogue.get_api_key("k1"),
         "SEARCH api_keys USING INDEX idx_api_key_id (key_id=?)",
     ),
     "list API keys": (
-        lambda store, _: store.list_api_keys("acme", cursor="k1", limit=5),
+        lambda store, _: store.catalogue.list_api_keys("acme", cursor="k1", limit=5),
         "SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (tenant_id=? AND key_id>?)",
     ),
     "delete API key": (
-        lambda store, _: store.delete_api_key("acme", "k1"),
+        lambda store, _: store.catalogue.delete_api_key("acme", "k1"),
         "SEARCH api_keys USING INDEX idx_api_key_id (key_id=?)",  # unique; the tenant is compared
     ),
 }
@@ -188,15 +190,15 @@ def test_correlation_and_expiry_have_indexes_of_their_own(filled: SqlStore, sing
 
 def test_owners_of_many_shards_are_found_by_key_while_sqlite_knows_no_statistics(store: SqlStore) -> None:
     """The store never has them made."""
-    namespace = store.create_namespace("many", num_shards=64, dedicated=False, now=NOW)[0]
+    namespace = store.catalogue.create_namespace("many", num_shards=64, dedicated=False, now=NOW)[0]
     claimed = [claim_shard(store, shard, "w", lease_seconds=10, now=NOW) for shard in range(64)]
     leases = {lease.shard_id: lease for lease in claimed if lease}
-    store.put_timers(make_timers(namespace, 200), mode=PutMode.CREATE, now=NOW)
-    due = [timer for shard in range(64) for timer in store.due_timers(shard, until=NOW, limit=1).timers]
+    store.timers.put(make_timers(namespace, 200), mode=PutMode.CREATE, now=NOW)
+    due = [timer for shard in range(64) for timer in store.timers.due(shard, until=NOW, limit=1).timers]
 
     def share(store: SqlStore, _: Namespace) -> None:
-        store.shard_statuses(range(64), now=NOW)
-        store.record(leased([fired(timer) for timer in due], *leases.values()), now=NOW)
+        store.leases.statuses(range(64), now=NOW)
+        store.timers.record(leased([fired(timer) for timer in due], *leases.values()), now=NOW)
 
     for steps in plans(store, namespace, share):
         assert all(step.startswith(f"SEARCH timers USING INDEX {PRIMARY_KEY}") for step in steps), steps

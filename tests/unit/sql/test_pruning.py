@@ -11,7 +11,7 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from duetime.stores.sql.driver_connection import DriverConnection
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import RowType
@@ -27,7 +27,7 @@ EXPIRY = NOW + RETENTION
 def ended(store: SqlStore, single: Namespace) -> Timer:
     """A timer that has fired and that is to be pruned at ``EXPIRY``."""
     timer = make_timer(single)
-    store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
     lease = claim(store)
     record(store, [fired(timer)], lease)
     return timer
@@ -53,24 +53,24 @@ def count(store: SqlStore) -> int:
 def test_a_timer_that_has_ended_anew_meanwhile_keeps_its_history(store: SqlStore, ended: Timer) -> None:
     later = to_milliseconds(EXPIRY + seconds(1))
     with before_deleting("UPDATE timers SET timer_expires_at = ? WHERE timer_id = ?", later, ended.timer_id):
-        assert store.prune_expired(now=EXPIRY, limit=5) == 0
+        assert store.timers.prune(now=EXPIRY, limit=5) == 0
     assert count(store) == 1
 
 
 def test_a_timer_that_waits_again_meanwhile_is_not_pruned(store: SqlStore, ended: Timer) -> None:
     change = "UPDATE timers SET row_type = ?, timer_state = 'scheduled' WHERE timer_id = ?"
     with before_deleting(change, RowType.TIMER.value, ended.timer_id):
-        assert store.prune_expired(now=EXPIRY, limit=5) == 0
+        assert store.timers.prune(now=EXPIRY, limit=5) == 0
     assert count(store) == 1
 
 
 def test_a_waiting_timer_with_an_end_is_never_pruned_and_is_in_no_others_way(store: SqlStore, ended: Timer) -> None:
     """Damage, since only what has finished has an end: it is the oldest, and the one that a page holds."""
     waits = make_timer(Namespace("single", 1, 0, False, NOW), "waits")
-    store.put_timers([waits], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([waits], mode=PutMode.CREATE, now=NOW)
     with store.database.write() as mutation:
         mutation.connection.exec_driver_sql("UPDATE timers SET timer_expires_at = 1 WHERE timer_id = 'waits'")
 
-    assert store.prune_expired(now=EXPIRY, limit=1) == 1
-    assert store.prune_expired(now=EXPIRY, limit=1) == 0
+    assert store.timers.prune(now=EXPIRY, limit=1) == 1
+    assert store.timers.prune(now=EXPIRY, limit=1) == 0
     assert count(store) == 1

@@ -12,7 +12,7 @@ from duetime.domain import ids
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import MIN_INSTANT
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from duetime.stores.sql import rows
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
@@ -67,11 +67,11 @@ def test_what_can_be_read_of_an_unreadable_row_is_shown(
     store: SqlStore, single: Namespace, column: str, value: Any
 ) -> None:
     timer = make_timer(single, payload_json="[1]", correlation_id="c", tags=("x",))
-    store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
     with store.database.write() as mutation:
         mutation.connection.execute(sa.update(timers).values({column: value}))
 
-    shown = store.get_timer(single, "t1", now=NOW)
+    shown = store.timers.get(single, "t1", now=NOW)
 
     assert shown is not None
     assert shown.failure is not None
@@ -89,14 +89,14 @@ def test_what_can_be_read_of_an_unreadable_row_is_shown(
 
 @pytest.mark.parametrize("column", ["timer_created_at", "timer_due_at", "timer_tags", "timer_failure"])
 def test_a_replacement_heals_every_column(store: SqlStore, single: Namespace, column: str) -> None:
-    store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([make_timer(single)], mode=PutMode.CREATE, now=NOW)
     with store.database.write() as mutation:
         value: Any = "{broken" if column in ("timer_tags", "timer_failure") else 2**62
         mutation.connection.execute(sa.update(timers).values({column: value}))
 
-    (result,) = store.put_timers([make_timer(single)], mode=PutMode.REPLACE, now=NOW)
+    (result,) = store.timers.put([make_timer(single)], mode=PutMode.REPLACE, now=NOW)
 
-    stored: Timer | None = store.get_timer(single, "t1", now=NOW)
+    stored: Timer | None = store.timers.get(single, "t1", now=NOW)
     assert stored == result.timer
     assert stored is not None
     assert stored.state is TimerState.SCHEDULED
@@ -116,7 +116,7 @@ def test_a_replacement_heals_every_column(store: SqlStore, single: Namespace, co
     ],
 )
 def test_the_schema_refuses_what_would_be_nonsense(store: SqlStore, single: Namespace, statement: str) -> None:
-    store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([make_timer(single)], mode=PutMode.CREATE, now=NOW)
 
     with store.database.engine.connect() as connection, pytest.raises(sa.exc.IntegrityError):
         connection.exec_driver_sql(statement)

@@ -67,7 +67,7 @@ def test_a_file_without_schema_is_not_ready(path: Path) -> None:
     with pytest.raises(StoreNotReady, match="schema"):
         store.check()
     with pytest.raises(StoreNotReady):
-        store.shard_map()
+        store.catalogue.shard_map()
     store.close()
 
 

@@ -12,7 +12,7 @@ from psycopg import errors
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores.open import open_store
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.store import SqlStore
@@ -163,7 +163,7 @@ def test_other_mysql_errors_are_our_fault() -> None:
 def test_a_row_that_the_database_passes_over_is_an_error_and_no_endless_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     store = SqlStore(open_dialect("sqlite://"))
     store.initialise()
-    namespace, _ = store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+    namespace, _ = store.catalogue.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
     tries: list[int] = []
 
     def pass_over(*_: object) -> int:
@@ -173,8 +173,8 @@ def test_a_row_that_the_database_passes_over_is_an_error_and_no_endless_loop(mon
     monkeypatch.setattr(TimerRows, "insert", pass_over)
 
     with pytest.raises(StoreError, match="neither as a new one"):
-        store.put_timers([make_timer(namespace)], mode=PutMode.CREATE, now=NOW)
+        store.timers.put([make_timer(namespace)], mode=PutMode.CREATE, now=NOW)
 
     assert 1 < len(tries) < 20
-    assert store.get_timer(namespace, "t1", now=NOW) is None
+    assert store.timers.get(namespace, "t1", now=NOW) is None
     store.close()

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.namespaces import Namespace
-from duetime.stores.port import PutMode
+from duetime.stores.port.timers import PutMode
 from duetime.stores.sql import sqlite
 from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.store import SqlStore
@@ -63,19 +63,19 @@ def test_every_connection_is_set_up(store: SqlStore, pragma: str, expected: obje
 
 def test_reads_do_not_wait_for_a_writer(store: SqlStore, single: Namespace) -> None:
     timer = make_timer(single)
-    store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
 
     with store.database.write(NOW) as mutation:
         mutation.connection.exec_driver_sql("UPDATE timers SET timer_revision = 9")
-        assert store.get_timer(single, "t1", now=NOW) == timer
-        assert store.due_timers(0, until=NOW, limit=9).timers == [timer]
+        assert store.timers.get(single, "t1", now=NOW) == timer
+        assert store.timers.due(0, until=NOW, limit=9).timers == [timer]
 
-    assert store.due_timers(0, until=NOW, limit=9).timers[0].revision == 9
+    assert store.timers.due(0, until=NOW, limit=9).timers[0].revision == 9
 
 
 def test_an_exception_rolls_the_transaction_back(store: SqlStore, single: Namespace) -> None:
     timer = make_timer(single)
-    store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
 
     def fail_halfway() -> None:
         with store.database.write(NOW) as mutation:
@@ -85,8 +85,8 @@ def test_an_exception_rolls_the_transaction_back(store: SqlStore, single: Namesp
     with pytest.raises(RuntimeError, match="halfway"):
         fail_halfway()
 
-    assert store.get_timer(single, "t1", now=NOW) == timer
-    store.put_timers(make_timers(single, 2), mode=PutMode.CREATE, now=NOW)
+    assert store.timers.get(single, "t1", now=NOW) == timer
+    store.timers.put(make_timers(single, 2), mode=PutMode.CREATE, now=NOW)
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -94,17 +94,17 @@ def test_a_database_that_stays_locked_is_unavailable(path: Path, store: SqlStore
     store.close()  # connections made from here on are impatient
     with locked_by_another_process(path):
         with pytest.raises(StoreUnavailable, match="locked") as raised:
-            store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+            store.timers.put([make_timer(single)], mode=PutMode.CREATE, now=NOW)
         assert raised.value.retry_after_seconds > 0
-        assert store.get_timer(single, "t1", now=NOW) is None
+        assert store.timers.get(single, "t1", now=NOW) is None
 
-    store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+    store.timers.put([make_timer(single)], mode=PutMode.CREATE, now=NOW)
 
 
 @pytest.mark.usefixtures("_impatient")
 def test_a_writer_that_gets_no_turn_finds_the_store_unavailable(store: SqlStore, single: Namespace) -> None:
     with store.database.write(NOW), pytest.raises(StoreUnavailable, match="busy"):
-        store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+        store.timers.put([make_timer(single)], mode=PutMode.CREATE, now=NOW)
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -113,9 +113,9 @@ def test_running_out_of_connections_is_unavailable() -> None:
     store.initialise()
 
     with store.database.read(), pytest.raises(StoreUnavailable, match="connection"):
-        store.shard_map()
+        store.catalogue.shard_map()
 
-    assert store.shard_map().shared_shards == 0
+    assert store.catalogue.shard_map().shared_shards == 0
     store.close()
 
 
@@ -175,7 +175,7 @@ def test_what_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     store = SqlStore(open_dialect(f"sqlite:///{tmp_path}/a/b/duetime.db"))
     store.initialise()
-    store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+    store.catalogue.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
 
     made = {path.name: mode(path) for path in (tmp_path / "a/b").iterdir()}
     assert made == {"duetime.db": 0o600, "duetime.db-wal": 0o600, "duetime.db-shm": 0o600}
@@ -249,19 +249,19 @@ def test_a_relative_path_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_database_in_memory_is_one_for_all_threads(url: str) -> None:
     store = SqlStore(open_dialect(url))
     store.initialise()
-    namespace, _ = store.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
+    namespace, _ = store.catalogue.create_namespace("n", num_shards=1, dedicated=False, now=NOW)
     barrier = threading.Barrier(4, timeout=30)
 
     def create(index: int) -> None:
         barrier.wait()
         for turn in range(10):
-            store.put_timers([make_timer(namespace, f"{index}-{turn}")], mode=PutMode.CREATE, now=NOW)
-            assert store.get_timer(namespace, f"{index}-{turn}", now=NOW) is not None
+            store.timers.put([make_timer(namespace, f"{index}-{turn}")], mode=PutMode.CREATE, now=NOW)
+            assert store.timers.get(namespace, f"{index}-{turn}", now=NOW) is not None
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(create, range(4)))
 
-    assert len(store.due_timers(0, until=NOW, limit=100).timers) == 40
+    assert len(store.timers.due(0, until=NOW, limit=100).timers) == 40
     store.close()
 
 
@@ -290,7 +290,7 @@ def test_no_value_shows_in_the_error_behind_an_error(store: SqlStore, single: Na
     with store.database.write() as mutation:
         mutation.connection.exec_driver_sql("DROP TABLE timers")
     with pytest.raises(StoreNotReady) as raised:
-        store.put_timers([timer], mode=PutMode.CREATE, now=NOW)
+        store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
 
     assert raised.value.__cause__ is not None
     assert "hunter2" not in str(raised.value.__cause__)
@@ -300,5 +300,5 @@ def test_a_file_that_cannot_be_written_is_one_clear_line(store: SqlStore, single
     sa.event.listen(store.database.engine, "checkout", lambda raw, *_: raw.execute("PRAGMA query_only = ON"))
 
     with pytest.raises(StoreUnavailable, match="read-only"):
-        store.put_timers([make_timer(single)], mode=PutMode.CREATE, now=NOW)
-    assert store.get_timer(single, "t1", now=NOW) is None
+        store.timers.put([make_timer(single)], mode=PutMode.CREATE, now=NOW)
+    assert store.timers.get(single, "t1", now=NOW) is None

@@ -38,7 +38,7 @@ class Answering:
         self.is_down = False
         self.requests = 0
 
-    def store_time(self, *, now: datetime) -> StoreTime:
+    def time(self, *, now: datetime) -> StoreTime:
         del now
         self.requests += 1
         if self.is_down:

@@ -15,7 +15,7 @@ import secrets
 
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.principals import Principal
-from duetime.stores.port import Store
+from duetime.stores.port.catalogue import Catalogue
 
 _SECRET_NAME = "cursor"  # noqa: S105 (the name of a secret, not one)
 _KEY_BYTES = 32
@@ -23,8 +23,8 @@ _MAC_BYTES = 16
 
 
 class CursorCodec:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
         self._key: bytes | None = None
 
     def encode(self, store_cursor: str | None, query: tuple[object, ...], principal: Principal | None) -> str | None:
@@ -50,7 +50,7 @@ class CursorCodec:
 
     def _mac(self, raw: bytes, query: tuple[object, ...], principal: Principal | None) -> bytes:
         if self._key is None:
-            self._key = self._store.catalogue_secret(_SECRET_NAME, secrets.token_bytes(_KEY_BYTES))
+            self._key = self._catalogue.secret(_SECRET_NAME, secrets.token_bytes(_KEY_BYTES))
         message = json.dumps([None if principal is None else principal.tenant_id, query]).encode() + b"\0" + raw
         return hmac.new(self._key, message, hashlib.sha256).digest()[:_MAC_BYTES]
 

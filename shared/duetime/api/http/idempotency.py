@@ -202,7 +202,7 @@ class _Attempt:
             content=self._content.text(),
             expires_at=self._now + kept_for,
         )
-        return self._store.put_idempotency_record(record, if_claim=if_claim, now=self._now)
+        return self._store.catalogue.put_idempotency_record(record, if_claim=if_claim, now=self._now)
 
 
 def _fingerprint(request: Request) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from duetime.stores.port import Page
+from duetime.stores.port.pages import Page
 
 T = TypeVar("T")
 

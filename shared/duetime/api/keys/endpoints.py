@@ -48,7 +48,7 @@ def list_api_keys(services: Services, request: Request, *, tenant: str) -> Reply
     query = read_query(PageQuery, request)
     bound_to = ("api-keys", tenant)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
-    page = services.context.store.list_api_keys(tenant, cursor=cursor, limit=query.limit)
+    page = services.context.store.catalogue.list_api_keys(tenant, cursor=cursor, limit=query.limit)
     next_cursor = services.cursors.encode(page.next_cursor, bound_to, request.principal)
     return Reply(status=200, body=list_json(map(api_key_json, page.items), next_cursor))
 
@@ -58,7 +58,7 @@ def delete_api_key(services: Services, request: Request, *, tenant: str, key_id:
 
     Any key can be deleted, the one that asks and the last one too: a leaked key must never be kept.
     """
-    if not is_key_id(key_id) or not services.context.store.delete_api_key(tenant, key_id):
+    if not is_key_id(key_id) or not services.context.store.catalogue.delete_api_key(tenant, key_id):
         raise ApiKeyNotFound(key_id)
     return Reply(status=204)
 

@@ -49,7 +49,7 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
     body = validate(NamespaceBody, read_body(request, NAMESPACE_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
     store, now = services.context.store, services.context.clock.now()
     principal = request.principal
-    known = store.get_namespace(namespace)
+    known = store.catalogue.get_namespace(namespace)
     if known is not None and principal is not None and known.tenant_id != principal.tenant_id:
         known = None  # nothing of it must show, not even in what is asked of the store below
     if wanted is not None and known is None:
@@ -62,7 +62,7 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
 
     # In open mode a namespace that exists may be any tenant's.
     tenant_id = known.tenant_id if known else own_tenant(principal)
-    stored, is_new = store.create_namespace(
+    stored, is_new = store.catalogue.create_namespace(
         namespace, num_shards=num_shards, dedicated=dedicated, now=now, tenant_id=tenant_id
     )
     given = given_settings(body)
@@ -163,7 +163,7 @@ def list_namespaces(services: Services, request: Request) -> Reply:
     bound_to = ("namespaces",)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
     tenant_id = None if request.principal is None else request.principal.tenant_id
-    page = services.context.store.list_namespaces(cursor=cursor, limit=query.limit, tenant_id=tenant_id)
+    page = services.context.store.catalogue.list_namespaces(cursor=cursor, limit=query.limit, tenant_id=tenant_id)
     next_cursor = services.cursors.encode(page.next_cursor, bound_to, request.principal)
     return Reply(status=200, body=list_json(map(namespace_json, page.items), next_cursor))
 
@@ -174,11 +174,11 @@ def list_shards(services: Services, request: Request) -> Reply:
     bound_to = ("shards",)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
     store = services.context.store
-    shard_ids = sorted(store.shard_map().shard_ids())
+    shard_ids = sorted(store.catalogue.shard_map().shard_ids())
     start = 0 if cursor is None else bisect_right(shard_ids, _shard_id(cursor))
     shown = shard_ids[start : start + query.limit]
     is_last = start + query.limit >= len(shard_ids)
-    statuses = store.shard_statuses(shown, now=services.context.clock.now()) if shown else []
+    statuses = store.leases.statuses(shown, now=services.context.clock.now()) if shown else []
     items = list(map(shard_json, statuses))
     next_cursor = None if is_last else services.cursors.encode(str(shown[-1]), bound_to, request.principal)
     return Reply(status=200, body=list_json(items, next_cursor))

@@ -32,7 +32,7 @@ from duetime.domain.errors import (
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallChange, CallStatus, ServiceCall, timer_of
 from duetime.domain.times import round_up
-from duetime.stores.calls_port import ApplyStatus, CallRef, DeleteStatus
+from duetime.stores.port.calls import ApplyStatus, CallRef, DeleteStatus
 
 MAX_BODY_BYTES = 1024 * 1024
 _TRIES = 10
@@ -113,7 +113,7 @@ def delete_service_call(services: Services, request: Request, *, tenant: str, se
                 )
             revision = call.revision
             event = deleted(call, DeletionReason.REQUEST, new_id=services.context.new_id, now=now)
-        status = calls.store.delete_call(tenant, service_call_id, now=now, if_revision=revision, event=event)
+        status = calls.store.delete(tenant, service_call_id, now=now, if_revision=revision, event=event)
         if status is DeleteStatus.DELETED:
             return Reply(status=204)
         if status is DeleteStatus.NOT_FOUND:

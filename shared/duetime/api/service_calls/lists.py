@@ -21,7 +21,7 @@ from duetime.domain.errors import ExecutionNotFound, InvalidInput
 from duetime.domain.ids import is_uuid
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallStatus, ServiceCall
-from duetime.stores.calls_port import CallFilter, CallOrder
+from duetime.stores.port.calls import CallFilter, CallOrder
 
 LAST_EVENT_ID = "Last-Event-ID"
 
@@ -34,7 +34,7 @@ def list_service_calls(services: Services, request: Request, *, tenant: str) -> 
     bound_to = _cursor_query(tenant, query)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
     items, next_cursor = fitting_page(
-        lambda limit: store.list_calls(tenant, call_filter, cursor=cursor, limit=limit, now=now),
+        lambda limit: store.list(tenant, call_filter, cursor=cursor, limit=limit, now=now),
         views_for(services, request).call_summary,
         limit=query.limit,
     )

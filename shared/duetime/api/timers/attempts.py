@@ -16,7 +16,7 @@ from duetime.domain.principals import Role
 def list_attempts(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """GET: the last attempts, oldest first. They are few, so they are one page."""
     space, timer_id = read_address(services, request, namespace, timer_id)
-    timer = services.context.store.get_timer(space, timer_id, now=services.context.clock.now())
+    timer = services.context.store.timers.get(space, timer_id, now=services.context.clock.now())
     if timer is None:
         raise TimerNotFound(space.name, timer_id)
     attempts = read_attempts(timer.attempt_log)

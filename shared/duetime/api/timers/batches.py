@@ -20,7 +20,7 @@ from duetime.domain.errors import DuetimeError, RevisionMismatch, TimerConflict,
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer
-from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 from duetime.stores.refusals import apart
 
 MAX_BODY_BYTES = 6 * 1024 * 1024
@@ -45,7 +45,7 @@ def create_timers(services: Services, request: Request, *, namespace: str) -> Re
             timers[timer.timer_id] = timer
             items.append(None)
     results = apart(
-        lambda some: context.store.put_timers(some, mode=PutMode.CREATE, now=now),
+        lambda some: context.store.timers.put(some, mode=PutMode.CREATE, now=now),
         list(timers.values()),
         lambda _: PutResult(PutStatus.REFUSED, None),
     )
@@ -73,7 +73,7 @@ def cancel_timers(services: Services, request: Request, *, namespace: str) -> Re
             refs[wanted.id] = TimerRef(wanted.id, wanted.revision)
             items.append(None)
     results = apart(
-        lambda some: services.context.store.delete_timers(space, some, now=now),
+        lambda some: services.context.store.timers.delete(space, some, now=now),
         list(refs.values()),
         lambda _: ChangeResult(ChangeStatus.REFUSED),
     )

@@ -27,7 +27,7 @@ from duetime.domain.errors import (
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer
-from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 
 MAX_BODY_BYTES = 1024 * 1024
 _IF_MATCH_TRIES = 5
@@ -42,7 +42,7 @@ def create_timer(services: Services, request: Request, *, namespace: str) -> Rep
     now = context.clock.now()
     found = read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES)
     timer = read_timer(found, space, egress=context.egress, new_id=context.new_id, now=now)
-    (result,) = context.store.put_timers([timer], mode=PutMode.CREATE, now=now)
+    (result,) = context.store.timers.put([timer], mode=PutMode.CREATE, now=now)
     if result.status is PutStatus.CONFLICT:
         raise TimerConflict(f"timer {timer.timer_id!r} exists and has other content")
     return _stored_reply(services, space, timer.timer_id, result)
@@ -60,17 +60,17 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
     found = read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES)
     timer = read_timer(found, space, timer_id=timer_id, egress=context.egress, new_id=context.new_id, now=now)
     if unwanted is not None:
-        (result,) = context.store.put_timers([timer], mode=PutMode.CREATE, now=now)
+        (result,) = context.store.timers.put([timer], mode=PutMode.CREATE, now=now)
         if result.status not in (PutStatus.CREATED, PutStatus.REFUSED):
             raise RevisionMismatch(f"timer {timer_id!r} exists")
         return _stored_reply(services, space, timer_id, result)
 
     def replace(revision: int | None) -> PutResult:
-        return context.store.put_timers([timer], mode=PutMode.REPLACE, now=now, if_revision=revision)[0]
+        return context.store.timers.put([timer], mode=PutMode.REPLACE, now=now, if_revision=revision)[0]
 
     mismatch = RevisionMismatch(f"timer {timer_id!r} does not exist in a revision that If-Match names")
     result = under_if_match(
-        wanted, replace, lambda: context.store.get_timer(space, timer_id, now=now), absent=mismatch
+        wanted, replace, lambda: context.store.timers.get(space, timer_id, now=now), absent=mismatch
     )
     return _stored_reply(services, space, timer_id, result)
 
@@ -78,7 +78,7 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
 def get_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """GET: 304 when ``If-None-Match`` names the revision."""
     space, timer_id = read_address(services, request, namespace, timer_id)
-    timer = services.context.store.get_timer(space, timer_id, now=services.context.clock.now())
+    timer = services.context.store.timers.get(space, timer_id, now=services.context.clock.now())
     if timer is None:
         raise TimerNotFound(space.name, timer_id)
     known = if_none_match(request)
@@ -99,12 +99,14 @@ def patch_timer(services: Services, request: Request, *, namespace: str, timer_i
     firing_id = context.new_id()
 
     def read() -> Timer | None:
-        return context.store.get_timer(space, timer_id, now=now)
+        return context.store.timers.get(space, timer_id, now=now)
 
     def apply(revision: int | None) -> ChangeResult:
         if not change.given():
             return _look(read(), revision)
-        return context.store.update_timer(space, timer_id, change, firing_id=firing_id, now=now, if_revision=revision)
+        return context.store.timers.update(
+            space, timer_id, change, firing_id=firing_id, now=now, if_revision=revision
+        )
 
     absent = TimerNotFound(space.name, timer_id)
     result = under_if_match(wanted, apply, read, absent=absent)
@@ -124,11 +126,11 @@ def delete_timer(services: Services, request: Request, *, namespace: str, timer_
     now = context.clock.now()
 
     def delete(revision: int | None) -> ChangeResult:
-        return context.store.delete_timers(space, [TimerRef(timer_id, revision)], now=now)[0]
+        return context.store.timers.delete(space, [TimerRef(timer_id, revision)], now=now)[0]
 
     absent = TimerNotFound(space.name, timer_id)
     result = under_if_match(
-        if_match(request), delete, lambda: context.store.get_timer(space, timer_id, now=now), absent=absent
+        if_match(request), delete, lambda: context.store.timers.get(space, timer_id, now=now), absent=absent
     )
     if result.status is ChangeStatus.REFUSED:
         raise refused(timer_id)

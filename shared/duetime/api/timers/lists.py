@@ -14,7 +14,8 @@ from duetime.app.redrives import find_timers
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer
-from duetime.stores.port import Page, TimerFilter
+from duetime.stores.port.pages import Page
+from duetime.stores.port.timers import TimerFilter
 
 
 def list_timers(services: Services, request: Request, *, namespace: str) -> Reply:

@@ -21,7 +21,7 @@ from duetime.domain.errors import DuetimeError, StoreUnavailable, TimerNotFound
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Principal, Role
 from duetime.domain.timers import Rearm
-from duetime.stores.port import ChangeResult, TimerFilter, TimerRef
+from duetime.stores.port.timers import ChangeResult, TimerFilter, TimerRef
 
 MAX_BODY_BYTES = 1024 * 1024
 IDS_AT_ONCE = 50
@@ -51,10 +51,10 @@ def _rearm(
     now = context.clock.now()
 
     def act(revision: int | None) -> ChangeResult:
-        return context.store.rearm_timers(space, [TimerRef(timer_id, revision)], rearm=rearm, now=now)[0]
+        return context.store.timers.rearm(space, [TimerRef(timer_id, revision)], rearm=rearm, now=now)[0]
 
     absent = TimerNotFound(space.name, timer_id)
-    result = under_if_match(wanted, act, lambda: context.store.get_timer(space, timer_id, now=now), absent=absent)
+    result = under_if_match(wanted, act, lambda: context.store.timers.get(space, timer_id, now=now), absent=absent)
     error = refusal(space, timer_id, result)
     if error is not None:
         raise error

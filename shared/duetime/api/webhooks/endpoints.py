@@ -29,7 +29,7 @@ from duetime.domain.event_webhooks import EventWebhook, events_namespace, read_d
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.principals import Role
 from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
-from duetime.stores.port import TimerFilter
+from duetime.stores.port.timers import TimerFilter
 
 MAX_BODY_BYTES = 8 * 1024
 _NEVER_KEPT = {"cache-control": "no-store"}
@@ -179,7 +179,7 @@ def list_deliveries(services: Services, request: Request, *, tenant: str) -> Rep
     timer_filter = TimerFilter(state=query.state, tag=None if query.type is None else str(query.type))
     store, now = services.context.store, services.context.clock.now()
     items, next_cursor = fitting_page(
-        lambda limit: store.list_timers(namespace, timer_filter, cursor=cursor, limit=limit, now=now),
+        lambda limit: store.timers.list(namespace, timer_filter, cursor=cursor, limit=limit, now=now),
         webhook_encoding.delivery_json,
         limit=query.limit,
     )
@@ -191,7 +191,7 @@ def list_delivery_attempts(services: Services, request: Request, *, tenant: str,
     namespace = _found(services, tenant)
     timer = None
     if namespace is not None and read_delivery_id(delivery_id) is not None:
-        timer = services.context.store.get_timer(namespace, delivery_id, now=services.context.clock.now())
+        timer = services.context.store.timers.get(namespace, delivery_id, now=services.context.clock.now())
     if timer is None:
         raise TimerNotFound(events_namespace(tenant), delivery_id)
     return Reply(
@@ -209,7 +209,7 @@ def redrive_deliveries(services: Services, request: Request, *, tenant: str) -> 
 
 def _found(services: Services, tenant: str) -> Namespace | None:
     """As it is now. The path's tenant is the key's (``auth.authorise``), and the name is made of it."""
-    found = services.context.store.get_namespace(events_namespace(tenant))
+    found = services.context.store.catalogue.get_namespace(events_namespace(tenant))
     return None if found is None else namespace_changes.readable(found)
 
 
@@ -219,7 +219,7 @@ def _ensured(services: Services, tenant: str) -> Namespace:
     if found is not None:
         return found
     try:
-        made, _ = context.store.create_namespace(
+        made, _ = context.store.catalogue.create_namespace(
             events_namespace(tenant),
             num_shards=context.default_num_shards,
             dedicated=False,

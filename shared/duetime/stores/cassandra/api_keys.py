@@ -14,7 +14,7 @@ from duetime.stores.cassandra.changes import new_write_id
 from duetime.stores.cassandra.entries import NAMED, OF_TENANT, Entries
 from duetime.stores.cassandra.requests import Requests, Row, Unsettled
 from duetime.stores.key_reading import StoredKey, read_api_key, role_text
-from duetime.stores.port import Page
+from duetime.stores.port.pages import Page
 from duetime.stores.rounds import rounds
 
 _PART: Final = "api_keys"

@@ -21,9 +21,9 @@ from duetime.stores.cassandra import entries
 from duetime.stores.cassandra.changes import new_write_id
 from duetime.stores.cassandra.entries import INTERNAL, NAMED, OF_TENANT, SHARDS, Entries
 from duetime.stores.cassandra.requests import Requests, Row, Unsettled
-from duetime.stores.moving_port import LoadStatus
 from duetime.stores.namespace_text import StoredNamespace, agreed, read_namespace, secrets_text, settings_text
-from duetime.stores.port import Page
+from duetime.stores.port.pages import Page
+from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.rounds import rounds
 
 _PART: Final = "namespaces"

@@ -12,8 +12,8 @@ from duetime.stores.cassandra.requests import Row
 from duetime.stores.cassandra.timer_rows import Key, UnreadableError, decode, decode_or_salvage, encode, key_of
 from duetime.stores.cassandra.timers import Decision, Timers
 from duetime.stores.client_results import created, delete_result, put_result, rearm_result, update_result
-from duetime.stores.moving_port import LoadStatus
-from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.port.transfer import LoadStatus
 
 
 class Clients:

@@ -28,7 +28,7 @@ from duetime.stores.cassandra.timer_rows import (
 )
 from duetime.stores.cassandra.timers import Own, Timers
 from duetime.stores.page_budget import fitting
-from duetime.stores.port import DuePage, UnreadableRow
+from duetime.stores.port.timers import DuePage, UnreadableRow
 
 _READ = (
     "SELECT shard_id, sort_at, timer_namespace, timer_id, timer_size FROM timers "

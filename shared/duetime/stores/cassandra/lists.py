@@ -15,7 +15,8 @@ from duetime.stores.cassandra.schema import CORRELATION
 from duetime.stores.cassandra.timer_rows import decode_or_salvage, is_trace, key_of_row, reason_of, tags_of
 from duetime.stores.cassandra.timers import OF_NAMESPACE, Timers
 from duetime.stores.page_budget import PAGE_BYTES
-from duetime.stores.port import Page, TimerFilter
+from duetime.stores.port.pages import Page
+from duetime.stores.port.timers import TimerFilter
 
 SCANNED_PER_PAGE: Final = 1000
 """How many timers one page of a list looks at."""

@@ -12,7 +12,7 @@ from typing import Protocol
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.timers import Timer
 from duetime.domain.times import from_milliseconds, to_milliseconds
-from duetime.stores.port import DuePage, IsWanted, UnreadableRow
+from duetime.stores.port.timers import DuePage, IsWanted, UnreadableRow
 
 
 class DueSource(Protocol):

@@ -7,7 +7,6 @@ from datetime import datetime
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import tenant_of
 from duetime.domain.timers import Timer
-from duetime.stores.calls_port import CallRef, CallStore
 from duetime.stores.cassandra import schema
 from duetime.stores.cassandra.api_keys import ApiKeys
 from duetime.stores.cassandra.calls.store import CassandraCallStore
@@ -22,6 +21,15 @@ from duetime.stores.cassandra.recording import Recording
 from duetime.stores.cassandra.session import CassandraSession
 from duetime.stores.cassandra.timers import Timers
 from duetime.stores.cassandra.url import parse_cassandra_url
+from duetime.stores.family_parts import (
+    FamilyCalls,
+    FamilyCatalogue,
+    FamilyLeases,
+    FamilyOutbox,
+    FamilyTimers,
+    FamilyTransfer,
+)
+from duetime.stores.port.calls import CallRef
 from duetime.stores.time_source import StoreTime, TimeSource
 
 
@@ -31,7 +39,7 @@ def open_cassandra_store(url: str, *, time_source: TimeSource = TimeSource.DATAB
 
 
 class CassandraStore:
-    """Implements ``duetime.stores.port.Store``; each part has the operations of one side of it."""
+    """Implements ``duetime.stores.port.store.Store``; each part has the operations of one side of it."""
 
     def __init__(self, session: CassandraSession, *, time_source: TimeSource = TimeSource.DATABASE) -> None:
         self.session = session
@@ -84,11 +92,17 @@ class CassandraStore:
         self.prune_expired = recording.prune_expired
 
         self._calls = CassandraCallStore(session, lost_leases=recording.lost_leases)
-        self.calls: CallStore = self._calls
 
         due = Due(session, timers)
         self.due_timers = MergedDue([due, self._calls.due]).due_timers
         self.quarantine = due.quarantine
+
+        self.timers = FamilyTimers(self)
+        self.leases = FamilyLeases(self)
+        self.catalogue = FamilyCatalogue(self)
+        self.calls = FamilyCalls(self._calls)
+        self.outbox = FamilyOutbox(self._calls)
+        self.transfer = FamilyTransfer(self, self._calls)
 
     def get_timer(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
         tenant_id = tenant_of(namespace.name)
@@ -96,7 +110,7 @@ class CassandraStore:
             return self._clients.get_timer(namespace, timer_id, now=now)
         return self._calls.due.get_timer(CallRef(tenant_id, timer_id), now=now)
 
-    def store_time(self, *, now: datetime) -> StoreTime:
+    def time(self, *, now: datetime) -> StoreTime:
         at = self.session.node_time() if self._time_source is TimeSource.DATABASE else now
         return StoreTime(at, resolution_seconds=0.001)
 

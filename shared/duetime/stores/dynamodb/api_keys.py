@@ -15,7 +15,7 @@ from duetime.stores.dynamodb.cursors import write_cursor
 from duetime.stores.dynamodb.items import item_key
 from duetime.stores.dynamodb.table import Table, back_offs
 from duetime.stores.key_reading import StoredKey, read_api_key, role_text
-from duetime.stores.port import Page
+from duetime.stores.port.pages import Page
 
 _API_KEY = "APIKEY#"
 _DELETE_TRIES = 5

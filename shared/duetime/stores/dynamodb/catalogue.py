@@ -21,9 +21,9 @@ from duetime.stores.dynamodb.changes import Change, Item, as_update, text, whole
 from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
 from duetime.stores.dynamodb.items import item_key, time_to_live
 from duetime.stores.dynamodb.table import QueryPage, Table, back_offs
-from duetime.stores.moving_port import LoadStatus
 from duetime.stores.namespace_text import StoredNamespace, agreed, read_namespace, secrets_text, settings_text
-from duetime.stores.port import Page
+from duetime.stores.port.pages import Page
+from duetime.stores.port.transfer import LoadStatus
 
 CATALOGUE_SHARD = -1
 _NAMESPACE = "NAMESPACE#"

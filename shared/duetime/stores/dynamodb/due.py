@@ -30,7 +30,7 @@ from duetime.stores.dynamodb.items import (
 from duetime.stores.dynamodb.payloads import Payloads, is_large, payload_key_of, within_budget
 from duetime.stores.dynamodb.table import BATCH_KEYS, QueryPage, Table, Written, chunks
 from duetime.stores.glances import LOOKED_AT, Glance, first_that_fit
-from duetime.stores.port import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
+from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
 from duetime.stores.recording import record
 from duetime.stores.refusals import alone
 

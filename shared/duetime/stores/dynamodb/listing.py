@@ -22,7 +22,8 @@ from duetime.stores.dynamodb.items import (
 from duetime.stores.dynamodb.payloads import Payloads, payload_size, within_budget
 from duetime.stores.dynamodb.table import BATCH_KEYS, Table
 from duetime.stores.page_budget import PAGE_BYTES
-from duetime.stores.port import Page, TimerFilter
+from duetime.stores.port.pages import Page
+from duetime.stores.port.timers import TimerFilter
 
 MAX_REQUESTS = 32
 """Queries of one list call; after them the page ends where it is."""

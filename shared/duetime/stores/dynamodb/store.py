@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError
@@ -23,6 +24,14 @@ from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.table import Table
 from duetime.stores.dynamodb.timers import Timers
 from duetime.stores.dynamodb.url import default_calls_table_name, parse_dynamodb_url
+from duetime.stores.family_parts import (
+    FamilyCalls,
+    FamilyCatalogue,
+    FamilyLeases,
+    FamilyOutbox,
+    FamilyTimers,
+    FamilyTransfer,
+)
 from duetime.stores.time_source import StoreTime, TimeSource
 
 if TYPE_CHECKING:
@@ -32,10 +41,10 @@ if TYPE_CHECKING:
 
 
 class DynamoDbStore(Catalogue, ApiKeys, IdempotencyRecords, Timers, Listing, Leases, Due):
-    """``stores.port.Store`` over one table, and ``calls`` over another beside it. Thread-safe.
+    """``stores.port.store.Store`` over one table, and ``calls`` over another beside it. Thread-safe.
 
     ``calls_table_name`` None: as in ``url.calls_table_name``. ``batch_statements`` as in ``Table``; ``max_parallel``
-    and ``event_retention`` as in ``DynamoDbCallStore``, None: its default. ``time_source`` says what ``store_time``
+    and ``event_retention`` as in ``DynamoDbCallStore``, None: its default. ``time_source`` says what ``time``
     tells: the service's time or the caller's.
     """
 
@@ -61,35 +70,50 @@ class DynamoDbStore(Catalogue, ApiKeys, IdempotencyRecords, Timers, Listing, Lea
         )
         self._max_parallel = max_parallel
         self._event_retention = event_retention
-        self._calls: DynamoDbCallStore | None = None
+        self._call_store: DynamoDbCallStore | None = None
         self._calls_lock = threading.Lock()
+        self.timers = FamilyTimers(self)
+        self.leases = FamilyLeases(self)
+        self.catalogue = FamilyCatalogue(self)
+
+    @cached_property
+    def calls(self) -> FamilyCalls:
+        return FamilyCalls(self.call_store)
+
+    @cached_property
+    def outbox(self) -> FamilyOutbox:
+        return FamilyOutbox(self.call_store)
+
+    @cached_property
+    def transfer(self) -> FamilyTransfer:
+        return FamilyTransfer(self, self.call_store)
 
     @property
-    def calls(self) -> DynamoDbCallStore:
+    def call_store(self) -> DynamoDbCallStore:
         """Made when it is first asked for: the timers API does without, and what is imported is cold start."""
         with self._calls_lock:
-            if self._calls is None:
+            if self._call_store is None:
                 from duetime.stores.dynamodb.calls.store import (
                     DEFAULT_MAX_PARALLEL,
                     EVENT_RETENTION,
                     DynamoDbCallStore,
                 )
 
-                self._calls = DynamoDbCallStore(
+                self._call_store = DynamoDbCallStore(
                     self._table,
                     self._calls_table,
                     max_parallel=self._max_parallel or DEFAULT_MAX_PARALLEL,
                     event_retention=self._event_retention or EVENT_RETENTION,
                 )
-            return self._calls
+            return self._call_store
 
-    def store_time(self, *, now: datetime) -> StoreTime:
+    def time(self, *, now: datetime) -> StoreTime:
         at = self._table.service_time() if self._time_source is TimeSource.DATABASE else None
         return StoreTime(now, resolution_seconds=0.001) if at is None else StoreTime(at, resolution_seconds=1.0)
 
     def initialise(self) -> None:
         create_table(self._table.client, self._table.name)
-        self.calls.initialise()
+        self.call_store.initialise()
         self.point_to_namespaces()
 
     def check(self) -> None:
@@ -97,15 +121,15 @@ class DynamoDbStore(Catalogue, ApiKeys, IdempotencyRecords, Timers, Listing, Lea
             self._table.get(item_key(CATALOGUE_SHARD, "COUNTER#SHARDS"), consistent=False)
         except StoreEmpty as error:
             try:
-                self.calls.check()
+                self.call_store.check()
             except StoreNotReady:
                 raise error from None
             raise StoreNotReady("there is a DynamoDB table of service calls and none of timers") from None
-        self.calls.check()
+        self.call_store.check()
 
     def close(self) -> None:
-        if self._calls is not None:
-            self._calls.close()
+        if self._call_store is not None:
+            self._call_store.close()
         self._table.client.close()
 
 

@@ -26,8 +26,8 @@ from duetime.stores.dynamodb.items import (
 )
 from duetime.stores.dynamodb.payloads import Payloads, payload_key_of
 from duetime.stores.dynamodb.table import BATCH_KEYS, Table, back_offs, chunks, raise_put_off
-from duetime.stores.moving_port import LoadStatus
-from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.refusals import alone
 
 _RACE_TRIES = 10

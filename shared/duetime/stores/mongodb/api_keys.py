@@ -11,7 +11,7 @@ from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import instant, optional, text, without_none
-from duetime.stores.port import Page
+from duetime.stores.port.pages import Page
 
 
 class ApiKeys:

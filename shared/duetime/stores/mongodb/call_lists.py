@@ -10,7 +10,6 @@ from typing import Any
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.bound_cursors import Position, read_cursor, write_cursor
-from duetime.stores.calls_port import CallFilter
 from duetime.stores.mongodb.call_documents import WITHOUT_BODY, decode_or_salvage_call
 from duetime.stores.mongodb.call_walks import Walk, walk_for
 from duetime.stores.mongodb.database import SERVICE_CALLS, Database
@@ -18,7 +17,8 @@ from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import instant, lenient, text, texts
-from duetime.stores.port import Page
+from duetime.stores.port.calls import CallFilter
+from duetime.stores.port.pages import Page
 
 SCANNED_PER_PAGE = 1000
 """How many calls one page looks at before it is handed out as it is."""

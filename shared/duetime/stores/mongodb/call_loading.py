@@ -7,7 +7,6 @@ from datetime import datetime
 
 from duetime.domain.executions import Execution
 from duetime.stores.bound_cursors import read_cursor, write_cursor
-from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.decoding import repaired
 from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.mongodb.batches import Batches, Insert
@@ -22,7 +21,8 @@ from duetime.stores.mongodb.execution_documents import (
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import EVENT_SEQUENCE
 from duetime.stores.mongodb.url import Document
-from duetime.stores.moving_port import EventPage, LoadStatus, UnreadableEvent
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.stores.port.transfer import EventPage, LoadStatus, UnreadableEvent
 
 _ALL_EVENTS = ("all events",)
 _IN_ORDER = [("tenant_id", 1), ("aggregate_id", 1), ("event_sequence", 1)]

@@ -11,7 +11,6 @@ from duetime.domain.errors import CallUnreadable, InvalidCursor
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.bound_cursors import read_cursor, write_cursor
-from duetime.stores.calls_port import CallRef
 from duetime.stores.mongodb.call_documents import UnreadableCallError, call_key, decode_call
 from duetime.stores.mongodb.database import EXECUTIONS, OUTBOX, SERVICE_CALLS, Database
 from duetime.stores.mongodb.errors import translated
@@ -20,7 +19,8 @@ from duetime.stores.mongodb.execution_documents import decode_or_salvage_executi
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import CALL_IDEMPOTENCY, CALL_KEY
 from duetime.stores.mongodb.url import Document
-from duetime.stores.port import Page
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.pages import Page
 
 
 class CallReads:

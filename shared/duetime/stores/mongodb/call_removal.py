@@ -7,13 +7,13 @@ from datetime import datetime
 
 from duetime.domain.errors import CallUnreadable
 from duetime.domain.service_calls import calls_namespace
-from duetime.stores.calls_port import EventOf
 from duetime.stores.mongodb.call_documents import WITHOUT_BODY, call_key, decode_call
 from duetime.stores.mongodb.database import EXECUTIONS, OUTBOX, SERVICE_CALLS, TIMERS, Database, Session
 from duetime.stores.mongodb.event_documents import encode_event
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.timer_documents import timer_key
 from duetime.stores.mongodb.url import Document
+from duetime.stores.port.calls import EventOf
 
 
 class CallRemoval:

@@ -11,7 +11,7 @@ from duetime.stores.mongodb.outbox import Outbox
 
 
 class MongoDbCallStore:
-    """Implements ``duetime.stores.calls_port.CallStore``; each part has the operations of one side of it."""
+    """Implements ``duetime.stores.family_parts.FamilyCallStore``; each part has the operations of one side of it."""
 
     def __init__(self, database: Database) -> None:
         calls = Calls(database)

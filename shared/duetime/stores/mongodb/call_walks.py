@@ -14,9 +14,9 @@ from duetime.domain.errors import InvalidCursor
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.bound_cursors import Position
-from duetime.stores.calls_port import CallFilter, CallOrder
 from duetime.stores.mongodb import schema
 from duetime.stores.mongodb.url import Document
+from duetime.stores.port.calls import CallFilter, CallOrder
 
 _ID, _NAME, _DUE_AT = "service_call_id", "name", "due_at"
 _NEWEST = [(_ID, -1)]

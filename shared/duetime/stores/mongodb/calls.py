@@ -9,7 +9,6 @@ from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreError
 from duetime.domain.service_calls import CallStatus, ServiceCall, timer_of
-from duetime.stores.calls_port import ApplyStatus, DeleteStatus
 from duetime.stores.mongodb.batches import Batches, Insert, NotWrittenError, Replace, Update, Write
 from duetime.stores.mongodb.call_documents import call_key, encode_call, step_change
 from duetime.stores.mongodb.call_removal import CallRemoval
@@ -21,6 +20,7 @@ from duetime.stores.mongodb.fencing import ShardFence
 from duetime.stores.mongodb.schema import CALL_KEY
 from duetime.stores.mongodb.timer_documents import encode, key_of
 from duetime.stores.mongodb.values import instant, lenient
+from duetime.stores.port.calls import ApplyStatus, DeleteStatus
 
 
 class Calls:

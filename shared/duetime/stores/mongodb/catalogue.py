@@ -18,9 +18,9 @@ from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import flag, instant, optional, text, whole, without_none
-from duetime.stores.moving_port import LoadStatus
 from duetime.stores.namespace_text import StoredNamespace, agreed, read_namespace, secrets_text, settings_text
-from duetime.stores.port import Page
+from duetime.stores.port.pages import Page
+from duetime.stores.port.transfer import LoadStatus
 
 _SHARDS = "shards"
 

@@ -14,7 +14,7 @@ from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.timer_documents import UnreadableError, decode, decode_or_salvage, encode
 from duetime.stores.mongodb.timers import Decision, Key, Timers, insertion, removal, replacement
 from duetime.stores.mongodb.url import Document
-from duetime.stores.port import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 
 
 class Clients:

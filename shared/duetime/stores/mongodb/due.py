@@ -23,7 +23,7 @@ from duetime.stores.mongodb.timer_documents import RowType, UnreadableError, dec
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import instant, lenient, set_or_unset, text, whole
 from duetime.stores.page_budget import PAGE_BYTES
-from duetime.stores.port import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
+from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
 
 _AT, _UUID = "timer_execute_at", "timer_uuid"
 _KEY_ONLY = {_AT: 1, "_id": 0}

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.stores.call_check import checked_event
-from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.decoding import repaired
 from duetime.stores.event_reading import UnreadableEventError, report_unreadable, up_to_damage
 from duetime.stores.mongodb.url import Document
@@ -20,6 +19,7 @@ from duetime.stores.mongodb.values import (
     whole,
     without_none,
 )
+from duetime.stores.port.outbox import OutboxEvent
 
 UNPUBLISHED = "is_unpublished"
 """True for an event that is still to be published, and not there for any other: what the outbox's index holds."""

@@ -17,7 +17,8 @@ from duetime.stores.mongodb.timers import Timers
 from duetime.stores.mongodb.url import Document
 from duetime.stores.mongodb.values import instant, lenient, texts
 from duetime.stores.page_budget import PAGE_BYTES
-from duetime.stores.port import Page, TimerFilter
+from duetime.stores.port.pages import Page
+from duetime.stores.port.timers import TimerFilter
 
 SCANNED_PER_PAGE = 1000
 """How many timers one page of a filtered list looks at."""

@@ -8,7 +8,6 @@ from itertools import islice
 
 from bson import ObjectId
 
-from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
 from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.fair_reading import FairReading, oldest_first
 from duetime.stores.mongodb.batches import Batches, Update
@@ -24,6 +23,8 @@ from duetime.stores.mongodb.event_documents import (
 from duetime.stores.mongodb.reading import read
 from duetime.stores.mongodb.schema import BY_ID, CALL_EXPIRY, CALL_STARRED, EVENT_PUBLISHED, EVENT_UNPUBLISHED
 from duetime.stores.mongodb.url import Document
+from duetime.stores.port.calls import CallRef, EventOf
+from duetime.stores.port.outbox import OutboxEvent
 
 _MAX_REPORTED = 1000
 _EVENTS_PER_READ = 500

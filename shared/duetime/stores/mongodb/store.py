@@ -10,7 +10,14 @@ from datetime import datetime
 
 from pymongo import MongoClient
 
-from duetime.stores.calls_port import CallStore
+from duetime.stores.family_parts import (
+    FamilyCalls,
+    FamilyCatalogue,
+    FamilyLeases,
+    FamilyOutbox,
+    FamilyTimers,
+    FamilyTransfer,
+)
 from duetime.stores.mongodb import schema
 from duetime.stores.mongodb.api_keys import ApiKeys
 from duetime.stores.mongodb.call_store import MongoDbCallStore
@@ -35,7 +42,7 @@ def open_mongodb_store(url: str, *, time_source: TimeSource) -> MongoDbStore:
 
 
 class MongoDbStore:
-    """Implements ``duetime.stores.port.Store``; each part has the operations of one side of it."""
+    """Implements ``duetime.stores.port.store.Store``; each part has the operations of one side of it."""
 
     def __init__(
         self, client: MongoClient[Document], name: str, *, time_source: TimeSource = TimeSource.DATABASE
@@ -94,13 +101,19 @@ class MongoDbStore:
         self.record = recording.record
         self._prune_timers = recording.prune_expired
 
-        self.calls: CallStore = MongoDbCallStore(database)
+        self.timers = FamilyTimers(self)
+        self.leases = FamilyLeases(self)
+        self.catalogue = FamilyCatalogue(self)
+        calls = MongoDbCallStore(database)
+        self.calls = FamilyCalls(calls)
+        self.outbox = FamilyOutbox(calls)
+        self.transfer = FamilyTransfer(self, calls)
 
     def prune_expired(self, *, now: datetime, limit: int) -> int:
         return self._prune_timers(now=now, limit=limit) + self._records.prune(now=now, limit=limit)
 
     @translated
-    def store_time(self, *, now: datetime) -> StoreTime:
+    def time(self, *, now: datetime) -> StoreTime:
         return StoreTime(self.database.clock(now), resolution_seconds=0.001)
 
     @translated

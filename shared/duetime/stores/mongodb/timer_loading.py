@@ -12,7 +12,7 @@ from duetime.stores.mongodb.errors import translated
 from duetime.stores.mongodb.timer_documents import UnreadableError, decode, decode_or_salvage, encode
 from duetime.stores.mongodb.timers import Decision, Timers, insertion, replacement
 from duetime.stores.mongodb.url import Document
-from duetime.stores.moving_port import LoadStatus
+from duetime.stores.port.transfer import LoadStatus
 
 
 class TimerLoading:

@@ -11,7 +11,7 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.decoding import as_cursor, of_cursor
 from duetime.stores.key_reading import StoredKey, read_api_key, role_text
-from duetime.stores.port import Page
+from duetime.stores.port.pages import Page
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.tables import api_keys, given, given_count
 

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.bound_cursors import Position, read_cursor, write_cursor
-from duetime.stores.calls_port import CallFilter
-from duetime.stores.port import Page
+from duetime.stores.port.calls import CallFilter
+from duetime.stores.port.pages import Page
 from duetime.stores.sql.call_rows import CALL_NAMES, Row, decode_or_salvage_call, instant_text
 from duetime.stores.sql.call_walks import CallWalks, Walk
 from duetime.stores.sql.database import Database

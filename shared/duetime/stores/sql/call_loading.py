@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from duetime.domain.executions import Execution
 from duetime.stores.bound_cursors import read_cursor, write_cursor
-from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.decoding import repaired
 from duetime.stores.event_reading import UnreadableEventError
-from duetime.stores.moving_port import EventPage, LoadStatus, UnreadableEvent
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.stores.port.transfer import EventPage, LoadStatus, UnreadableEvent
 from duetime.stores.sql.call_rows import optional_text
 from duetime.stores.sql.call_tables import http_execution_log, outbox
 from duetime.stores.sql.database import Database, Mutation

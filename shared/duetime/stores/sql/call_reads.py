@@ -12,8 +12,8 @@ from duetime.domain.errors import CallUnreadable, InvalidCursor
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.bound_cursors import read_cursor, write_cursor
-from duetime.stores.calls_port import CallRef
-from duetime.stores.port import Page
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.pages import Page
 from duetime.stores.sql.call_rows import CALL_COLUMNS, Row, UnreadableCallError, decode_call
 from duetime.stores.sql.call_tables import http_execution_log, outbox, service_calls
 from duetime.stores.sql.database import Database

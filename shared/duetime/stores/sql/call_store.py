@@ -13,7 +13,7 @@ from duetime.stores.sql.restarting import restarted
 
 
 class SqlCallStore:
-    """Implements ``duetime.stores.calls_port.CallStore``; each part has the operations of one side of it."""
+    """Implements ``duetime.stores.family_parts.FamilyCallStore``; each part has the operations of one side of it."""
 
     def __init__(self, database: Database) -> None:
         writes = CallWrites(database)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.times import to_milliseconds
 from duetime.stores.bound_cursors import Position
-from duetime.stores.calls_port import CallFilter, CallOrder
+from duetime.stores.port.calls import CallFilter, CallOrder
 from duetime.stores.sql.call_rows import CALL_NAMES, LISTED_COLUMNS, Row, instant_text
 from duetime.stores.sql.call_tables import IS_SCHEDULED, IS_STARRED, service_call_tags, service_calls
 from duetime.stores.sql.database import Database

@@ -12,7 +12,7 @@ from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreError
 from duetime.domain.service_calls import CallStatus, ServiceCall
-from duetime.stores.calls_port import ApplyStatus, CallRef, DeleteStatus
+from duetime.stores.port.calls import ApplyStatus, CallRef, DeleteStatus
 from duetime.stores.sql.call_rows import instant_text
 from duetime.stores.sql.call_tables import outbox, service_calls
 from duetime.stores.sql.call_writes import CallWrites

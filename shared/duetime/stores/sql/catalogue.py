@@ -15,9 +15,9 @@ from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardM
 from duetime.domain.tenants import DEFAULT_TENANT, is_internal
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.decoding import as_cursor, of_cursor
-from duetime.stores.moving_port import LoadStatus
 from duetime.stores.namespace_text import StoredNamespace, agreed, read_namespace, secrets_text, settings_text
-from duetime.stores.port import Page
+from duetime.stores.port.pages import Page
+from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.sql.database import Database, Mutation
 from duetime.stores.sql.loading import status_of
 from duetime.stores.sql.tables import constant, counters, given, given_count, namespaces, secrets

@@ -16,7 +16,7 @@ from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.decoding import repaired
 from duetime.stores.glances import first_that_fit
 from duetime.stores.page_budget import PAGE_BYTES
-from duetime.stores.port import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
+from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
 from duetime.stores.sql.bounded_rows import BoundedPage, BoundedRows
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.prepared import Prepared

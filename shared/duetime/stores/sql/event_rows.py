@@ -7,9 +7,9 @@ from typing import Any
 
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.stores.call_check import checked_event
-from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.decoding import repaired
 from duetime.stores.event_reading import UnreadableEventError, report_unreadable, up_to_damage
+from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.sql.call_rows import instant_text, optional_instant, text_instant
 from duetime.stores.sql.call_tables import outbox
 

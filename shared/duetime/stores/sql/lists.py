@@ -14,7 +14,8 @@ from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
 from duetime.stores.decoding import as_cursor, of_cursor
 from duetime.stores.page_budget import PAGE_BYTES
-from duetime.stores.port import Page, TimerFilter
+from duetime.stores.port.pages import Page
+from duetime.stores.port.timers import TimerFilter
 from duetime.stores.sql.bounded_rows import PAYLOAD, BoundedPage, BoundedRows
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.prepared import Prepared

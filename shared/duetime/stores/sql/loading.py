@@ -8,7 +8,7 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from duetime.domain.errors import StoreError
-from duetime.stores.moving_port import LoadStatus
+from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.sql.database import Database, Mutation
 
 T = TypeVar("T")

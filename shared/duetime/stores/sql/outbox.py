@@ -12,9 +12,10 @@ import sqlalchemy as sa
 
 from duetime.domain.call_events import CallEvent
 from duetime.domain.errors import CallUnreadable
-from duetime.stores.calls_port import CallRef, EventOf, OutboxEvent
 from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.fair_reading import FairReading
+from duetime.stores.port.calls import CallRef, EventOf
+from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.sql.call_rows import LISTED_COLUMNS, decode_call, instant_text
 from duetime.stores.sql.call_tables import IS_UNPUBLISHED, outbox, service_calls
 from duetime.stores.sql.call_writes import CallWrites

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from duetime.stores.calls_port import CallStore
+from duetime.stores.family_parts import (
+    FamilyCalls,
+    FamilyCatalogue,
+    FamilyLeases,
+    FamilyOutbox,
+    FamilyTimers,
+    FamilyTransfer,
+)
 from duetime.stores.sql.api_keys import ApiKeys
 from duetime.stores.sql.call_store import SqlCallStore
 from duetime.stores.sql.catalogue import Catalogue
@@ -23,14 +30,14 @@ from duetime.stores.time_source import TimeSource
 
 
 class SqlStore:
-    """Implements ``duetime.stores.port.Store``; each part has the operations of one side of it."""
+    """Implements ``duetime.stores.port.store.Store``; each part has the operations of one side of it."""
 
     def __init__(self, dialect: SqlDialect, *, time_source: TimeSource = TimeSource.DATABASE) -> None:
         self.database = Database(dialect, time_source=time_source)
         self.initialise = self.database.initialise
         self.check = self.database.check
         self.close = self.database.close
-        self.store_time = self.database.store_time
+        self.time = self.database.store_time
 
         catalogue = Catalogue(self.database)
         self.create_namespace = restarted(catalogue.create_namespace)
@@ -85,7 +92,13 @@ class SqlStore:
         self.put_idempotency_record = restarted(idempotency.put_idempotency_record)
         self._prune_records = restarted(idempotency.prune)
 
-        self.calls: CallStore = SqlCallStore(self.database)
+        self.timers = FamilyTimers(self)
+        self.leases = FamilyLeases(self)
+        self.catalogue = FamilyCatalogue(self)
+        calls = SqlCallStore(self.database)
+        self.calls = FamilyCalls(calls)
+        self.outbox = FamilyOutbox(calls)
+        self.transfer = FamilyTransfer(self, calls)
 
     def prune_expired(self, *, now: datetime, limit: int) -> int:
         return self._prune_timers(now=now, limit=limit) + self._prune_records(now=now, limit=limit)

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
-from duetime.stores.moving_port import LoadStatus
+from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.sql.bounded_rows import BoundedRows
 from duetime.stores.sql.database import Database, Mutation
 from duetime.stores.sql.loading import load_rows, status_of

@@ -10,7 +10,6 @@ from typing import Final
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.shards import Lease
-from duetime.stores.calls_port import ApplyStatus, CallRef
 from duetime.stores.cassandra.calls.attempts import Attempts
 from duetime.stores.cassandra.calls.documents import event_position
 from duetime.stores.cassandra.calls.index import Entry, Index
@@ -18,6 +17,7 @@ from duetime.stores.cassandra.calls.keys import Keys
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
 from duetime.stores.cassandra.calls.places import Place, outbox_place, places_of
 from duetime.stores.cassandra.requests import Unsettled
+from duetime.stores.port.calls import ApplyStatus, CallRef
 from duetime.stores.side_by_side import Workers
 
 _TRIES: Final = 6

@@ -8,13 +8,13 @@ from typing import Final
 from duetime.domain.call_events import CallEvent
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import CallStatus
-from duetime.stores.calls_port import CallRef, DeleteStatus
 from duetime.stores.cassandra.calls.attempts import Attempts
 from duetime.stores.cassandra.calls.index import Entry, Index
 from duetime.stores.cassandra.calls.keys import Keys
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
 from duetime.stores.cassandra.calls.places import outbox_place
 from duetime.stores.cassandra.requests import Unsettled
+from duetime.stores.port.calls import CallRef, DeleteStatus
 
 _TRIES: Final = 6
 

@@ -13,11 +13,11 @@ from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
 from duetime.domain.service_calls import CallFailure, CallOutcome, CallStatus, Method, RequestSpec, ServiceCall
 from duetime.domain.times import MIN_INSTANT, from_milliseconds
 from duetime.stores.call_check import call_without_damage, checked_call, checked_event
-from duetime.stores.calls_port import OutboxEvent
 from duetime.stores.cassandra.calls import codec
 from duetime.stores.cassandra.requests import Row
 from duetime.stores.event_reading import UnreadableEventError, report_unreadable, up_to_damage
-from duetime.stores.moving_port import UnreadableEvent
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.stores.port.transfer import UnreadableEvent
 
 _MAX_SEQUENCE_DIGITS = 12
 

@@ -10,12 +10,12 @@ from typing import Final
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.timers import Timer
 from duetime.domain.times import from_milliseconds
-from duetime.stores.calls_port import CallRef
 from duetime.stores.cassandra.calls import codec, places
 from duetime.stores.cassandra.calls.index import Entry, Index, Look
 from duetime.stores.cassandra.calls.janitor import Janitor, fits
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
-from duetime.stores.port import DuePage
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.timers import DuePage
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from duetime.stores.calls_port import CallRef
 from duetime.stores.cassandra.calls.attempts import Attempts
 from duetime.stores.cassandra.calls.index import Entry, Index
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
+from duetime.stores.port.calls import CallRef
 
 GRACE_SECONDS = 60.0
 """How long an entry whose change is not there yet is left alone. Only courtesy: removing one earlier makes the

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Final
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.stores.calls_port import CallRef
 from duetime.stores.cassandra.calls.attempts import Attempts
 from duetime.stores.cassandra.calls.partition import Partitions
 from duetime.stores.cassandra.requests import Requests, Row, Statement, Unsettled
+from duetime.stores.port.calls import CallRef
 
 SETTLE_SECONDS = 2.0
 """How long a key is left to one who holds it and whose call is not there yet; then the key is taken over."""

@@ -12,13 +12,13 @@ from duetime.domain.errors import CallUnreadable
 from duetime.domain.service_calls import CallStatus, ServiceCall
 from duetime.domain.times import to_milliseconds
 from duetime.stores.bound_cursors import read_cursor, write_cursor
-from duetime.stores.calls_port import CallFilter, CallOrder, CallRef
 from duetime.stores.cassandra.calls import places
 from duetime.stores.cassandra.calls.documents import salvaged_call
 from duetime.stores.cassandra.calls.index import Entry, Index, Look
 from duetime.stores.cassandra.calls.janitor import Janitor, fits
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
-from duetime.stores.port import Page
+from duetime.stores.port.calls import CallFilter, CallOrder, CallRef
+from duetime.stores.port.pages import Page
 
 SCANNED_PER_PAGE: Final = 1000
 """How many entries one page looks at before it is handed out as it is."""

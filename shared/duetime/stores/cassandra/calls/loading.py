@@ -9,7 +9,6 @@ from typing import Final
 from duetime.domain.executions import Execution
 from duetime.domain.times import to_milliseconds
 from duetime.stores.bound_cursors import read_cursor, write_cursor
-from duetime.stores.calls_port import CallRef, OutboxEvent
 from duetime.stores.cassandra.calls import codec, places
 from duetime.stores.cassandra.calls.attempts import Attempts
 from duetime.stores.cassandra.calls.documents import (
@@ -24,7 +23,9 @@ from duetime.stores.cassandra.calls.partition import Partitions
 from duetime.stores.cassandra.calls.tables import EVENT, EXECUTION
 from duetime.stores.cassandra.requests import Requests, Statement
 from duetime.stores.event_reading import UnreadableEventError
-from duetime.stores.moving_port import EventPage, LoadStatus, UnreadableEvent
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.stores.port.transfer import EventPage, LoadStatus, UnreadableEvent
 from duetime.stores.side_by_side import Workers
 
 _ALL_EVENTS: Final = ("all events",)

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Final
 
 from duetime.domain.times import to_milliseconds
-from duetime.stores.calls_port import CallRef, OutboxEvent
 from duetime.stores.cassandra.calls import places
 from duetime.stores.cassandra.calls.attempts import Attempts
 from duetime.stores.cassandra.calls.documents import (
@@ -25,6 +24,8 @@ from duetime.stores.cassandra.calls.tables import EVENT
 from duetime.stores.cassandra.requests import Requests, Row, Statement
 from duetime.stores.event_reading import UnreadableEventError, report_unreadable
 from duetime.stores.fair_reading import FairReading, oldest_first
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
 
 _CHUNK: Final = 50
 _CALLS_AT_ONCE: Final = 16

@@ -19,7 +19,6 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import ServiceCall, timer_of
 from duetime.domain.timers import Timer
 from duetime.domain.times import from_milliseconds, to_milliseconds
-from duetime.stores.calls_port import CallRef
 from duetime.stores.cassandra.calls import codec
 from duetime.stores.cassandra.calls.documents import (
     decode_call,
@@ -37,6 +36,7 @@ from duetime.stores.cassandra.calls.places import (
 )
 from duetime.stores.cassandra.calls.tables import EVENT, EXECUTION
 from duetime.stores.cassandra.requests import Requests, Row, Statement, Unsettled
+from duetime.stores.port.calls import CallRef
 from duetime.stores.timer_check import checked
 
 _BARRED_SECONDS: Final = 86_400

@@ -9,7 +9,6 @@ from typing import Final
 from duetime.domain.call_events import CallEvent
 from duetime.domain.errors import CallUnreadable
 from duetime.domain.times import to_milliseconds
-from duetime.stores.calls_port import CallRef, EventOf
 from duetime.stores.cassandra.calls import places
 from duetime.stores.cassandra.calls.deleting import Deleting
 from duetime.stores.cassandra.calls.index import Entry, Index
@@ -17,6 +16,7 @@ from duetime.stores.cassandra.calls.janitor import Janitor, fits
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
 from duetime.stores.cassandra.calls.tables import EVENT
 from duetime.stores.cassandra.requests import Requests, Statement, Unsettled
+from duetime.stores.port.calls import CallRef, EventOf
 
 _CHUNK: Final = 50
 _MOST_IN: Final = 100

@@ -10,13 +10,13 @@ from duetime.domain.errors import InvalidCursor
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.bound_cursors import read_cursor, write_cursor
-from duetime.stores.calls_port import CallRef
 from duetime.stores.cassandra.calls.documents import decode_or_salvage_execution, readable_events
 from duetime.stores.cassandra.calls.keys import Keys
 from duetime.stores.cassandra.calls.partition import Partitions, Stored
 from duetime.stores.cassandra.calls.tables import EXECUTION
 from duetime.stores.cassandra.requests import Requests, Row, Statement
-from duetime.stores.port import Page
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.pages import Page
 
 _OF_CALL = f"FROM service_calls WHERE tenant_id = ? AND call_id = ? AND kind = '{EXECUTION}'"
 _IN_REVERSE = "ORDER BY kind DESC, position DESC"

@@ -1,4 +1,4 @@
-"""``stores.calls_port.CallStore`` on Cassandra (docs/stores/cassandra.md, decision 0020)."""
+"""``stores.family_parts.FamilyCallStore`` on Cassandra (docs/stores/cassandra.md, decision 0020)."""
 
 from __future__ import annotations
 

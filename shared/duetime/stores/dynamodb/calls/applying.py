@@ -8,7 +8,6 @@ from datetime import datetime
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import ServiceCall
-from duetime.stores.calls_port import ApplyStatus
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.event_items import encode_events
 from duetime.stores.dynamodb.calls.execution_items import REQUEST, encode_execution
@@ -16,6 +15,7 @@ from duetime.stores.dynamodb.calls.items import encode_body, encode_call, encode
 from duetime.stores.dynamodb.calls.transactions import Write, delete, put, update, write_all
 from duetime.stores.dynamodb.changes import Change, Item, difference, text, whole
 from duetime.stores.dynamodb.table import Table
+from duetime.stores.port.calls import ApplyStatus
 from duetime.stores.side_by_side import Workers
 
 _KEY_TRIES = 3

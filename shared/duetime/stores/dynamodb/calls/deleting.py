@@ -14,7 +14,6 @@ from duetime.domain.call_events import CallEvent
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace
 from duetime.domain.times import format_instant
-from duetime.stores.calls_port import CallRef, DeleteStatus, EventOf
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.event_items import encode_events
 from duetime.stores.dynamodb.calls.items import (
@@ -31,6 +30,7 @@ from duetime.stores.dynamodb.changes import Item, text, whole
 from duetime.stores.dynamodb.items import Unreadable, timer_key
 from duetime.stores.dynamodb.items import key_of as timer_key_of
 from duetime.stores.dynamodb.table import Table, back_offs
+from duetime.stores.port.calls import CallRef, DeleteStatus, EventOf
 from duetime.stores.side_by_side import Workers
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,6 @@ from typing import Any
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.bound_cursors import Position, read_cursor, write_cursor
-from duetime.stores.calls_port import CallFilter
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.items import is_absent, without_body
 from duetime.stores.dynamodb.calls.paths import Path, path_for
@@ -21,7 +20,8 @@ from duetime.stores.dynamodb.calls.reading import Reading
 from duetime.stores.dynamodb.calls.salvage import decode_or_salvage_call
 from duetime.stores.dynamodb.changes import Item, text
 from duetime.stores.dynamodb.table import BATCH_KEYS
-from duetime.stores.port import Page
+from duetime.stores.port.calls import CallFilter
+from duetime.stores.port.pages import Page
 
 MAX_QUERIES = 8
 """Of one list call, each of at most BATCH_KEYS candidates."""

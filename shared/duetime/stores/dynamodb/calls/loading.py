@@ -11,7 +11,6 @@ from duetime.domain.call_events import CallEvent
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CALLS_PREFIX
 from duetime.domain.times import format_instant, read_instant
-from duetime.stores.calls_port import CallRef, OutboxEvent
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.event_items import decode_events, encode_events, published_times
 from duetime.stores.dynamodb.calls.execution_items import encode_execution
@@ -22,7 +21,9 @@ from duetime.stores.dynamodb.changes import Item, text
 from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
 from duetime.stores.dynamodb.items import Unreadable, time_to_live
 from duetime.stores.dynamodb.table import Table
-from duetime.stores.moving_port import EventPage, LoadStatus, UnreadableEvent
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.stores.port.transfer import EventPage, LoadStatus, UnreadableEvent
 
 _IS_NEW = "attribute_not_exists(sort_key)"
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.times import format_instant, read_instant
-from duetime.stores.calls_port import CallRef, OutboxEvent
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.event_items import ROW_TYPE, published_text, published_times
 from duetime.stores.dynamodb.calls.reading import Reading, readable_events
@@ -24,6 +23,8 @@ from duetime.stores.dynamodb.changes import Change, Item, text, whole
 from duetime.stores.dynamodb.cursors import read_cursor, write_cursor
 from duetime.stores.dynamodb.items import time_to_live
 from duetime.stores.dynamodb.table import back_offs, chunks
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.side_by_side import Workers
 
 _INDEX_PAGE = 500

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.times import format_instant
-from duetime.stores.calls_port import CallFilter, CallOrder
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.changes import Item, text
+from duetime.stores.port.calls import CallFilter, CallOrder
 
 _BY_ID = frozenset({"submitted_from", "submitted_to"})
 """Conditions that bound the ids, where an id ends the range key."""

@@ -11,7 +11,6 @@ from duetime.domain.errors import CallUnreadable
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.bound_cursors import read_cursor, write_cursor
-from duetime.stores.calls_port import CallRef
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.event_items import decode_events
 from duetime.stores.dynamodb.calls.execution_items import keys_apart
@@ -21,7 +20,8 @@ from duetime.stores.dynamodb.changes import Item, text
 from duetime.stores.dynamodb.items import Unreadable
 from duetime.stores.dynamodb.table import Table
 from duetime.stores.event_reading import UnreadableEventError, report_unreadable
-from duetime.stores.port import Page
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.pages import Page
 
 _READ_TRIES = 4
 _MESSAGES_PER_PAGE = 32

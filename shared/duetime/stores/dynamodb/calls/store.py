@@ -1,4 +1,4 @@
-"""``stores.calls_port.CallStore`` over two tables (docs/stores/dynamodb.md, decision 0018)."""
+"""``stores.family_parts.FamilyCallStore`` over two tables (docs/stores/dynamodb.md, decision 0018)."""
 
 from __future__ import annotations
 

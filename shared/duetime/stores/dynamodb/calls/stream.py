@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duetime.stores.calls_port import CallRef
 from duetime.stores.dynamodb.calls import event_items
 from duetime.stores.dynamodb.changes import Item
+from duetime.stores.port.calls import CallRef
 
 
 @dataclass(frozen=True, slots=True)

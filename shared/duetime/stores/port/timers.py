@@ -1,25 +1,4 @@
-"""The store port: every operation that Duetime asks of a database. These docstrings are the contract.
-
-Rules for all operations:
-
-- Synchronous and thread-safe: one store object serves many threads.
-- ``now`` is passed in, and callers take it from a clock that ``store_time`` corrects (stores/store_clock.py). A store
-  whose database has a clock that conditions can use takes lease and audit times from it instead
-  (stores/sql/db_now.py); what is due is always judged by the ``now`` or ``until`` that is passed.
-- Losing a race is a return value. Errors are ``StoreUnavailable`` (try again later: unreachable, throttled,
-  locked), ``StoreNotReady`` (no tables, wrong schema) and ``StoreError`` (anything else). No driver exception
-  leaves a store.
-- A batch has no duplicate ids in it, and each of its items succeeds or fails alone; the answer has one
-  result per item, in order. An item that the database refuses for good (it is too large, say, or where it belongs is
-  full) is REFUSED where the store knows which one it is. Else ``StoreError``, or ``StoreRefused``, is raised for the
-  batch, and whoever called asks again with parts of it (stores/refusals.py, engine/batching.py): a store recognises
-  what it has stored.
-- Expired timers (``Timer.is_expired``) read as absent everywhere, whether or not they are still stored.
-- One row that cannot be read harms itself alone. A timer is shown as FAILED with the reason UNREADABLE
-  (``timer_check``), a namespace and an API key say so (``unreadable``); a list never ends in an error for them.
-
-``tests/contract`` proves each sentence for each store.
-"""
+"""The part of the store port with the timers (the general rules: ``port.store``)."""
 
 from __future__ import annotations
 
@@ -27,30 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol
 
-from duetime.domain.api_keys import ApiKey
-from duetime.domain.idempotency import IdempotencyRecord
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
-from duetime.domain.shards import Lease, ShardMap, ShardStatus
-from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerChange, TimerState
-from duetime.stores.moving_port import MovableStore
-from duetime.stores.time_source import StoreTime
-
-if TYPE_CHECKING:
-    from duetime.stores.calls_port import CallStore
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """``next_cursor`` is None on the last page. A page may be short, even empty, and not be the last."""
-
-    items: list[T]
-    next_cursor: str | None = None
+from duetime.stores.port.pages import Page
 
 
 class PutMode(StrEnum):
@@ -188,104 +149,10 @@ LOOKED_AT_PER_TIMER: Final = 10
 """A page with timers that are not wanted looks at so many times its limit at most."""
 
 
-class Store(MovableStore, Protocol):
-    @property
-    def calls(self) -> CallStore:
-        """The service calls, in the same database."""
-        ...
-
-    # -- life ------------------------------------------------------------------------------------------------
-
-    def initialise(self) -> None:
-        """Create or migrate tables. Idempotent and safe when several processes start at once."""
-        ...
-
-    def check(self) -> None:
-        """One cheap round trip. Raises ``StoreUnavailable`` or ``StoreNotReady``."""
-        ...
-
-    def close(self) -> None:
-        """Release connections. Idempotent."""
-        ...
-
-    # -- catalogue -------------------------------------------------------------------------------------------
-
-    def create_namespace(
-        self, name: str, *, num_shards: int, dedicated: bool, now: datetime, tenant_id: str = DEFAULT_TENANT
-    ) -> tuple[Namespace, bool]:
-        """The namespace and whether this call made it. Idempotent.
-
-        Shared namespaces have ``first_shard`` 0; a dedicated one gets a range of its own that never overlaps
-        another. ``name`` may be internal (``domain.tenants.internal_namespace``). Raises ``NamespaceConflict`` when
-        it exists with another ``num_shards`` or ``dedicated``, or belongs to another tenant: that error tells
-        nothing more of it.
-        """
-        ...
-
-    def get_namespace(self, name: str) -> Namespace | None:
-        """Of any tenant, internal ones too: it is for the caller to judge who may see it."""
-        ...
-
-    def list_namespaces(self, *, cursor: str | None, limit: int, tenant_id: str | None = None) -> Page[Namespace]:
-        """In order of name, without internal ones: those of a tenant, found by its key; None: of all tenants."""
-        ...
-
-    def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
-        """Store the ``settings`` and ``secrets`` of ``namespace`` if its stored revision is ``if_revision``.
-
-        The namespace as it is stored now, with the next revision; None when another change came first or there is
-        no such namespace. What never changes stays as it is stored, whatever ``namespace`` says.
-        """
-        ...
-
-    def delete_namespace(self, name: str, *, if_revision: int) -> bool:
-        """Remove a namespace, not its timers, if its stored revision is ``if_revision``. True when it is gone, also
-        when there was none. Its shards stay: others may have timers there, and a dedicated range is given to no
-        other."""
-        ...
-
-    def shard_map(self) -> ShardMap:
-        """Which shards exist now. One cheap read: pollers ask every second."""
-        ...
-
-    def catalogue_secret(self, name: str, candidate: bytes) -> bytes:
-        """The secret kept under ``name``; the first caller's ``candidate`` becomes it. For all processes alike."""
-        ...
-
-    # -- API keys --------------------------------------------------------------------------------------------
-
-    def create_api_key(self, key: ApiKey) -> bool:
-        """Store a new key; False when its id is taken, by whichever tenant, and nothing was stored."""
-        ...
-
-    def get_api_key(self, key_id: str) -> ApiKey | None:
-        """Strongly consistent. Expired keys too."""
-        ...
-
-    def list_api_keys(self, tenant_id: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
-        """In order of id, found by the tenant's key. Expired keys too."""
-        ...
-
-    def delete_api_key(self, tenant_id: str, key_id: str) -> bool:
-        """False when the tenant has no such key."""
-        ...
-
-    # -- idempotency keys ------------------------------------------------------------------------------------
-
-    def put_idempotency_record(
-        self, record: IdempotencyRecord, *, if_claim: str | None = None, now: datetime
-    ) -> IdempotencyRecord:
-        """Store ``record``, atomically, where none is under its key, or one that yields to it.
-
-        ``IdempotencyRecord.yields_to``: one that has expired, or that was written by the same claim or by
-        ``if_claim``. What is stored under the key then: ``record``, or the one in the way. Removed some time after
-        it has expired, in SQL by ``prune_expired``.
-        """
-        ...
-
+class TimerStore(Protocol):
     # -- clients ---------------------------------------------------------------------------------------------
 
-    def put_timers(
+    def put(
         self,
         timers: Sequence[Timer],
         *,
@@ -301,11 +168,11 @@ class Store(MovableStore, Protocol):
         """
         ...
 
-    def get_timer(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
+    def get(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
         """The timer as it is stored now, strongly consistent; None when there is none."""
         ...
 
-    def update_timer(
+    def update(
         self,
         namespace: Namespace,
         timer_id: str,
@@ -321,7 +188,7 @@ class Store(MovableStore, Protocol):
         """
         ...
 
-    def rearm_timers(
+    def rearm(
         self, namespace: Namespace, refs: Sequence[TimerRef], *, rearm: Rearm, now: datetime
     ) -> list[ChangeResult]:
         """Apply ``domain.timers.rearmed`` to each, atomically: the timer is due at ``now``.
@@ -331,24 +198,8 @@ class Store(MovableStore, Protocol):
         """
         ...
 
-    def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
+    def delete(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
         """Remove timers in any state. APPLIED carries the timer as it was, where that is known (``ChangeResult``)."""
-        ...
-
-    def list_timers(
-        self,
-        namespace: Namespace,
-        timer_filter: TimerFilter,
-        *,
-        cursor: str | None,
-        limit: int,
-        now: datetime,
-    ) -> Page[Timer]:
-        """In the order of shard, then id. A timer that is not changed meanwhile appears exactly once.
-
-        The work of one call is bounded, whatever the filter leaves out, and so is what it holds of payloads
-        (``page_budget.PAGE_BYTES``).
-        """
         ...
 
     def find_by_correlation(
@@ -363,50 +214,7 @@ class Store(MovableStore, Protocol):
         """Timers with this correlation id, by an index. May lag a moment behind writes on some stores."""
         ...
 
-    # -- engine ----------------------------------------------------------------------------------------------
-
-    def store_time(self, *, now: datetime) -> StoreTime:
-        """What the clock reads that leases are judged by, without waiting for a lock: the database's.
-
-        ``now`` stands for it with ``TimeSource.CALLER``, and where a database tells no time.
-        """
-        ...
-
-    def shard_statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
-        """One per id, in order; a shard that was never claimed has version 0. The store's clock says what is free."""
-        ...
-
-    def claim_shards(
-        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
-    ) -> list[Lease | None]:
-        """Own those of the shards that nobody's lease is live of: each ``shard_version`` grows by exactly one.
-
-        None where a live lease is in the way (be it the caller's own), or another claim won. ``metadata``: JSON that
-        tells of the owner, for people to read. Raises only if nothing was claimed, as far as is known.
-        """
-        ...
-
-    def renew_leases(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
-        """Extend to ``now + lease_seconds``. None for a lease whose version or owner is no longer the stored one.
-
-        A lease that has expired but that nobody has claimed since can still be renewed. One that cannot be written
-        for now, unlike others, comes back as it was given. Raises only if none was renewed, as far as is known.
-        """
-        ...
-
-    def release_leases(self, leases: Sequence[Lease], *, now: datetime) -> None:
-        """End leases so that they can be claimed at once and never renewed. A stale lease changes nothing."""
-        ...
-
-    def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:
-        """Say that a worker lives up to, not including, ``now + ttl_seconds``; the sorted ids of all that do."""
-        ...
-
-    def withdraw_worker(self, worker_id: str) -> None:
-        """The worker lives no longer. One that nobody knows changes nothing."""
-        ...
-
-    def due_timers(
+    def due(
         self,
         shard_id: int,
         *,
@@ -455,9 +263,25 @@ class Store(MovableStore, Protocol):
         """
         ...
 
-    def prune_expired(self, *, now: datetime, limit: int) -> int:
+    def prune(self, *, now: datetime, limit: int) -> int:
         """Delete up to ``limit`` expired timers, and as many expired idempotency records; how many of both.
 
         0 where the database does it by itself.
+        """
+        ...
+
+    def list(
+        self,
+        namespace: Namespace,
+        timer_filter: TimerFilter,
+        *,
+        cursor: str | None,
+        limit: int,
+        now: datetime,
+    ) -> Page[Timer]:
+        """In the order of shard, then id. A timer that is not changed meanwhile appears exactly once.
+
+        The work of one call is bounded, whatever the filter leaves out, and so is what it holds of payloads
+        (``page_budget.PAGE_BYTES``).
         """
         ...

@@ -1,8 +1,8 @@
-"""What moving from one store to another asks of a database, beside the rest of the port.
+"""The part of the store port that moving from one store to another asks for.
 
-``Store`` and ``CallStore`` include these operations. They read all there is, of all tenants, and they store what
-another store held exactly as it was: every revision, state, time, hash and sealed secret. Nothing is made anew but
-what a database allots itself: the shards of a dedicated namespace, and the positions of events.
+These operations read all there is, of all tenants, and they store what another store held exactly as it was: every
+revision, state, time, hash and sealed secret. Nothing is made anew but what a database allots itself: the shards of a
+dedicated namespace, and the positions of events.
 
 What is loaded is never written over what is there: ``LoadStatus`` tells whether that is the same. So loading the same
 again changes nothing, and a load that was cut short is completed by a repeat.
@@ -17,16 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.executions import Execution
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
-
-if TYPE_CHECKING:
-    from duetime.stores.calls_port import OutboxEvent
-    from duetime.stores.port import Page
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.stores.port.pages import Page
 
 
 class LoadStatus(StrEnum):
@@ -59,24 +57,28 @@ class EventPage:
     unreadable: tuple[UnreadableEvent, ...] = ()
 
 
-class MovableStore(Protocol):
+class TransferStore(Protocol):
     def all_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
         """Of all tenants, internal ones too, in any stable order; each once."""
         ...
 
     def all_api_keys(self, *, cursor: str | None, limit: int) -> Page[ApiKey]:
-        """Of all tenants, expired ones too, in any stable order; each once. ``create_api_key`` loads one."""
+        """Of all tenants, expired ones too, in any stable order; each once.
+
+        ``Catalogue.create_api_key`` loads one.
+        """
         ...
 
-    def catalogue_secrets(self) -> dict[str, bytes]:
-        """All secrets that ``Store.catalogue_secret`` keeps, by name: a handful. That operation loads one."""
+    def secrets(self) -> dict[str, bytes]:
+        """All secrets that ``Catalogue.secret`` keeps, by name: a handful. That operation loads one."""
         ...
 
     def load_namespace(self, namespace: Namespace) -> tuple[Namespace, LoadStatus]:
         """Store ``namespace`` as it is, but for ``first_shard``: a dedicated one gets a fresh range.
 
         The namespace as it is stored now. PRESENT when that is equal to ``namespace`` in all but ``first_shard``. The
-        shard map counts its shards, as after ``create_namespace``. Raises what that does when shards run out.
+        shard map counts its shards, as after ``Catalogue.create_namespace``. Raises what that does when shards run
+        out.
         """
         ...
 
@@ -88,8 +90,6 @@ class MovableStore(Protocol):
         """
         ...
 
-
-class MovableCallStore(Protocol):
     def load_executions(self, executions: Sequence[Execution]) -> list[LoadStatus]:
         """Store ``executions`` as they are. Their calls are there."""
         ...
@@ -106,7 +106,7 @@ class MovableCallStore(Protocol):
         """Store ``events`` with their ``published_at``; their ``position`` is the other store's and counts for
         nothing. Those of one call are in order, and one call's are loaded before the next one's.
 
-        Unpublished ones are then handed out by ``unpublished_events``. Published ones are kept as long as any from
+        Unpublished ones are then handed out by ``Outbox.unpublished``. Published ones are kept as long as any from
         then on; a store that removes them by a time to live counts it from ``now``.
         """
         ...

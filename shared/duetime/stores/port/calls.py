@@ -1,8 +1,7 @@
-"""The call store port: what the service call module asks of a database. These docstrings are the contract.
+"""The part of the store port with the service calls.
 
-``Store.calls`` gives it: calls, their timers and their events live in one database and change in one transaction.
-The general rules of ``stores.port`` hold. Every operation but those of the outbox is within one tenant, and no
-operation reads another tenant's rows, whatever its arguments say. ``tests/contract`` proves each sentence.
+Every operation but ``prune`` is within one tenant, and no operation reads another tenant's rows, whatever its
+arguments say. The general rules of ``port.store`` hold.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CallStatus, ServiceCall
-from duetime.stores.moving_port import MovableCallStore
-from duetime.stores.port import Page
+from duetime.stores.port.pages import Page
 
 
 class ApplyStatus(StrEnum):
@@ -70,32 +68,21 @@ class CallRef:
     call_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxEvent:
-    """An event as it is stored. ``position`` is opaque: only the store that made it reads it."""
-
-    event: CallEvent
-    position: str
-    published_at: datetime | None = None
-
-
 EventOf: TypeAlias = Callable[[ServiceCall], CallEvent]
 """Makes the event of a call that is removed."""
 
 
-class CallStore(MovableCallStore, Protocol):
-    # -- changes ---------------------------------------------------------------------------------------------
-
+class CallStore(Protocol):
     def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         """Store each transition with its executions, its events and the call's timer in one transaction.
 
         Each succeeds or fails alone; no two are of one call. Each is judged by its own ``fence``, as in
-        ``Store.record``. Instants inside the transitions are stored as they are. With ``before`` None a call may be
-        in any state. Two with one idempotency key of a tenant: one is APPLIED, the other EXISTS.
+        ``TimerStore.record``. Instants inside the transitions are stored as they are. With ``before`` None a call may
+        be in any state. Two with one idempotency key of a tenant: one is APPLIED, the other EXISTS.
         """
         ...
 
-    def delete_call(
+    def delete(
         self,
         tenant_id: str,
         call_id: str,
@@ -112,9 +99,7 @@ class CallStore(MovableCallStore, Protocol):
         """
         ...
 
-    # -- reads -----------------------------------------------------------------------------------------------
-
-    def get_calls(self, refs: Sequence[CallRef], *, now: datetime) -> list[ServiceCall | None]:
+    def get(self, refs: Sequence[CallRef], *, now: datetime) -> list[ServiceCall | None]:
         """Whole calls, in the order of ``refs``; strongly consistent.
 
         Raises ``CallUnreadable`` when one of them cannot be decoded: asking for each alone tells which.
@@ -123,19 +108,6 @@ class CallStore(MovableCallStore, Protocol):
 
     def find_by_idempotency_key(self, tenant_id: str, key: str, *, now: datetime) -> ServiceCall | None:
         """The call that was submitted with ``key``; strongly consistent."""
-        ...
-
-    def list_calls(
-        self, tenant_id: str, call_filter: CallFilter, *, cursor: str | None, limit: int, now: datetime
-    ) -> Page[ServiceCall]:
-        """Calls without the body of their request (``RequestSpec.without_body``), as ``CallFilter.order`` says.
-
-        By an index; the work of one call is bounded, whatever the filter leaves out, so a page may be short and not
-        the last. A call that is not changed meanwhile appears exactly once. May lag a moment behind writes on some
-        stores, except without any condition but the dates. A cursor of another tenant or another filter is an
-        ``InvalidCursor``. A call that cannot be decoded is shown as FAILED with the reason UNREADABLE and without
-        what cannot be read.
-        """
         ...
 
     def get_execution(self, tenant_id: str, call_id: str, execution_id: str) -> Execution | None:
@@ -148,29 +120,6 @@ class CallStore(MovableCallStore, Protocol):
 
     def list_events(self, tenant_id: str, call_id: str, *, after: int, limit: int) -> list[CallEvent]:
         """Events with ``sequence > after`` in order; strongly consistent. Empty when the call is gone."""
-        ...
-
-    # -- the outbox ------------------------------------------------------------------------------------------
-
-    def unpublished_events(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]:
-        """Events that are not marked as published, of all tenants, the oldest first as far as the store can tell.
-
-        Of one call: in order of ``sequence``, without gaps, beginning with its first unpublished one. ``skip``: calls
-        whose events are not wanted now; however many they are, they hide nothing of others.
-        """
-        ...
-
-    def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]:
-        """Events of one call that are not marked as published, in order of ``sequence``, without gaps, beginning with
-        its first unpublished one; strongly consistent, and also when the call is gone."""
-        ...
-
-    def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None:
-        """Idempotent: ``published_at`` is set once.
-
-        Where the database removes events by itself, as ``prune`` says otherwise, the event that tells of a star given
-        or taken, or of a call's removal, decides when it is marked what becomes of the call's earlier ones.
-        """
         ...
 
     def prune(
@@ -188,5 +137,18 @@ class CallStore(MovableCallStore, Protocol):
 
         ``event_of`` makes the event of each call that can be read (without the body of its request); it is stored in
         the transaction that removes the call. How many rows of either kind went. No unpublished event is removed.
+        """
+        ...
+
+    def list(
+        self, tenant_id: str, call_filter: CallFilter, *, cursor: str | None, limit: int, now: datetime
+    ) -> Page[ServiceCall]:
+        """Calls without the body of their request (``RequestSpec.without_body``), as ``CallFilter.order`` says.
+
+        By an index; the work of one call is bounded, whatever the filter leaves out, so a page may be short and not
+        the last. A call that is not changed meanwhile appears exactly once. May lag a moment behind writes on some
+        stores, except without any condition but the dates. A cursor of another tenant or another filter is an
+        ``InvalidCursor``. A call that cannot be decoded is shown as FAILED with the reason UNREADABLE and without
+        what cannot be read.
         """
         ...

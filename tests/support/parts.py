@@ -1,0 +1,39 @@
+"""Stores some of whose operations are a test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+PARTS = ("timers", "leases", "catalogue", "calls", "outbox", "transfer")
+
+
+class Overlay:
+    """``target``, but for what is given, as in ``Overlay(store, timers=Overlay(store.timers, put=put))``."""
+
+    def __init__(self, target: Any, **given: Any) -> None:
+        self._target = target
+        self.__dict__.update(given)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+
+class Intercepted:
+    """``store``, whose operations are called as ``call(name, operation, *arguments, **named)``.
+
+    ``name`` is that of a part and its operation, as in ``timers.put``; an operation of the store's own has its name
+    alone.
+    """
+
+    def __init__(self, store: Any, call: Callable[..., Any], *, prefix: str = "") -> None:
+        self._intercepted = store
+        self._call = call
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._intercepted, name)
+        if name in PARTS:
+            return Intercepted(value, self._call, prefix=f"{name}.")
+        return partial(self._call, self._prefix + name, value) if callable(value) else value
