@@ -18,11 +18,11 @@ from pymongo import MongoClient
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
-from duetime.stores.mongodb.database import SERVICE_CALLS, TIMERS, WORKERS
-from duetime.stores.mongodb.schema import EXPIRY, WORKER_EXPIRY
-from duetime.stores.mongodb.store import MongoDbStore
-from duetime.stores.mongodb.timer_documents import key_of
-from duetime.stores.mongodb.url import open_client
+from duetime.stores.backends.mongodb.backend import MongoDbBackend, open_mongodb
+from duetime.stores.backends.mongodb.database import Database
+from duetime.stores.backends.mongodb.documents import key_of
+from duetime.stores.core.store import CoreStore
+from duetime.stores.entities import ENTITIES, TIMER
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
 
@@ -61,9 +61,18 @@ def mongodb_database(url: str) -> Iterator[str]:
         drop_database(url, name)
 
 
-def open_mongodb(url: str, name: str) -> MongoDbStore:
-    client, _ = open_client(with_database(url, name, _PATIENCE))
-    return MongoDbStore(client, name, time_source=TimeSource.CALLER)
+def open_store_of(url: str, name: str) -> CoreStore:
+    return CoreStore(open_mongodb(with_database(url, name, _PATIENCE), time_source=TimeSource.CALLER))
+
+
+def database_of(store: CoreStore) -> Database:
+    assert isinstance(store.backend, MongoDbBackend)
+    return store.backend.database
+
+
+def key_of_timer(timer: Timer) -> dict[str, Any]:
+    """What finds its document."""
+    return key_of(TIMER, (timer.shard_id, timer.namespace, timer.timer_id))
 
 
 def drop_database(url: str, name: str) -> None:
@@ -72,33 +81,35 @@ def drop_database(url: str, name: str) -> None:
         client.drop_database(name)
 
 
-def without_ttl(store: MongoDbStore) -> None:
+def without_ttl(store: CoreStore) -> None:
     """Make the indexes anew without their TTL: what expires stays until it is pruned."""
-    timers, workers = store.database[TIMERS], store.database[WORKERS]
-    timers.drop_index(EXPIRY)
-    timers.create_index("timer_expires_at", name=EXPIRY)
-    workers.drop_index(WORKER_EXPIRY)
-    workers.create_index("worker_expires_at", name=WORKER_EXPIRY)
+    for entity in ENTITIES:
+        collection = database_of(store)[entity.table]
+        for name, index in collection.index_information().items():
+            if "expireAfterSeconds" in index:
+                collection.drop_index(name)
+                collection.create_index(index["key"], name=name)
 
 
 @contextmanager
 def mongodb_subject(url: str) -> Iterator[Subject]:
     name = unique_database_name()
-    stores = [open_mongodb(url, name)]
+    stores = [open_store_of(url, name)]
     store = stores[0]
+    database = database_of(store)
 
-    def reopen() -> MongoDbStore:
-        stores.append(open_mongodb(url, name))
+    def reopen() -> CoreStore:
+        stores.append(open_store_of(url, name))
         return stores[-1]
 
     def corrupt(timer: Timer) -> None:
         change = {"$set": {"timer_state": "nonsense"}, "$unset": {"timer_callback_url": ""}}
-        assert store.database[TIMERS].update_one(key_of(timer), change).matched_count == 1
+        assert database["timers"].update_one(key_of_timer(timer), change).matched_count == 1
 
     def corrupt_call(call: ServiceCall) -> None:
         found_by = {"tenant_id": call.tenant_id, "service_call_id": call.call_id}
-        change = {"$set": {"request.method": "nonsense"}}
-        assert store.database[SERVICE_CALLS].update_one(found_by, change).matched_count == 1
+        change = {"$set": {"request_spec": "nonsense"}}
+        assert database["service_calls"].update_one(found_by, change).matched_count == 1
 
     try:
         store.initialise()

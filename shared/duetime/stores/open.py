@@ -26,9 +26,10 @@ def _open_dynamodb(url: str, time_source: TimeSource) -> Store:
 
 
 def _open_mongodb(url: str, time_source: TimeSource) -> Store:
-    from duetime.stores.mongodb.store import open_mongodb_store
+    from duetime.stores.backends.mongodb.backend import open_mongodb
+    from duetime.stores.core.store import CoreStore
 
-    return open_mongodb_store(url, time_source=time_source)
+    return CoreStore(open_mongodb(url, time_source=time_source))
 
 
 def _open_cassandra(url: str, time_source: TimeSource) -> Store:

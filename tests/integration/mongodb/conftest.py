@@ -10,9 +10,11 @@ import pytest
 from pymongo import MongoClient
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
-from duetime.stores.mongodb.store import MongoDbStore
+from duetime.stores.backends.mongodb.backend import MongoDbBackend
+from duetime.stores.backends.mongodb.database import Database
+from duetime.stores.core.store import CoreStore
 from duetime.stores.time_source import TimeSource
-from tests.support.mongodb import unique_database_name, without_ttl
+from tests.support.mongodb import database_of, unique_database_name, without_ttl
 
 
 class Commands(CommandListener):
@@ -41,7 +43,9 @@ def commands() -> Commands:
 
 
 @contextmanager
-def opened(url: str, commands: Commands, **options: Any) -> Iterator[MongoDbStore]:
+def opened(
+    url: str, commands: Commands, *, time_source: TimeSource = TimeSource.CALLER, **options: Any
+) -> Iterator[CoreStore]:
     """A store in a database of its own, initialised. ``options`` are the client's."""
     client: MongoClient[dict[str, Any]] = MongoClient(
         url,
@@ -51,18 +55,18 @@ def opened(url: str, commands: Commands, **options: Any) -> Iterator[MongoDbStor
         readConcernLevel="majority",
         **options,
     )
-    store = MongoDbStore(client, unique_database_name(), time_source=TimeSource.CALLER)
+    store = CoreStore(MongoDbBackend(Database(client, unique_database_name(), time_source=time_source)))
     try:
         store.initialise()
         without_ttl(store)
         commands.clear()
         yield store
     finally:
-        client.drop_database(store.database.name)
+        client.drop_database(database_of(store).name)
         store.close()
 
 
 @pytest.fixture
-def store(mongodb_url: str, commands: Commands) -> Iterator[MongoDbStore]:
+def store(mongodb_url: str, commands: Commands) -> Iterator[CoreStore]:
     with opened(mongodb_url, commands, timeoutMS=60_000) as store:
         yield store

@@ -12,9 +12,11 @@ from duetime.domain.errors import StoreEmpty, StoreError, StoreNotReady, StoreUn
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
-from duetime.stores.mongodb.database import SCHEMA, TIMERS
-from duetime.stores.mongodb.schema import DUE, SCHEMA_VERSION
-from duetime.stores.mongodb.store import MongoDbStore
+from duetime.stores.backends.mongodb.backend import MongoDbBackend
+from duetime.stores.backends.mongodb.database import Database
+from duetime.stores.backends.mongodb.schema import SCHEMA_VERSION
+from duetime.stores.core.store import CoreStore
+from duetime.stores.entities import DUE
 from duetime.stores.open import open_store
 from duetime.stores.port.calls import CallFilter, CallRef
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
@@ -24,11 +26,11 @@ from tests.support import calls as make
 from tests.support.builders import fired, leased, make_namespace, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 from tests.support.leases import claim_shard
-from tests.support.mongodb import with_database
+from tests.support.mongodb import database_of, with_database
 from tests.support.ports import reserved_port
 from tests.support.servers import own_server
 
-CALLS: dict[str, Callable[[MongoDbStore, Namespace], object]] = {
+CALLS: dict[str, Callable[[CoreStore, Namespace], object]] = {
     "check": lambda store, ns: store.check(),
     "initialise": lambda store, ns: store.initialise(),
     "shard_map": lambda store, ns: store.catalogue.shard_map(),
@@ -59,17 +61,17 @@ CALLS: dict[str, Callable[[MongoDbStore, Namespace], object]] = {
 
 
 @pytest.fixture
-def nobody() -> Iterator[MongoDbStore]:
+def nobody() -> Iterator[CoreStore]:
     """A store where nobody listens."""
     with reserved_port() as port:
         store = open_store(f"mongodb://127.0.0.1:{port}/duetime?serverSelectionTimeoutMS=50&timeoutMS=300")
-        assert isinstance(store, MongoDbStore)
+        assert isinstance(store, CoreStore)
         yield store
         store.close()
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_server_that_is_down_is_unavailable(nobody: MongoDbStore, name: str) -> None:
+def test_a_server_that_is_down_is_unavailable(nobody: CoreStore, name: str) -> None:
     with pytest.raises(StoreUnavailable, match="MongoDB cannot be reached"):
         CALLS[name](nobody, make_namespace())
 
@@ -92,16 +94,16 @@ def test_an_empty_database_is_not_ready(mongodb_url: str) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("operation", [MongoDbStore.initialise, MongoDbStore.check])
-def test_a_newer_schema_is_left_alone(store: MongoDbStore, operation: Callable[[MongoDbStore], None]) -> None:
-    store.database[SCHEMA].update_one({}, {"$set": {"schema_version": SCHEMA_VERSION + 1}})
+@pytest.mark.parametrize("operation", [CoreStore.initialise, CoreStore.check])
+def test_a_newer_schema_is_left_alone(store: CoreStore, operation: Callable[[CoreStore], None]) -> None:
+    database_of(store)["schema"].update_one({}, {"$set": {"schema_version": SCHEMA_VERSION + 1}})
 
     with pytest.raises(StoreNotReady, match=rf"schema version {SCHEMA_VERSION + 1}, which is newer"):
         operation(store)
 
 
-def test_a_missing_index_is_not_ready_and_made_again(store: MongoDbStore) -> None:
-    store.database[TIMERS].drop_index(DUE)
+def test_a_missing_index_is_not_ready_and_made_again(store: CoreStore) -> None:
+    database_of(store)["timers"].drop_index(DUE.name)
 
     with pytest.raises(StoreNotReady, match="indexes are missing"):
         store.timers.due(0, until=NOW, limit=1)
@@ -117,11 +119,11 @@ def test_a_closed_store_says_so(mongodb_url: str) -> None:
         store.catalogue.shard_map()
 
 
-@pytest.mark.parametrize("operation", [MongoDbStore.initialise, MongoDbStore.check])
-def test_a_server_without_transactions_is_refused(operation: Callable[[MongoDbStore], None]) -> None:
+@pytest.mark.parametrize("operation", [CoreStore.initialise, CoreStore.check])
+def test_a_server_without_transactions_is_refused(operation: Callable[[CoreStore], None]) -> None:
     with own_server("mongodb", SECANTUSDB_OPTIONS="--standalone") as server:
         store = open_store(server.url)
-        assert isinstance(store, MongoDbStore)
+        assert isinstance(store, CoreStore)
         with pytest.raises(StoreNotReady, match="not part of a replica set"):
             operation(store)
         store.close()
@@ -141,7 +143,7 @@ def test_wrong_credentials_are_one_line_without_them() -> None:
 def test_what_was_acknowledged_outlives_a_kill_of_the_server() -> None:
     with own_server("mongodb", SECANTUSDB_OPTIONS="--sync-on-commit") as server:
         store = open_store(f"{server.url}?timeoutMS=60000")
-        assert isinstance(store, MongoDbStore)
+        assert isinstance(store, CoreStore)
         store.initialise()
         namespace = store.catalogue.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
         timers = create(store, *make_timers(namespace, 50))
@@ -161,9 +163,10 @@ def test_what_was_acknowledged_outlives_a_kill_of_the_server() -> None:
         store.close()
 
 
-def test_leases_are_by_the_servers_clock(mongodb_url: str, store: MongoDbStore) -> None:
+def test_leases_are_by_the_servers_clock(mongodb_url: str, store: CoreStore) -> None:
     """Whatever the workers' clocks say."""
-    mine = MongoDbStore(store.database.client, store.database.name)
+    database = database_of(store)
+    mine = CoreStore(MongoDbBackend(Database(database.client, database.name)))
     lease = claim_shard(mine, 7, "w1", lease_seconds=30, now=NOW + seconds(1e6))
     assert lease is not None
     assert claim_shard(mine, 7, "w2", lease_seconds=30, now=NOW + seconds(2e6)) is None

@@ -16,9 +16,8 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.timers import Rearm, TimerChange, TimerState
-from duetime.stores.mongodb import schema
-from duetime.stores.mongodb.database import READ_AS
-from duetime.stores.mongodb.store import MongoDbStore
+from duetime.stores.backends.mongodb.database import READ_AS
+from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import CallFilter, CallOrder
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from tests.contract import call_steps as steps
@@ -28,15 +27,15 @@ from tests.integration.mongodb.plans import Query, queries, serving_index
 from tests.support import calls as make
 from tests.support.builders import failed, fired, make_timer, make_timers, seconds
 from tests.support.clock import NOW
-from tests.support.mongodb import is_stand_in
+from tests.support.mongodb import database_of, is_stand_in
 
 LATER = NOW + timedelta(hours=1)
 ID = "_id_"
 
-Action = Callable[[MongoDbStore, Namespace], object]
+Action = Callable[[CoreStore, Namespace], object]
 
 
-def record_some(store: MongoDbStore, single: Namespace) -> None:
+def record_some(store: CoreStore, single: Namespace) -> None:
     lease = claim(store, 0)
     (lease,) = [each for each in store.leases.renew([lease], lease_seconds=10, now=NOW) if each is not None]
     (timer, *others) = store.timers.due(0, until=NOW, limit=3).timers
@@ -46,59 +45,64 @@ def record_some(store: MongoDbStore, single: Namespace) -> None:
     store.timers.prune(now=LATER + timedelta(days=100), limit=5)
 
 
-def page_through_due(store: MongoDbStore, _: Namespace) -> None:
+def page_through_due(store: CoreStore, _: Namespace) -> None:
     page = store.timers.due(0, until=NOW, limit=2)
     store.timers.due(0, until=NOW, limit=9, cursor=page.cursor)
     store.timers.due(0, until=NOW, limit=9, since=NOW, known_next=LATER)
 
 
-def page_through_list(store: MongoDbStore, single: Namespace) -> None:
+def page_through_list(store: CoreStore, single: Namespace) -> None:
     for wanted in (TimerFilter(), TimerFilter(state=TimerState.SCHEDULED)):
         page = store.timers.list(single, wanted, cursor=None, limit=2, now=NOW)
         store.timers.list(single, wanted, cursor=page.next_cursor, limit=2, now=NOW)
 
 
+def page_through_correlated(store: CoreStore, single: Namespace) -> None:
+    page = store.timers.find_by_correlation(single, "c", cursor=None, limit=2, now=NOW)
+    store.timers.find_by_correlation(single, "c", cursor=page.next_cursor, limit=2, now=NOW)
+
+
 TIMERS: dict[str, tuple[Action, set[str]]] = {
-    "nothing due": (lambda store, _: store.timers.due(0, until=NOW - seconds(9), limit=5), {schema.DUE}),
-    "due": (page_through_due, {schema.DUE}),
-    "leases and recording": (record_some, {schema.DUE, schema.LOOKUP, schema.EXPIRY, schema.IDEMPOTENCY_EXPIRY, ID}),
-    "statuses": (lambda store, _: store.leases.statuses([0, 1], now=NOW), {schema.LOOKUP}),
-    "get": (lambda store, single: store.timers.get(single, "t0001", now=NOW), {schema.LOOKUP}),
+    "nothing due": (lambda store, _: store.timers.due(0, until=NOW - seconds(9), limit=5), {"timer_due"}),
+    "due": (page_through_due, {"timer_due"}),
+    "leases and recording": (
+        record_some,
+        {"timer_due", "timer_lookup", "timer_expiry", "idempotency_record_expiry"},
+    ),
+    "statuses": (lambda store, _: store.leases.statuses([0, 1], now=NOW), {"timer_lookup"}),
+    "get": (lambda store, single: store.timers.get(single, "t0001", now=NOW), {"timer_lookup"}),
     "replace": (
         lambda store, single: store.timers.put(make_timers(single, 3), mode=PutMode.REPLACE, now=NOW),
-        {schema.LOOKUP, ID},
+        {"timer_lookup"},
     ),
     "update": (
         lambda store, single: store.timers.update(single, "t0002", TimerChange(), firing_id="f", now=NOW),
-        {schema.LOOKUP, ID},
+        {"timer_lookup"},
     ),
     "delete": (
         lambda store, single: store.timers.delete(single, [TimerRef("t0003"), TimerRef("t0004")], now=NOW),
-        {schema.LOOKUP, ID},
+        {"timer_lookup"},
     ),
-    "list": (page_through_list, {schema.LOOKUP}),
-    "correlation": (
-        lambda store, single: store.timers.find_by_correlation(single, "c", cursor="t0001", limit=2, now=NOW),
-        {schema.CORRELATION},
-    ),
+    "list": (page_through_list, {"timer_lookup"}),
+    "correlation": (page_through_correlated, {"timer_correlation"}),
 }
 
 
 @pytest.fixture
-def single(store: MongoDbStore, commands: Commands) -> Namespace:
+def single(store: CoreStore, commands: Commands) -> Namespace:
     namespace = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
     create(store, *make_timers(namespace, 8, correlation_id="c"), make_timer(namespace, "later", execute_at=LATER))
     commands.clear()
     return namespace
 
 
-def used(store: MongoDbStore, commands: Commands) -> set[str]:
+def used(store: CoreStore, commands: Commands) -> set[str]:
     """The indexes that answer what was sent, each search checked."""
     found = list(queries(commands))
     names = set()
-    is_planner_mongodbs = not is_stand_in(store.database.client)
+    is_planner_mongodbs = not is_stand_in(database_of(store).client)
     for query in found:
-        indexes: dict[str, Any] = store.database[query.collection].index_information()
+        indexes: dict[str, Any] = database_of(store)[query.collection].index_information()
         name = serving_index(query, indexes)
         names.add(name)
         if query.hint is not None or is_planner_mongodbs:
@@ -107,9 +111,11 @@ def used(store: MongoDbStore, commands: Commands) -> set[str]:
     return names
 
 
-def check_plan(store: MongoDbStore, query: Query, name: str, *, is_planner_mongodbs: bool) -> None:
+def check_plan(store: CoreStore, query: Query, name: str, *, is_planner_mongodbs: bool) -> None:
     """What the server itself says of it."""
-    explained = store.database.command("explain", query.command, verbosity="executionStats", codec_options=READ_AS)
+    explained = database_of(store).command(
+        "explain", query.command, verbosity="executionStats", codec_options=READ_AS
+    )
     stages = list(stages_of(explained["queryPlanner"]["winningPlan"]))
     kinds = {stage["stage"] for stage in stages}
     assert "COLLSCAN" not in kinds, query
@@ -128,9 +134,7 @@ def stages_of(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", TIMERS)
-def test_timers_are_found_by_their_index(
-    store: MongoDbStore, single: Namespace, commands: Commands, name: str
-) -> None:
+def test_timers_are_found_by_their_index(store: CoreStore, single: Namespace, commands: Commands, name: str) -> None:
     action, expected = TIMERS[name]
 
     action(store, single)
@@ -139,19 +143,19 @@ def test_timers_are_found_by_their_index(
 
 
 LISTS: dict[str, tuple[CallFilter, str]] = {
-    "all": (CallFilter(), schema.CALL_KEY),
-    "dates": (CallFilter(submitted_from=NOW, submitted_to=LATER), schema.CALL_KEY),
-    "status": (CallFilter(status=CallStatus.SCHEDULED), schema.CALL_STATUS),
-    "tag": (CallFilter(tags=("a",)), schema.CALL_TAG),
-    "starred": (CallFilter(starred=True), schema.CALL_STARRED),
-    "correlation": (CallFilter(correlation_id="corr-1"), schema.CALL_CORRELATION),
-    "name": (CallFilter(name_prefix="r"), schema.CALL_NAME),
-    "due": (CallFilter(status=CallStatus.SCHEDULED, order=CallOrder.DUE, due_to=LATER), schema.CALL_DUE),
+    "all": (CallFilter(), "call_key"),
+    "dates": (CallFilter(submitted_from=NOW, submitted_to=LATER), "call_key"),
+    "status": (CallFilter(status=CallStatus.SCHEDULED), "call_status"),
+    "tag": (CallFilter(tags=("a",)), "call_tag"),
+    "starred": (CallFilter(starred=True), "call_starred"),
+    "correlation": (CallFilter(correlation_id="corr-1"), "call_correlation"),
+    "name": (CallFilter(name_prefix="r"), "call_name"),
+    "due": (CallFilter(status=CallStatus.SCHEDULED, order=CallOrder.DUE, due_to=LATER), "call_due"),
 }
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_list_walks_its_index(store: MongoDbStore, commands: Commands, name: str) -> None:
+def test_a_list_walks_its_index(store: CoreStore, commands: Commands, name: str) -> None:
     wanted, expected = LISTS[name]
     for number in range(6):
         steps.submit(store.calls, tags=("a", f"t{number}"), starred=True)
@@ -164,7 +168,7 @@ def test_a_list_walks_its_index(store: MongoDbStore, commands: Commands, name: s
     assert used(store, commands) == {expected}
 
 
-def test_calls_executions_and_events_are_found_by_their_keys(store: MongoDbStore, commands: Commands) -> None:
+def test_calls_executions_and_events_are_found_by_their_keys(store: CoreStore, commands: Commands) -> None:
     calls = store.calls
     call = steps.submit(calls, idempotency_key="k")
     other = steps.submit(calls)
@@ -182,22 +186,20 @@ def test_calls_executions_and_events_are_found_by_their_keys(store: MongoDbStore
     calls.prune(now=LATER + timedelta(days=1), events_published_before=LATER, limit=50)
 
     assert used(store, commands) == {
-        ID,
-        schema.CALL_KEY,
-        schema.CALL_IDEMPOTENCY,
-        schema.CALL_EXPIRY,
-        schema.CALL_STARRED,
-        schema.LOOKUP,
-        schema.EXECUTION_KEY,
-        schema.EXECUTION_NUMBER,
-        schema.EVENT_SEQUENCE,
-        schema.EVENT_UNPUBLISHED,
-        schema.EVENT_PUBLISHED,
+        "call_key",
+        "call_idempotency",
+        "call_expiry",
+        "timer_lookup",
+        "execution_key",
+        "execution_number",
+        "event_sequence",
+        "event_unpublished",
+        "event_published",
     }
 
 
-def test_every_index_that_serves_a_tenant_begins_with_the_tenant(store: MongoDbStore) -> None:
-    housekeeping = {ID, schema.CALL_EXPIRY, schema.EVENT_PUBLISHED}
+def test_every_index_that_serves_a_tenant_begins_with_the_tenant(store: CoreStore) -> None:
+    housekeeping = {ID, "call_expiry", "event_published"}
     for collection in ("service_calls", "http_execution_log", "outbox"):
-        for name, index in store.database[collection].index_information().items():
+        for name, index in database_of(store)[collection].index_information().items():
             assert name in housekeeping or index["key"][0][0] == "tenant_id", name

@@ -11,13 +11,14 @@ from pymongo.errors import ClientBulkWriteException, OperationFailure
 
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
-from duetime.stores.mongodb.database import Database
-from duetime.stores.mongodb.store import MongoDbStore
+from duetime.stores.backends.mongodb.database import Database
+from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import ApplyStatus
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
+from duetime.stores.time_source import TimeSource
 from tests.contract import call_steps as steps
 from tests.contract.steps import claim, create, record
-from tests.integration.mongodb.conftest import Commands
+from tests.integration.mongodb.conftest import Commands, opened
 from tests.support import calls as make
 from tests.support.builders import fired, make_timer, make_timers, seconds
 from tests.support.clock import NOW
@@ -30,7 +31,7 @@ def sent(commands: Commands, operation: Callable[[], object]) -> list[str]:
     return commands.names()
 
 
-def test_a_batch_takes_the_requests_of_one(store: MongoDbStore, commands: Commands) -> None:
+def test_a_batch_takes_the_requests_of_one(store: CoreStore, commands: Commands) -> None:
     namespace = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
     timers = make_timers(namespace, 150)
     leases = [claim(store, shard) for shard in namespace.shard_ids()]
@@ -49,7 +50,7 @@ def test_a_batch_takes_the_requests_of_one(store: MongoDbStore, commands: Comman
     assert deleted == ["find", "bulkWrite"]
 
 
-def test_what_pollers_ask_again_and_again_is_one_request(store: MongoDbStore, commands: Commands) -> None:
+def test_what_pollers_ask_again_and_again_is_one_request(store: CoreStore, commands: Commands) -> None:
     namespace = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
     create(store, *make_timers(namespace, 3, execute_at=NOW + seconds(60)))
     leases = [claim(store, shard) for shard in range(3)]
@@ -57,12 +58,30 @@ def test_what_pollers_ask_again_and_again_is_one_request(store: MongoDbStore, co
     assert sent(commands, lambda: store.timers.due(0, until=NOW, limit=100)) == ["find"]
     assert sent(commands, lambda: store.timers.due(1, until=NOW, limit=100)) == ["find"]
     assert sent(commands, store.catalogue.shard_map) == ["find"]
-    assert sent(commands, lambda: claim_shard(store, 0, "w", lease_seconds=5, now=NOW)) == ["update", "find"]
-    assert sent(commands, lambda: store.leases.renew(leases, lease_seconds=5, now=NOW)) == ["update", "find"]
+    assert sent(commands, lambda: store.leases.renew(leases, lease_seconds=5, now=NOW)) == ["bulkWrite"]
     assert sent(commands, store.check) == ["find"]
 
 
-def test_a_batch_of_transitions_is_one_transaction_of_two_requests(store: MongoDbStore, commands: Commands) -> None:
+def test_leases_by_the_servers_clock_are_read_again(mongodb_url: str, commands: Commands) -> None:
+    """A claim reads the shards first, and both read when the leases end."""
+    with opened(mongodb_url, commands, time_source=TimeSource.DATABASE) as store:
+        assert sent(commands, lambda: claim(store)) == ["find", "bulkWrite", "find"]
+        assert sent(commands, lambda: claim_shard(store, 0, "w", lease_seconds=5, now=NOW)) == ["find", "bulkWrite"]
+        lease = claim(store, 1)
+        renewed = sent(commands, lambda: store.leases.renew([lease], lease_seconds=5, now=NOW))
+        assert renewed == ["bulkWrite", "find"]
+
+
+def test_the_outbox_takes_a_request_for_each_tenant_and_one_to_find_it(store: CoreStore, commands: Commands) -> None:
+    assert sent(commands, lambda: store.outbox.unpublished(limit=100)) == ["find"]
+    steps.submit(store.calls)
+    steps.submit(store.calls)
+    assert sent(commands, lambda: store.outbox.unpublished(limit=100)) == ["find"] * 3
+    events = store.outbox.unpublished(limit=100)
+    assert sent(commands, lambda: store.outbox.mark_published(events, now=NOW)) == ["bulkWrite"]
+
+
+def test_a_batch_of_transitions_is_one_transaction_of_two_requests(store: CoreStore, commands: Commands) -> None:
     batch = [make.submitted(idempotency_key=f"k{number}") for number in range(10)]
 
     assert sent(commands, lambda: steps.applied(store.calls, *batch)) == ["bulkWrite", "commitTransaction"]
@@ -70,7 +89,7 @@ def test_a_batch_of_transitions_is_one_transaction_of_two_requests(store: MongoD
     assert sent(commands, lambda: steps.applied(store.calls, *begun)) == ["bulkWrite", "commitTransaction"]
 
 
-def test_reads_and_writes_ask_for_the_majority(store: MongoDbStore, commands: Commands) -> None:
+def test_reads_and_writes_ask_for_the_majority(store: CoreStore, commands: Commands) -> None:
     namespace = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
     commands.clear()
 
@@ -86,7 +105,7 @@ def test_reads_and_writes_ask_for_the_majority(store: MongoDbStore, commands: Co
             assert command["writeConcern"]["w"] == "majority"
 
 
-def test_an_older_server_gets_a_request_per_write(store: MongoDbStore, commands: Commands) -> None:
+def test_an_older_server_gets_a_request_per_write(store: CoreStore, commands: Commands) -> None:
     with patch.object(Database, "tells_each_write", new_callable=PropertyMock, return_value=False):
         namespace = store.catalogue.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)[0]
         lease = claim(store)
@@ -131,7 +150,7 @@ def test_an_older_server_gets_a_request_per_write(store: MongoDbStore, commands:
 
 @pytest.mark.parametrize("is_call_first", [False, True])
 def test_a_server_that_works_as_an_older_version_gets_a_request_per_write(
-    store: MongoDbStore, commands: Commands, is_call_first: bool
+    store: CoreStore, commands: Commands, is_call_first: bool
 ) -> None:
     """MongoDB 8.0 refuses ``bulkWrite`` while its feature compatibility version is 7.0; ``hello`` does not tell."""
     refusal = OperationFailure("refused", 115, {"code": 115, "codeName": "CommandNotSupported"})

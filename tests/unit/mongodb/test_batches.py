@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pymongo import MongoClient
+from pymongo import DeleteOne, MongoClient
 from pymongo.errors import ClientBulkWriteException, OperationFailure
 
-from duetime.stores.mongodb.batches import Batches, Delete
-from duetime.stores.mongodb.database import Database
+from duetime.stores.backends.mongodb.batches import Batches
+from duetime.stores.backends.mongodb.database import Database
+from duetime.stores.backends.mongodb.requests import Request
 
-WRITE = Delete(collection="timers", found_by={"_id": 1})
+WRITE = Request("timers", DeleteOne({"_id": 1}, namespace="duetime.timers"))
 
 
 class OneServer(Database):

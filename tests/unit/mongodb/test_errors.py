@@ -19,7 +19,7 @@ from pymongo.errors import (
 )
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.mongodb.errors import translate, translated
+from duetime.stores.backends.mongodb.errors import translate, translated
 
 
 def failure(code: int, message: str = "confidential", **details: object) -> OperationFailure:

@@ -6,16 +6,17 @@ import pytest
 from pymongo.read_preferences import ReadPreference
 
 from duetime.domain.errors import InvalidSettings
-from duetime.stores.mongodb.store import MongoDbStore
-from duetime.stores.mongodb.url import open_client
+from duetime.stores.backends.mongodb.url import open_client
+from duetime.stores.core.store import CoreStore
 from duetime.stores.open import open_store
+from tests.support.mongodb import database_of
 
 
 def test_a_mongodb_url_opens_the_store_and_contacts_nobody() -> None:
     store = open_store("mongodb://127.0.0.1:1/timers")
 
-    assert isinstance(store, MongoDbStore)
-    assert store.database.name == "timers"
+    assert isinstance(store, CoreStore)
+    assert database_of(store).name == "timers"
     store.close()
     store.close()
 

@@ -18,8 +18,8 @@ from pymongo.read_concern import ReadConcern
 from pymongo.read_preferences import ReadPreference
 from pymongo.write_concern import WriteConcern
 
-from duetime.stores.mongodb.errors import is_unknown_command, not_a_replica_set
-from duetime.stores.mongodb.url import DEFAULT_TIMEOUT_MS, Document
+from duetime.stores.backends.mongodb.errors import is_unknown_command, not_a_replica_set
+from duetime.stores.backends.mongodb.url import DEFAULT_TIMEOUT_MS, Document
 from duetime.stores.time_source import TimeSource
 
 R = TypeVar("R")
@@ -27,18 +27,6 @@ R = TypeVar("R")
 Session = ClientSession
 _BULK_WRITE_WIRE_VERSION = 25
 """MongoDB 8.0, the first whose ``bulkWrite`` tells of each write whether it matched."""
-
-TIMERS: Final = "timers"
-NAMESPACES: Final = "namespaces"
-COUNTERS: Final = "counters"
-SECRETS: Final = "secrets"
-API_KEYS: Final = "api_keys"
-WORKERS: Final = "workers"
-IDEMPOTENCY_RECORDS: Final = "idempotency_records"
-SERVICE_CALLS: Final = "service_calls"
-EXECUTIONS: Final = "http_execution_log"
-OUTBOX: Final = "outbox"
-SCHEMA: Final = "schema"
 
 READ_AS: Final[CodecOptions[Document]] = CodecOptions(
     tz_aware=True,
@@ -58,7 +46,7 @@ class Database:
     ) -> None:
         self.client = client
         self.name = name
-        self._uses_caller_time = time_source is TimeSource.CALLER
+        self.uses_caller_time = time_source is TimeSource.CALLER
         self._database = client.get_database(name, codec_options=READ_AS)
         timeout = client.options.timeout
         self._has_bulk_write = True
@@ -104,11 +92,11 @@ class Database:
 
     def now_expression(self, now: datetime) -> Any:
         """The instant of an update, as an expression of its pipeline: the server's, or a test's ``now``."""
-        return {"$literal": now} if self._uses_caller_time else "$$NOW"
+        return {"$literal": now} if self.uses_caller_time else "$$NOW"
 
     def clock(self, now: datetime) -> datetime:
         """What the server's clock reads, or a test's ``now``."""
-        if self._uses_caller_time:
+        if self.uses_caller_time:
             return now
         at: datetime = self._database.command("hello", codec_options=READ_AS)["localTime"]
         return at

@@ -1,0 +1,216 @@
+"""What a database must be able to do for a store. A backend knows entities and their paths, and nothing of timers.
+
+The rules of the product stand above it, in ``stores.core``. A backend is synchronous and thread-safe; its errors are
+those of ``stores.port`` (``StoreUnavailable``, ``StoreNotReady``, ``StoreEmpty``, ``StoreError``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, StrEnum
+from typing import Final, Protocol
+
+from duetime.domain.errors import StoreError
+from duetime.stores.entities import AccessPath, Entity, Key, Place, Row, Value
+from duetime.stores.time_source import StoreTime
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """In a write: the time of its unit of work, and ``plus_ms`` milliseconds.
+
+    It is the database's time where the database has one that a write can use, and of every entity that is a lease,
+    else the caller's ``now``.
+    """
+
+    plus_ms: int = 0
+
+
+NOW: Final = Now()
+
+
+@dataclass(frozen=True, slots=True)
+class Plus:
+    """In a change: what is stored, and ``amount``."""
+
+    amount: int = 1
+
+
+class Test(Enum):
+    IS = "is"
+    """The field has this value; None: it has none; ``DAMAGED``: what it has is not of its kind."""
+    IS_PAST = "is_past"
+    """The field has no value, or one that is not after this one, which may be ``NOW``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Of the row that is stored, in a write."""
+
+    name: str
+    value: Value
+    test: Test = Test.IS
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition of another row than the one that is written. Best effort where the database cannot hold both: it is
+    then read just before."""
+
+    entity: Entity
+    key: Key
+    conditions: tuple[Condition, ...]
+
+
+class Change(Enum):
+    INSERT = "insert"
+    """``row`` is new: neither its key nor what a unique path finds it by is taken."""
+    PUT = "put"
+    """``row`` takes the place of what there is, or of nothing."""
+    REPLACE = "replace"
+    """``row`` takes the place of a row that is there."""
+    UPDATE = "update"
+    """``changes`` of a row that is there; None takes a value away. A part of the key that is ``DAMAGED``, or a
+    text that cannot be stored, is not compared: the conditions tell the row."""
+    DELETE = "delete"
+    """The row is removed, and those of entities that are a part of it. Without conditions there need be none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One row's change, made only if all ``conditions`` and the ``guard`` hold. Made by the functions below."""
+
+    change: Change
+    entity: Entity
+    key: Key
+    row: Row = ()
+    changes: Mapping[str, Value] | None = None
+    conditions: tuple[Condition, ...] = ()
+    guard: Guard | None = None
+    is_new: bool = False
+    """PUT only: the row is likely not there. Tells nothing but what to try first."""
+
+
+class WriteStatus(StrEnum):
+    WRITTEN = "written"
+    NOT_WRITTEN = "not_written"
+    """A condition does not hold, the row is not there, or its key is taken."""
+    GUARD_LOST = "guard_lost"
+    REFUSED = "refused"
+    """The database refuses it for good."""
+    UNAVAILABLE = "unavailable"
+    """Where it belongs nothing can be written for now, unlike the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """``error``: why it was REFUSED."""
+
+    status: WriteStatus
+    error: StoreError | None = None
+
+    @property
+    def is_written(self) -> bool:
+        return self.status is WriteStatus.WRITTEN
+
+
+WRITTEN: Final = Written(WriteStatus.WRITTEN)
+NOT_WRITTEN: Final = Written(WriteStatus.NOT_WRITTEN)
+GUARD_LOST: Final = Written(WriteStatus.GUARD_LOST)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A result per write, or per group, in order.
+
+    ``at_ms``: what ``NOW`` was; None where the database did not tell.
+    """
+
+    results: list[Written]
+    at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Rows of the fields that were asked for, in the path's order.
+
+    ``end``: the place of the last row that was read, when there may be more behind it. Nothing in it is
+    ``DAMAGED``: the value next to one that is stands for it.
+    """
+
+    rows: list[Row]
+    end: Place | None = None
+
+
+class Backend(Protocol):
+    def read(self, entity: Entity, keys: Sequence[Key], *, fields: tuple[str, ...] | None = None) -> list[Row | None]:
+        """Rows of ``fields`` (None: whole ones), in the order of ``keys``; strongly consistent. A key with a
+        part that is ``DAMAGED``, or a text that cannot be stored, finds nothing."""
+        ...
+
+    def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
+        """Each applies or fails alone; no two are of one row.
+
+        A write that was made by an earlier try whose answer was lost is WRITTEN. Raises only if nothing was written,
+        as far as is known. ``now`` None: no write has ``NOW``.
+        """
+        ...
+
+    def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
+        """All writes of a group are made, or none. The groups apply or fail alone; no two write to one row."""
+        ...
+
+    def scan(
+        self,
+        entity: Entity,
+        path: AccessPath,
+        by: Key = (),
+        *,
+        fields: tuple[str, ...] | None = None,
+        after: Place | None = None,
+        since: Value = None,
+        until: Value = None,
+        limit: int,
+        budget: int | None = None,
+    ) -> Scan:
+        """Up to ``limit`` rows with these values of ``path.by``, in the path's order.
+
+        ``fields`` None: whole rows. ``after``: those behind this place. ``since`` and ``until``, both inclusive,
+        bound the first field of the order. ``budget``: the most characters of the entity's ``large`` field on the
+        page, which has one row at least. Strongly consistent on a path that begins with the key's first field.
+        """
+        ...
+
+    def time(self, *, now: datetime) -> StoreTime:
+        """What the database's clock reads, or ``now``."""
+        ...
+
+    def initialise(self) -> None: ...
+
+    def check(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def insert(entity: Entity, row: Row, *, guard: Guard | None = None) -> Write:
+    return Write(change=Change.INSERT, entity=entity, key=entity.key_of(row), row=row, guard=guard)
+
+
+def put(entity: Entity, row: Row, *, is_new: bool = False) -> Write:
+    return Write(change=Change.PUT, entity=entity, key=entity.key_of(row), row=row, is_new=is_new)
+
+
+def replace(entity: Entity, row: Row, *conditions: Condition) -> Write:
+    return Write(change=Change.REPLACE, entity=entity, key=entity.key_of(row), row=row, conditions=conditions)
+
+
+def update(
+    entity: Entity, key: Key, changes: Mapping[str, Value], *conditions: Condition, guard: Guard | None = None
+) -> Write:
+    return Write(change=Change.UPDATE, entity=entity, key=key, changes=changes, conditions=conditions, guard=guard)
+
+
+def delete(entity: Entity, key: Key, *conditions: Condition) -> Write:
+    return Write(change=Change.DELETE, entity=entity, key=key, conditions=conditions)

@@ -1,0 +1,275 @@
+"""Service calls: transitions are applied, calls are read and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+
+from duetime.domain.call_events import CallEvent
+from duetime.domain.call_steps import Transition
+from duetime.domain.errors import CallUnreadable, InvalidCursor, StoreError
+from duetime.domain.executions import Execution
+from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace, timer_of
+from duetime.domain.times import to_milliseconds
+from duetime.stores import backend as writes
+from duetime.stores.backend import Backend, Condition, Write, WriteStatus, Written
+from duetime.stores.bound_cursors import read_cursor, write_cursor
+from duetime.stores.core.call_codec import (
+    LISTED,
+    UnreadableCallError,
+    call_changes,
+    decode_call,
+    encode_call,
+)
+from duetime.stores.core.event_codec import encode_event, readable_events
+from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
+from duetime.stores.core.recording import guard_of
+from duetime.stores.core.timer_codec import encode
+from duetime.stores.entities import (
+    CALL_OF_KEY,
+    DAMAGED,
+    EVENT,
+    EVENTS_OF_CALL,
+    EXECUTION,
+    EXECUTIONS_OF_CALL,
+    EXPIRED_CALLS,
+    PUBLISHED,
+    SERVICE_CALL,
+    TIMER,
+    Key,
+    Row,
+    Value,
+)
+from duetime.stores.port.calls import ApplyStatus, CallRef, DeleteStatus, EventOf
+from duetime.stores.port.pages import Page
+from duetime.stores.rounds import rounds
+
+_REVISION, _STATUS, _EXPIRES_AT, _SHARD = "call_revision", "status", "expires_at", "shard_id"
+_CALLS_PER_READ = 50
+_EVENTS_PER_READ = 500
+_NUMBER_DIGITS = 9
+"""Of an execution's number, at most."""
+
+
+class Calls:
+    """The call's row is the fence: its revision has to match, or nothing of the transition is written."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    # -- changes ---------------------------------------------------------------------------------------------
+
+    def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
+        if not transitions:
+            return []
+        batch = self._backend.atomic([_group(each) for each in transitions], now=now)
+        return [
+            self._status(transition, written, now)
+            for transition, written in zip(transitions, batch.results, strict=True)
+        ]
+
+    def _status(self, transition: Transition, written: Written, now: datetime) -> ApplyStatus:
+        if written.status is WriteStatus.NOT_WRITTEN and self._free_key(transition, now):
+            (written,) = self._backend.atomic([_group(transition)], now=now).results
+        if written.error is not None:
+            raise written.error
+        if written.status is not WriteStatus.NOT_WRITTEN:
+            return _STATUSES[written.status]
+        before = transition.before
+        if before is None:
+            return ApplyStatus.EXISTS
+        (row,) = self._backend.read(SERVICE_CALL, [_key(before)], fields=(_REVISION,))
+        if row is not None and row[0] == before.revision:
+            raise StoreError("a service call's next event is already in the outbox")
+        return ApplyStatus.SUPERSEDED
+
+    def _free_key(self, transition: Transition, now: datetime) -> bool:
+        """Whether the idempotency key of a new call was an expired call's, from which it was taken."""
+        call = transition.after
+        if transition.before is not None or call.idempotency_key is None:
+            return False
+        row = self._of_idempotency_key(call.tenant_id, call.idempotency_key)
+        if row is None or not _is_expired(row[SERVICE_CALL.places[_EXPIRES_AT]], now):
+            return False
+        # The expired call goes when its removal is told of.
+        is_same = Condition(_REVISION, row[SERVICE_CALL.places[_REVISION]])
+        free = writes.update(SERVICE_CALL, SERVICE_CALL.key_of(row), {"idempotency_key": None}, is_same)
+        return self._backend.write([free], now=now).results[0].is_written
+
+    def _of_idempotency_key(self, tenant_id: str, key: str) -> Row | None:
+        found = self._backend.scan(SERVICE_CALL, CALL_OF_KEY, (tenant_id, key), limit=1).rows
+        return found[0] if found else None
+
+    def delete(
+        self,
+        tenant_id: str,
+        call_id: str,
+        *,
+        now: datetime,
+        if_revision: int | None = None,
+        event: CallEvent | None = None,
+    ) -> DeleteStatus:
+        fields = (_REVISION, _STATUS, _EXPIRES_AT, _SHARD)
+        for _ in rounds():
+            (row,) = self._backend.read(SERVICE_CALL, [(tenant_id, call_id)], fields=fields)
+            if row is None:
+                return DeleteStatus.NOT_FOUND
+            revision, status, expires_at, shard_id = row
+            if _is_expired(expires_at, now):
+                return DeleteStatus.NOT_FOUND
+            if if_revision not in (None, revision):
+                return DeleteStatus.REVISION_MISMATCH
+            if status == CallStatus.RUNNING.value:
+                return DeleteStatus.RUNNING
+            group = _removal(tenant_id, call_id, revision=revision, shard_id=shard_id, event=event)
+            (written,) = self._backend.atomic([group], now=now).results
+            if written.error is not None:
+                raise written.error
+            if written.is_written:
+                return DeleteStatus.DELETED
+        raise StoreError("the service call is changed again and again")
+
+    def prune(
+        self, *, now: datetime, events_published_before: datetime, limit: int, event_of: EventOf | None = None
+    ) -> int:
+        pruned = self._prune_events(events_published_before, limit, now)
+        while pruned < limit:
+            found = min(limit - pruned, _CALLS_PER_READ)
+            removed, is_last = self._remove_expired(now, found, event_of)
+            pruned += removed
+            if is_last:
+                break
+        return pruned
+
+    def _prune_events(self, published_before: datetime, limit: int, now: datetime) -> int:
+        """Events of calls that are not starred, the oldest first."""
+        fields = (*EVENT.key, "published_at")
+        doomed: list[Row] = []
+        after = None
+        while len(doomed) < limit:
+            scan = self._backend.scan(
+                EVENT,
+                PUBLISHED,
+                fields=fields,
+                after=after,
+                until=to_milliseconds(published_before) - 1,
+                limit=_EVENTS_PER_READ,
+            )
+            calls = list(dict.fromkeys(row[:2] for row in scan.rows))
+            stars = self._backend.read(SERVICE_CALL, calls, fields=("is_starred",)) if calls else []
+            starred = {call for call, row in zip(calls, stars, strict=True) if row is not None and row[0] is True}
+            doomed += [row for row in scan.rows if row[:2] not in starred]
+            if scan.end is None:
+                break
+            after = scan.end
+        deletes = [writes.delete(EVENT, row[:3], Condition("published_at", row[3])) for row in doomed[:limit]]
+        if not deletes:
+            return 0
+        return sum(written.is_written for written in self._backend.write(deletes, now=now).results)
+
+    def _remove_expired(self, now: datetime, limit: int, event_of: EventOf | None) -> tuple[int, bool]:
+        """How many went, and whether there are no more."""
+        scan = self._backend.scan(SERVICE_CALL, EXPIRED_CALLS, fields=LISTED, until=to_milliseconds(now), limit=limit)
+        groups = [_expiry(row, event_of) for row in scan.rows]
+        if not groups:
+            return 0, True
+        results = self._backend.atomic(groups, now=now).results
+        removed = sum(written.is_written for written in results)
+        return removed, scan.end is None or not removed
+
+    # -- reads -----------------------------------------------------------------------------------------------
+
+    def get(self, refs: Sequence[CallRef], *, now: datetime) -> list[ServiceCall | None]:
+        rows = self._backend.read(SERVICE_CALL, [(ref.tenant_id, ref.call_id) for ref in refs]) if refs else []
+        return [_readable(row, now) for row in rows]
+
+    def find_by_idempotency_key(self, tenant_id: str, key: str, *, now: datetime) -> ServiceCall | None:
+        return _readable(self._of_idempotency_key(tenant_id, key), now)
+
+    def get_execution(self, tenant_id: str, call_id: str, execution_id: str) -> Execution | None:
+        (row,) = self._backend.read(EXECUTION, [(tenant_id, call_id, execution_id)])
+        return None if row is None else decode_or_salvage_execution(row)
+
+    def list_executions(self, tenant_id: str, call_id: str, *, cursor: str | None, limit: int) -> Page[Execution]:
+        query = (tenant_id, call_id, "executions")
+        after = None if cursor is None else (_read_number(cursor, query),)
+        scan = self._backend.scan(EXECUTION, EXECUTIONS_OF_CALL, (tenant_id, call_id), after=after, limit=limit)
+        end = None if scan.end is None else write_cursor([str(scan.end[0])], query)
+        return Page([decode_or_salvage_execution(row) for row in scan.rows], end)
+
+    def list_events(self, tenant_id: str, call_id: str, *, after: int, limit: int) -> list[CallEvent]:
+        if self._backend.read(SERVICE_CALL, [(tenant_id, call_id)], fields=(_REVISION,)) == [None]:
+            return []
+        scan = self._backend.scan(EVENT, EVENTS_OF_CALL, (tenant_id, call_id), after=(after,), limit=limit)
+        return [stored.event for stored in readable_events(scan.rows)]
+
+
+_STATUSES = {
+    WriteStatus.WRITTEN: ApplyStatus.APPLIED,
+    WriteStatus.GUARD_LOST: ApplyStatus.LEASE_LOST,
+    WriteStatus.UNAVAILABLE: ApplyStatus.UNAVAILABLE,
+}
+
+
+def _key(call: ServiceCall) -> Key:
+    return call.tenant_id, call.call_id
+
+
+def _group(transition: Transition) -> list[Write]:
+    """All that a transition writes, the call first."""
+    before, after = transition.before, transition.after
+    guard = None if transition.fence is None else guard_of(transition.fence)
+    if before is None:
+        call = writes.insert(SERVICE_CALL, encode_call(after), guard=guard)
+    else:
+        is_same = Condition(_REVISION, before.revision)
+        call = writes.update(SERVICE_CALL, _key(after), call_changes(before, after), is_same, guard=guard)
+    # Whatever the timer's row holds, or if it is missing, it becomes what the call says.
+    group = [call, writes.put(TIMER, encode(timer_of(after)), is_new=before is None)]
+    group += [writes.put(EXECUTION, encode_execution(each)) for each in transition.executions]
+    return group + [writes.insert(EVENT, encode_event(event)) for event in transition.events]
+
+
+def _removal(
+    tenant_id: str, call_id: str, *, revision: Value, shard_id: Value, event: CallEvent | None
+) -> list[Write]:
+    timer = (0 if shard_id is DAMAGED else shard_id, calls_namespace(tenant_id), call_id)
+    group = [
+        writes.delete(SERVICE_CALL, (tenant_id, call_id), Condition(_REVISION, revision)),
+        writes.delete(TIMER, timer),
+    ]
+    return group if event is None else [*group, writes.insert(EVENT, encode_event(event))]
+
+
+def _expiry(row: Row, event_of: EventOf | None) -> list[Write]:
+    """The removal of an expired call, a row of ``LISTED``, with the event of one that can be read."""
+    event = None
+    if event_of is not None:
+        with suppress(CallUnreadable, UnreadableCallError):
+            event = event_of(decode_call(row))
+    tenant_id, call_id = row[:2]
+    values = dict(zip(LISTED, row, strict=True))
+    return _removal(tenant_id, call_id, revision=values[_REVISION], shard_id=values[_SHARD], event=event)
+
+
+def _is_expired(expires_at: Value, now: datetime) -> bool:
+    return expires_at is not None and expires_at is not DAMAGED and expires_at <= to_milliseconds(now)
+
+
+def _readable(row: Row | None, now: datetime) -> ServiceCall | None:
+    """The call of a row; None when there is none or it has expired. Raises ``CallUnreadable``."""
+    if row is None:
+        return None
+    try:
+        call = decode_call(row)
+    except UnreadableCallError as error:
+        raise CallUnreadable(str(error)) from error
+    return None if call.is_expired(now) else call
+
+
+def _read_number(cursor: str, query: tuple[str, ...]) -> int:
+    (number,) = read_cursor(cursor, query, parts=1)
+    if not number.isdecimal() or len(number) > _NUMBER_DIGITS:
+        raise InvalidCursor("cursor", "the cursor does not belong to this list")
+    return int(number)

@@ -1,0 +1,195 @@
+"""Namespaces and the shard map, API keys, idempotency records, and the secrets that all processes share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from duetime.domain.api_keys import ApiKey
+from duetime.domain.errors import InvalidInput, StoreUnavailable
+from duetime.domain.idempotency import IdempotencyRecord
+from duetime.domain.namespaces import Namespace
+from duetime.domain.shards import MAX_DEDICATED_SHARD, MAX_SHARED_SHARDS, ShardMap
+from duetime.domain.tenants import DEFAULT_TENANT
+from duetime.stores import backend as writes
+from duetime.stores.backend import Backend, Condition, Write
+from duetime.stores.core.catalogue_codec import (
+    decode_key,
+    decode_namespace,
+    decode_record,
+    encode_key,
+    encode_namespace,
+    encode_record,
+)
+from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.deciding import Decision, decide
+from duetime.stores.entities import (
+    API_KEY,
+    API_KEYS_OF_TENANT,
+    COUNTER,
+    IDEMPOTENCY_RECORD,
+    LISTED_NAMESPACES,
+    NAMESPACE,
+    OF_TENANT,
+    SECRET,
+    AccessPath,
+    Key,
+    Row,
+)
+from duetime.stores.namespace_text import agreed, secrets_text, settings_text
+from duetime.stores.port.pages import Page
+from duetime.stores.rounds import rounds
+
+SHARED_SHARDS = "shared_shards"
+DEDICATED_END = "dedicated_end"
+
+
+class Catalogue:
+    """Both ends of the shard map are counters, so that pollers need not look through the namespaces."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    # -- namespaces ------------------------------------------------------------------------------------------
+
+    def create_namespace(
+        self, name: str, *, num_shards: int, dedicated: bool, now: datetime, tenant_id: str = DEFAULT_TENANT
+    ) -> tuple[Namespace, bool]:
+        new = Namespace(name, num_shards, 0, dedicated, now, tenant_id=tenant_id)
+        namespace, is_new = self.store_namespace(new)
+        if is_new:
+            return namespace, True
+        return agreed(namespace, num_shards=num_shards, dedicated=dedicated, tenant_id=tenant_id), False
+
+    def store_namespace(self, new: Namespace) -> tuple[Namespace, bool]:
+        """The namespace that is there, or ``new`` with the shards that the shard map gives it. Whether it is new."""
+        for _ in rounds():
+            (stored,) = self._backend.read(NAMESPACE, [(new.name,)])
+            if stored is not None:
+                return decode_namespace(stored), False
+            first, counter = self._take_shards(new.num_shards, is_dedicated=new.dedicated)
+            namespace = replace(new, first_shard=first)
+            group = [writes.insert(NAMESPACE, encode_namespace(namespace)), *counter]
+            (written,) = self._backend.atomic([group]).results
+            if written.error is not None:
+                raise written.error
+            if written.is_written:
+                return namespace, True
+        raise StoreUnavailable("other writers created namespaces again and again")
+
+    def _take_shards(self, num_shards: int, *, is_dedicated: bool) -> tuple[int, list[Write]]:
+        """The first shard of a namespace, and the change of the shard map that is made with it."""
+        name = DEDICATED_END if is_dedicated else SHARED_SHARDS
+        (row,) = self._backend.read(COUNTER, [(name,)])
+        value = _START[name] if row is None else int(row[1])
+        first = value if is_dedicated else 0
+        end = first + num_shards if is_dedicated else max(value, num_shards)
+        if is_dedicated and end - 1 > MAX_DEDICATED_SHARD:
+            raise InvalidInput("dedicated", f"only {MAX_DEDICATED_SHARD + 1 - first} dedicated shards are left")
+        if row is None:
+            return first, [writes.insert(COUNTER, (name, end))]
+        if end == value:
+            return first, []
+        return first, [writes.update(COUNTER, (name,), {"counter_value": end}, Condition("counter_value", value))]
+
+    def get_namespace(self, name: str) -> Namespace | None:
+        (row,) = self._backend.read(NAMESPACE, [(name,)])
+        return None if row is None else decode_namespace(row)
+
+    def list_namespaces(self, *, cursor: str | None, limit: int, tenant_id: str | None = None) -> Page[Namespace]:
+        if tenant_id is None:
+            return self._namespaces(LISTED_NAMESPACES, (False,), cursor, limit)
+        return self._namespaces(OF_TENANT, (tenant_id, False), cursor, limit)
+
+    def _namespaces(self, path: AccessPath, by: Key, cursor: str | None, limit: int) -> Page[Namespace]:
+        after = None if cursor is None else place_of(cursor, NAMESPACE, path)
+        scan = self._backend.scan(NAMESPACE, path, by, after=after, limit=limit)
+        end = None if scan.end is None else cursor_of(scan.end)
+        return Page([decode_namespace(row) for row in scan.rows], end)
+
+    def update_namespace(self, namespace: Namespace, *, if_revision: int, now: datetime) -> Namespace | None:
+        (row,) = self._backend.read(NAMESPACE, [(namespace.name,)])
+        if row is None or row[NAMESPACE.places["namespace_revision"]] != if_revision:
+            return None
+        changes = {
+            "namespace_settings": settings_text(namespace.settings),
+            "namespace_secrets": secrets_text(namespace.secrets),
+            "namespace_revision": if_revision + 1,
+        }
+        is_same = Condition("namespace_revision", if_revision)
+        (written,) = self._backend.write([writes.update(NAMESPACE, row[:1], changes, is_same)], now=now).results
+        if written.error is not None:
+            raise written.error
+        if not written.is_written:
+            return None
+        # As it was read: another update may have followed this one.
+        return decode_namespace(tuple((dict(zip(NAMESPACE.names, row, strict=True)) | changes).values()))
+
+    def delete_namespace(self, name: str, *, if_revision: int) -> bool:
+        removal = writes.delete(NAMESPACE, (name,), Condition("namespace_revision", if_revision))
+        (written,) = self._backend.write([removal]).results
+        return written.is_written or self._backend.read(NAMESPACE, [(name,)]) == [None]
+
+    def shard_map(self) -> ShardMap:
+        rows = self._backend.read(COUNTER, [(name,) for name in _START])
+        values = [start if row is None else int(row[1]) for start, row in zip(_START.values(), rows, strict=True)]
+        return ShardMap(*values)
+
+    def secret(self, name: str, candidate: bytes) -> bytes:
+        for _ in rounds():
+            (row,) = self._backend.read(SECRET, [(name,)])
+            if row is not None:
+                return bytes(row[1])
+            self._backend.write([writes.insert(SECRET, (name, candidate))])
+        raise StoreUnavailable("the secret is made and removed again and again")
+
+    # -- API keys --------------------------------------------------------------------------------------------
+
+    def create_api_key(self, key: ApiKey) -> bool:
+        (written,) = self._backend.write([writes.insert(API_KEY, encode_key(key))]).results
+        if written.error is not None:
+            raise written.error
+        return written.is_written
+
+    def get_api_key(self, key_id: str) -> ApiKey | None:
+        (row,) = self._backend.read(API_KEY, [(key_id,)])
+        return None if row is None else decode_key(row)
+
+    def list_api_keys(self, tenant_id: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        after = None if cursor is None else place_of(cursor, API_KEY, API_KEYS_OF_TENANT)
+        scan = self._backend.scan(API_KEY, API_KEYS_OF_TENANT, (tenant_id,), after=after, limit=limit)
+        return Page([decode_key(row) for row in scan.rows], None if scan.end is None else cursor_of(scan.end))
+
+    def delete_api_key(self, tenant_id: str, key_id: str) -> bool:
+        removal = writes.delete(API_KEY, (key_id,), Condition("tenant_id", tenant_id))
+        return self._backend.write([removal]).results[0].is_written
+
+    # -- idempotency keys ------------------------------------------------------------------------------------
+
+    def put_idempotency_record(
+        self, record: IdempotencyRecord, *, if_claim: str | None = None, now: datetime
+    ) -> IdempotencyRecord:
+        new = encode_record(record)
+
+        def judge(_: int, row: Row | None) -> Decision[IdempotencyRecord]:
+            if row is None:
+                return Decision(record, writes.insert(IDEMPOTENCY_RECORD, new))
+            stored = decode_record(row)
+            if not stored.yields_to(record, if_claim, now):
+                return Decision(stored)
+            is_same = [Condition(name, row[IDEMPOTENCY_RECORD.places[name]]) for name in _CLAIM]
+            return Decision(record, writes.replace(IDEMPOTENCY_RECORD, new, *is_same))
+
+        if if_claim is None:  # the usual case is that the key is new
+            (written,) = self._backend.write([writes.insert(IDEMPOTENCY_RECORD, new)], now=now).results
+            if written.is_written:
+                return record
+            if written.error is not None:
+                raise written.error
+        (found,) = decide(self._backend, IDEMPOTENCY_RECORD, [(record.key,)], judge, now=now)
+        return found
+
+
+_START = {SHARED_SHARDS: 0, DEDICATED_END: MAX_SHARED_SHARDS}
+"""The counters, and what they begin with."""
+_CLAIM = ("record_claim_id", "record_expires_at")

@@ -1,0 +1,92 @@
+"""Namespaces, API keys and idempotency records as rows and back."""
+
+from __future__ import annotations
+
+from duetime.domain.api_keys import ApiKey
+from duetime.domain.idempotency import IdempotencyRecord
+from duetime.domain.namespaces import Namespace
+from duetime.domain.tenants import is_internal
+from duetime.stores.core.timer_codec import instant, milliseconds, optional_instant, optional_milliseconds
+from duetime.stores.entities import API_KEY, DAMAGED, NAMESPACE, Row, Value
+from duetime.stores.key_reading import StoredKey, read_api_key, role_text
+from duetime.stores.namespace_text import StoredNamespace, read_namespace, secrets_text, settings_text
+
+
+def encode_namespace(namespace: Namespace) -> Row:
+    return (
+        namespace.name,
+        namespace.num_shards,
+        namespace.first_shard,
+        namespace.dedicated,
+        milliseconds(namespace.created_at),
+        namespace.revision,
+        settings_text(namespace.settings),
+        secrets_text(namespace.secrets),
+        namespace.tenant_id,
+        is_internal(namespace.name),
+    )
+
+
+def decode_namespace(row: Row) -> Namespace:
+    """One that cannot be read says so (``Namespace.unreadable``)."""
+
+    def read() -> StoredNamespace:
+        _, num_shards, first_shard, is_dedicated, created_at, revision, settings, secrets, tenant_id, _ = _sound(row)
+        return StoredNamespace(
+            num_shards=num_shards,
+            first_shard=first_shard,
+            dedicated=is_dedicated,
+            created_at=instant(created_at),
+            revision=revision,
+            settings=settings,
+            secrets=secrets,
+            tenant_id=tenant_id,
+        )
+
+    tenant_id: Value = row[NAMESPACE.places["tenant_id"]]
+    return read_namespace(row[0], read, tenant_id=lambda: tenant_id)
+
+
+def encode_key(key: ApiKey) -> Row:
+    return (
+        key.key_id,
+        key.tenant_id,
+        role_text(key),
+        key.name,
+        key.secret_hash,
+        milliseconds(key.created_at),
+        optional_milliseconds(key.expires_at),
+    )
+
+
+def decode_key(row: Row) -> ApiKey:
+    """One that cannot be read says so (``ApiKey.unreadable``)."""
+
+    def read() -> StoredKey:
+        _, tenant_id, role, name, secret_hash, created_at, expires_at = _sound(row)
+        return StoredKey(
+            tenant_id=tenant_id,
+            role=role,
+            name=name,
+            secret_hash=secret_hash,
+            created_at=instant(created_at),
+            expires_at=optional_instant(expires_at),
+        )
+
+    tenant_id: Value = row[API_KEY.places["tenant_id"]]
+    return read_api_key(row[0], read, tenant_id=lambda: tenant_id)
+
+
+def encode_record(record: IdempotencyRecord) -> Row:
+    return record.key, record.claim_id, record.content, milliseconds(record.expires_at)
+
+
+def decode_record(row: Row) -> IdempotencyRecord:
+    key, claim_id, content, expires_at = row
+    return IdempotencyRecord(key=key, claim_id=claim_id, content=content, expires_at=instant(expires_at))
+
+
+def _sound(row: Row) -> Row:
+    if DAMAGED in row:
+        raise ValueError("a value is of another type")
+    return row

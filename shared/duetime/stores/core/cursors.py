@@ -1,0 +1,39 @@
+"""Cursors: places on access paths, as opaque texts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from duetime.domain.errors import InvalidCursor
+from duetime.domain.times import MAX_INSTANT, to_milliseconds
+from duetime.stores.entities import AccessPath, Entity, Kind, Place
+
+_LAST_NUMBER = to_milliseconds(MAX_INSTANT)
+"""Of all kinds: no other number in a place is larger."""
+_TYPES = {Kind.TEXT: str, Kind.WHOLE: int, Kind.INSTANT: int, Kind.BYTES: str}
+
+
+def cursor_of(place: Place) -> str:
+    """The text is ASCII whatever stands in the place, damaged texts too."""
+    return json.dumps([part.hex() if isinstance(part, bytes) else part for part in place], separators=(",", ":"))
+
+
+def place_of(cursor: str, entity: Entity, path: AccessPath) -> Place:
+    """Raises ``InvalidCursor`` for what ``cursor_of`` did not make of a place on ``path``."""
+    kinds = [entity.by_name[name].kind for name in path.order_names]
+    try:
+        parts = json.loads(cursor)
+        if len(parts) == len(kinds):
+            return tuple(_part(part, kind) for part, kind in zip(parts, kinds, strict=True))
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise InvalidCursor("cursor", "the cursor does not belong to this list")
+
+
+def _part(part: Any, kind: Kind) -> Any:
+    if not isinstance(part, _TYPES[kind]) or isinstance(part, bool):
+        raise TypeError
+    if isinstance(part, int) and not 0 <= part <= _LAST_NUMBER:
+        raise ValueError
+    return bytes.fromhex(str(part)) if kind is Kind.BYTES else part

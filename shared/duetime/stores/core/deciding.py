@@ -1,0 +1,67 @@
+"""Read, decide, write if nothing has changed meanwhile, and decide again where it has: how core changes rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from duetime.domain.errors import StoreError, StoreUnavailable
+from duetime.stores.backend import Backend, Write, WriteStatus
+from duetime.stores.entities import Entity, Key, Row
+from duetime.stores.rounds import rounds
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[R]):
+    """``result`` holds once ``write`` is made; None: at once."""
+
+    result: R
+    write: Write | None = None
+
+
+def decide(
+    backend: Backend,
+    entity: Entity,
+    keys: Sequence[Key],
+    judge: Callable[[int, Row | None], Decision[R]],
+    *,
+    now: datetime,
+    finish: Callable[[R, int], R] | None = None,
+    refused: Callable[[StoreError], R] | None = None,
+) -> list[R]:
+    """The result of each key: what ``judge`` makes of its place in ``keys`` and the row that is stored.
+
+    Whoever is overtaken by another writer judges again what that one left. ``finish`` is given the time at which the
+    result was written. ``refused`` makes the result of a write that the database refuses; None: that is raised.
+    """
+    results: dict[int, R] = {}
+    waiting = list(range(len(keys)))
+    if not waiting:
+        return []
+    for _ in rounds():
+        rows = backend.read(entity, [keys[place] for place in waiting])
+        decisions = {place: judge(place, row) for place, row in zip(waiting, rows, strict=True)}
+        results |= {place: each.result for place, each in decisions.items() if each.write is None}
+        attempted = [(place, each.result, each.write) for place, each in decisions.items() if each.write is not None]
+        if not attempted:
+            break
+        batch = backend.write([write for _, _, write in attempted], now=now)
+        waiting = []
+        for (place, result, _), written in zip(attempted, batch.results, strict=True):
+            if written.is_written:
+                results[place] = result if batch.at_ms is None or finish is None else finish(result, batch.at_ms)
+            elif written.status is WriteStatus.NOT_WRITTEN:
+                waiting.append(place)
+            elif written.status is WriteStatus.REFUSED and refused is not None and written.error is not None:
+                results[place] = refused(written.error)
+            else:
+                raise written.error or StoreUnavailable("the database is busy there")
+        if not waiting:
+            break
+    else:
+        raise StoreUnavailable("other writers changed the rows again and again")
+    return [results[place] for place in range(len(keys))]

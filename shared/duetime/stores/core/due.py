@@ -1,0 +1,201 @@
+"""What pollers read: the due timers of a shard. And the rows among them that cannot be read, taken aside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
+from duetime.domain.times import MAX_INSTANT, to_milliseconds
+from duetime.stores import backend as writes
+from duetime.stores.backend import Backend, Condition, Scan
+from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.timer_codec import (
+    UnreadableError,
+    decode,
+    encode_failure,
+    instant,
+    milliseconds,
+    readable_instant,
+)
+from duetime.stores.decoding import is_whole, repaired
+from duetime.stores.entities import DAMAGED, DUE, TIMER, Place, Row, Value
+from duetime.stores.glances import LOOKED_AT, Glance, first_that_fit
+from duetime.stores.page_budget import PAGE_BYTES
+from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow
+
+_KEY = TIMER.key
+_LOOKED_AT = (*_KEY, *DUE.order_names, "timer_revision", *(name for name in LOOKED_AT if name not in _KEY))
+_READ_TOGETHER = 64
+"""Of those that are wanted, how many are read at once."""
+_PLACES = TIMER.places
+_LAST_MS = to_milliseconds(MAX_INSTANT)
+_PAYLOAD = _PLACES["timer_payload"]
+
+
+class Due:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def due(
+        self,
+        shard_id: int,
+        *,
+        until: datetime,
+        limit: int,
+        cursor: str | None = None,
+        since: datetime | None = None,
+        known_next: datetime | None = None,
+        is_wanted: IsWanted | None = None,
+    ) -> DuePage:
+        until_ms = to_milliseconds(until)
+        after, since_ms = None, None
+        if cursor is not None:
+            after = place_of(cursor, TIMER, DUE)
+        else:
+            # The usual poll finds nothing due: it costs one step on the path.
+            since_ms = 0 if since is None else to_milliseconds(since)
+            first_ms = self._first(shard_id, since_ms)
+            if first_ms is None or first_ms > until_ms:
+                return DuePage([], next_attempt_at=_earlier(first_ms, known_next))
+        if is_wanted is None:
+            page = self._backend.scan(
+                TIMER,
+                DUE,
+                (shard_id,),
+                after=after,
+                since=since_ms,
+                until=until_ms,
+                limit=limit,
+                budget=PAGE_BYTES,
+            )
+        else:
+            looked_at = self._backend.scan(
+                TIMER,
+                DUE,
+                (shard_id,),
+                fields=_LOOKED_AT,
+                after=after,
+                since=since_ms,
+                until=until_ms,
+                limit=limit * LOOKED_AT_PER_TIMER,
+            )
+            page = self._chosen(looked_at, limit, is_wanted, until)
+        if page.end is not None:
+            return _page(page.rows, end=page.end)
+        return _page(page.rows, next_attempt_at=_earlier(self._first(shard_id, until_ms + 1), known_next))
+
+    def _first(self, shard_id: int, since_ms: int) -> int | None:
+        """The earliest key of the shard from then on."""
+        if since_ms > _LAST_MS:
+            return None
+        found = self._backend.scan(
+            TIMER, DUE, (shard_id,), fields=("timer_execute_at",), since=since_ms, until=_LAST_MS, limit=1
+        )
+        return found.rows[0][0] if found.rows else None
+
+    def _chosen(self, looked_at: Scan, limit: int, is_wanted: IsWanted, until: datetime) -> Scan:
+        """The rows that are wanted, whole."""
+        chosen, is_more = first_that_fit(
+            looked_at.rows, lambda row: _glance(row).is_for_page(is_wanted, until), limit
+        )
+        rows: list[Row] = []
+        size = 0
+        for start in range(0, len(chosen), _READ_TOGETHER):
+            together = chosen[start : start + _READ_TOGETHER]
+            whole = self._backend.read(TIMER, [row[: len(_KEY)] for row in together])
+            for at, (seen, row) in enumerate(zip(together, map(_found, together, whole), strict=True), start):
+                # One that was changed between the two reads is due at another time, or not at all.
+                if row is None or TIMER.place_of(DUE, row) != _place(seen):
+                    continue
+                size += len(row[_PAYLOAD]) if isinstance(row[_PAYLOAD], str) else 0
+                if size > PAGE_BYTES and rows:
+                    return Scan(rows, _place(chosen[at - 1]))
+                rows.append(row)
+        return Scan(rows, _place(chosen[-1]) if is_more else looked_at.end)
+
+    def quarantine(self, rows: Sequence[UnreadableRow], *, now: datetime, expires_at: datetime) -> None:
+        updates = []
+        for row in rows:
+            key, place, revision, next_revision = json.loads(row.key)
+            changes = {
+                "timer_state": TimerState.FAILED.value,
+                "timer_revision": next_revision,
+                "timer_updated_at": writes.NOW,
+                "timer_failure": encode_failure(Failure(FailureReason.UNREADABLE, row.reason, now)),
+                "timer_expires_at": milliseconds(expires_at),
+                "timer_execute_at": None,
+            }
+            is_same = [Condition("timer_revision", _or_damaged(revision))]
+            if not _is_sound(key):  # where it stands tells it from others
+                execute_at, uuid = place
+                is_same.append(Condition("timer_execute_at", execute_at))
+                is_same.append(Condition("timer_uuid", DAMAGED if uuid is None else bytes.fromhex(uuid)))
+            updates.append(writes.update(TIMER, tuple(map(_or_damaged, key)), changes, *is_same))
+        for written in self._backend.write(updates, now=now).results:
+            if written.error is not None:
+                raise written.error
+
+
+def _found(looked_at: Row, whole: Row | None) -> Row | None:
+    """The whole row; of one whose key is damaged, by which it cannot be read, what was looked at."""
+    if whole is not None or _is_sound(looked_at[: len(_KEY)]):
+        return whole
+    values = dict(zip(_LOOKED_AT, looked_at, strict=True))
+    return tuple(values.get(name, DAMAGED) for name in TIMER.names)
+
+
+def _is_sound(key: Sequence[Value]) -> bool:
+    return all(part is not None and part is not DAMAGED and is_whole(part) for part in key)
+
+
+def _or_damaged(value: Value) -> Value:
+    return DAMAGED if value is None else value
+
+
+def _place(looked_at: Row) -> Place:
+    return looked_at[len(_KEY) : len(_KEY) + len(DUE.order)]
+
+
+def _glance(row: Row) -> Glance:
+    values = dict(zip(_LOOKED_AT, row, strict=True))
+    return Glance(
+        namespace=_readable(values["timer_namespace"]),
+        callback_url=_readable(values["timer_callback_url"]),
+        state=_readable(values["timer_state"]),
+        execute_at=readable_instant(values["timer_due_at"]),
+        rearmed_at=readable_instant(values["timer_rearmed_at"]),
+        expire_after_ms=_readable(values["timer_expire_after_ms"]),
+    )
+
+
+def _readable(value: Value) -> Value:
+    return None if value is DAMAGED else value
+
+
+def _earlier(found_ms: int | None, known: datetime | None) -> datetime | None:
+    found = None if found_ms is None else instant(found_ms)
+    return min((at for at in (found, known) if at is not None), default=None)
+
+
+def _page(rows: list[Row], *, end: Place | None = None, next_attempt_at: datetime | None = None) -> DuePage:
+    found: list[Timer] = []
+    unreadable: list[UnreadableRow] = []
+    for row in rows:
+        try:
+            found.append(decode(row))
+        except UnreadableError as error:
+            unreadable.append(_unreadable(row, str(error)))
+    if end is None:
+        return DuePage(found, None, next_attempt_at, tuple(unreadable))
+    return DuePage(found, cursor_of(end), None, tuple(unreadable), instant(end[0]))
+
+
+def _unreadable(row: Row, reason: str) -> UnreadableRow:
+    shard_id, namespace, timer_id = map(_readable, TIMER.key_of(row))
+    execute_at, uuid = map(_readable, TIMER.place_of(DUE, row))
+    revision = _readable(row[_PLACES["timer_revision"]])
+    place = [execute_at, None if uuid is None else uuid.hex()]
+    key = json.dumps([[shard_id, namespace, timer_id], place, revision, (revision or 0) + 1])
+    return UnreadableRow(shard_id, key, reason, repaired(namespace), repaired(timer_id))

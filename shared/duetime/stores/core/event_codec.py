@@ -1,0 +1,82 @@
+"""Events of service calls as rows of ``entities.EVENT`` and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.stores.backend import NOW
+from duetime.stores.call_check import checked_event
+from duetime.stores.core.cursors import cursor_of
+from duetime.stores.core.timer_codec import (
+    DECODING_ERRORS,
+    instant,
+    milliseconds,
+    optional_instant,
+    optional_milliseconds,
+)
+from duetime.stores.decoding import repaired
+from duetime.stores.entities import DAMAGED, EVENT, Row
+from duetime.stores.event_reading import UnreadableEventError, report_unreadable, up_to_damage
+from duetime.stores.port.outbox import OutboxEvent
+
+
+def encode_event(event: CallEvent, *, published_at: datetime | None = None) -> Row:
+    return (
+        event.tenant_id,
+        event.aggregate_id,
+        event.sequence,
+        event.event_id,
+        event.type.value,
+        milliseconds(event.occurred_at),
+        NOW,
+        optional_milliseconds(published_at),
+        event.correlation_id,
+        event.causation_id,
+        event.payload_json,
+    )
+
+
+def decode_event(row: Row) -> OutboxEvent:
+    """Raises ``UnreadableEventError``."""
+    (
+        tenant_id,
+        aggregate_id,
+        sequence,
+        event_id,
+        event_type,
+        occurred_at,
+        _created_at,
+        published_at,
+        correlation_id,
+        causation_id,
+        payload_json,
+    ) = row
+    try:
+        if DAMAGED in row:
+            raise ValueError(EVENT.names[row.index(DAMAGED)])
+        event = CallEvent(
+            event_id=event_id,
+            type=CallEventType(event_type),
+            tenant_id=tenant_id,
+            aggregate_id=aggregate_id,
+            sequence=sequence,
+            occurred_at=instant(occurred_at),
+            correlation_id=correlation_id,
+            causation_id=causation_id,
+            payload_json=payload_json,
+        )
+        return OutboxEvent(checked_event(event), cursor_of(EVENT.key_of(row)), optional_instant(published_at))
+    except DECODING_ERRORS as error:
+        raise UnreadableEventError(f"the stored event cannot be read: {type(error).__name__}") from error
+
+
+def readable_events(rows: Iterable[Row]) -> Iterator[OutboxEvent]:
+    """Those of one call, up to the first that cannot be read."""
+    return up_to_damage(rows, decode_event, report_row)
+
+
+def report_row(row: Row, error: UnreadableEventError) -> None:
+    tenant_id, call_id, sequence = EVENT.key_of(row)
+    report_unreadable(error, tenant_id=repaired(tenant_id), call_id=repaired(call_id), sequence=sequence)

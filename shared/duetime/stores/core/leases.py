@@ -1,0 +1,166 @@
+"""Ownership of shards, and the workers that share them. A lease is live up to, and not including, its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+from duetime.domain.shards import Lease, ShardStatus
+from duetime.domain.times import to_milliseconds
+from duetime.stores import backend as writes
+from duetime.stores.backend import Backend, Condition, Now, Test, Write, WriteStatus, Written
+from duetime.stores.core.recording import guard_of
+from duetime.stores.core.timer_codec import instant, optional_instant
+from duetime.stores.decoding import repaired
+from duetime.stores.entities import ALL_WORKERS, DAMAGED, SHARD, WORKER, Row, Value
+from duetime.stores.shard_reading import read_status
+
+_MOST_WORKERS = 10_000
+_ENDS = SHARD.places["shard_lease_expires_at"]
+_IS_FREE = Condition("shard_lease_expires_at", writes.NOW, Test.IS_PAST)
+
+
+class Leases:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
+        rows = self._rows(shard_ids)
+        now_ms = to_milliseconds(self._backend.time(now=now).at)
+        return [_status(shard_id, rows.get(shard_id), now_ms) for shard_id in shard_ids]
+
+    def claim(
+        self, shard_ids: Sequence[int], owner_id: str, *, lease_seconds: float, metadata: str, now: datetime
+    ) -> list[Lease | None]:
+        if not shard_ids:
+            return []
+        lease_ms = _milliseconds(lease_seconds)
+        stored = self._rows(shard_ids)
+        claims: list[Write] = []
+        for shard_id in sorted(shard_ids):  # in one order everywhere, so that claims wait for one another in turn
+            row = stored.get(shard_id)
+            if row is None:
+                new = (shard_id, 1, owner_id, writes.NOW, Now(lease_ms), metadata)
+                claims.append(writes.insert(SHARD, new))
+            elif _status(shard_id, row, 0).version > 0:  # one that cannot be read may hide a live lease
+                claims.append(_claim(row, owner_id, lease_ms, metadata))
+        batch = self._backend.write(claims, now=now)
+        won = {
+            claim.key[0]: 1 if claim.changes is None else claim.changes["shard_version"]
+            for claim, written in zip(claims, batch.results, strict=True)
+            if written.is_written
+        }
+        if not won:
+            _raise_first(batch.results)
+        ends = self._ends(list(won), batch.at_ms, lease_ms)
+        return [
+            Lease(shard_id, won[shard_id], owner_id, ends[shard_id]) if shard_id in ends else None
+            for shard_id in shard_ids
+        ]
+
+    def _ends(self, shard_ids: Sequence[int], at_ms: int | None, lease_ms: int) -> dict[int, datetime]:
+        """When the leases end that were just written. A shard that is gone again is left out."""
+        if at_ms is not None:
+            return dict.fromkeys(shard_ids, instant(at_ms + lease_ms))
+        ends = {shard_id: optional_instant(row[_ENDS]) for shard_id, row in self._rows(shard_ids).items()}
+        return {shard_id: end for shard_id, end in ends.items() if end is not None}
+
+    def renew(self, leases: Sequence[Lease], *, lease_seconds: float, now: datetime) -> list[Lease | None]:
+        if not leases:
+            return []
+        lease_ms = _milliseconds(lease_seconds)
+        ordered = sorted(leases, key=lambda lease: lease.shard_id)
+        batch = self._backend.write(
+            [_held(lease, {"shard_lease_expires_at": Now(lease_ms)}) for lease in ordered], now=now
+        )
+        statuses = {lease: written.status for lease, written in zip(ordered, batch.results, strict=True)}
+        if WriteStatus.WRITTEN not in statuses.values():
+            _raise_first(batch.results)
+        held = [lease.shard_id for lease, status in statuses.items() if status is WriteStatus.WRITTEN]
+        ends = self._ends(held, batch.at_ms, lease_ms)
+        return [_renewed(lease, statuses[lease], ends.get(lease.shard_id)) for lease in leases]
+
+    def release(self, leases: Sequence[Lease], *, now: datetime) -> None:
+        if not leases:
+            return
+        ordered = sorted(leases, key=lambda lease: lease.shard_id)
+        gone = {"shard_owner_id": None, "shard_lease_expires_at": None}
+        _raise_first(self._backend.write([_held(lease, gone) for lease in ordered], now=now).results)
+
+    def _rows(self, shard_ids: Sequence[int]) -> dict[int, Row]:
+        if not shard_ids:
+            return {}
+        rows = self._backend.read(SHARD, [(shard_id,) for shard_id in shard_ids])
+        return {shard_id: row for shard_id, row in zip(shard_ids, rows, strict=True) if row is not None}
+
+    def announce_worker(self, worker_id: str, *, ttl_seconds: float, now: datetime) -> list[str]:
+        ttl_ms = _milliseconds(ttl_seconds)
+        batch = self._backend.write([writes.put(WORKER, (worker_id, Now(ttl_ms)))], now=now)
+        _raise_first(batch.results)
+        announced = self._backend.scan(WORKER, ALL_WORKERS, limit=_MOST_WORKERS).rows
+        ends = {name: end for name, end in announced if end is not DAMAGED}
+        at_ms = batch.at_ms if batch.at_ms is not None else ends.get(worker_id, ttl_ms) - ttl_ms
+        ended = [name for name, end in ends.items() if end <= at_ms]
+        if ended:
+            self._backend.write(
+                [writes.delete(WORKER, (name,), Condition("worker_expires_at", ends[name])) for name in ended],
+                now=now,
+            )
+        return sorted(repaired(name) for name, end in ends.items() if end > at_ms)
+
+    def withdraw_worker(self, worker_id: str) -> None:
+        self._backend.write([writes.delete(WORKER, (worker_id,))])
+
+
+def _claim(row: Row, owner_id: str, lease_ms: int, metadata: str) -> Write:
+    version = row[SHARD.places["shard_version"]]
+    changes = {
+        "shard_version": version + 1,
+        "shard_owner_id": owner_id,
+        "shard_claimed_at": writes.NOW,
+        "shard_lease_expires_at": Now(lease_ms),
+        "shard_metadata": metadata,
+    }
+    return writes.update(SHARD, row[:1], changes, Condition("shard_version", version), _IS_FREE)
+
+
+def _held(lease: Lease, changes: dict[str, Value]) -> Write:
+    """A change of a shard that is made as long as a lease is the stored one."""
+    return writes.update(SHARD, (lease.shard_id,), changes, *guard_of(lease).conditions)
+
+
+def _renewed(lease: Lease, status: WriteStatus, end: datetime | None) -> Lease | None:
+    if status is WriteStatus.UNAVAILABLE:
+        return lease
+    return None if end is None else replace(lease, expires_at=end)
+
+
+def _raise_first(results: Sequence[Written]) -> None:
+    for written in results:
+        if written.error is not None:
+            raise written.error
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _status(shard_id: int, row: Row | None, now_ms: int) -> ShardStatus:
+    return ShardStatus(shard_id) if row is None else read_status(shard_id, partial(_decoded, row, now_ms))
+
+
+def _decoded(row: Row, now_ms: int) -> ShardStatus:
+    if DAMAGED in row:
+        raise ValueError("a value is damaged")
+    shard_id, version, owner_id, claimed_at, lease_expires_at, metadata = row
+    return ShardStatus(
+        shard_id,
+        version=version,
+        owner_id=owner_id,
+        claimed_at=optional_instant(claimed_at),
+        lease_expires_at=optional_instant(lease_expires_at),
+        metadata=metadata,
+        is_free=lease_expires_at is None or lease_expires_at <= now_ms,
+    )

@@ -1,0 +1,129 @@
+"""Lists of a namespace's timers, and the search by correlation id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Timer
+from duetime.stores.backend import Backend, Scan
+from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.timer_codec import (
+    decode_or_salvage,
+    optional_milliseconds,
+    readable_reason,
+    readable_tags,
+)
+from duetime.stores.entities import CORRELATED, DAMAGED, OF_NAMESPACE, TIMER, Place, Row, Value
+from duetime.stores.page_budget import PAGE_BYTES
+from duetime.stores.port.pages import Page
+from duetime.stores.port.timers import TimerFilter
+
+LOOKED_AT_PER_PAGE = 1000
+"""How many timers one page of a filtered list looks at."""
+_READ_TOGETHER = 32
+"""Of those that fit, how many are read at once: 8 MiB where each has the largest payload."""
+_LOOKED_AT = (
+    "shard_id",
+    "timer_id",
+    "timer_state",
+    "timer_due_at",
+    "timer_tags",
+    "timer_updated_at",
+    "timer_failure",
+)
+_PAYLOAD = TIMER.places["timer_payload"]
+
+
+class Lists:
+    """A filtered list looks at a bounded number of timers, without their payloads, and reads those that fit."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def list(
+        self, namespace: Namespace, timer_filter: TimerFilter, *, cursor: str | None, limit: int, now: datetime
+    ) -> Page[Timer]:
+        after = None if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE)
+        if timer_filter == TimerFilter():
+            return _page(self._scan(namespace, after, limit), now)
+        looked_at = self._scan(namespace, after, LOOKED_AT_PER_PAGE, _LOOKED_AT)
+        found: list[Place] = []
+        end = looked_at.end
+        for row in looked_at.rows:
+            if _fits(row, timer_filter):
+                found.append(row[:2])
+                if len(found) == limit:
+                    end = found[-1]
+                    break
+        return _page(self._whole(namespace, found, end), now)
+
+    def _scan(
+        self, namespace: Namespace, after: Place | None, limit: int, fields: tuple[str, ...] | None = None
+    ) -> Scan:
+        shards = namespace.shard_ids()
+        return self._backend.scan(
+            TIMER,
+            OF_NAMESPACE,
+            (namespace.name,),
+            fields=fields,
+            after=after,
+            since=shards.start,
+            until=shards.stop - 1,
+            limit=limit,
+            budget=PAGE_BYTES if fields is None else None,
+        )
+
+    def _whole(self, namespace: Namespace, places: Sequence[Place], end: Place | None) -> Scan:
+        rows: list[Row] = []
+        size = 0
+        for start in range(0, len(places), _READ_TOGETHER):
+            together = places[start : start + _READ_TOGETHER]
+            found = self._backend.read(TIMER, [(shard_id, namespace.name, name) for shard_id, name in together])
+            for at, row in enumerate(found, start):
+                if row is None:
+                    continue
+                size += len(row[_PAYLOAD]) if isinstance(row[_PAYLOAD], str) else 0
+                if size > PAGE_BYTES and rows:
+                    return Scan(rows, places[at - 1])
+                rows.append(row)
+        return Scan(rows, end)
+
+    def find_by_correlation(
+        self, namespace: Namespace, correlation_id: str, *, cursor: str | None, limit: int, now: datetime
+    ) -> Page[Timer]:
+        after = None if cursor is None else place_of(cursor, TIMER, CORRELATED)
+        by = (namespace.name, correlation_id)
+        scan = self._backend.scan(TIMER, CORRELATED, by, after=after, limit=limit, budget=PAGE_BYTES)
+        return _page(scan, now)
+
+
+def _page(scan: Scan, now: datetime) -> Page[Timer]:
+    timers = [decode_or_salvage(row) for row in scan.rows]
+    present = [timer for timer in timers if not timer.is_expired(now)]
+    return Page(present, None if scan.end is None else cursor_of(scan.end))
+
+
+def _fits(row: Row, wanted: TimerFilter) -> bool:
+    """Whether a row of ``_LOOKED_AT`` passes the filter."""
+    _, _, state, due_at, tags, updated_at, failure = row
+    return (
+        (wanted.state is None or state == wanted.state.value)
+        and (wanted.tag is None or wanted.tag in readable_tags(tags))
+        and (wanted.failure_reason is None or readable_reason(failure) is wanted.failure_reason)
+        and _is_within(due_at, wanted.due_from, wanted.due_to)
+        and _is_within(updated_at, wanted.updated_from, wanted.updated_to)
+    )
+
+
+def _is_within(at: Value, start: datetime | None, end: datetime | None) -> bool:
+    if start is None and end is None:
+        return True
+    start_ms, end_ms = optional_milliseconds(start), optional_milliseconds(end)
+    return (
+        at is not None
+        and at is not DAMAGED
+        and (start_ms is None or at >= start_ms)
+        and (end_ms is None or at < end_ms)
+    )

@@ -1,0 +1,172 @@
+"""The outbox: which events are published next, and which have been.
+
+Every tenant has the same share, and no event hides another call's. Looking takes at most a step for each event found,
+each tenant passed and each call skipped.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from duetime.domain.errors import StoreError
+from duetime.stores import backend as writes
+from duetime.stores.backend import Backend, Condition
+from duetime.stores.core.event_codec import decode_event, readable_events, report_row
+from duetime.stores.entities import EVENT, UNPUBLISHED, UNPUBLISHED_OF_CALL, Key, Place, Row
+from duetime.stores.event_reading import UnreadableEventError
+from duetime.stores.port.calls import CallRef
+from duetime.stores.port.outbox import OutboxEvent
+
+_BEFORE_ALL = ""
+_NEXT: Final = " "
+"""A tenant's id with it sorts behind that tenant, and before all others that are behind it."""
+_LAST_SEQUENCE = (1 << 31) - 1
+_CHUNK = 50
+_MAX_REPORTED = 1000
+
+
+class Outbox:
+    """Remembers which tenant did not get its turn, so that it is first the next time."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._first_tenant = _BEFORE_ALL
+        self._reported: set[Key] = set()
+
+    def unpublished(self, *, limit: int, skip: frozenset[CallRef] = frozenset()) -> list[OutboxEvent]:
+        skipped: dict[str, set[str]] = defaultdict(set)
+        for ref in skip:
+            skipped[ref.tenant_id].add(ref.call_id)
+        found: list[OutboxEvent] = []
+        # So many have enough events, even if those with skipped calls have no others, and one is left over.
+        tenants = self._waiting_tenants(limit + len(skipped) + 1)
+        waiting = [_Reading(tenant, skipped[tenant]) for tenant in tenants]
+        self._first_tenant = _BEFORE_ALL
+        # What one tenant leaves of its share is divided among the others.
+        while waiting and len(found) < limit:
+            share = -(-(limit - len(found)) // len(waiting))
+            for reading in waiting:
+                if len(found) == limit:
+                    self._first_tenant = reading.tenant_id
+                    break
+                found += self._read_on(reading, min(share, limit - len(found)))
+            waiting = [reading for reading in waiting if not reading.is_at_end]
+        return _oldest_first(found)
+
+    def _waiting_tenants(self, most: int) -> list[str]:
+        """Tenants with unpublished events, beginning with the one that was left out last time."""
+        first = self._first_tenant
+        tenants = self._tenants_from(first, most)
+        if first != _BEFORE_ALL and len(tenants) < most:
+            others = self._tenants_from(_BEFORE_ALL, most - len(tenants))
+            tenants += [tenant for tenant in others if tenant < first]
+        return tenants
+
+    def _tenants_from(self, first: str, most: int) -> list[str]:
+        """``first``, if it is one, and those behind it: one step on the path for each."""
+        tenants: list[str] = []
+        since = first
+        while len(tenants) < most:
+            found = self._backend.scan(EVENT, UNPUBLISHED, fields=("tenant_id",), since=since, limit=1).rows
+            if not found:
+                break
+            tenants.append(found[0][0])
+            since = found[0][0] + _NEXT
+        return tenants
+
+    def _read_on(self, reading: _Reading, limit: int) -> list[OutboxEvent]:
+        """Up to ``limit`` more events of a tenant; fewer when it has no more."""
+        found: list[OutboxEvent] = []
+        while len(found) < limit and not reading.is_at_end:
+            chunk = max(limit - len(found), _CHUNK)
+            scan = self._backend.scan(
+                EVENT,
+                UNPUBLISHED,
+                after=reading.place,
+                since=reading.tenant_id,
+                until=reading.tenant_id,
+                limit=chunk,
+            )
+            reading.is_at_end = scan.end is None
+            for row in scan.rows:
+                if len(found) == limit:
+                    reading.is_at_end = False
+                    break
+                reading.last = EVENT.key_of(row)
+                call_id = reading.last[1]
+                if call_id in reading.skipped:
+                    continue
+                event = self._decoded(row)
+                if event is None:  # its call's later ones have to wait, nobody else's
+                    reading.skipped.add(call_id)
+                else:
+                    found.append(event)
+            else:
+                reading.last = scan.end
+        return found
+
+    def _decoded(self, row: Row) -> OutboxEvent | None:
+        """None for one that cannot be read; it is reported once."""
+        try:
+            return decode_event(row)
+        except UnreadableEventError as error:
+            key = EVENT.key_of(row)
+            if key not in self._reported and len(self._reported) < _MAX_REPORTED:
+                self._reported.add(key)
+                report_row(row, error)
+            return None
+
+    def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]:
+        scan = self._backend.scan(EVENT, UNPUBLISHED_OF_CALL, (ref.tenant_id, ref.call_id), limit=limit)
+        return list(readable_events(scan.rows))
+
+    def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None:
+        if not events:
+            return
+        marks = [
+            writes.update(
+                EVENT,
+                (event.tenant_id, event.aggregate_id, event.sequence),
+                {"published_at": writes.NOW},
+                Condition("event_id", event.event_id),
+                Condition("published_at", None),
+            )
+            for event in sorted((each.event for each in events), key=lambda each: (each.tenant_id, each.aggregate_id))
+        ]
+        errors = [written.error for written in self._backend.write(marks, now=now).results]
+        for error in errors:
+            if isinstance(error, StoreError):
+                raise error
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How far a tenant's events have been read: up to ``last``."""
+
+    tenant_id: str
+    skipped: set[str]
+    last: Place | None = None
+    is_at_end: bool = False
+
+    @property
+    def place(self) -> Place | None:
+        if self.last is None or self.last[1] not in self.skipped:
+            return self.last
+        return *self.last[:2], _LAST_SEQUENCE
+
+
+def _oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:
+    """By the time of the change that each event tells of, and within a call by sequence, so that clocks that differ
+    between writers cannot reorder it."""
+    latest: dict[tuple[str, str], datetime] = {}
+    keys: dict[str, tuple[datetime, str, str, int]] = {}
+    for stored in found:
+        event = stored.event
+        call = (event.tenant_id, event.aggregate_id)
+        latest[call] = max(latest.get(call, event.occurred_at), event.occurred_at)
+        keys[event.event_id] = (latest[call], *call, event.sequence)
+    return sorted(found, key=lambda stored: keys[stored.event.event_id])

@@ -1,0 +1,81 @@
+"""The end of attempts: outcomes are recorded, and finished timers whose time is up are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from duetime.domain.outcomes import LeasedOutcome, RecordStatus
+from duetime.domain.shards import Lease
+from duetime.domain.timers import Timer
+from duetime.domain.times import to_milliseconds
+from duetime.stores import backend as writes
+from duetime.stores.backend import Backend, Condition, Guard, Write, WriteStatus
+from duetime.stores.core.timer_codec import decode_or_salvage, key_of, milliseconds, outcome_changes
+from duetime.stores.entities import (
+    EXPIRED_RECORDS,
+    EXPIRED_TIMERS,
+    IDEMPOTENCY_RECORD,
+    SHARD,
+    TIMER,
+    AccessPath,
+    Entity,
+)
+from duetime.stores.recording import record
+
+_STATUSES = {
+    WriteStatus.WRITTEN: RecordStatus.APPLIED,
+    WriteStatus.NOT_WRITTEN: RecordStatus.SUPERSEDED,
+    WriteStatus.GUARD_LOST: RecordStatus.LEASE_LOST,
+    WriteStatus.REFUSED: RecordStatus.REFUSED,
+    WriteStatus.UNAVAILABLE: RecordStatus.UNAVAILABLE,
+}
+
+
+class Recording:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def record(self, outcomes: Sequence[LeasedOutcome], *, now: datetime) -> list[RecordStatus]:
+        return record(outcomes, write=lambda some: self._write(some, now), read=self._read)
+
+    def _read(self, timers: Sequence[Timer]) -> list[Timer | None]:
+        rows = self._backend.read(TIMER, [key_of(timer) for timer in timers])
+        return [None if row is None else decode_or_salvage(row) for row in rows]
+
+    def _write(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:
+        batch = self._backend.write([_write_of(each) for each in outcomes], now=now)
+        return [_STATUSES[written.status] for written in batch.results]
+
+    def prune(self, *, now: datetime, limit: int) -> int:
+        """Where the database does it too, by its own clock, this does it when that is off, slow or behind."""
+        expired = self._prune(TIMER, EXPIRED_TIMERS, now, limit)
+        return expired + self._prune(IDEMPOTENCY_RECORD, EXPIRED_RECORDS, now, limit)
+
+    def _prune(self, entity: Entity, path: AccessPath, now: datetime, limit: int) -> int:
+        assert entity.expires is not None
+        fields = (*entity.key, entity.expires)
+        found = self._backend.scan(entity, path, fields=fields, until=to_milliseconds(now), limit=limit)
+        # Conditional: it may have been redriven or replaced meanwhile.
+        deletes = [writes.delete(entity, row[:-1], Condition(entity.expires, row[-1])) for row in found.rows]
+        return sum(written.is_written for written in self._backend.write(deletes, now=now).results)
+
+
+def _write_of(each: LeasedOutcome) -> Write:
+    timer = each.outcome.timer
+    assert timer.next_attempt_at is not None
+    return writes.update(
+        TIMER,
+        key_of(timer),
+        outcome_changes(each.outcome),
+        Condition("timer_revision", timer.revision),
+        Condition("timer_firing_id", timer.firing_id),
+        Condition("timer_execute_at", milliseconds(timer.next_attempt_at)),
+        guard=None if each.fence is None else guard_of(each.fence),
+    )
+
+
+def guard_of(lease: Lease) -> Guard:
+    """Holds as long as a lease is the stored one."""
+    conditions = (Condition("shard_version", lease.version), Condition("shard_owner_id", lease.owner_id))
+    return Guard(SHARD, (lease.shard_id,), conditions)

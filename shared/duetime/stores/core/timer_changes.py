@@ -1,0 +1,176 @@
+"""What clients do to single timers: put, get, update, rearm, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from duetime.domain.errors import StoreError
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Rearm, Timer, TimerChange
+from duetime.stores import backend as writes
+from duetime.stores.backend import Backend, Condition, WriteStatus
+from duetime.stores.client_results import created, delete_result, put_result, rearm_result, update_result
+from duetime.stores.core.deciding import Decision, decide
+from duetime.stores.core.timer_codec import (
+    UnreadableError,
+    decode,
+    decode_or_salvage,
+    encode_changed,
+    encode_new,
+    instant,
+    key_of,
+)
+from duetime.stores.entities import TIMER, Key, Row
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
+from duetime.stores.refusals import log_refusal
+
+Judge = Callable[[int, Row | None], Decision[ChangeResult]]
+
+_REVISION = TIMER.places["timer_revision"]
+_REFUSED_PUT = PutResult(PutStatus.REFUSED, None)
+
+
+class TimerChanges:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def put(
+        self, timers: Sequence[Timer], *, mode: PutMode, now: datetime, if_revision: int | None = None
+    ) -> list[PutResult]:
+        if if_revision is not None:
+            return self._put_known(timers, mode=mode, now=now, if_revision=if_revision)
+        # The fast way of both modes: no id is taken.
+        batch = self._backend.write([writes.insert(TIMER, encode_new(timer)) for timer in timers], now=now)
+        at = now if batch.at_ms is None else instant(batch.at_ms)
+        results: dict[int, PutResult] = {}
+        known: list[int] = []
+        for place, (timer, written) in enumerate(zip(timers, batch.results, strict=True)):
+            if written.is_written:
+                results[place] = PutResult(PutStatus.CREATED, created(timer, at))
+            elif written.status is WriteStatus.REFUSED and written.error is not None:
+                results[place] = _refused_put(written.error)
+            else:
+                known.append(place)
+        again = self._put_known([timers[place] for place in known], mode=mode, now=now, if_revision=None)
+        results |= zip(known, again, strict=True)
+        return [results[place] for place in range(len(timers))]
+
+    def _put_known(
+        self, timers: Sequence[Timer], *, mode: PutMode, now: datetime, if_revision: int | None
+    ) -> list[PutResult]:
+        def judge(place: int, row: Row | None) -> Decision[PutResult]:
+            result = put_result(present(row, now), timers[place], mode=mode, if_revision=if_revision, now=now)
+            timer = result.timer
+            if timer is None or result.status not in (PutStatus.CREATED, PutStatus.REPLACED):
+                return Decision(result)
+            encoded = encode_new(timer) if result.status is PutStatus.CREATED else encode_changed(timer)
+            if row is None:
+                return Decision(result, writes.insert(TIMER, encoded))
+            return Decision(result, writes.replace(TIMER, encoded, unchanged(row)))
+
+        return decide(
+            self._backend,
+            TIMER,
+            [key_of(timer) for timer in timers],
+            judge,
+            now=now,
+            finish=_finished_put,
+            refused=_refused_put,
+        )
+
+    def get(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer | None:
+        (row,) = self._backend.read(TIMER, [_key(namespace, timer_id)])
+        return present(row, now)
+
+    def update(
+        self,
+        namespace: Namespace,
+        timer_id: str,
+        change: TimerChange,
+        *,
+        firing_id: str,
+        now: datetime,
+        if_revision: int | None = None,
+    ) -> ChangeResult:
+        def judge(_: int, row: Row | None) -> Decision[ChangeResult]:
+            stored = present(row, now)
+            result = update_result(stored, change, if_revision=if_revision, firing_id=firing_id, now=now)
+            return _decision(result, row, is_change=result.status is ChangeStatus.APPLIED)
+
+        (result,) = self._change([_key(namespace, timer_id)], judge, now)
+        return result
+
+    def rearm(
+        self, namespace: Namespace, refs: Sequence[TimerRef], *, rearm: Rearm, now: datetime
+    ) -> list[ChangeResult]:
+        def judge(place: int, row: Row | None) -> Decision[ChangeResult]:
+            result, is_change = rearm_result(present(row, now), _readable(row), refs[place], rearm, now=now)
+            return _decision(result, row, is_change=is_change)
+
+        return self._change([_key(namespace, ref.timer_id) for ref in refs], judge, now)
+
+    def delete(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
+        def judge(place: int, row: Row | None) -> Decision[ChangeResult]:
+            result = delete_result(present(row, now), refs[place])
+            if result.status is not ChangeStatus.APPLIED or row is None:
+                return Decision(result)
+            return Decision(result, writes.delete(TIMER, TIMER.key_of(row), unchanged(row)))
+
+        keys = [_key(namespace, ref.timer_id) for ref in refs]
+        return decide(self._backend, TIMER, keys, judge, now=now, refused=_refused_change)
+
+    def _change(self, keys: list[Key], judge: Judge, now: datetime) -> list[ChangeResult]:
+        return decide(self._backend, TIMER, keys, judge, now=now, finish=_finished_change, refused=_refused_change)
+
+
+def present(row: Row | None, now: datetime) -> Timer | None:
+    """The timer, readable or not; None when there is none or it has expired."""
+    timer = None if row is None else decode_or_salvage(row)
+    return None if timer is None or timer.is_expired(now) else timer
+
+
+def unchanged(row: Row) -> Condition:
+    """Holds as long as a row is as it was read."""
+    return Condition("timer_revision", row[_REVISION])
+
+
+def _key(namespace: Namespace, timer_id: str) -> Key:
+    return namespace.shard_of(timer_id), namespace.name, timer_id
+
+
+def _readable(row: Row | None) -> Timer | None:
+    try:
+        return None if row is None else decode(row)
+    except UnreadableError:
+        return None
+
+
+def _decision(result: ChangeResult, row: Row | None, *, is_change: bool) -> Decision[ChangeResult]:
+    if not is_change or row is None or result.timer is None:
+        return Decision(result)
+    return Decision(result, writes.replace(TIMER, encode_changed(result.timer), unchanged(row)))
+
+
+def _finished_put(result: PutResult, at_ms: int) -> PutResult:
+    timer = result.timer
+    if timer is None:
+        return result
+    if result.status is PutStatus.CREATED:
+        return replace(result, timer=created(timer, instant(at_ms)))
+    return replace(result, timer=replace(timer, updated_at=instant(at_ms)))
+
+
+def _finished_change(result: ChangeResult, at_ms: int) -> ChangeResult:
+    return result if result.timer is None else replace(result, timer=replace(result.timer, updated_at=instant(at_ms)))
+
+
+def _refused_put(error: StoreError) -> PutResult:
+    log_refusal(error)
+    return _REFUSED_PUT
+
+
+def _refused_change(error: StoreError) -> ChangeResult:
+    log_refusal(error)
+    return ChangeResult(ChangeStatus.REFUSED)

@@ -1,0 +1,273 @@
+"""Timers as rows of ``entities.TIMER`` and back. It is on the hot path: rows are unpacked, not looked into."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from duetime.domain.outcomes import Outcome
+from duetime.domain.timers import DEFAULT_CALLBACK_TIMEOUT_SECONDS, Failure, FailureReason, Timer, TimerContent
+from duetime.domain.timers import TimerState as State
+from duetime.domain.times import MIN_INSTANT, format_instant, read_instant, to_milliseconds
+from duetime.stores.backend import NOW, Now
+from duetime.stores.entities import DAMAGED, TIMER, Key, Row, Value
+from duetime.stores.timer_check import DamagedTimer, checked, without_damage
+
+_STATES = {state.value: state for state in State}
+"""Looked up once: an enum's value costs more than the comparison, and a backlog is many rows."""
+_UNREADABLE = "the stored timer cannot be read"
+# Many timers share an instant: the due time of a burst, the creation time of a batch.
+instant = lru_cache(maxsize=4096)(lambda milliseconds: MIN_INSTANT + timedelta(milliseconds=milliseconds))
+milliseconds = lru_cache(maxsize=4096)(to_milliseconds)
+DECODING_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+class UnreadableError(Exception):
+    """A row that does not decode. The message names the field or the kind of fault, never the value."""
+
+
+def optional_milliseconds(at: datetime | None) -> int | None:
+    return None if at is None else milliseconds(at)
+
+
+def optional_instant(at: int | None) -> datetime | None:
+    return None if at is None else instant(at)
+
+
+def timer_uuid(namespace: str, timer_id: str) -> bytes:
+    """``domain.ids.timer_uuid``: its 16 bytes."""
+    return hashlib.md5(f"{namespace}:{timer_id}".encode(), usedforsecurity=False).digest()
+
+
+def key_of(timer: Timer) -> Key:
+    return timer.shard_id, timer.namespace, timer.timer_id
+
+
+def encode(timer: Timer) -> Row:
+    """The row of a timer, with its own times."""
+    return _encode(timer, milliseconds(timer.created_at), milliseconds(timer.updated_at))
+
+
+def encode_new(timer: Timer) -> Row:
+    """The row of a timer that is created with this write."""
+    return _encode(timer, NOW, NOW)
+
+
+def encode_changed(timer: Timer) -> Row:
+    """The row of a timer that is updated by this write."""
+    return _encode(timer, milliseconds(timer.created_at), NOW)
+
+
+def _encode(timer: Timer, created_at: int | Now, updated_at: int | Now) -> Row:
+    content = timer.content
+    return (
+        timer.shard_id,
+        timer.namespace,
+        timer.timer_id,
+        timer_uuid(timer.namespace, timer.timer_id),
+        optional_milliseconds(timer.next_attempt_at),
+        timer.state.value,
+        milliseconds(content.execute_at),
+        optional_milliseconds(timer.expires_at),
+        _encode_tags(content.tags),
+        content.correlation_id,
+        timer.revision,
+        timer.firing_id,
+        timer.attempts,
+        created_at,
+        updated_at,
+        optional_milliseconds(timer.fired_at),
+        encode_failure(timer.failure),
+        timer.digest,
+        content.callback_timeout_seconds,
+        content.callback_url,
+        content.retry_policy_json,
+        content.headers_json,
+        content.payload_json,
+        content.expire_after_ms,
+        optional_milliseconds(timer.rearmed_at),
+        timer.attempt_log,
+    )
+
+
+def outcome_changes(outcome: Outcome) -> dict[str, Value]:
+    """What an outcome changes of the row of the timer that was fired."""
+    timer = outcome.timer
+    return {
+        "timer_execute_at": optional_milliseconds(outcome.next_attempt_at),
+        "timer_state": outcome.state.value,
+        "timer_due_at": milliseconds(outcome.execute_at),
+        "timer_revision": timer.revision + 1,
+        "timer_firing_id": outcome.firing_id,
+        "timer_attempts": outcome.attempts,
+        "timer_updated_at": NOW,
+        "timer_fired_at": optional_milliseconds(outcome.fired_at),
+        "timer_failure": encode_failure(outcome.failure),
+        "timer_expires_at": optional_milliseconds(outcome.expires_at),
+        "timer_attempt_log": timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
+    }
+
+
+def decode(row: Row) -> Timer:
+    """The timer that a row holds. Raises ``UnreadableError``."""
+    (
+        shard_id,
+        namespace,
+        timer_id,
+        _uuid,
+        execute_at,
+        state,
+        due_at,
+        expires_at,
+        tags,
+        correlation_id,
+        revision,
+        firing_id,
+        attempts,
+        created_at,
+        updated_at,
+        fired_at,
+        failure,
+        digest,
+        callback_timeout_seconds,
+        callback_url,
+        retry_policy,
+        headers,
+        payload,
+        expire_after_ms,
+        rearmed_at,
+        attempt_log,
+    ) = row
+    try:
+        if DAMAGED in row:
+            raise UnreadableError(f"{_UNREADABLE}: {TIMER.names[row.index(DAMAGED)]}")
+        timer = Timer(
+            namespace=namespace,
+            timer_id=timer_id,
+            shard_id=shard_id,
+            content=TimerContent(
+                execute_at=instant(due_at),
+                callback_url=callback_url,
+                payload_json=payload,
+                headers_json=headers,
+                retry_policy_json=retry_policy,
+                callback_timeout_seconds=callback_timeout_seconds,
+                correlation_id=correlation_id,
+                tags=() if tags is None else _decode_tags(tags),
+                expire_after_ms=expire_after_ms,
+            ),
+            digest=digest,
+            state=_STATES[state],
+            revision=revision,
+            firing_id=firing_id,
+            attempts=attempts,
+            next_attempt_at=None if execute_at is None else instant(execute_at),
+            created_at=instant(created_at),
+            updated_at=instant(updated_at),
+            fired_at=None if fired_at is None else instant(fired_at),
+            failure=None if failure is None else decode_failure(failure),
+            expires_at=None if expires_at is None else instant(expires_at),
+            rearmed_at=None if rearmed_at is None else instant(rearmed_at),
+            attempt_log=attempt_log,
+        )
+        return checked(timer)
+    except DamagedTimer as error:
+        raise UnreadableError(f"{_UNREADABLE}: {error}") from error
+    except DECODING_ERRORS as error:
+        raise UnreadableError(f"{_UNREADABLE}: {type(error).__name__}") from error
+
+
+def decode_or_salvage(row: Row) -> Timer:
+    """The timer that a row holds; for one that does not decode, what is left of it, as a failed timer."""
+    try:
+        return decode(row)
+    except UnreadableError as error:
+        return _salvaged(dict(zip(TIMER.names, row, strict=True)), str(error))
+
+
+def _salvaged(values: Mapping[str, Value], reason: str) -> Timer:
+    def given(name: str, default: Any) -> Any:
+        value = values[name]
+        return default if value is None or value is DAMAGED else value
+
+    updated_at = readable_instant(values["timer_updated_at"]) or MIN_INSTANT
+    timer = Timer(
+        namespace=given("timer_namespace", ""),
+        timer_id=given("timer_id", ""),
+        shard_id=given("shard_id", 0),
+        content=TimerContent(
+            execute_at=readable_instant(values["timer_due_at"]) or MIN_INSTANT,
+            callback_url=given("timer_callback_url", ""),
+            payload_json=given("timer_payload", None),
+            headers_json=given("timer_headers", None),
+            retry_policy_json=given("timer_retry_policy", None),
+            callback_timeout_seconds=given("timer_callback_timeout_seconds", DEFAULT_CALLBACK_TIMEOUT_SECONDS),
+            correlation_id=given("timer_correlation_id", None),
+            tags=readable_tags(values["timer_tags"]),
+            expire_after_ms=given("timer_expire_after_ms", None),
+        ),
+        digest=given("timer_digest", ""),
+        state=State.FAILED,
+        revision=given("timer_revision", 0),
+        firing_id=given("timer_firing_id", ""),
+        attempts=given("timer_attempts", 0),
+        next_attempt_at=None,
+        created_at=readable_instant(values["timer_created_at"]) or MIN_INSTANT,
+        updated_at=updated_at,
+        failure=Failure(FailureReason.UNREADABLE, reason, updated_at),
+        expires_at=readable_instant(values["timer_expires_at"]),
+        attempt_log=given("timer_attempt_log", None),
+    )
+    return without_damage(timer)
+
+
+def readable_instant(value: Value) -> datetime | None:
+    """The instant; None when there is none or it cannot be read."""
+    try:
+        return None if value is None else instant(value)
+    except (TypeError, OverflowError):
+        return None
+
+
+def _encode_tags(tags: tuple[str, ...]) -> str | None:
+    return json.dumps(tags, ensure_ascii=False) if tags else None
+
+
+def _decode_tags(text: str) -> tuple[str, ...]:
+    """Raises ``ValueError`` for anything but a JSON array of strings."""
+    tags = json.loads(text)
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise ValueError("not a list of tags")
+    return tuple(tags)
+
+
+def readable_tags(text: Value) -> tuple[str, ...]:
+    try:
+        return () if text is None else _decode_tags(text)
+    except (ValueError, TypeError):
+        return ()
+
+
+def encode_failure(failure: Failure | None) -> str | None:
+    if failure is None:
+        return None
+    at = format_instant(failure.at)
+    return json.dumps([failure.reason.value, failure.message, at, failure.status], ensure_ascii=False)
+
+
+def decode_failure(text: str) -> Failure:
+    """Raises ``ValueError`` or ``TypeError`` for anything that ``encode_failure`` did not write."""
+    reason, message, at, status = json.loads(text)
+    return Failure(FailureReason(reason), message, read_instant(at), status)
+
+
+def readable_reason(text: Value) -> FailureReason | None:
+    """The reason alone, for filters; None when there is none or it cannot be read."""
+    try:
+        return None if text is None else decode_failure(text).reason
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,151 @@
+"""Everything there is, for another store, and what another store held, stored as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from duetime.domain.api_keys import ApiKey
+from duetime.domain.executions import Execution
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Timer
+from duetime.stores import backend as writes
+from duetime.stores.backend import Backend, Write
+from duetime.stores.core.catalogue import Catalogue
+from duetime.stores.core.catalogue_codec import decode_key, decode_namespace
+from duetime.stores.core.cursors import cursor_of, place_of
+from duetime.stores.core.deciding import Decision, decide
+from duetime.stores.core.event_codec import decode_event, encode_event
+from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
+from duetime.stores.core.timer_changes import unchanged
+from duetime.stores.core.timer_codec import UnreadableError, decode, decode_or_salvage, encode, key_of
+from duetime.stores.decoding import repaired
+from duetime.stores.entities import (
+    ALL_API_KEYS,
+    ALL_EVENTS,
+    ALL_NAMESPACES,
+    ALL_SECRETS,
+    API_KEY,
+    EVENT,
+    EXECUTION,
+    NAMESPACE,
+    SECRET,
+    TIMER,
+    AccessPath,
+    Entity,
+    Row,
+)
+from duetime.stores.event_reading import UnreadableEventError
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.stores.port.pages import Page
+from duetime.stores.port.transfer import EventPage, LoadStatus, UnreadableEvent
+
+T = TypeVar("T")
+_MOST_SECRETS = 1000
+
+
+class Transfer:
+    def __init__(self, backend: Backend, catalogue: Catalogue) -> None:
+        self._backend = backend
+        self._catalogue = catalogue
+
+    def all_namespaces(self, *, cursor: str | None, limit: int) -> Page[Namespace]:
+        return self._all(NAMESPACE, ALL_NAMESPACES, decode_namespace, cursor, limit)
+
+    def all_api_keys(self, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        return self._all(API_KEY, ALL_API_KEYS, decode_key, cursor, limit)
+
+    def _all(
+        self, entity: Entity, path: AccessPath, decode_row: Callable[[Row], T], cursor: str | None, limit: int
+    ) -> Page[T]:
+        after = None if cursor is None else place_of(cursor, entity, path)
+        scan = self._backend.scan(entity, path, after=after, limit=limit)
+        return Page([decode_row(row) for row in scan.rows], None if scan.end is None else cursor_of(scan.end))
+
+    def secrets(self) -> dict[str, bytes]:
+        rows = self._backend.scan(SECRET, ALL_SECRETS, limit=_MOST_SECRETS).rows
+        return {name: bytes(value) for name, value in rows}
+
+    def load_namespace(self, namespace: Namespace) -> tuple[Namespace, LoadStatus]:
+        stored, is_new = self._catalogue.store_namespace(namespace)
+        if is_new:
+            return stored, LoadStatus.LOADED
+        is_same = replace(namespace, first_shard=stored.first_shard) == stored
+        return stored, LoadStatus.PRESENT if is_same else LoadStatus.CONFLICT
+
+    def load_timers(self, timers: Sequence[Timer], *, now: datetime) -> list[LoadStatus]:
+        inserts = [writes.insert(TIMER, encode(timer)) for timer in timers]
+        known = self._not_inserted(inserts, now)
+
+        def judge(place: int, row: Row | None) -> Decision[LoadStatus]:
+            timer = timers[known[place]]
+            if row is None:
+                return Decision(LoadStatus.LOADED, writes.insert(TIMER, encode(timer)))
+            if decode_or_salvage(row).is_expired(now):
+                return Decision(LoadStatus.LOADED, writes.replace(TIMER, encode(timer), unchanged(row)))
+            return Decision(LoadStatus.PRESENT if _is(row, timer) else LoadStatus.CONFLICT)
+
+        keys = [key_of(timers[place]) for place in known]
+        statuses = dict(zip(known, decide(self._backend, TIMER, keys, judge, now=now), strict=True))
+        return [statuses.get(place, LoadStatus.LOADED) for place in range(len(timers))]
+
+    def _not_inserted(self, inserts: Sequence[Write], now: datetime | None = None) -> list[int]:
+        """The places of those that are not written, since something is under their key. Raises for a refusal."""
+        if not inserts:
+            return []
+        results = self._backend.write(inserts, now=now).results
+        for written in results:
+            if written.error is not None:
+                raise written.error
+        return [place for place, written in enumerate(results) if not written.is_written]
+
+    def load_executions(self, executions: Sequence[Execution]) -> list[LoadStatus]:
+        known = self._not_inserted([writes.insert(EXECUTION, encode_execution(each)) for each in executions])
+        keys = [(each.tenant_id, each.call_id, each.execution_id) for each in (executions[place] for place in known)]
+        rows = self._backend.read(EXECUTION, keys) if keys else []
+        statuses = [LoadStatus.LOADED] * len(executions)
+        for place, row in zip(known, rows, strict=True):
+            # None: its number is that of another one.
+            is_same = row is not None and decode_or_salvage_execution(row) == executions[place]
+            statuses[place] = LoadStatus.PRESENT if is_same else LoadStatus.CONFLICT
+        return statuses
+
+    def all_events(self, *, cursor: str | None, limit: int) -> EventPage:
+        after = None if cursor is None else place_of(cursor, EVENT, ALL_EVENTS)
+        scan = self._backend.scan(EVENT, ALL_EVENTS, after=after, limit=limit)
+        events: list[OutboxEvent] = []
+        unreadable: list[UnreadableEvent] = []
+        for row in scan.rows:
+            try:
+                events.append(decode_event(row))
+            except UnreadableEventError as error:
+                tenant_id, call_id, sequence = repaired(EVENT.key_of(row))
+                unreadable.append(UnreadableEvent(tenant_id, call_id, sequence, str(error)))
+        return EventPage(events, None if scan.end is None else cursor_of(scan.end), tuple(unreadable))
+
+    def load_events(self, events: Sequence[OutboxEvent], *, now: datetime) -> list[LoadStatus]:
+        inserts = [writes.insert(EVENT, encode_event(each.event, published_at=each.published_at)) for each in events]
+        known = self._not_inserted(inserts, now)
+        rows = self._backend.read(EVENT, [inserts[place].key for place in known]) if known else []
+        statuses = [LoadStatus.LOADED] * len(events)
+        for place, row in zip(known, rows, strict=True):
+            is_same = row is not None and _is_event(row, events[place])
+            statuses[place] = LoadStatus.PRESENT if is_same else LoadStatus.CONFLICT
+        return statuses
+
+
+def _is(row: Row, timer: Timer) -> bool:
+    try:
+        return decode(row) == timer
+    except UnreadableError:
+        return False
+
+
+def _is_event(row: Row, wanted: OutboxEvent) -> bool:
+    try:
+        stored = decode_event(row)
+    except UnreadableEventError:
+        return False
+    return (stored.event, stored.published_at) == (wanted.event, wanted.published_at)
