@@ -1,9 +1,10 @@
 """The SQL store on SQLite beside raw sqlite3 on the same schema, in one run.
 
-    python -m benchmarks.store_sql [--timers 20000] [--pending 0] [--directory DIR]
+    python -m benchmarks.store_sql [--timers 20000] [--pending 0] [--directory DIR] [--core]
 
 ``raw`` is what SQLite itself needs: ``executemany`` with values that are already encoded, reads that decode nothing.
 The ratios are what to compare between machines. ``--pending`` first stores that many timers due in the far future.
+``--core``: the backend of SQL under core (decision 0027), which no URL opens yet.
 """
 
 from __future__ import annotations
@@ -22,11 +23,16 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerContent, TimerState, content_digest, new_timer
+from duetime.stores.backends.sql.backend import SqlBackend
+from duetime.stores.core.store import CoreStore
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus
 from duetime.stores.sql import rows
+from duetime.stores.sql.database import Database
+from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.tables import RowType
+from duetime.stores.time_source import TimeSource
 from tests.support.leases import claim_shard
 
 T = TypeVar("T")
@@ -43,6 +49,7 @@ def main() -> None:
     parser.add_argument("--timers", type=int, default=20_000)
     parser.add_argument("--pending", type=int, default=0)
     parser.add_argument("--directory", type=Path, help="where the databases are made; default: a temporary one")
+    parser.add_argument("--core", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
         paths = [f"{directory}/{name}.db" for name in ("store", "raw")]
@@ -51,7 +58,7 @@ def main() -> None:
             store.initialise()
             fill(store, arguments.pending)
             store.close()
-        store = open_store(f"sqlite:///{paths[0]}")
+        store = over_core(paths[0]) if arguments.core else open_store(f"sqlite:///{paths[0]}")
         with raw_connection(paths[1]) as raw:
             print(f"{'':26}{'store':>12}{'raw':>12}{'ratio':>8}")
             compare_rows(store, raw, arguments.timers)
@@ -140,6 +147,11 @@ def make_timers(namespace: Namespace, number: int, prefix: str, execute_at: date
     ]
 
 
+def over_core(path: str) -> Store:
+    database = Database(open_dialect(f"sqlite:///{path}"), time_source=TimeSource.DATABASE)
+    return CoreStore(SqlBackend(database))
+
+
 def fill(store: Store, number: int) -> None:
     namespace, _ = store.catalogue.create_namespace("pending", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
     for start in range(0, number, 5_000):
@@ -191,7 +203,7 @@ _INSERT_NAMES = (*rows.KEY_NAMES, "timer_uuid", *rows.VALUE_NAMES, "row_type", "
 _INSERT = f"INSERT INTO timers ({', '.join(_INSERT_NAMES)}) VALUES ({', '.join('?' * len(_INSERT_NAMES))})"
 _UPDATE = (
     "UPDATE timers SET row_type = ?, timer_execute_at = ?, timer_state = ?, timer_due_at = ?, timer_firing_id = ?,"
-    " timer_attempts = ?, timer_fired_at = ?, timer_failure = ?, timer_expires_at = ?,"
+    " timer_attempts = ?, timer_fired_at = ?, timer_failure = ?, timer_expires_at = ?, timer_attempt_log = ?,"
     " timer_revision = timer_revision + 1, timer_updated_at = 0 WHERE shard_id = ? AND row_type = 2"
     " AND timer_execute_at = ? AND timer_uuid = ? AND timer_revision = ? AND timer_firing_id = ?"
 )

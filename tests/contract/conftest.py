@@ -18,7 +18,7 @@ from duetime.stores.port.calls import CallStore
 from duetime.stores.port.outbox import Outbox
 from duetime.stores.port.store import Store
 from duetime.stores.port.transfer import TransferStore
-from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory
+from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory, sqlite_over_core
 from tests.contract.subject import Subject
 from tests.support.cassandra import server_subject, server_url
 from tests.support.clock import NOW
@@ -35,6 +35,7 @@ STORES: dict[str, Factory] = {
     "moto": lambda request: moto_subject(),
     "sqlite-file": sqlite_file,
     "sqlite-memory": sqlite_memory,
+    "sqlite-over-core": sqlite_over_core,
 }
 
 

@@ -13,7 +13,7 @@ from duetime.domain.api_keys import ApiKey, hash_of
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.principals import Role
 from duetime.stores.port.store import Store
-from duetime.stores.sql.store import SqlStore
+from duetime.stores.sql.database import Database
 from duetime.stores.sql.tables import api_keys
 from tests.support.clock import NOW
 
@@ -46,11 +46,12 @@ def key_of_a_later_role(store: Store, key_id: str, tenant_id: str, *, secret: st
     """Skips the test where the database itself refuses such a role, and cannot be told not to."""
     role: Any = LaterRole.OPERATOR
     key = ApiKey(key_id=key_id, tenant_id=tenant_id, role=role, secret_hash=hash_of(secret), created_at=NOW)
-    if not isinstance(store, SqlStore):
+    database = getattr(getattr(store, "backend", store), "database", None)
+    if not isinstance(database, Database):
         assert store.catalogue.create_api_key(key)
-    elif store.database.engine.dialect.name == "sqlite":
+    elif database.engine.dialect.name == "sqlite":
         assert store.catalogue.create_api_key(replace(key, role=Role.READER))
-        with store.database.write() as mutation:
+        with database.write() as mutation:
             mutation.connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
             mutation.connection.execute(
                 sa.update(api_keys).where(api_keys.c.key_id == key_id).values(key_role=role.value)

@@ -54,10 +54,10 @@ class Condition:
     test: Test = Test.IS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Guard:
-    """A condition of another row than the one that is written. Best effort where the database cannot hold both: it is
-    then read just before."""
+    """A condition of another row than the one that is written. Where the database cannot hold both it is read just
+    before. Writes of one batch share theirs: a guard equals itself alone."""
 
     entity: Entity
     key: Key
@@ -91,6 +91,8 @@ class Write:
     guard: Guard | None = None
     is_new: bool = False
     """PUT only: the row is likely not there. Tells nothing but what to try first."""
+    like: str | None = None
+    """Writes with the same word differ in nothing but their values: a backend may prepare them once."""
 
 
 class WriteStatus(StrEnum):
@@ -194,8 +196,8 @@ class Backend(Protocol):
     def close(self) -> None: ...
 
 
-def insert(entity: Entity, row: Row, *, guard: Guard | None = None) -> Write:
-    return Write(change=Change.INSERT, entity=entity, key=entity.key_of(row), row=row, guard=guard)
+def insert(entity: Entity, row: Row, *, guard: Guard | None = None, like: str | None = None) -> Write:
+    return Write(change=Change.INSERT, entity=entity, key=entity.key_of(row), row=row, guard=guard, like=like)
 
 
 def put(entity: Entity, row: Row, *, is_new: bool = False) -> Write:
@@ -207,9 +209,29 @@ def replace(entity: Entity, row: Row, *conditions: Condition) -> Write:
 
 
 def update(
-    entity: Entity, key: Key, changes: Mapping[str, Value], *conditions: Condition, guard: Guard | None = None
+    entity: Entity,
+    key: Key,
+    changes: Mapping[str, Value],
+    *conditions: Condition,
+    guard: Guard | None = None,
+    like: str | None = None,
 ) -> Write:
-    return Write(change=Change.UPDATE, entity=entity, key=key, changes=changes, conditions=conditions, guard=guard)
+    return Write(
+        change=Change.UPDATE,
+        entity=entity,
+        key=key,
+        changes=changes,
+        conditions=conditions,
+        guard=guard,
+        like=like,
+    )
+
+
+def difference(entity: Entity, stored: Row, row: Row, *conditions: Condition) -> Write:
+    """``row`` in the place of ``stored``, of which only what differs is written."""
+    names = entity.names
+    changes = {names[place]: new for place, (old, new) in enumerate(zip(stored, row, strict=True)) if new != old}
+    return update(entity, entity.key_of(row), changes, *conditions)
 
 
 def delete(entity: Entity, key: Key, *conditions: Condition) -> Write:

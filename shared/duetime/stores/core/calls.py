@@ -13,7 +13,7 @@ from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace, timer_of
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, Write, WriteStatus, Written
+from duetime.stores.backend import Backend, Condition, Guard, Write, WriteStatus, Written
 from duetime.stores.bound_cursors import read_cursor, write_cursor
 from duetime.stores.core.call_codec import (
     LISTED,
@@ -24,7 +24,7 @@ from duetime.stores.core.call_codec import (
 )
 from duetime.stores.core.event_codec import encode_event, readable_events
 from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
-from duetime.stores.core.recording import guard_of
+from duetime.stores.core.recording import guards_of
 from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import (
     CALL_OF_KEY,
@@ -63,7 +63,8 @@ class Calls:
     def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
         if not transitions:
             return []
-        batch = self._backend.atomic([_group(each) for each in transitions], now=now)
+        guards = guards_of(each.fence for each in transitions)
+        batch = self._backend.atomic([_group(each, guards[each.fence]) for each in transitions], now=now)
         return [
             self._status(transition, written, now)
             for transition, written in zip(transitions, batch.results, strict=True)
@@ -71,7 +72,8 @@ class Calls:
 
     def _status(self, transition: Transition, written: Written, now: datetime) -> ApplyStatus:
         if written.status is WriteStatus.NOT_WRITTEN and self._free_key(transition, now):
-            (written,) = self._backend.atomic([_group(transition)], now=now).results
+            guard = guards_of([transition.fence])[transition.fence]
+            (written,) = self._backend.atomic([_group(transition, guard)], now=now).results
         if written.error is not None:
             raise written.error
         if written.status is not WriteStatus.NOT_WRITTEN:
@@ -216,10 +218,9 @@ def _key(call: ServiceCall) -> Key:
     return call.tenant_id, call.call_id
 
 
-def _group(transition: Transition) -> list[Write]:
+def _group(transition: Transition, guard: Guard | None) -> list[Write]:
     """All that a transition writes, the call first."""
     before, after = transition.before, transition.after
-    guard = None if transition.fence is None else guard_of(transition.fence)
     if before is None:
         call = writes.insert(SERVICE_CALL, encode_call(after), guard=guard)
     else:

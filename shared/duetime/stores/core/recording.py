@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
@@ -44,7 +44,8 @@ class Recording:
         return [None if row is None else decode_or_salvage(row) for row in rows]
 
     def _write(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:
-        batch = self._backend.write([_write_of(each) for each in outcomes], now=now)
+        guards = guards_of(each.fence for each in outcomes)
+        batch = self._backend.write([_write_of(each, guards[each.fence]) for each in outcomes], now=now)
         return [_STATUSES[written.status] for written in batch.results]
 
     def prune(self, *, now: datetime, limit: int) -> int:
@@ -61,7 +62,7 @@ class Recording:
         return sum(written.is_written for written in self._backend.write(deletes, now=now).results)
 
 
-def _write_of(each: LeasedOutcome) -> Write:
+def _write_of(each: LeasedOutcome, guard: Guard | None) -> Write:
     timer = each.outcome.timer
     assert timer.next_attempt_at is not None
     return writes.update(
@@ -71,8 +72,14 @@ def _write_of(each: LeasedOutcome) -> Write:
         Condition("timer_revision", timer.revision),
         Condition("timer_firing_id", timer.firing_id),
         Condition("timer_execute_at", milliseconds(timer.next_attempt_at)),
-        guard=None if each.fence is None else guard_of(each.fence),
+        guard=guard,
+        like="end" if each.outcome.next_attempt_at is None else "next attempt",
     )
+
+
+def guards_of(fences: Iterable[Lease | None]) -> dict[Lease | None, Guard | None]:
+    """A guard for each lease; None for none."""
+    return {lease: None if lease is None else guard_of(lease) for lease in set(fences)}
 
 
 def guard_of(lease: Lease) -> Guard:

@@ -42,7 +42,9 @@ class TimerChanges:
         if if_revision is not None:
             return self._put_known(timers, mode=mode, now=now, if_revision=if_revision)
         # The fast way of both modes: no id is taken.
-        batch = self._backend.write([writes.insert(TIMER, encode_new(timer)) for timer in timers], now=now)
+        batch = self._backend.write(
+            [writes.insert(TIMER, encode_new(timer), like="new timer") for timer in timers], now=now
+        )
         at = now if batch.at_ms is None else instant(batch.at_ms)
         results: dict[int, PutResult] = {}
         known: list[int] = []
@@ -150,7 +152,7 @@ def _readable(row: Row | None) -> Timer | None:
 def _decision(result: ChangeResult, row: Row | None, *, is_change: bool) -> Decision[ChangeResult]:
     if not is_change or row is None or result.timer is None:
         return Decision(result)
-    return Decision(result, writes.replace(TIMER, encode_changed(result.timer), unchanged(row)))
+    return Decision(result, writes.difference(TIMER, row, encode_changed(result.timer), unchanged(row)))
 
 
 def _finished_put(result: PutResult, at_ms: int) -> PutResult:

@@ -1,0 +1,180 @@
+"""The primitives of a store on SQL databases: each batch of writes is one transaction, and so is a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from duetime.domain.times import to_milliseconds
+from duetime.stores.backend import GUARD_LOST, NOT_WRITTEN, WRITTEN, Batch, Change, Guard, Scan, Write, Written
+from duetime.stores.backends.sql.reads import Reads
+from duetime.stores.backends.sql.statements import Statements
+from duetime.stores.entities import TIMER, AccessPath, Entity, Key, Place, Row, Value
+from duetime.stores.sql.database import Database, Mutation
+from duetime.stores.sql.restarting import restarted
+from duetime.stores.time_source import StoreTime
+
+
+class SqlBackend:
+    """Writes of a batch are made in the order of their keys, so that two batches that overlap never wait for each
+    other. A guard's row is locked until the end of the transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._reads = Reads(database)
+        self._statements = Statements(database)
+
+    # -- reads -----------------------------------------------------------------------------------------------
+
+    def read(self, entity: Entity, keys: Sequence[Key], *, fields: tuple[str, ...] | None = None) -> list[Row | None]:
+        if not keys:
+            return []
+        with self.database.read() as connection:
+            rows = self._reads.rows(connection, entity, keys, fields=fields)
+        return [rows.get(tuple(key)) for key in keys]
+
+    def scan(
+        self,
+        entity: Entity,
+        path: AccessPath,
+        by: Key = (),
+        *,
+        fields: tuple[str, ...] | None = None,
+        after: Place | None = None,
+        since: Value = None,
+        until: Value = None,
+        limit: int,
+        budget: int | None = None,
+    ) -> Scan:
+        with self.database.read() as connection:
+            return self._reads.scan(
+                connection,
+                entity,
+                path,
+                by,
+                fields=fields,
+                after=after,
+                since=since,
+                until=until,
+                limit=limit,
+                budget=budget,
+            )
+
+    # -- writes ----------------------------------------------------------------------------------------------
+
+    @restarted
+    def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
+        """The usual case is that all are made. Else each is run alone, and tells."""
+        if not writes:
+            return Batch([], None)
+        with self.database.write(now) as mutation:
+            lost = self._lost(mutation, [write.guard for write in writes])
+            kept = [write for write in writes if write.guard is None or write.guard not in lost]
+            if self._are_made(mutation, sorted(kept, key=_lock_order)):
+                results = [GUARD_LOST if write.guard in lost else WRITTEN for write in writes]
+                return Batch(results, to_milliseconds(mutation.now))
+            mutation.connection.rollback()
+        with self.database.write(now) as mutation:
+            lost = self._lost(mutation, [write.guard for write in writes])
+            made: dict[int, Written] = {}
+            for place in sorted(range(len(writes)), key=lambda place: _lock_order(writes[place])):
+                write = writes[place]
+                if write.guard is not None and write.guard in lost:
+                    made[place] = GUARD_LOST
+                else:
+                    made[place] = WRITTEN if self._is_made(mutation, write) else NOT_WRITTEN
+            return Batch([made[place] for place in range(len(writes))], to_milliseconds(mutation.now))
+
+    @restarted
+    def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
+        """The usual case is that all groups are made. Else a transaction each tells which cannot."""
+        with self.database.write(now) as mutation:
+            lost = self._lost(mutation, [write.guard for group in groups for write in group])
+            kept = [group for group in groups if not any(write.guard in lost for write in group if write.guard)]
+            ordered = [write for group in sorted(kept, key=_group_order) for write in group]
+            if self._are_made(mutation, ordered):
+                is_kept = {id(group) for group in kept}
+                results = [WRITTEN if id(group) in is_kept else GUARD_LOST for group in groups]
+                return Batch(results, to_milliseconds(mutation.now))
+            mutation.connection.rollback()
+        if len(groups) == 1:
+            return Batch([NOT_WRITTEN], None)
+        return Batch([self.atomic([group], now=now).results[0] for group in groups], None)
+
+    def _are_made(self, mutation: Mutation, writes: Sequence[Write]) -> bool:
+        """Whether all of ``writes`` are made. If not, some may be: the transaction is to be rolled back."""
+        puts = [write for write in writes if write.change is Change.PUT and not write.is_new]
+        others = [_without_put(write) for write in writes if write.change is not Change.PUT or write.is_new]
+        for run in self._statements.runs(others):
+            if run.statement.many(mutation.connection, run.rows) != len(run.rows) and run.must_match:
+                return False
+        for run in self._statements.runs(puts):
+            if run.statement.many(mutation.connection, run.rows) != len(run.rows) and run.must_match:
+                return all(self._is_made(mutation, write) for write in puts)
+        return True
+
+    def _is_made(self, mutation: Mutation, write: Write) -> bool:
+        if write.change is Change.PUT:
+            return self._is_run(mutation, _replacing(write)) or self._is_run(mutation, _inserting(write))
+        return self._is_run(mutation, write)
+
+    def _is_run(self, mutation: Mutation, write: Write) -> bool:
+        is_made = True
+        for place, run in enumerate(self._statements.runs([write])):
+            if place > 0 and not is_made:
+                break  # its tags
+            counts = [run.statement.count(mutation.connection, *row) for row in run.rows]
+            if place == 0:
+                is_made = not run.must_match or counts == [1]
+        return is_made
+
+    def _lost(self, mutation: Mutation, guards: Sequence[Guard | None]) -> set[Guard | None]:
+        """Those guards that do not hold; the rows that they are about stay locked."""
+        distinct = sorted({guard for guard in guards if guard is not None}, key=lambda guard: guard.key)
+        if not distinct:
+            return set()
+        entity = distinct[0].entity
+        keys = list(dict.fromkeys(guard.key for guard in distinct))
+        rows = self._reads.rows(mutation.connection, entity, keys, is_locking=True)
+        return {guard for guard in distinct if not _holds(guard, rows.get(guard.key))}
+
+    # -- the rest --------------------------------------------------------------------------------------------
+
+    def time(self, *, now: datetime) -> StoreTime:
+        return self.database.store_time(now=now)
+
+    def initialise(self) -> None:
+        self.database.initialise()
+
+    def check(self) -> None:
+        self.database.check()
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def _without_put(write: Write) -> Write:
+    return _inserting(write) if write.change is Change.PUT else write
+
+
+def _inserting(write: Write) -> Write:
+    return replace(write, change=Change.INSERT)
+
+
+def _replacing(write: Write) -> Write:
+    return replace(write, change=Change.REPLACE)
+
+
+def _lock_order(write: Write) -> tuple[str, Key]:
+    return write.entity.name, write.key
+
+
+def _group_order(group: Sequence[Write]) -> Key:
+    """That of the timers' batches: transactions that meet on several rows must not wait for each other."""
+    return next((write.key for write in group if write.entity is TIMER), group[0].key)
+
+
+def _holds(guard: Guard, row: Row | None) -> bool:
+    places = guard.entity.places
+    return row is not None and all(row[places[each.name]] == each.value for each in guard.conditions)
