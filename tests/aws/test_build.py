@@ -26,7 +26,7 @@ def test_every_module_of_the_layer_is_compiled_for_good(built: Path) -> None:
         for path in python.rglob("*.py")
     }
 
-    assert python / "duetime" / "api" / "app.py" in flags
+    assert python / "duetime" / "api" / "handler.py" in flags
     assert not (python / "duetime" / "testing").exists()
     assert set(flags.values()) == {b"\x01\0\0\0"}
 
@@ -34,7 +34,7 @@ def test_every_module_of_the_layer_is_compiled_for_good(built: Path) -> None:
 def test_tracebacks_name_the_place_where_lambda_mounts_the_layer(built: Path) -> None:
     compiled = built / "SharedLayer/python/duetime/api/__pycache__" / f"handler.{sys.implementation.cache_tag}.pyc"
 
-    assert b"/opt/python/duetime.api.handler" in compiled.read_bytes()
+    assert b"/opt/python/duetime/api/handler.py" in compiled.read_bytes()
 
 
 def test_the_layer_has_no_programs(built: Path) -> None:

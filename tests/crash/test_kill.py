@@ -43,7 +43,7 @@ def test_no_timer_is_lost(
                 accepted |= create_while_it_lives(server, wanted, receiver.url, chance, killer)
                 killer.join()
         with DuetimeServer(*OPTIONS, cwd=tmp_path, **store_variables) as server:
-            receiver.wait_for(lambda counts: counts.keys() >= accepted, timeout_seconds=60)
+            receiver.wait_for(lambda counts: counts.keys() >= accepted, timeout_seconds=300)
             assert unfinished(server) == []
             assert server.terminate() == 0
             counts = receiver.counts()

@@ -102,11 +102,11 @@ class CallbackReceiver:
         with self._changed:
             return Counter(arrival.timer_id for arrival in self.arrivals)
 
-    def wait_for(self, reached: Callable[[Counter[str]], bool], *, timeout_seconds: float = 30) -> None:
+    def wait_for(self, reached: Callable[[Counter[str]], bool], *, timeout_seconds: float = 120) -> None:
         """Until ``reached`` holds for the counts; ``AssertionError`` when it does not in time."""
         self.wait_until(lambda: reached(self.counts()), timeout_seconds=timeout_seconds)
 
-    def wait_until(self, holds: Callable[[], bool], *, timeout_seconds: float = 30) -> None:
+    def wait_until(self, holds: Callable[[], bool], *, timeout_seconds: float = 120) -> None:
         """Until ``holds``, which is asked at each arrival; ``AssertionError`` when it does not in time."""
         with self._changed:
             is_reached = self._changed.wait_for(holds, timeout_seconds)
@@ -118,7 +118,7 @@ class CallbackReceiver:
         self.wait_until(lambda: len(self.arrivals) >= reached)
         process.kill()
 
-    def wait_for_timers(self, number: int, *, timeout_seconds: float = 30) -> None:
+    def wait_for_timers(self, number: int, *, timeout_seconds: float = 120) -> None:
         """Until ``number`` different timers have arrived."""
         self.wait_for(lambda counts: len(counts) >= number, timeout_seconds=timeout_seconds)
 
