@@ -11,9 +11,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from duetime.domain.ids import timer_uuid
 from duetime.domain.times import format_instant, from_milliseconds, read_instant, to_milliseconds
 from duetime.stores.backend import Condition
-from duetime.stores.core.timer_codec import timer_uuid
 from duetime.stores.entities import DAMAGED, ENTITIES, SHARD, TIMER, AccessPath, Entity, Key, Kind, Row, Value
 from duetime.stores.sql import call_tables  # noqa: F401  # declares its tables
 from duetime.stores.sql.tables import NIL_UUID, RowType, constant, metadata
@@ -166,7 +166,7 @@ class TimerMapping(Mapping):
     def key_values(self, key: Key, conditions: Iterable[Condition]) -> tuple[Any, ...]:
         shard_id, namespace, timer_id = key
         if any(each.name == "timer_execute_at" for each in conditions):
-            return shard_id, RowType.TIMER.value, timer_uuid(namespace, timer_id)
+            return shard_id, RowType.TIMER.value, timer_uuid(namespace, timer_id).bytes
         return namespace, shard_id, timer_id
 
     def whole(self, row: Row) -> tuple[tuple[str, ...], Sequence[Value]]:
