@@ -8,13 +8,9 @@ from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
-import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from duetime.api.handler import Handler
-from duetime.cli import direct
 from duetime_client import AsyncDuetime, Duetime
-from tests.support.clock import NOW, FakeClock
 
 FORMS = ("blocking", "asynchronous")
 Connect = Callable[..., Any]
@@ -84,15 +80,3 @@ class Awaited:
                 yield item[0]
         finally:
             self._portal.call(items.aclose)
-
-
-class HandlerTransport(direct.HandlerTransport):
-    """Requests go to a handler, as a gateway would bring them. ``requests`` are what was asked."""
-
-    def __init__(self, handler: Handler) -> None:
-        super().__init__(handler, FakeClock(NOW))
-        self.requests: list[httpx.Request] = []
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request)
-        return super().handle_request(request)

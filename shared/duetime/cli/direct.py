@@ -5,8 +5,7 @@ from __future__ import annotations
 import httpx
 
 from duetime.domain.clock import Clock
-from duetime.local.gateway import HttpRequest, from_result, to_event
-from duetime.runtime.ids import new_id
+from duetime.local import gateway
 from duetime.runtime.wiring import Handler
 
 
@@ -18,19 +17,12 @@ class HandlerTransport(httpx.BaseTransport):
         self._clock = clock
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        path, _, query = request.url.raw_path.decode().partition("?")
-        event = to_event(
-            HttpRequest(
-                method=request.method,
-                raw_path=path,
-                raw_query=query,
-                headers=tuple(request.headers.items()),
-                body=request.read(),
-                http_version="1.1",
-                client_host="127.0.0.1",
-                request_id=new_id(),
-                received_at=self._clock.now(),
-            )
+        answer = gateway.ask(
+            self._handler,
+            request.method,
+            request.url.raw_path.decode(),
+            headers=request.headers.items(),
+            body=request.read(),
+            received_at=self._clock.now(),
         )
-        answer = from_result(self._handler(event, None))
         return httpx.Response(answer.status, headers=answer.headers, content=answer.body)

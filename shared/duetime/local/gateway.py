@@ -16,6 +16,8 @@ from urllib.parse import parse_qsl, unquote
 
 from duetime.domain.errors import InvalidInput
 from duetime.domain.times import to_milliseconds
+from duetime.runtime.ids import new_id
+from duetime.runtime.wiring import Handler
 
 MAX_QUERY_FIELDS = 1000
 
@@ -40,6 +42,34 @@ class HttpAnswer:
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
+
+
+def ask(
+    handler: Handler,
+    method: str,
+    target: str,
+    *,
+    headers: Iterable[tuple[str, str]],
+    body: bytes,
+    received_at: datetime,
+) -> HttpAnswer:
+    """Ask ``handler`` in this process, as a client on this machine would.
+
+    ``target``: path and query, percent-encoded. Raises ``InvalidInput``.
+    """
+    path, _, query = target.partition("?")
+    request = HttpRequest(
+        method=method,
+        raw_path=path,
+        raw_query=query,
+        headers=tuple(headers),
+        body=body,
+        http_version="1.1",
+        client_host="127.0.0.1",
+        request_id=new_id(),
+        received_at=received_at,
+    )
+    return from_result(handler(to_event(request), None))
 
 
 def to_event(request: HttpRequest) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from duetime.api.context import ApiContext
 from duetime.api.http.errors import AdvanceUnfinished
 from duetime.calls.dispatch import Dispatcher, DispatchSettings
 from duetime.calls.hinting import Bell
+from duetime.calls.publishing import EventPublisher
 from duetime.delivery.port import Sender
+from duetime.domain.clock import Clock
 from duetime.domain.timers import Timer
 from duetime.domain.times import format_instant, round_down
 from duetime.engine.poller import Poller
@@ -32,6 +34,7 @@ from duetime.runtime.settings import LocalSettings
 from duetime.runtime.wiring import Handler
 from duetime.stores.open import open_store
 from duetime.stores.port.calls import CallStore
+from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 from duetime.stores.time_source import TimeSource
 from duetime.testing.ids import counted_ids
@@ -248,21 +251,8 @@ def virtual_service(
         publishers = make_publishers(settings, store, store_clock, on_stored=poller.notify)
         for publisher in publishers:
             stack.callback(publisher.close)
-        dispatcher = Dispatcher(
-            store.leases,
-            store.outbox,
-            publishers,
-            calls=store.calls,
-            clock=store_clock,
-            settings=DispatchSettings(
-                lease_seconds=30 * _DAY,
-                poll_interval_seconds=_DAY,
-                prune_interval_seconds=_DAY,
-                retention_seconds=settings.event_retention_seconds,
-            ),
-            owner_id="virtual",
-            random=_middle,
-            new_id=new_id,
+        dispatcher = (
+            _dispatcher(store, publishers, settings, clock=store_clock, new_id=new_id) if publishers else None
         )
 
         def handler_of(service: VirtualService) -> Handler:
@@ -291,6 +281,32 @@ def virtual_service(
             clock=clock,
             is_sending=is_sending,
         )
+
+
+def _dispatcher(
+    store: Store,
+    publishers: Sequence[EventPublisher],
+    settings: LocalSettings,
+    *,
+    clock: Clock,
+    new_id: Callable[[], str],
+) -> Dispatcher:
+    return Dispatcher(
+        store.leases,
+        store.outbox,
+        publishers,
+        calls=store.calls,
+        clock=clock,
+        settings=DispatchSettings(
+            lease_seconds=30 * _DAY,
+            poll_interval_seconds=_DAY,
+            prune_interval_seconds=_DAY,
+            retention_seconds=settings.event_retention_seconds,
+        ),
+        owner_id="virtual",
+        random=_middle,
+        new_id=new_id,
+    )
 
 
 def _middle() -> float:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import httpx
 
-from duetime.local.gateway import HttpRequest, from_result, to_event
+from duetime.local import gateway
 from duetime.runtime.wiring import Handler
 
 
@@ -31,20 +31,9 @@ class HandlerTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
     def _answer(self, request: httpx.Request, body: bytes) -> httpx.Response:
         self.requests.append(request)
-        path, _, query = request.url.raw_path.decode().partition("?")
-        event = to_event(
-            HttpRequest(
-                method=request.method,
-                raw_path=path,
-                raw_query=query,
-                headers=tuple(request.headers.items()),
-                body=body,
-                http_version="1.1",
-                client_host="127.0.0.1",
-                request_id="gateway-request",
-                received_at=self._now(),
-            )
+        target, headers = request.url.raw_path.decode(), request.headers.items()
+        answer = gateway.ask(
+            self._handler, request.method, target, headers=headers, body=body, received_at=self._now()
         )
-        result = from_result(self._handler(event, None))
         self._on_served()
-        return httpx.Response(result.status, headers=result.headers, content=result.body)
+        return httpx.Response(answer.status, headers=answer.headers, content=answer.body)

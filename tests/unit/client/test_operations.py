@@ -17,10 +17,11 @@ import pytest
 import duetime_client as names
 from duetime.api.documents.openapi import openapi_document
 from duetime.domain.principals import Role
+from duetime.testing.transport import HandlerTransport
 from duetime_client import UNSET, Conflict, Duetime, NewTimer, RawJson, RetryPolicy
 from duetime_client.decoding import _json_name
 from duetime_client.following import EventPage
-from tests.support.clients import HandlerTransport
+from tests.support.clock import NOW
 from tests.support.stores import memory_store
 from tests.support.tenants import CALLBACK_URL, Tenant, make_tenant_world
 
@@ -299,7 +300,7 @@ def test_every_operation_is_here() -> None:
 @pytest.mark.parametrize("operation_id", USES)
 def test_an_operation_is_used_with_all_that_it_takes(operation_id: str, tenant: Tenant) -> None:
     method, path, operation = OPERATIONS[operation_id]
-    transport = HandlerTransport(tenant.handler)
+    transport = HandlerTransport(tenant.handler, lambda: NOW)
     with (
         httpx.Client(transport=transport) as http,
         Duetime("http://duetime.test", api_key=tenant.keys[Role.ADMIN], tenant="acme", http_client=http) as duetime,
@@ -397,7 +398,7 @@ def test_the_key_says_the_tenant_and_is_asked_once(monkeypatch: pytest.MonkeyPat
     with memory_store() as store:
         world = make_tenant_world(store)
         tenant = world.acme
-        transport = HandlerTransport(world.handler)
+        transport = HandlerTransport(world.handler, lambda: NOW)
         monkeypatch.setenv("DUETIME_URL", "http://duetime.test")
         monkeypatch.setenv("DUETIME_API_KEY", f"{tenant.keys[Role.ADMIN]}\n")
         with httpx.Client(transport=transport) as http, Duetime(http_client=http) as duetime:
@@ -413,7 +414,7 @@ def test_any_request_can_be_sent_and_fails_as_others_do() -> None:
     with memory_store() as store:
         world = make_tenant_world(store)
         tenant = world.acme
-        transport = HandlerTransport(world.handler)
+        transport = HandlerTransport(world.handler, lambda: NOW)
         with (
             httpx.Client(transport=transport) as http,
             Duetime("http://duetime.test", api_key=tenant.keys[Role.ADMIN], http_client=http) as duetime,
