@@ -25,6 +25,7 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerContent, TimerState, content_digest, new_timer
 from duetime.stores.backends.sql.backend import SqlBackend
 from duetime.stores.core.store import CoreStore
+from duetime.stores.core.timer_codec import timer_uuid
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus
@@ -219,7 +220,7 @@ def raw_connection(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def encode(timer: Timer) -> tuple[Any, ...]:
-    uuid = rows.uuid_bytes(timer.namespace, timer.timer_id)
+    uuid = timer_uuid(timer.namespace, timer.timer_id)
     return (*rows.encode_key(timer), uuid, *rows.encode_values(timer), RowType.TIMER.value, 0, 0)
 
 

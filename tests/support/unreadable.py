@@ -16,6 +16,7 @@ from duetime.stores.port.store import Store
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.tables import api_keys
 from tests.support.clock import NOW
+from tests.support.sqlite_rows import executed
 
 _DAMAGE: Any = "many"
 
@@ -53,8 +54,9 @@ def key_of_a_later_role(store: Store, key_id: str, tenant_id: str, *, secret: st
         assert store.catalogue.create_api_key(replace(key, role=Role.READER))
         with database.write() as mutation:
             mutation.connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
-            mutation.connection.execute(
-                sa.update(api_keys).where(api_keys.c.key_id == key_id).values(key_role=role.value)
+            executed(
+                mutation.connection,
+                sa.update(api_keys).where(api_keys.c.key_id == key_id).values(key_role=role.value),
             )
             mutation.connection.exec_driver_sql("PRAGMA ignore_check_constraints = OFF")
     else:

@@ -148,7 +148,7 @@ class Firing:
         return self._flow.is_full(namespace) or (view is not None and not view.is_usable)
 
     def offer(self, shard: OwnedShard, timers: list[Timer], page: Span) -> Offered:
-        """The timers of a page: those that are not under way are taken as far as there is room for them."""
+        """Take the timers of a page that are not in flight, as far as there is room; tell which lanes had none."""
         now, monotonic = self._clock.now(), self._clock.monotonic()
         accepted = 0
         refused: set[LaneKey] = set()

@@ -21,10 +21,10 @@ def payload_bytes(timer: Timer) -> int:
 
 
 class HeldPayloads:
-    """The large payloads of timers that wait, are under way or are not recorded. For the event loop's thread alone.
+    """The large payloads of timers that wait, are in flight or are not recorded. For the event loop's thread alone.
 
-    Up to ``max_bytes`` whoever comes first has them. Beyond, each namespace may have its share, and one timer at
-    least, however much the others hold; never more than twice as much altogether.
+    Up to ``max_bytes`` every timer is accepted. Beyond that, each namespace may hold its share, and always one timer.
+    All together hold at most twice ``max_bytes``.
     """
 
     def __init__(self, max_bytes: int = sys.maxsize) -> None:

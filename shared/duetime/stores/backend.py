@@ -13,7 +13,7 @@ from enum import Enum, StrEnum
 from typing import Final, Protocol
 
 from duetime.domain.errors import StoreError
-from duetime.stores.entities import AccessPath, Entity, Key, Place, Row, Value
+from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
 from duetime.stores.time_source import StoreTime
 
 

@@ -20,7 +20,8 @@ from duetime.stores.core.call_codec import UnreadableCallError, decode_call, dec
 from duetime.stores.core.event_codec import decode_event, encode_event
 from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
 from duetime.stores.core.timer_codec import UnreadableError, decode, decode_or_salvage, encode
-from duetime.stores.entities import DAMAGED, DUE, EVENT, EXECUTION, SERVICE_CALL, TIMER, Entity, Row
+from duetime.stores.entities import DUE, EVENT, EXECUTION, SERVICE_CALL, TIMER
+from duetime.stores.entity import DAMAGED, Entity, Row
 from duetime.stores.event_reading import UnreadableEventError
 from tests.support import calls as make
 from tests.support.builders import make_failure, make_namespace, make_timer, seconds

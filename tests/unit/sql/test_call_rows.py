@@ -31,18 +31,19 @@ from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
 from tests.support.clock import NOW
+from tests.support.sqlite_rows import executed
 
 LATER = NOW + seconds(60)
 
 
 def change(store: SqlStore, table: sa.Table, values: Mapping[str, Any]) -> None:
     with store.database.write() as mutation:
-        mutation.connection.execute(sa.update(table).values(values))
+        executed(mutation.connection, sa.update(table).values(values))
 
 
 def count(store: SqlStore, table: sa.Table) -> int:
     with store.database.read() as connection:
-        number: int = connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+        number: int = executed(connection, sa.select(sa.func.count()).select_from(table)).scalar_one()
     return number
 
 
@@ -127,7 +128,7 @@ def test_a_damaged_event_holds_up_its_call_alone(
     other = steps.submit(store.calls, tenant_id="zeta")
     with store.database.write() as mutation:
         is_second = sa.and_(outbox.c.aggregate_id == bad.call_id, outbox.c.event_sequence == 2)
-        mutation.connection.execute(sa.update(outbox).where(is_second).values({column: value}))
+        executed(mutation.connection, sa.update(outbox).where(is_second).values({column: value}))
 
     with caplog.at_level(logging.ERROR):
         for limit in (1, 2, 5, 100):
@@ -150,7 +151,7 @@ def test_a_damaged_event_holds_up_its_call_alone(
 def test_a_lost_timer_comes_back_with_the_next_step(store: SqlStore) -> None:
     call = steps.submit(store.calls, due_at=LATER)
     with store.database.write() as mutation:
-        mutation.connection.execute(sa.delete(timers))
+        executed(mutation.connection, sa.delete(timers))
 
     starred = steps.applied(store.calls, make.amended(call, starred=True))
 
@@ -205,7 +206,7 @@ def test_foreign_keys_remove_what_hangs_on_a_call(store: SqlStore, ended: Servic
     assert [count(store, table) for table in (service_call_tags, http_execution_log)] == [2, 1]
 
     with store.database.write() as mutation:
-        mutation.connection.execute(sa.delete(service_calls))
+        executed(mutation.connection, sa.delete(service_calls))
 
     assert [count(store, table) for table in (service_call_tags, http_execution_log)] == [0, 0]
     assert count(store, outbox) == ended.event_count

@@ -22,6 +22,7 @@ from tests.contract import call_steps as steps
 from tests.support.builders import fired, leased, make_timer, seconds
 from tests.support.clock import NOW
 from tests.support.leases import claim_shard
+from tests.support.sqlite_rows import executed
 from tests.unit.sql.statements import recorded_statements
 
 BASE_MS = '(SELECT "temp".duetime_now.ts_epoch_ms FROM "temp".duetime_now)'
@@ -63,9 +64,8 @@ def test_iso_text_with_an_offset() -> None:
 def test_both_storage_modes_hold_the_same_instant(store: SqlStore, offset_seconds: float) -> None:
     instant = NOW + seconds(0.123)
     with store.database.write(instant) as mutation:
-        milliseconds, text = mutation.connection.execute(
-            sa.select(db_now.epoch_ms(round(offset_seconds * 1000)), db_now.iso_text(offset_seconds))
-        ).first()
+        both = sa.select(db_now.epoch_ms(round(offset_seconds * 1000)), db_now.iso_text(offset_seconds))
+        milliseconds, text = executed(mutation.connection, both).first()
 
     expected = instant + seconds(offset_seconds)
     assert text == format_instant(expected)
@@ -77,7 +77,7 @@ def test_the_callers_instant_is_kept_to_the_millisecond(store: SqlStore, year: i
     instant = NOW.replace(year=year, microsecond=987_000)
     with store.database.write(instant) as mutation:
         assert mutation.now == instant
-        text = mutation.connection.execute(sa.select(db_now.iso_text())).scalar_one()
+        text = executed(mutation.connection, sa.select(db_now.iso_text())).scalar_one()
     assert text == format_instant(instant)
 
 
@@ -91,7 +91,7 @@ def test_the_database_gives_the_time_in_production() -> None:
     store = open_with_database_time()
     before = datetime.now(UTC)
     with store.database.write(NOW) as mutation:
-        text = mutation.connection.execute(sa.select(db_now.iso_text())).scalar_one()
+        text = executed(mutation.connection, sa.select(db_now.iso_text())).scalar_one()
     after = datetime.now(UTC)
     store.close()
 
@@ -102,12 +102,12 @@ def test_the_database_gives_the_time_in_production() -> None:
 def test_all_statements_of_a_transaction_see_one_instant() -> None:
     store = open_with_database_time()
     with store.database.write(NOW) as mutation:
-        first = mutation.connection.execute(sa.select(db_now.epoch_ms())).scalar_one()
+        first = executed(mutation.connection, sa.select(db_now.epoch_ms())).scalar_one()
         # Time passes for SQLite itself between the statements.
         native = sa.text("SELECT CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)")
-        while mutation.connection.execute(native).scalar_one() == first:
+        while executed(mutation.connection, native).scalar_one() == first:
             pass
-        second = mutation.connection.execute(sa.select(db_now.epoch_ms())).scalar_one()
+        second = executed(mutation.connection, sa.select(db_now.epoch_ms())).scalar_one()
     store.close()
 
     assert second == first
@@ -116,8 +116,8 @@ def test_all_statements_of_a_transaction_see_one_instant() -> None:
 def test_each_transaction_has_an_instant_of_its_own(store: SqlStore) -> None:
     for offset in (0, 5, 3):
         with store.database.write(NOW + seconds(offset)) as mutation:
-            rows = mutation.connection.execute(
-                sa.select(sa.column("ts_text")).select_from(sa.table("duetime_now"))
+            rows = executed(
+                mutation.connection, sa.select(sa.column("ts_text")).select_from(sa.table("duetime_now"))
             ).all()
         assert rows == [(format_instant(NOW + seconds(offset)),)]
 

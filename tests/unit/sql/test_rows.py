@@ -12,42 +12,43 @@ from duetime.domain import ids
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import MIN_INSTANT
+from duetime.stores.core import timer_codec
 from duetime.stores.port.timers import PutMode
-from duetime.stores.sql import rows
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
 from tests.support.builders import make_namespace, make_timer
 from tests.support.clock import NOW
+from tests.support.sqlite_rows import executed
 
 
 @pytest.mark.parametrize("timer_id", ["a", "ü😀", "a:b", "x" * 255])
 def test_the_uuid_is_the_domains(timer_id: str) -> None:
-    assert rows.uuid_bytes("orders", timer_id) == ids.timer_uuid("orders", timer_id).bytes
-    assert make_timer(make_namespace(), timer_id).timer_uuid.bytes == rows.uuid_bytes("orders", timer_id)
+    assert timer_codec.timer_uuid("orders", timer_id) == ids.timer_uuid("orders", timer_id).bytes
+    assert make_timer(make_namespace(), timer_id).timer_uuid.bytes == timer_codec.timer_uuid("orders", timer_id)
 
 
 @pytest.mark.parametrize("tags", [(), ("a",), ("a", "b,c", '"', "ü", "")])
 def test_tags_round_trip(tags: tuple[str, ...]) -> None:
-    text = rows.encode_tags(tags)
+    text = timer_codec.encode_tags(tags)
 
-    assert (() if text is None else rows.decode_tags(text)) == tags
+    assert (() if text is None else timer_codec.decode_tags(text)) == tags
 
 
 @pytest.mark.parametrize("text", ["{broken", "{}", "[1]", '"a"', "null", ""])
 def test_other_texts_are_no_tags(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
-        rows.decode_tags(text)
-    assert rows.readable_tags(text) == ()
+        timer_codec.decode_tags(text)
+    assert timer_codec.readable_tags(text) == ()
 
 
 @pytest.mark.parametrize("status", [None, 503])
 def test_failures_round_trip(status: int | None) -> None:
     failure = Failure(FailureReason.TIMEOUT, 'after 30 s: "ü"', NOW, status)
 
-    text = rows.encode_failure(failure)
+    text = timer_codec.encode_failure(failure)
 
     assert text is not None
-    assert rows.decode_failure(text) == failure
+    assert timer_codec.decode_failure(text) == failure
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_what_can_be_read_of_an_unreadable_row_is_shown(
     timer = make_timer(single, payload_json="[1]", correlation_id="c", tags=("x",))
     store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
     with store.database.write() as mutation:
-        mutation.connection.execute(sa.update(timers).values({column: value}))
+        executed(mutation.connection, sa.update(timers).values({column: value}))
 
     shown = store.timers.get(single, "t1", now=NOW)
 
@@ -92,7 +93,7 @@ def test_a_replacement_heals_every_column(store: SqlStore, single: Namespace, co
     store.timers.put([make_timer(single)], mode=PutMode.CREATE, now=NOW)
     with store.database.write() as mutation:
         value: Any = "{broken" if column in ("timer_tags", "timer_failure") else 2**62
-        mutation.connection.execute(sa.update(timers).values({column: value}))
+        executed(mutation.connection, sa.update(timers).values({column: value}))
 
     (result,) = store.timers.put([make_timer(single)], mode=PutMode.REPLACE, now=NOW)
 

@@ -18,7 +18,8 @@ from duetime.stores.core.timer_codec import (
     optional_milliseconds,
     readable_instant,
 )
-from duetime.stores.entities import DAMAGED, SERVICE_CALL, Row, Value
+from duetime.stores.entities import SERVICE_CALL
+from duetime.stores.entity import DAMAGED, Row, Value
 
 LISTED = tuple(name for name in SERVICE_CALL.names if name != "request_body")
 """What lists read: all but the body of the request."""

@@ -20,17 +20,12 @@ from duetime.stores.entities import (
     CALLS_BY_NAME,
     CALLS_BY_STATUS,
     CORRELATED_CALLS,
-    DAMAGED,
     DUE_CALLS,
     SERVICE_CALL,
     STARRED_CALLS,
     TAGGED_CALLS,
-    AccessPath,
-    Key,
-    Place,
-    Row,
-    Value,
 )
+from duetime.stores.entity import DAMAGED, AccessPath, Key, Place, Row, Value
 from duetime.stores.port.calls import CallFilter, CallOrder
 from duetime.stores.port.pages import Page
 

@@ -28,7 +28,6 @@ from duetime.stores.core.recording import guards_of
 from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import (
     CALL_OF_KEY,
-    DAMAGED,
     EVENT,
     EVENTS_OF_CALL,
     EXECUTION,
@@ -37,10 +36,8 @@ from duetime.stores.entities import (
     PUBLISHED,
     SERVICE_CALL,
     TIMER,
-    Key,
-    Row,
-    Value,
 )
+from duetime.stores.entity import DAMAGED, Key, Row, Value
 from duetime.stores.port.calls import ApplyStatus, CallRef, DeleteStatus, EventOf
 from duetime.stores.port.pages import Page
 from duetime.stores.rounds import rounds

@@ -32,10 +32,8 @@ from duetime.stores.entities import (
     NAMESPACE,
     OF_TENANT,
     SECRET,
-    AccessPath,
-    Key,
-    Row,
 )
+from duetime.stores.entity import AccessPath, Key, Row
 from duetime.stores.namespace_text import agreed, secrets_text, settings_text
 from duetime.stores.port.pages import Page
 from duetime.stores.rounds import rounds

@@ -7,7 +7,8 @@ from duetime.domain.idempotency import IdempotencyRecord
 from duetime.domain.namespaces import Namespace
 from duetime.domain.tenants import is_internal
 from duetime.stores.core.timer_codec import instant, milliseconds, optional_instant, optional_milliseconds
-from duetime.stores.entities import API_KEY, DAMAGED, NAMESPACE, Row, Value
+from duetime.stores.entities import API_KEY, NAMESPACE
+from duetime.stores.entity import DAMAGED, Row, Value
 from duetime.stores.key_reading import StoredKey, read_api_key, role_text
 from duetime.stores.namespace_text import StoredNamespace, read_namespace, secrets_text, settings_text
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.times import MAX_INSTANT, to_milliseconds
-from duetime.stores.entities import AccessPath, Entity, Kind, Place
+from duetime.stores.entity import AccessPath, Entity, Kind, Place
 
 _LAST_NUMBER = to_milliseconds(MAX_INSTANT)
 """Of all kinds: no other number in a place is larger."""

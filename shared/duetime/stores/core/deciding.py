@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.stores.backend import Backend, Write, WriteStatus
-from duetime.stores.entities import Entity, Key, Row
+from duetime.stores.entity import Entity, Key, Row
 from duetime.stores.rounds import rounds
 
 R = TypeVar("R")

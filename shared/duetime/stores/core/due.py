@@ -20,7 +20,8 @@ from duetime.stores.core.timer_codec import (
     readable_instant,
 )
 from duetime.stores.decoding import is_whole, repaired
-from duetime.stores.entities import DAMAGED, DUE, TIMER, Place, Row, Value
+from duetime.stores.entities import DUE, TIMER
+from duetime.stores.entity import DAMAGED, Place, Row, Value
 from duetime.stores.glances import LOOKED_AT, Glance, first_that_fit
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, UnreadableRow

@@ -17,7 +17,8 @@ from duetime.stores.core.timer_codec import (
     optional_milliseconds,
 )
 from duetime.stores.decoding import repaired
-from duetime.stores.entities import DAMAGED, EVENT, Row
+from duetime.stores.entities import EVENT
+from duetime.stores.entity import DAMAGED, Row
 from duetime.stores.event_reading import UnreadableEventError, report_unreadable, up_to_damage
 from duetime.stores.port.outbox import OutboxEvent
 

@@ -18,7 +18,8 @@ from duetime.stores.core.timer_codec import (
     optional_milliseconds,
 )
 from duetime.stores.decoding import repaired
-from duetime.stores.entities import DAMAGED, EXECUTION, Row, Value
+from duetime.stores.entities import EXECUTION
+from duetime.stores.entity import DAMAGED, Row, Value
 
 _UNREADABLE = "the stored execution cannot be read"
 

@@ -14,7 +14,8 @@ from duetime.stores.backend import Backend, Condition, Now, Test, Write, WriteSt
 from duetime.stores.core.recording import guard_of
 from duetime.stores.core.timer_codec import instant, optional_instant
 from duetime.stores.decoding import repaired
-from duetime.stores.entities import ALL_WORKERS, DAMAGED, SHARD, WORKER, Row, Value
+from duetime.stores.entities import ALL_WORKERS, SHARD, WORKER
+from duetime.stores.entity import DAMAGED, Row, Value
 from duetime.stores.shard_reading import read_status
 
 _MOST_WORKERS = 10_000

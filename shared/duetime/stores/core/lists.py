@@ -15,7 +15,8 @@ from duetime.stores.core.timer_codec import (
     readable_reason,
     readable_tags,
 )
-from duetime.stores.entities import CORRELATED, DAMAGED, OF_NAMESPACE, TIMER, Place, Row, Value
+from duetime.stores.entities import CORRELATED, OF_NAMESPACE, TIMER
+from duetime.stores.entity import DAMAGED, Place, Row, Value
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port.pages import Page
 from duetime.stores.port.timers import TimerFilter

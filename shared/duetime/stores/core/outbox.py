@@ -16,8 +16,10 @@ from duetime.domain.errors import StoreError
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition
 from duetime.stores.core.event_codec import decode_event, readable_events, report_row
-from duetime.stores.entities import EVENT, UNPUBLISHED, UNPUBLISHED_OF_CALL, Key, Place, Row
+from duetime.stores.entities import EVENT, UNPUBLISHED, UNPUBLISHED_OF_CALL
+from duetime.stores.entity import Key, Place, Row
 from duetime.stores.event_reading import UnreadableEventError
+from duetime.stores.fair_reading import oldest_first
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.outbox import OutboxEvent
 
@@ -55,7 +57,7 @@ class Outbox:
                     break
                 found += self._read_on(reading, min(share, limit - len(found)))
             waiting = [reading for reading in waiting if not reading.is_at_end]
-        return _oldest_first(found)
+        return oldest_first(found)
 
     def _waiting_tenants(self, most: int) -> list[str]:
         """Tenants with unpublished events, beginning with the one that was left out last time."""
@@ -157,16 +159,3 @@ class _Reading:
         if self.last is None or self.last[1] not in self.skipped:
             return self.last
         return *self.last[:2], _LAST_SEQUENCE
-
-
-def _oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:
-    """By the time of the change that each event tells of, and within a call by sequence, so that clocks that differ
-    between writers cannot reorder it."""
-    latest: dict[tuple[str, str], datetime] = {}
-    keys: dict[str, tuple[datetime, str, str, int]] = {}
-    for stored in found:
-        event = stored.event
-        call = (event.tenant_id, event.aggregate_id)
-        latest[call] = max(latest.get(call, event.occurred_at), event.occurred_at)
-        keys[event.event_id] = (latest[call], *call, event.sequence)
-    return sorted(found, key=lambda stored: keys[stored.event.event_id])

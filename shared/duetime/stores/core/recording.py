@@ -12,15 +12,8 @@ from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, Guard, Write, WriteStatus
 from duetime.stores.core.timer_codec import decode_or_salvage, key_of, milliseconds, outcome_changes
-from duetime.stores.entities import (
-    EXPIRED_RECORDS,
-    EXPIRED_TIMERS,
-    IDEMPOTENCY_RECORD,
-    SHARD,
-    TIMER,
-    AccessPath,
-    Entity,
-)
+from duetime.stores.entities import EXPIRED_RECORDS, EXPIRED_TIMERS, IDEMPOTENCY_RECORD, SHARD, TIMER
+from duetime.stores.entity import AccessPath, Entity
 from duetime.stores.recording import record
 
 _STATUSES = {

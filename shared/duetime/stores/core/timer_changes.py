@@ -22,7 +22,8 @@ from duetime.stores.core.timer_codec import (
     instant,
     key_of,
 )
-from duetime.stores.entities import TIMER, Key, Row
+from duetime.stores.entities import TIMER
+from duetime.stores.entity import Key, Row
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 from duetime.stores.refusals import log_refusal
 

@@ -14,7 +14,8 @@ from duetime.domain.timers import DEFAULT_CALLBACK_TIMEOUT_SECONDS, Failure, Fai
 from duetime.domain.timers import TimerState as State
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant, to_milliseconds
 from duetime.stores.backend import NOW, Now
-from duetime.stores.entities import DAMAGED, TIMER, Key, Row, Value
+from duetime.stores.entities import TIMER
+from duetime.stores.entity import DAMAGED, Key, Row, Value
 from duetime.stores.timer_check import DamagedTimer, checked, without_damage
 
 _STATES = {state.value: state for state in State}
@@ -73,7 +74,7 @@ def _encode(timer: Timer, created_at: int | Now, updated_at: int | Now) -> Row:
         timer.state.value,
         milliseconds(content.execute_at),
         optional_milliseconds(timer.expires_at),
-        _encode_tags(content.tags),
+        encode_tags(content.tags),
         content.correlation_id,
         timer.revision,
         timer.firing_id,
@@ -157,7 +158,7 @@ def decode(row: Row) -> Timer:
                 retry_policy_json=retry_policy,
                 callback_timeout_seconds=callback_timeout_seconds,
                 correlation_id=correlation_id,
-                tags=() if tags is None else _decode_tags(tags),
+                tags=() if tags is None else decode_tags(tags),
                 expire_after_ms=expire_after_ms,
             ),
             digest=digest,
@@ -233,11 +234,11 @@ def readable_instant(value: Value) -> datetime | None:
         return None
 
 
-def _encode_tags(tags: tuple[str, ...]) -> str | None:
+def encode_tags(tags: tuple[str, ...]) -> str | None:
     return json.dumps(tags, ensure_ascii=False) if tags else None
 
 
-def _decode_tags(text: str) -> tuple[str, ...]:
+def decode_tags(text: str) -> tuple[str, ...]:
     """Raises ``ValueError`` for anything but a JSON array of strings."""
     tags = json.loads(text)
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
@@ -247,7 +248,7 @@ def _decode_tags(text: str) -> tuple[str, ...]:
 
 def readable_tags(text: Value) -> tuple[str, ...]:
     try:
-        return () if text is None else _decode_tags(text)
+        return () if text is None else decode_tags(text)
     except (ValueError, TypeError):
         return ()
 

@@ -33,10 +33,8 @@ from duetime.stores.entities import (
     NAMESPACE,
     SECRET,
     TIMER,
-    AccessPath,
-    Entity,
-    Row,
 )
+from duetime.stores.entity import AccessPath, Entity, Row
 from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.pages import Page

@@ -12,12 +12,12 @@ import sqlalchemy as sa
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.bound_cursors import Position, read_cursor, write_cursor
+from duetime.stores.core.timer_codec import readable_tags
 from duetime.stores.port.calls import CallFilter
 from duetime.stores.port.pages import Page
 from duetime.stores.sql.call_rows import CALL_NAMES, Row, decode_or_salvage_call, instant_text
 from duetime.stores.sql.call_walks import CallWalks, Walk
 from duetime.stores.sql.database import Database
-from duetime.stores.sql.rows import readable_tags
 
 SCANNED_PER_PAGE = 1000
 """How many rows one page looks at before it is handed out as it is."""

@@ -18,8 +18,8 @@ from duetime.domain.service_calls import (
 )
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant
 from duetime.stores.call_check import call_without_damage, checked_call
+from duetime.stores.core.timer_codec import decode_tags, encode_tags, readable_tags
 from duetime.stores.sql.call_tables import service_calls
-from duetime.stores.sql.rows import decode_tags, encode_tags, readable_tags
 
 CALL_COLUMNS = tuple(service_calls.columns)
 """What ``decode_call`` reads."""

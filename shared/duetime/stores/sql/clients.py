@@ -10,9 +10,10 @@ from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, Timer, TimerChange
 from duetime.stores.client_results import created, delete_result, put_result, rearm_result, update_result
+from duetime.stores.core.timer_codec import UnreadableError
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 from duetime.stores.sql.database import Database, Mutation
-from duetime.stores.sql.rows import Row, UnreadableError, decode, encode_key
+from duetime.stores.sql.rows import Row, decode, encode_key
 from duetime.stores.sql.timer_rows import TimerRows, present
 
 _MAX_TRIES = 10

@@ -11,9 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-
-_DIALECT = SQLiteDialect_pysqlite(paramstyle="qmark")
 
 
 class DriverConnection:
@@ -24,13 +21,6 @@ class DriverConnection:
         """A cursor. A list of values runs the statement with each of them."""
         cursor = self._raw.cursor()
         return cursor.executemany(sql, values) if isinstance(values, list) else cursor.execute(sql, values)
-
-    def execute(self, statement: sa.Executable) -> Any:
-        """A cursor of a statement that is run once: it is not prepared."""
-        compiled = statement.compile(dialect=_DIALECT)  # type: ignore[attr-defined]
-        return self.exec_driver_sql(
-            str(compiled), tuple(compiled.params[name] for name in compiled.positiontup or ())
-        )
 
     def commit(self) -> None:
         self._raw.commit()

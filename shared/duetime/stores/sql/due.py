@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.core.timer_codec import UnreadableError, encode_failure
 from duetime.stores.decoding import repaired
 from duetime.stores.glances import first_that_fit
 from duetime.stores.page_budget import PAGE_BYTES
@@ -20,7 +21,7 @@ from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, U
 from duetime.stores.sql.bounded_rows import BoundedPage, BoundedRows
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.prepared import Prepared
-from duetime.stores.sql.rows import COLUMNS, UnreadableError, decode, encode_failure
+from duetime.stores.sql.rows import COLUMNS, decode
 from duetime.stores.sql.tables import RowType, constant, given, given_count, timers
 from duetime.stores.sql.timer_rows import TimerRows
 

@@ -12,6 +12,7 @@ from duetime.domain.errors import InvalidCursor
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
+from duetime.stores.core.timer_codec import optional_milliseconds, readable_reason, readable_tags
 from duetime.stores.decoding import as_cursor, of_cursor
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port.pages import Page
@@ -19,7 +20,7 @@ from duetime.stores.port.timers import TimerFilter
 from duetime.stores.sql.bounded_rows import PAYLOAD, BoundedPage, BoundedRows
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.prepared import Prepared
-from duetime.stores.sql.rows import decode_or_salvage, optional_milliseconds, readable_reason, readable_tags
+from duetime.stores.sql.rows import decode_or_salvage
 from duetime.stores.sql.tables import given, given_count, timers
 from duetime.stores.sql.timer_rows import SHARD_ID, TIMER_ID, TimerRows
 

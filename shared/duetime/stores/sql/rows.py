@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from datetime import datetime, timedelta
-from functools import lru_cache
+from datetime import datetime
 from typing import Any
 
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerContent, TimerState
-from duetime.domain.times import MIN_INSTANT, format_instant, read_instant, to_milliseconds
+from duetime.domain.times import MIN_INSTANT
+from duetime.stores.core.timer_codec import (
+    UnreadableError,
+    decode_failure,
+    decode_tags,
+    encode_failure,
+    encode_tags,
+    instant,
+    milliseconds,
+    optional_milliseconds,
+    readable_tags,
+    timer_uuid,
+)
 from duetime.stores.sql.tables import RowType, timers
 from duetime.stores.timer_check import DamagedTimer, checked, without_damage
 
@@ -76,18 +85,6 @@ _STATES = {state.value: state for state in TimerState}
 _TIMER = RowType.TIMER.value
 """Looked up once: an enum's value costs more than the comparison, and a backlog is many rows."""
 _UNREADABLE_TEXT = "the stored timer cannot be read"
-# Many timers share an instant: the due time of a burst, the creation time of a batch.
-_instant = lru_cache(maxsize=4096)(lambda milliseconds: MIN_INSTANT + timedelta(milliseconds=milliseconds))
-_milliseconds = lru_cache(maxsize=4096)(to_milliseconds)
-
-
-class UnreadableError(Exception):
-    """A row that does not decode. The message names the column and the kind of fault, never the value."""
-
-
-def uuid_bytes(namespace: str, timer_id: str) -> bytes:
-    """``domain.ids.timer_uuid`` as stored: its 16 bytes."""
-    return hashlib.md5(f"{namespace}:{timer_id}".encode(), usedforsecurity=False).digest()
 
 
 def encode_values(timer: Timer) -> tuple[Any, ...]:
@@ -95,9 +92,9 @@ def encode_values(timer: Timer) -> tuple[Any, ...]:
     content = timer.content
     assert timer.next_attempt_at is not None
     return (
-        _milliseconds(timer.next_attempt_at),
+        milliseconds(timer.next_attempt_at),
         timer.state.value,
-        _milliseconds(content.execute_at),
+        milliseconds(content.execute_at),
         encode_tags(content.tags),
         content.correlation_id,
         timer.revision,
@@ -148,13 +145,13 @@ def encode_outcome(outcome: Outcome) -> tuple[Any, ...]:
     """
     timer = outcome.timer
     assert timer.next_attempt_at is not None
-    fired_key = _milliseconds(timer.next_attempt_at)
+    fired_key = milliseconds(timer.next_attempt_at)
     next_attempt_at = outcome.next_attempt_at
     return (
         RowType.FINISHED.value if next_attempt_at is None else RowType.TIMER.value,
-        fired_key if next_attempt_at is None else _milliseconds(next_attempt_at),
+        fired_key if next_attempt_at is None else milliseconds(next_attempt_at),
         outcome.state.value,
-        _milliseconds(outcome.execute_at),
+        milliseconds(outcome.execute_at),
         outcome.firing_id,
         outcome.attempts,
         optional_milliseconds(outcome.fired_at),
@@ -163,7 +160,7 @@ def encode_outcome(outcome: Outcome) -> tuple[Any, ...]:
         timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
         timer.shard_id,
         fired_key,
-        uuid_bytes(timer.namespace, timer.timer_id),
+        timer_uuid(timer.namespace, timer.timer_id),
         timer.revision,
         timer.firing_id,
     )
@@ -206,7 +203,7 @@ def decode(row: Row) -> Timer:
             timer_id=timer_id,
             shard_id=shard_id,
             content=TimerContent(
-                execute_at=_instant(due_at),
+                execute_at=instant(due_at),
                 callback_url=callback_url,
                 payload_json=payload,
                 headers_json=headers,
@@ -221,13 +218,13 @@ def decode(row: Row) -> Timer:
             revision=revision,
             firing_id=firing_id,
             attempts=attempts,
-            next_attempt_at=_instant(execute_at) if row_type == _TIMER else None,
-            created_at=_instant(created_at),
-            updated_at=_instant(updated_at),
-            fired_at=None if fired_at is None else _instant(fired_at),
+            next_attempt_at=instant(execute_at) if row_type == _TIMER else None,
+            created_at=instant(created_at),
+            updated_at=instant(updated_at),
+            fired_at=None if fired_at is None else instant(fired_at),
             failure=None if failure is None else decode_failure(failure),
-            expires_at=None if expires_at is None else _instant(expires_at),
-            rearmed_at=None if rearmed_at is None else _instant(rearmed_at),
+            expires_at=None if expires_at is None else instant(expires_at),
+            rearmed_at=None if rearmed_at is None else instant(rearmed_at),
             attempt_log=attempt_log,
         )
         return checked(timer)
@@ -280,54 +277,10 @@ def _salvaged(values: dict[str, Any], reason: str) -> Timer:
 
 def _readable_instant(milliseconds: int) -> datetime:
     try:
-        return _instant(milliseconds)
+        return instant(milliseconds)
     except OverflowError:
         return MIN_INSTANT
 
 
 def _readable_end(milliseconds: int | None) -> datetime | None:
     return None if milliseconds is None else _readable_instant(milliseconds)
-
-
-def optional_milliseconds(instant: datetime | None) -> int | None:
-    return None if instant is None else _milliseconds(instant)
-
-
-def encode_tags(tags: tuple[str, ...]) -> str | None:
-    return json.dumps(tags, ensure_ascii=False) if tags else None
-
-
-def decode_tags(text: str) -> tuple[str, ...]:
-    """Raises ``ValueError`` for anything but a JSON array of strings."""
-    tags = json.loads(text)
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise ValueError("not a list of tags")
-    return tuple(tags)
-
-
-def readable_tags(text: str | None) -> tuple[str, ...]:
-    try:
-        return () if text is None else decode_tags(text)
-    except ValueError:
-        return ()
-
-
-def encode_failure(failure: Failure | None) -> str | None:
-    if failure is None:
-        return None
-    at = format_instant(failure.at)
-    return json.dumps([failure.reason.value, failure.message, at, failure.status], ensure_ascii=False)
-
-
-def decode_failure(text: str) -> Failure:
-    """Raises ``ValueError`` or ``TypeError`` for anything that ``encode_failure`` did not write."""
-    reason, message, at, status = json.loads(text)
-    return Failure(FailureReason(reason), message, read_instant(at), status)
-
-
-def readable_reason(text: str | None) -> FailureReason | None:
-    """The reason alone, for filters; None when there is none or it cannot be read."""
-    try:
-        return None if text is None else decode_failure(text).reason
-    except (ValueError, TypeError):
-        return None

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
+from duetime.stores.core.timer_codec import UnreadableError, optional_milliseconds, timer_uuid
 from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.sql.bounded_rows import BoundedRows
 from duetime.stores.sql.database import Database, Mutation
@@ -22,13 +23,10 @@ from duetime.stores.sql.rows import (
     KEY_NAMES,
     VALUE_NAMES,
     Row,
-    UnreadableError,
     decode,
     decode_or_salvage,
     encode_key,
     encode_values,
-    optional_milliseconds,
-    uuid_bytes,
 )
 from duetime.stores.sql.tables import RowType, given, given_count, timers
 from duetime.stores.sql.timer_rows import TimerRows
@@ -122,7 +120,7 @@ def _encode(timer: Timer) -> tuple[Any, ...]:
     placed = replace(timer, next_attempt_at=timer.content.execute_at) if is_finished else timer
     return (
         *encode_key(timer),
-        uuid_bytes(timer.namespace, timer.timer_id),
+        timer_uuid(timer.namespace, timer.timer_id),
         RowType.FINISHED.value if is_finished else RowType.TIMER.value,
         to_milliseconds(timer.created_at),
         to_milliseconds(timer.updated_at),

@@ -11,18 +11,10 @@ import sqlalchemy as sa
 
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
+from duetime.stores.core.timer_codec import timer_uuid
 from duetime.stores.sql.database import Database, Mutation
 from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.rows import (
-    COLUMNS,
-    KEY_NAMES,
-    VALUE_NAMES,
-    Row,
-    decode_or_salvage,
-    encode_key,
-    encode_values,
-    uuid_bytes,
-)
+from duetime.stores.sql.rows import COLUMNS, KEY_NAMES, VALUE_NAMES, Row, decode_or_salvage, encode_key, encode_values
 from duetime.stores.sql.tables import RowType, constant, given, timers
 
 Key = tuple[int, str, str]
@@ -125,7 +117,7 @@ class TimerRows:
         return self._insert.many(
             mutation.connection,
             [
-                (*encode_key(timer), uuid_bytes(timer.namespace, timer.timer_id), *encode_values(timer))
+                (*encode_key(timer), timer_uuid(timer.namespace, timer.timer_id), *encode_values(timer))
                 for timer in timers
             ],
         )

@@ -30,7 +30,7 @@ from duetime.stores.backends.mongodb.errors import translated
 from duetime.stores.backends.mongodb.indexes import condition_of, key_index, order_of, path_index
 from duetime.stores.backends.mongodb.requests import Request, requests_for
 from duetime.stores.backends.mongodb.url import open_client
-from duetime.stores.entities import AccessPath, Entity, Key, Kind, Place, Row, Value
+from duetime.stores.entity import AccessPath, Entity, Key, Kind, Place, Row, Value
 from duetime.stores.time_source import StoreTime, TimeSource
 
 

@@ -14,7 +14,7 @@ from bson.datetime_ms import DatetimeMS
 from duetime.domain.times import MAX_INSTANT, from_milliseconds, to_milliseconds
 from duetime.stores.backend import Now
 from duetime.stores.decoding import is_whole
-from duetime.stores.entities import DAMAGED, Entity, Key, Kind, Place, Row, Value
+from duetime.stores.entity import DAMAGED, Entity, Key, Kind, Place, Row, Value
 
 Document = dict[str, Any]
 

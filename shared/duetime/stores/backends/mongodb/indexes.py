@@ -8,7 +8,8 @@ from functools import cache
 from pymongo import ASCENDING, DESCENDING, IndexModel
 
 from duetime.stores.backends.mongodb.documents import Document, marker, marks
-from duetime.stores.entities import ENTITIES, AccessPath, Entity
+from duetime.stores.entities import ENTITIES
+from duetime.stores.entity import AccessPath, Entity
 
 Order = list[tuple[str, int]]
 

@@ -14,7 +14,8 @@ from duetime.stores.backend import Change, Condition, Now, Test, Write
 from duetime.stores.backends.mongodb.database import Database
 from duetime.stores.backends.mongodb.documents import TYPES, Document, changed, key_of, stored, to_document
 from duetime.stores.backends.mongodb.indexes import key_index
-from duetime.stores.entities import DAMAGED, ENTITIES, Entity, Field, Kind, Value
+from duetime.stores.entities import ENTITIES
+from duetime.stores.entity import DAMAGED, Entity, Field, Kind, Value
 
 Model = InsertOne[Document] | ReplaceOne[Document] | UpdateOne | DeleteOne | DeleteMany
 

@@ -10,7 +10,8 @@ from duetime.domain.times import to_milliseconds
 from duetime.stores.backend import GUARD_LOST, NOT_WRITTEN, WRITTEN, Batch, Change, Guard, Scan, Write, Written
 from duetime.stores.backends.sql.reads import Reads
 from duetime.stores.backends.sql.statements import Statements
-from duetime.stores.entities import TIMER, AccessPath, Entity, Key, Place, Row, Value
+from duetime.stores.entities import TIMER
+from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
 from duetime.stores.sql.database import Database, Mutation
 from duetime.stores.sql.restarting import restarted
 from duetime.stores.time_source import StoreTime

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from duetime.domain.ids import timer_uuid
 from duetime.domain.times import format_instant, from_milliseconds, read_instant, to_milliseconds
 from duetime.stores.backend import Condition
-from duetime.stores.entities import DAMAGED, ENTITIES, SHARD, TIMER, AccessPath, Entity, Key, Kind, Row, Value
+from duetime.stores.entities import ENTITIES, SHARD, TIMER
+from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Kind, Row, Value
 from duetime.stores.sql import call_tables  # noqa: F401  # declares its tables
 from duetime.stores.sql.tables import NIL_UUID, RowType, constant, metadata
 

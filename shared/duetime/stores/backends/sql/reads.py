@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from duetime.stores.backend import Scan
 from duetime.stores.backends.sql.mapping import MAPPINGS, Mapping
-from duetime.stores.entities import TAGGED_CALLS, AccessPath, Entity, Key, Kind, Place, Row, Value
+from duetime.stores.entities import TAGGED_CALLS
+from duetime.stores.entity import AccessPath, Entity, Key, Kind, Place, Row, Value
 from duetime.stores.sql.call_tables import service_call_tags
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.prepared import Prepared, PreparedList

@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from duetime.stores.backend import Change, Condition, Now, Plus, Test, Write
 from duetime.stores.backends.sql.mapping import MAPPINGS, Mapping
-from duetime.stores.entities import DAMAGED, SERVICE_CALL, Value
+from duetime.stores.entities import SERVICE_CALL
+from duetime.stores.entity import DAMAGED, Value
 from duetime.stores.sql.call_tables import service_call_tags
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.prepared import Prepared
