@@ -38,7 +38,7 @@ def _epoch_seconds(instant: bytes) -> float:
     return datetime.fromisoformat(instant.decode()).timestamp()
 
 
-class Tally:
+class Totals:
     """What arrived: counts, the ids seen, and how late each timer was (its first arrival after ``executeAt``)."""
 
     def __init__(self, record: TextIO | None) -> None:
@@ -91,10 +91,10 @@ class Tally:
 class Connection(asyncio.Protocol):
     """One HTTP/1.1 connection: parsed by httptools, answered in one write per read."""
 
-    def __init__(self, tally: Tally, delay_seconds: float) -> None:
+    def __init__(self, totals: Totals, delay_seconds: float) -> None:
         import httptools
 
-        self._tally = tally
+        self._tally = totals
         self._delay_seconds = delay_seconds
         self._parser = httptools.HttpRequestParser(self)
         self._answers: list[bytes] = []
@@ -168,8 +168,8 @@ async def serve(port: int, record: TextIO | None, delay_seconds: float) -> None:
     if not sys.stdin.isatty():
         with contextlib.suppress(PermissionError):  # /dev/null cannot be watched, and never closes
             loop.add_reader(sys.stdin, stop.set)
-    tally = Tally(record)
-    server = await loop.create_server(lambda: Connection(tally, delay_seconds), "127.0.0.1", port, backlog=4096)
+    totals = Totals(record)
+    server = await loop.create_server(lambda: Connection(totals, delay_seconds), "127.0.0.1", port, backlog=4096)
     print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
     await stop.wait()
     server.close()

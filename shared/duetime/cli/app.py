@@ -12,12 +12,12 @@ import click
 from duetime import __version__
 from duetime.cli.calls import calls
 from duetime.cli.keys import keys
-from duetime.cli.moving import export_store, import_store
 from duetime.cli.namespaces import namespaces
 from duetime.cli.options import LOGS, load, settings_options
 from duetime.cli.signing_secrets import secrets
 from duetime.cli.system import health, openapi, shards, whoami
 from duetime.cli.timers import timers
+from duetime.cli.transfer import export_store, import_store
 from duetime.cli.webhook import webhook
 from duetime.domain.errors import InvalidSettings
 from duetime.runtime.settings import ClockKind, LocalSettings, WorkerSettings

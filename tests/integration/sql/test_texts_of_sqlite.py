@@ -31,7 +31,7 @@ from tests.contract.steps import claim, create, read_all
 from tests.support import calls as make
 from tests.support.builders import RETENTION, make_timer
 from tests.support.clock import NOW
-from tests.support.moving import exported, fill
+from tests.support.transfer import exported, fill
 
 BROKEN = sa.cast(sa.literal(b"caf\xe9 \xff", sa.LargeBinary), sa.Text)
 

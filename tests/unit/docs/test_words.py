@@ -24,7 +24,7 @@ _CODE = re.compile(r"^```.*?^```$|`[^`]*`", re.MULTILINE | re.DOTALL)
         (r"(?:un)?seal(?:s|ed|ing)?", "encrypt, decrypt"),
         (r"lanes?", "host queue, namespace queue"),
         (r"dispatchers?", "outbox relay"),
-        (r"tall(?:y|ies)", "checksum"),
+        (r"tall(?:y|ies)", "totals, checksum"),
     ],
 )
 def test_a_page_uses_the_words_of_the_glossary(synonym: str, word: str) -> None:

@@ -1,4 +1,4 @@
-"""The part of the store port that moving from one store to another asks for.
+"""The part of the store port that a transfer from one store to another uses.
 
 These operations read all there is, of all tenants, and they store what another store held exactly as it was: every
 revision, state, time, hash and sealed secret. Nothing is made anew but what a database allots itself: the shards of a
@@ -7,7 +7,7 @@ dedicated namespace, and the positions of events.
 What is loaded is never written over what is there: ``LoadStatus`` tells whether that is the same. So loading the same
 again changes nothing, and a load that was cut short is completed by a repeat.
 
-Whoever moves sees to it that neither database is served meanwhile. Service calls need no operation of their own:
+The caller makes sure that neither database is served meanwhile. Service calls need no operation of their own:
 ``CallStore.apply`` stores one in any state with ``before`` None.
 """
 
@@ -30,7 +30,7 @@ from duetime.stores.port.pages import Page
 class LoadStatus(StrEnum):
     LOADED = "loaded"
     PRESENT = "present"
-    """It was there already, the same in all that is moved. Nothing was written."""
+    """It was there already, the same in all that is transferred. Nothing was written."""
     CONFLICT = "conflict"
     """Something else, or something that cannot be read, is there under its key. Nothing was written."""
 

@@ -1,4 +1,4 @@
-"""Files of exports: readable by their owner alone, and under their name only when they are complete."""
+"""Opens export files: only the owner can read them, and they get their name when they are complete."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from duetime.moving.errors import BadExport, MoveFailed, MoveRefused
-from duetime.moving.exporting import Written
-from duetime.moving.lines import Header
-from duetime.moving.reading import resumed
+from duetime.transfer.errors import BadExport, TransferFailed, TransferRefused
+from duetime.transfer.exporting import Written
+from duetime.transfer.lines import Header
+from duetime.transfer.reading import resumed
 
 STANDARD = "-"
-"""Stands for standard input or standard output."""
+"""Names standard input or standard output."""
 _MODE = 0o600
 
 
 def partial_path(path: Path) -> Path:
-    """What an export is called until it is complete."""
+    """Return the path of an export that is not complete yet."""
     return path.with_name(f"{path.name}.partial")
 
 
 @contextmanager
 def export_file(name: str, header: Header, *, is_resumed: bool) -> Iterator[tuple[BinaryIO, Written | None]]:
-    """The file to write to and what it has already. At the end of the block it is durable and gets its name.
+    """Open the file to write to; give it and what it has already. At the end of the block it is synced and renamed.
 
-    Raises ``MoveRefused`` for a name that is taken, ``BadExport`` as ``resumed`` does, and ``MoveFailed`` when it
-    cannot be written.
+    Raises ``TransferRefused`` for a name that is taken, ``BadExport`` as ``resumed`` does, and ``TransferFailed`` if
+    the file cannot be written.
     """
     if name == STANDARD:
         if is_resumed:
-            raise MoveRefused("an export to standard output cannot be resumed")
+            raise TransferRefused("an export to standard output cannot be resumed")
         if sys.stdout is None:
-            raise MoveRefused("standard output is closed")
+            raise TransferRefused("standard output is closed")
         with _explained("standard output"), _without_second_complaint():
             yield sys.stdout.buffer, None
             sys.stdout.buffer.flush()
@@ -45,17 +45,17 @@ def export_file(name: str, header: Header, *, is_resumed: bool) -> Iterator[tupl
     path = Path(name)
     with _explained(name):
         if path.exists():
-            raise MoveRefused(f"{path} exists; an export does not write over it")
+            raise TransferRefused(f"{path} exists; an export does not write over it")
         partial = partial_path(path)
         if partial.exists() and not is_resumed:
-            raise MoveRefused(f"{partial} exists: go on with it by --resume, or remove it")
+            raise TransferRefused(f"{partial} exists: continue it with --resume, or remove it")
     with _explained(str(partial)):
         descriptor = os.open(partial, os.O_RDWR | os.O_CREAT, _MODE)
         with open(descriptor, "r+b") as file:  # noqa: PTH123  (it is a descriptor)
             _take(file, partial)
             try:
                 written = resumed(file, header)
-            except (BadExport, MoveRefused) as error:
+            except (BadExport, TransferRefused) as error:
                 raise type(error)(f"{partial}: {error.message}") from error
             if written is None:
                 file.seek(0)
@@ -64,23 +64,23 @@ def export_file(name: str, header: Header, *, is_resumed: bool) -> Iterator[tupl
             file.flush()
             os.fsync(file.fileno())
         if path.exists():
-            raise MoveRefused(f"{path} was made meanwhile; the export is whole, and is {partial}")
+            raise TransferRefused(f"{path} was made meanwhile; the export is complete, in {partial}")
         partial.replace(path)
         _make_durable(path.parent)
 
 
 def _take(file: BinaryIO, partial: Path) -> None:
-    """For this process and for this user alone, whoever made the file before."""
+    """Lock the file for this process and make it readable by this user alone, whoever created it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise MoveRefused(f"{partial} is being written by another export") from None
+        raise TransferRefused(f"{partial} is being written by another export") from None
     os.fchmod(file.fileno(), _MODE)
 
 
 @contextmanager
 def import_file(name: str) -> Iterator[BinaryIO]:
-    """Raises ``BadExport`` for a file that cannot be opened or read; those of the block get the file's name."""
+    """Open the file to read. Raises ``BadExport`` if that fails, and adds the file's name to those of the block."""
     shown = "standard input" if name == STANDARD else str(Path(name))
     try:
         if name == STANDARD:
@@ -91,7 +91,7 @@ def import_file(name: str) -> Iterator[BinaryIO]:
         path = Path(name)
         if not path.exists() and partial_path(path).exists():
             partial = partial_path(path)
-            raise BadExport(f"the export is not complete: go on with {partial} by `duetime export --resume`")
+            raise BadExport(f"the export is not complete: continue {partial} with `duetime export --resume`")
         with path.open("rb") as file:
             yield file
     except OSError as error:
@@ -101,7 +101,7 @@ def import_file(name: str) -> Iterator[BinaryIO]:
 
 
 def share_read(file: BinaryIO) -> Callable[[object], float | None]:
-    """How much of ``file`` has been read, whenever that is asked; None for a pipe, of which nobody knows the end."""
+    """Return a function that tells which share of ``file`` was read; None for a pipe, whose length is unknown."""
     try:
         status = os.fstat(file.fileno())
     except OSError:
@@ -115,13 +115,15 @@ def _explained(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise MoveFailed(f"{name} cannot be written: {error.strerror}") from error
+        raise TransferFailed(f"{name} cannot be written: {error.strerror}") from error
 
 
 @contextmanager
 def _without_second_complaint() -> Iterator[None]:
-    """Where standard output takes no more, what is left in its buffer goes nowhere, or the interpreter would try
-    again at its end and say so in its own words and with its own exit code."""
+    """Discard what is left in the buffer of standard output after it failed.
+
+    Otherwise the interpreter would try again at its end, print its own message and set its own exit code.
+    """
     try:
         yield
     except OSError:

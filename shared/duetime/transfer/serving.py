@@ -1,21 +1,21 @@
-"""Whether somebody serves a store: then its contents change while they are moved."""
+"""Refuses to transfer a store that is being served, since its contents would change meanwhile."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from hashlib import sha256
 
-from duetime.moving.errors import MoveRefused
 from duetime.stores.port.store import Store
+from duetime.transfer.errors import TransferRefused
 
 _SHARDS_AT_ONCE = 500
 _MARK_CHARACTERS = 16
 
 
 def refuse_if_served(store: Store, *, now: datetime) -> str:
-    """Raises ``MoveRefused`` while a poller holds a shard. A server without workers is not seen.
+    """Raise ``TransferRefused`` while a poller holds a shard. A server without workers cannot be seen.
 
-    A mark that is another one as soon as a shard was claimed.
+    Returns a hash that changes whenever a shard is claimed.
     """
     shard_ids = store.catalogue.shard_map().shard_ids()
     held = 0
@@ -29,7 +29,7 @@ def refuse_if_served(store: Store, *, now: datetime) -> str:
                 held += 1
                 owners.add(status.owner_id or "?")
     if held:
-        raise MoveRefused(
+        raise TransferRefused(
             f"the store is being served: {held} of its shards are held by {', '.join(sorted(owners)[:3])}. "
             "Stop all servers and workers and wait for their leases to end, or allow it by --allow-running"
         )

@@ -1,4 +1,4 @@
-"""``duetime export`` and ``duetime import``: all that a store holds, into a file and into another store."""
+"""``duetime export`` and ``duetime import``: transfer all that a store holds through a file."""
 
 from __future__ import annotations
 
@@ -16,58 +16,61 @@ if TYPE_CHECKING:
 
     from duetime.domain.clock import Clock
     from duetime.domain.namespaces import Namespace, SealedSecret
-    from duetime.moving.importing import Loaded
-    from duetime.moving.lines import Header
-    from duetime.moving.reading import ExportReader
-    from duetime.moving.tally import Tally
+    from duetime.transfer.importing import Loaded
+    from duetime.transfer.lines import Header
+    from duetime.transfer.reading import ExportReader
+    from duetime.transfer.totals import Totals
 
 LEFT_OUT = 3
-"""The exit code when all is done but for what the source could not read."""
+"""Exit code: done, except for records that the source could not read."""
 _PROGRESS_SECONDS = 2.0
 _MARK_CHARACTERS = 16
 _WORDS = {
-    "secret": ("secret of the catalogue", "secrets of the catalogue"),
+    "secret": ("shared secret", "shared secrets"),
     "namespace": ("namespace", "namespaces"),
     "apiKey": ("API key", "API keys"),
     "timer": ("timer", "timers"),
     "serviceCall": ("service call", "service calls"),
     "execution": ("execution", "executions"),
     "event": ("event", "events"),
-    "unreadable": ("that cannot be read", "that cannot be read"),
+    "unreadable": ("unreadable record", "unreadable records"),
 }
-"""One and many, by kind of record."""
+"""Singular and plural, by kind of record."""
 
 _PROGRESS = click.option(
-    "--progress/--quiet", "shows_progress", default=True, help="Say every two seconds how far it is.  [default: yes]"
+    "--progress/--quiet",
+    "shows_progress",
+    default=True,
+    help="Print progress every two seconds.",
 )
 _RUNNING = click.option(
     "--allow-running",
     is_flag=True,
-    help="Go on though workers hold shards; docs/transfer.md says what comes of it.",
+    help="Continue although workers hold shards (see docs/transfer.md).",
 )
 
 
-@click.command("export", short_help="Write all that a store holds to a file.")
+@click.command("export", short_help="Export all that a store holds to a file.")
 @settings_options(StoreSettings, "store")
 @click.option("--output", required=True, metavar="FILE", help='File to write, "-" for standard output.')
-@click.option("--resume", is_flag=True, help="Go on with an export to FILE that was cut short.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted export to FILE.")
 @_RUNNING
 @_PROGRESS
 @settings_options(StoreSettings, *LOGS)
 def export_store(*, output: str, resume: bool, allow_running: bool, shows_progress: bool, **given: str | None) -> int:
     """Write all that a store holds to a file of JSON Lines, for `duetime import`.
 
-    Stop all servers and workers first (docs/transfer.md). The file is FILE.partial until it is complete,
-    and its owner alone can read it: it holds payloads, the hashes of API keys and sealed secrets.
+    Stop all servers and workers first (docs/transfer.md). The file is named FILE.partial until it is complete.
+    Only its owner can read it: it holds payloads, hashes of API keys and encrypted secrets.
 
-    Exit code 3: it is done, but for what the store itself could not read, which is named in the file.
+    Exit code 3: done, except for unreadable records, which are named in the file.
     """
     settings = load(StoreSettings, given)
-    from duetime.moving.errors import MoveRefused
-    from duetime.moving.exporting import export
-    from duetime.moving.files import STANDARD, export_file
-    from duetime.moving.running import refuse_if_served
     from duetime.runtime.wiring import measured_clock, opened_store
+    from duetime.transfer.errors import TransferRefused
+    from duetime.transfer.exporting import export
+    from duetime.transfer.files import STANDARD, export_file
+    from duetime.transfer.serving import refuse_if_served
 
     with opened_store(settings.store) as store:
         store.check()
@@ -77,9 +80,9 @@ def export_store(*, output: str, resume: bool, allow_running: bool, shows_progre
 
         def confirm() -> None:
             if leases_mark and refuse_if_served(store, now=clock.now()) != leases_mark:
-                raise MoveRefused(
-                    "the store was served while it was exported, so what was written is not of one moment. "
-                    "Stop all servers and workers and begin anew, or allow it by --allow-running"
+                raise TransferRefused(
+                    "the store was served during the export, so the file is not consistent. "
+                    "Stop all servers and workers and start again, or pass --allow-running"
                 )
 
         header = _header(settings.store, now, leases_mark)
@@ -89,21 +92,21 @@ def export_store(*, output: str, resume: bool, allow_running: bool, shows_progre
         ):
             start = 0
             if written is not None:
-                start = written.tally.total
-                click.echo(f"going on after {_counted(written.tally.shown_counts())}", err=True)
+                start = written.totals.total
+                click.echo(f"resuming after {_counted(written.totals.shown_counts())}", err=True)
             progress = _Progress("exported", clock, is_shown=shows_progress, start=start)
-            tally = export(store, file, now=now, header=header, written=written, progress=progress, confirm=confirm)
-    click.echo(f"exported {_counted(tally.shown_counts())}", err=True)
-    return LEFT_OUT if "unreadable" in tally.shown_counts() else 0
+            totals = export(store, file, now=now, header=header, written=written, progress=progress, confirm=confirm)
+    click.echo(f"exported {_counted(totals.shown_counts())}", err=True)
+    return LEFT_OUT if "unreadable" in totals.shown_counts() else 0
 
 
-@click.command("import", short_help="Load such a file into another store.")
+@click.command("import", short_help="Import such a file into another store.")
 @settings_options(LocalKeySettings, "store")
 @click.option("--input", "input_", required=True, metavar="FILE", help='File to read, "-" for standard input.')
-@click.option("--dry-run", is_flag=True, help="Check the file and whether the store can take it. Nothing is written.")
-@click.option("--verify-only", is_flag=True, help="Write nothing: compare the store with the file.")
-@click.option("--no-verify", is_flag=True, help="Do not compare the store with the file at the end.")
-@click.option("--no-key-check", is_flag=True, help="Do not try whether the sealing key opens the signing secrets.")
+@click.option("--dry-run", is_flag=True, help="Check the file and the store; write nothing.")
+@click.option("--verify-only", is_flag=True, help="Compare the store with the file; write nothing.")
+@click.option("--no-verify", is_flag=True, help="Skip the comparison of the store with the file at the end.")
+@click.option("--no-key-check", is_flag=True, help="Skip the check that the key decrypts the signing secrets.")
 @_RUNNING
 @_PROGRESS
 @settings_options(LocalKeySettings, "kms_key_id", "key_file", *LOGS)
@@ -118,21 +121,21 @@ def import_store(
     shows_progress: bool,
     **given: str | None,
 ) -> int:
-    """Load what `duetime export` wrote into a store that `duetime init` has made, then compare the two.
+    """Load the file of `duetime export` into a store that `duetime init` created, then compare the two.
 
-    It can be run again after it was cut short: what is there already is left as it is. Something else in the place of
-    what is to be loaded is reported and never written over, and so is what the store refuses, such as a timer that is
-    too large for it: all the rest is loaded, and the exit code is 1. Signing secrets stay sealed with the key that
-    they were sealed with, so the same key has to serve the new store.
+    After an interruption, run it again: records that are there already are left as they are. Conflicts and
+    records that the store refuses, such as a timer that is too large, are reported; the rest is loaded and the exit
+    code is 1. Nothing is overwritten. Signing secrets stay encrypted: the new store
+    needs the same key.
     """
     if verify_only and (dry_run or no_verify):
-        raise click.UsageError("--verify-only goes with neither --dry-run nor --no-verify")
+        raise click.UsageError("--verify-only cannot be combined with --dry-run or --no-verify")
     settings = load(LocalKeySettings, given)
-    from duetime.moving.files import import_file, share_read
-    from duetime.moving.importing import Importer, verify
-    from duetime.moving.reading import ExportReader
-    from duetime.moving.running import refuse_if_served
     from duetime.runtime.wiring import measured_clock, opened_store
+    from duetime.transfer.files import import_file, share_read
+    from duetime.transfer.importing import Importer, verify
+    from duetime.transfer.reading import ExportReader
+    from duetime.transfer.serving import refuse_if_served
 
     with _goes_on_by("the same command"), import_file(input_) as file, opened_store(settings.store) as store:
         store.check()
@@ -159,30 +162,30 @@ def import_store(
                 "verified",
                 clock,
                 is_shown=shows_progress,
-                share=lambda there: there.total / max(reader.tally.total, 1),
+                share=lambda there: there.total / max(reader.totals.total, 1),
             )
-            _compare(verify(store, reader.tally, now=clock.now(), progress=progress), reader)
+            _compare(verify(store, reader.totals, now=clock.now(), progress=progress), reader)
     return 0
 
 
 @contextmanager
 def _goes_on_by(command: str | None) -> Iterator[None]:
-    """Says so when it is interrupted."""
+    """Print how to resume when the command is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
-        click.echo(f"interrupted: {command} goes on with it" if command else "interrupted", err=True)
+        click.echo(f"interrupted: {command} resumes it" if command else "interrupted", err=True)
         raise
 
 
 def _header(url: str, now: datetime, leases_mark: str) -> Header:
-    """The URL with its password left out tells one store from another; only its hash is in the file."""
+    """Make the header. A hash of the URL without its password tells stores apart."""
     from hashlib import sha256
 
     from duetime import __version__
     from duetime.domain.times import round_down
-    from duetime.moving.lines import Header
     from duetime.runtime.redaction import redact_text
+    from duetime.transfer.lines import Header
 
     mark = sha256(redact_text(url).encode()).hexdigest()[:_MARK_CHARACTERS]
     return Header.model_construct(
@@ -196,8 +199,8 @@ def _header(url: str, now: datetime, leases_mark: str) -> Header:
 
 def _secret_check(settings: LocalKeySettings) -> Callable[[Namespace, SealedSecret], None]:
     from duetime.delivery.sealing import SecretUnavailable
-    from duetime.moving.errors import MoveRefused
     from duetime.runtime.wiring import make_secret_box
+    from duetime.transfer.errors import TransferRefused
 
     def check(namespace: Namespace, secret: SealedSecret) -> None:
         box = make_secret_box(settings)
@@ -206,40 +209,40 @@ def _secret_check(settings: LocalKeySettings) -> Callable[[Namespace, SealedSecr
                 raise SecretUnavailable("no key is given")
             box.unseal(secret.sealed, context=namespace.name)
         except SecretUnavailable as error:
-            raise MoveRefused(
-                f"the signing secrets of namespace {namespace.name!r} could not be used with the target: "
-                f"{error.message}. Give the source's key by --key-file or --kms-key-id, or go on by --no-key-check"
+            raise TransferRefused(
+                f"the signing secrets of namespace {namespace.name!r} cannot be decrypted for the target: "
+                f"{error.message}. Give the source's key by --key-file or --kms-key-id, or pass --no-key-check"
             ) from error
 
     return check
 
 
 def _report(loaded: Loaded, reader: ExportReader, *, is_rehearsal: bool) -> None:
-    from duetime.moving.errors import MoveFailed
     from duetime.stores.port.transfer import LoadStatus
+    from duetime.transfer.errors import TransferFailed
 
-    counts = _counted(reader.tally.shown_counts())
+    counts = _counted(reader.totals.shown_counts())
     if loaded.num_unreadable:
-        click.echo(f"{loaded.num_unreadable} could not be read in the source and are not in the file", err=True)
+        click.echo(f"{_counted({'unreadable': loaded.num_unreadable})} in the source, not in the file", err=True)
     if is_rehearsal:
-        click.echo(f"the file is whole and the store can take it: {counts}", err=True)
+        click.echo(f"the file is valid and the store can take it: {counts}", err=True)
         return
     new, known = loaded.statuses[LoadStatus.LOADED], loaded.statuses[LoadStatus.PRESENT]
     gone = f", {loaded.num_expired} expired meanwhile" if loaded.num_expired else ""
-    click.echo(f"imported {counts}: {new} loaded, {known} there already{gone}", err=True)
+    click.echo(f"imported {counts}: {new} loaded, {known} already there{gone}", err=True)
     conflicts, refused = loaded.statuses[LoadStatus.CONFLICT], loaded.num_refused
     _list([f"conflict: the store has another {name}" for name in loaded.conflicts], conflicts)
     _list([f"refused: {refusal}" for refusal in loaded.refusals], refused)
     reasons = [
-        f"{conflicts} were not loaded, since the store has others in their place" if conflicts else "",
-        f"{refused} were not loaded, since the store refuses them" if refused else "",
+        f"{conflicts} not loaded: the store has others in their place" if conflicts else "",
+        f"{refused} not loaded: the store refuses them" if refused else "",
     ]
     if conflicts or refused:
-        raise MoveFailed("; ".join(filter(None, reasons)))
+        raise TransferFailed("; ".join(filter(None, reasons)))
 
 
 def _list(lines: list[str], count: int) -> None:
-    """``lines`` are the first of ``count``."""
+    """Print ``lines``, the first of ``count``."""
     for line in lines:
         click.echo(line, err=True)
     if count > len(lines):
@@ -247,14 +250,14 @@ def _list(lines: list[str], count: int) -> None:
 
 
 def _compare(differences: list[str], reader: ExportReader) -> None:
-    from duetime.moving.errors import MoveFailed
+    from duetime.transfer.errors import TransferFailed
 
     if differences:
         found = "; ".join(differences)
-        raise MoveFailed(
-            f"the store does not hold what the file does: {found} (what expires within the next hour is not counted)"
+        raise TransferFailed(
+            f"the store differs from the file: {found} (what expires within the next hour is not counted)"
         )
-    click.echo(f"verified: the store holds what the file does, {_counted(reader.tally.shown_counts())}", err=True)
+    click.echo(f"verified: the store holds the same as the file, {_counted(reader.totals.shown_counts())}", err=True)
 
 
 def _counted(counts: Mapping[str, int]) -> str:
@@ -262,9 +265,9 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 class _Progress:
-    """Says on standard error how far it is, at most every two seconds.
+    """Prints progress on standard error, at most every two seconds.
 
-    ``start``: so many records were there before. ``share``: how much of all has been done, where that is known.
+    ``start``: the number of records at the beginning. ``share``: the share that is done, if known.
     """
 
     def __init__(
@@ -274,7 +277,7 @@ class _Progress:
         *,
         is_shown: bool,
         start: int = 0,
-        share: Callable[[Tally], float | None] = lambda _: None,
+        share: Callable[[Totals], float | None] = lambda _: None,
     ) -> None:
         self._done = done
         self._clock = clock
@@ -283,12 +286,12 @@ class _Progress:
         self._start = start
         self._share = share
 
-    def __call__(self, tally: Tally) -> None:
+    def __call__(self, totals: Totals) -> None:
         now = self._clock.monotonic()
         if not self._is_shown or now - self._said_at < _PROGRESS_SECONDS:
             return
         self._said_at = now
-        rate = (tally.total - self._start) / (now - self._began_at)
-        share = self._share(tally)
+        rate = (totals.total - self._start) / (now - self._began_at)
+        share = self._share(totals)
         shown = "" if share is None else f"{min(share, 1):.0%}, "
-        click.echo(f"{self._done} {_counted(tally.shown_counts())} ({shown}{rate:.0f}/s)", err=True)
+        click.echo(f"{self._done} {_counted(totals.shown_counts())} ({shown}{rate:.0f}/s)", err=True)

@@ -1,4 +1,4 @@
-"""Records as they are read from a file: strict, so that nothing is guessed. ``records`` writes what these read."""
+"""Parses the records of a file, strictly. ``records`` writes them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from duetime.domain.service_calls import (
 from duetime.domain.shards import MAX_DEDICATED_SHARD
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerContent, TimerState
 from duetime.domain.times import parse_instant
-from duetime.moving.records import CatalogueSecret, Kind, StoredEvent, Unreadable, Value
+from duetime.transfer.records import CatalogueSecret, Kind, StoredEvent, Unreadable, Value
 
 NO_SHARD = 0
-"""What stands for the shard before the target's namespace tells it."""
+"""A placeholder: the target's namespace decides the shard."""
 
 _parse_instant = lru_cache(maxsize=4096)(parse_instant)
 
@@ -59,7 +59,7 @@ Instant = Annotated[datetime, BeforeValidator(_instant)]
 Bytes = Annotated[bytes, BeforeValidator(_bytes)]
 UnknownJson = Annotated[str, AfterValidator(_object_text)]
 _MAX_WHOLE = 2**63 - 1
-"""What stores have room for."""
+"""The largest integer that stores hold."""
 Count = Annotated[int, Field(ge=0, le=_MAX_WHOLE)]
 Ordinal = Annotated[int, Field(ge=1, le=_MAX_WHOLE)]
 
@@ -404,7 +404,7 @@ _RECORDS: TypeAdapter[_AnyRecord] = TypeAdapter(Annotated[_AnyRecord, Field(disc
 
 
 def read_value(line: bytes) -> Value:
-    """What a line of a file holds. ``ValueError`` names the field and shows nothing of its value."""
+    """Parse a record. ``ValueError`` names the field and shows nothing of its value."""
     try:
         return _RECORDS.validate_json(line).to_domain()
     except ValidationError as error:
@@ -412,7 +412,7 @@ def read_value(line: bytes) -> Value:
 
 
 def what_is_wrong(error: ValidationError) -> str:
-    """The first fault, in one line."""
+    """Describe the first error in one line."""
     first = error.errors(include_input=False, include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")

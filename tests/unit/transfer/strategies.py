@@ -1,4 +1,4 @@
-"""Anything that can be moved, as Hypothesis strategies."""
+"""Hypothesis strategies for everything that is transferred."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallFailure, CallOutcome, CallStatus, Method, RequestSpec, ServiceCall
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerContent, TimerState
 from duetime.domain.times import MIN_INSTANT
-from duetime.moving.records import CatalogueSecret, Kind, StoredEvent, Unreadable, Value
+from duetime.transfer.records import CatalogueSecret, Kind, StoredEvent, Unreadable, Value
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)

@@ -1,4 +1,4 @@
-"""What was moved goes on in the target as it would have in the source."""
+"""After a transfer the target continues as the source would have."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.support.builders import make_timer, make_timers, seconds
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller
 from tests.support.executing import Executing
-from tests.support.moving import exported, imported, in_every_state
 from tests.support.scripted_sender import ScriptedSender
 from tests.support.stores import memory_store
+from tests.support.transfer import exported, imported, in_every_state
 
 
 @pytest.fixture

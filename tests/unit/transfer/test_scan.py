@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from duetime.moving import walk
-from duetime.moving.lines import Position
-from duetime.moving.records import CatalogueSecret, Record, record_of
 from duetime.stores.port.pages import Page
+from duetime.transfer import scan
+from duetime.transfer.lines import Position
+from duetime.transfer.records import CatalogueSecret, Record, record_of
 
 ITEMS = 400
 
@@ -22,9 +22,9 @@ def read_lengths(item_bytes: list[int]) -> list[int]:
         records = [record_of(CatalogueSecret("n", b"x" * length))] * limit
         return Page(records, None if len(asked) == len(item_bytes) else str(len(asked)))
 
-    stage = walk._Stage("timers", "orders", read, ITEMS)
+    stage = scan._Stage("timers", "orders", read, ITEMS)
     after = Position(section="events")
-    pages = list(walk._pages_of(stage, None, after))
+    pages = list(scan._pages_of(stage, None, after))
     assert [len(page.records) for page in pages] == asked
     assert pages[-1].next == after
     assert [page.next.cursor for page in pages[:-1]] == [str(number) for number in range(1, len(pages))]
@@ -33,7 +33,7 @@ def read_lengths(item_bytes: list[int]) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "_LARGE_PAGE_BYTES", 40_000)
+    monkeypatch.setattr(scan, "_LARGE_PAGE_BYTES", 40_000)
 
 
 def test_small_things_are_read_many_at_once() -> None:

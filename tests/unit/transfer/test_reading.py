@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from duetime.moving.errors import BadExport, MoveRefused
-from duetime.moving.exporting import export
-from duetime.moving.lines import CHECKPOINT_START
-from duetime.moving.reading import ExportReader, resumed
-from duetime.moving.tally import Tally
 from duetime.stores.port.store import Store
+from duetime.transfer.errors import BadExport, TransferRefused
+from duetime.transfer.exporting import export
+from duetime.transfer.lines import CHECKPOINT_START
+from duetime.transfer.reading import ExportReader, resumed
+from duetime.transfer.totals import Totals
 from tests.support.clock import NOW
-from tests.support.moving import HEADER, exported, fill
 from tests.support.stores import memory_store
+from tests.support.transfer import HEADER, exported, fill
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +34,11 @@ def data(source: Store) -> bytes:
     return exported(source)
 
 
-def read(data: bytes) -> Tally:
+def read(data: bytes) -> Totals:
     reader = ExportReader(io.BytesIO(data))
     for _ in reader.pages():
         pass
-    return reader.tally
+    return reader.totals
 
 
 def refusal(data: bytes) -> str:
@@ -60,19 +60,19 @@ def test_a_whole_file_is_read(data: bytes) -> None:
 @pytest.mark.parametrize("end", [b"\n", b""])
 @pytest.mark.parametrize("line", [b"", b"{}", b'{"kind":"timer"}', b"\x7fELF", b'["header"]'])
 def test_something_else_is_told_from_an_export(line: bytes, end: bytes) -> None:
-    assert refusal(line + end) == "this is no export of Duetime: the first line is not its header"
+    assert refusal(line + end) == "this is not an export of Duetime: the first line is not its header"
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 def test_a_compressed_file_is_told_as_such(data: bytes, pack: Callable[[bytes], bytes]) -> None:
-    assert refusal(pack(data)) == "this is no export of Duetime: it is compressed, unpack it first"
+    assert refusal(pack(data)) == "this is not an export of Duetime: it is compressed, decompress it first"
 
 
 def test_a_newer_format_is_refused_whatever_its_header_has(data: bytes) -> None:
     header = json.loads(data.splitlines()[0]) | {"version": 2, "colour": "red"}
 
     assert refusal(json.dumps(header).encode() + b"\n") == (
-        "the file has version 2 of the format and this program knows version 1: use a newer one"
+        "the file has version 2 of the format, this program reads version 1: use a newer program"
     )
 
 
@@ -82,7 +82,7 @@ def test_a_torn_file_is_not_complete(data: bytes, share: float) -> None:
 
     assert refusal(torn) == (
         f"line {len(torn.splitlines())} is cut off: it has no trailer, so it is not complete: "
-        "go on with it by `duetime export --resume`"
+        "continue it with `duetime export --resume`"
     )
 
 
@@ -100,7 +100,7 @@ def test_an_edited_line_is_found_before_its_page_is_used(data: bytes, page: int)
     reader = ExportReader(io.BytesIO(b"".join(lines)))
     pages = []
 
-    with pytest.raises(BadExport, match=f"line {end + 1}: the checksum is not that of what stands before it"):
+    with pytest.raises(BadExport, match=f"line {end + 1}: the checksum does not match what comes before it"):
         pages.extend(reader.pages())
 
     assert len(pages) == page
@@ -110,11 +110,11 @@ def test_a_line_that_is_missing_is_found(data: bytes) -> None:
     lines = data.splitlines(keepends=True)
     del lines[700]
 
-    assert "the checksum is not that of what stands before it" in refusal(b"".join(lines))
+    assert "the checksum does not match what comes before it" in refusal(b"".join(lines))
 
 
 def test_more_behind_the_trailer_is_refused(data: bytes) -> None:
-    assert refusal(data + b"{}\n") == f"line {len(data.splitlines()) + 1}: there is more behind the trailer"
+    assert refusal(data + b"{}\n") == f"line {len(data.splitlines()) + 1}: there is more after the trailer"
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 0.5, 0.77, 0.999])
@@ -134,9 +134,9 @@ def test_an_export_that_was_cut_short_is_gone_on_with_to_the_same_records(
 
 def test_what_cannot_be_gone_on_with_is_refused(data: bytes) -> None:
     other = HEADER.model_copy(update={"source_mark": "1" * 16})
-    with pytest.raises(BadExport, match="begun from another store"):
+    with pytest.raises(BadExport, match="an export of another store"):
         resumed(io.BytesIO(data), other)
-    with pytest.raises(BadExport, match="no export of Duetime"):
+    with pytest.raises(BadExport, match="not an export of Duetime"):
         resumed(io.BytesIO(b"something else\n"), HEADER)
 
 
@@ -159,7 +159,7 @@ def test_a_store_that_was_served_since_is_not_gone_on_with(source: Store) -> Non
     export(source, file, now=NOW, header=before)
     torn = file.getvalue()[:-100]
 
-    with pytest.raises(MoveRefused, match="the store was served since the export was begun"):
+    with pytest.raises(TransferRefused, match="the store was served since the export began"):
         resumed(io.BytesIO(torn), after)
     for header in (before, HEADER):
         assert resumed(io.BytesIO(torn), header) is not None
@@ -169,9 +169,9 @@ def test_an_export_is_complete_only_if_that_is_confirmed(source: Store) -> None:
     file = io.BytesIO()
 
     def confirm() -> None:
-        raise MoveRefused("served")
+        raise TransferRefused("served")
 
-    with pytest.raises(MoveRefused):
+    with pytest.raises(TransferRefused):
         export(source, file, now=NOW, header=HEADER, confirm=confirm)
     assert refusal(file.getvalue()).startswith("the file ends after line ")
 

@@ -1,4 +1,4 @@
-"""Stores with something of everything that moves, and moves of it without a command."""
+"""Fills stores with something of everything that is transferred, and transfers it without the command."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer, TimerState
-from duetime.moving.exporting import export
-from duetime.moving.importing import Importer, Loaded, verify
-from duetime.moving.lines import Header
-from duetime.moving.reading import ExportReader
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.store import Store
+from duetime.transfer.exporting import export
+from duetime.transfer.importing import Importer, Loaded, verify
+from duetime.transfer.lines import Header
+from duetime.transfer.reading import ExportReader
 from tests.contract import call_steps as steps
 from tests.contract.steps import create
 from tests.support import calls as make
@@ -123,5 +123,5 @@ def imported(store: Store, data: bytes, *, now: datetime = NOW) -> Loaded:
     """Load ``data`` into ``store``; the two must be the same then."""
     reader = ExportReader(io.BytesIO(data))
     loaded = Importer(store, now=now).run(reader)
-    assert verify(store, reader.tally, now=now) == []
+    assert verify(store, reader.totals, now=now) == []
     return loaded

@@ -13,8 +13,8 @@ from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.time_source import TimeSource
 from tests.contract.conftest import STORES
 from tests.support.clock import NOW
-from tests.support.moving import exported, fill, imported
 from tests.support.server_stores import server_names
+from tests.support.transfer import exported, fill, imported
 
 
 def new_store() -> Store:

@@ -13,27 +13,27 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import NamespaceSettings
 from duetime.domain.timers import Timer, TimerChange
-from duetime.moving.errors import BadExport, MoveRefused
-from duetime.moving.importing import Importer, verify
-from duetime.moving.lines import CHECKPOINT_START, Checksum, trailer_line
-from duetime.moving.reading import ExportReader
-from duetime.moving.running import refuse_if_served
-from duetime.moving.tally import Tally
-from duetime.moving.walk import Walk
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter
 from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.sql.store import SqlStore
+from duetime.transfer.errors import BadExport, TransferRefused
+from duetime.transfer.importing import Importer, verify
+from duetime.transfer.lines import CHECKPOINT_START, Checksum, trailer_line
+from duetime.transfer.reading import ExportReader
+from duetime.transfer.scan import StoreScan
+from duetime.transfer.serving import refuse_if_served
+from duetime.transfer.totals import Totals
 from tests.contract.sql_stores import corrupt, corrupt_call
 from tests.contract.steps import claim, create, stored
 from tests.support import calls as make
 from tests.support.builders import make_timer, seconds
 from tests.support.clock import NOW
-from tests.support.moving import exported, fill, imported
 from tests.support.parts import Intercepted
 from tests.support.stores import memory_store
+from tests.support.transfer import exported, fill, imported
 from tests.support.unreadable import key_of_a_later_role, make_unreadable
 
 
@@ -59,7 +59,7 @@ def load(store: Store, data: bytes, *, is_rehearsal: bool = False) -> Importer:
 def differences(store: Store, data: bytes) -> list[str]:
     reader = ExportReader(io.BytesIO(data))
     list(reader.pages())
-    return verify(store, reader.tally, now=NOW)
+    return verify(store, reader.totals, now=NOW)
 
 
 def test_a_rehearsal_writes_nothing(source: Store, target: Store) -> None:
@@ -75,7 +75,7 @@ def test_a_target_with_another_namespace_is_refused_untouched(
     target.catalogue.create_namespace("mine", num_shards=4, dedicated=False, now=NOW)
     before = exported(target)
 
-    with pytest.raises(MoveRefused, match="the target holds other contents: namespace 'mine' is not in the file"):
+    with pytest.raises(TransferRefused, match="the target holds other contents: namespace 'mine' is not in the file"):
         load(target, exported(source), is_rehearsal=is_rehearsal)
 
     assert exported(target) == before
@@ -84,7 +84,7 @@ def test_a_target_with_another_namespace_is_refused_untouched(
 def test_a_target_whose_namespace_is_another_is_refused_untouched(source: Store, target: Store) -> None:
     target.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW + seconds(1))
 
-    with pytest.raises(MoveRefused, match="its namespace 'orders' is not as in the file"):
+    with pytest.raises(TransferRefused, match="its namespace 'orders' differs from the file's"):
         load(target, exported(source))
 
     assert target.catalogue.get_namespace("own") is None
@@ -93,7 +93,7 @@ def test_a_target_whose_namespace_is_another_is_refused_untouched(source: Store,
 def test_a_target_with_a_secret_or_a_key_of_its_own_is_refused(source: Store, target: Store) -> None:
     target.catalogue.secret("cursor", b"another")
 
-    with pytest.raises(MoveRefused, match="its catalogue secret 'cursor' is not as in the file"):
+    with pytest.raises(TransferRefused, match="its catalogue secret 'cursor' differs from the file's"):
         load(target, exported(source))
 
 
@@ -189,7 +189,7 @@ def test_a_store_whose_shards_are_held_is_refused(source: Store) -> None:
     assert refuse_if_served(source, now=NOW) == before
     claim(source, 2, "worker-7")
 
-    with pytest.raises(MoveRefused, match="1 of its shards are held by worker-7"):
+    with pytest.raises(TransferRefused, match="1 of its shards are held by worker-7"):
         refuse_if_served(source, now=NOW)
     assert refuse_if_served(source, now=NOW + seconds(11)) != before
 
@@ -198,14 +198,14 @@ def test_a_file_without_the_namespace_of_its_timers_is_refused(source: Store, ta
     """With right checksums: by a program that is not ours."""
     lines = [line for line in exported(source).splitlines()[:-1] if not line.startswith(CHECKPOINT_START)]
     lines = [line for line in lines if not line.startswith(b'{"kind":"namespace","name":"orders"')]
-    tally, checksum = Tally(), Checksum()
-    for page in Walk(source, now=NOW).pages():
+    totals, checksum = Totals(), Checksum()
+    for page in StoreScan(source, now=NOW).pages():
         for record in page.records:
             if record.line in lines:
-                tally.add(record)
+                totals.add(record)
     for line in lines:
         checksum.add(line)
-    data = b"\n".join([*lines, trailer_line(tally, checksum.text()), b""])
+    data = b"\n".join([*lines, trailer_line(totals, checksum.text()), b""])
 
     with pytest.raises(BadExport, match="of namespace 'orders', but not the namespace"):
         load(target, data)

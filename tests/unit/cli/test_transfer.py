@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from duetime.cli.main import run
-from duetime.moving.walk import Walk
 from duetime.runtime.clock import SystemClock
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
+from duetime.transfer.scan import StoreScan
 from tests.contract.sql_stores import corrupt
 from tests.contract.steps import claim, create
 from tests.support.builders import make_timers
@@ -64,7 +64,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def cli(house: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
     # However long it takes here, nothing is said of the progress but where a test asks for it.
-    monkeypatch.setattr("duetime.cli.moving._PROGRESS_SECONDS", 1e9)
+    monkeypatch.setattr("duetime.cli.transfer._PROGRESS_SECONDS", 1e9)
     shutil.copytree(house, tmp_path, dirs_exist_ok=True)
     return Cli(tmp_path, capsys)
 
@@ -90,12 +90,12 @@ def test_a_store_is_exported_imported_and_compared(cli: Cli) -> None:
     assert stat.S_IMODE(cli.file.stat().st_mode) == 0o600
     assert not cli.partial.exists()
 
-    assert cli.import_("--dry-run") == "the file is whole and the store can take it: 1 namespace, 700 timers\n"
+    assert cli.import_("--dry-run") == "the file is valid and the store can take it: 1 namespace, 700 timers\n"
     assert cli.import_() == (
-        "imported 1 namespace, 700 timers: 701 loaded, 0 there already\n"
-        "verified: the store holds what the file does, 1 namespace, 700 timers\n"
+        "imported 1 namespace, 700 timers: 701 loaded, 0 already there\n"
+        "verified: the store holds the same as the file, 1 namespace, 700 timers\n"
     )
-    assert "0 loaded, 701 there already" in cli.import_("--no-verify")
+    assert "0 loaded, 701 already there" in cli.import_("--no-verify")
     assert cli.import_("--verify-only").startswith("verified: ")
 
 
@@ -104,7 +104,7 @@ def test_an_empty_store_moves_too(cli: Cli) -> None:
 
     assert cli.export() == "exported nothing\n"
     assert cli.import_() == (
-        "imported nothing: 0 loaded, 0 there already\nverified: the store holds what the file does, nothing\n"
+        "imported nothing: 0 loaded, 0 already there\nverified: the store holds the same as the file, nothing\n"
     )
 
 
@@ -112,9 +112,9 @@ def test_an_export_writes_over_nothing(cli: Cli) -> None:
     cli.file.write_text("mine")
     assert cli.export(code=1) == f"duetime: error: {cli.file} exists; an export does not write over it\n"
     cli.file.rename(cli.partial)
-    assert cli.export(code=1) == f"duetime: error: {cli.partial} exists: go on with it by --resume, or remove it\n"
+    assert cli.export(code=1) == f"duetime: error: {cli.partial} exists: continue it with --resume, or remove it\n"
     assert cli.export("--resume", code=1) == (
-        f"duetime: error: {cli.partial}: this is no export of Duetime: the first line is not its header\n"
+        f"duetime: error: {cli.partial}: this is not an export of Duetime: the first line is not its header\n"
     )
     assert cli.partial.read_text() == "mine"
 
@@ -125,8 +125,8 @@ def test_an_export_that_was_cut_short_is_gone_on_with(cli: Cli) -> None:
     cli.file.rename(cli.partial)
     cli.partial.write_bytes(whole[: len(whole) // 5 * 4])
 
-    assert cli.import_(code=1).startswith(f"duetime: error: {cli.file}: the export is not complete: go on with ")
-    assert cli.export("--resume") == ("going on after 1 namespace, 500 timers\nexported 1 namespace, 700 timers\n")
+    assert cli.import_(code=1).startswith(f"duetime: error: {cli.file}: the export is not complete: continue ")
+    assert cli.export("--resume") == ("resuming after 1 namespace, 500 timers\nexported 1 namespace, 700 timers\n")
     assert cli.file.read_bytes() == whole
 
 
@@ -148,50 +148,48 @@ def test_an_export_of_a_store_that_was_served_meanwhile_is_not_whole(
             now = SystemClock().now()
             store.leases.release([claim(store, 0, "worker-7", now=now)], now=now)
 
-    monkeypatch.setattr("duetime.moving.exporting.Walk.pages", served(Walk.pages, serve))
+    monkeypatch.setattr("duetime.transfer.exporting.StoreScan.pages", served(StoreScan.pages, serve))
 
-    assert "the store was served while it was exported" in cli.export(code=1)
+    assert "the store was served during the export" in cli.export(code=1)
     assert not cli.file.exists()
     monkeypatch.undo()
     refusal = cli.export("--resume", code=1)
-    assert refusal.startswith(f"duetime: error: {cli.partial}: the store was served since the export was begun")
+    assert refusal.startswith(f"duetime: error: {cli.partial}: the store was served since the export began")
     assert "exported" in cli.export("--resume", "--allow-running")
 
 
 def served(pages: Callable[..., Iterator[Any]], serve: Callable[[], None]) -> Callable[..., Iterator[Any]]:
     """``serve`` is called before the last page."""
 
-    def walk(*arguments: Any) -> Iterator[Any]:
+    def scan(*arguments: Any) -> Iterator[Any]:
         first, *rest = pages(*arguments)
         yield first
         serve()
         yield from rest
 
-    return walk
+    return scan
 
 
 def test_a_file_that_came_to_be_meanwhile_is_not_written_over(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def write() -> None:
         cli.file.write_text("mine")
 
-    monkeypatch.setattr("duetime.moving.exporting.Walk.pages", served(Walk.pages, write))
+    monkeypatch.setattr("duetime.transfer.exporting.StoreScan.pages", served(StoreScan.pages, write))
 
     assert cli.export(code=1) == (
-        f"duetime: error: {cli.file} was made meanwhile; the export is whole, and is {cli.partial}\n"
+        f"duetime: error: {cli.file} was made meanwhile; the export is complete, in {cli.partial}\n"
     )
     assert cli.file.read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("words", "told"), [((), "duetime export --resume goes on with it"), (("-",), "interrupted")]
-)
+@pytest.mark.parametrize(("words", "told"), [((), "duetime export --resume resumes it"), (("-",), "interrupted")])
 def test_an_interrupted_export_says_how_to_go_on(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
 ) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("duetime.moving.exporting.Walk.pages", served(Walk.pages, interrupt))
+    monkeypatch.setattr("duetime.transfer.exporting.StoreScan.pages", served(StoreScan.pages, interrupt))
 
     err = cli("export", "--store", cli.source, "--output", *(words or (str(cli.file),)), code=130)
     assert err.strip().endswith(told)
@@ -228,7 +226,7 @@ def test_a_name_that_cannot_be_written_to_is_one_line(cli: Cli, name: str, reaso
 
 
 def test_progress_tells_the_share_of_all_where_it_is_known(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duetime.cli.moving._PROGRESS_SECONDS", 1e-9)
+    monkeypatch.setattr("duetime.cli.transfer._PROGRESS_SECONDS", 1e-9)
     exported, imported = cli.export(), cli.import_()
 
     assert re.search(r"^exported 1 namespace, 500 timers \([1-9]\d*/s\)$", exported, re.MULTILINE)
@@ -268,7 +266,7 @@ def test_an_export_is_not_gone_on_with_from_another_store(cli: Cli) -> None:
     cli.file.unlink()
     cli.source = cli.target
 
-    assert "the file was begun from another store" in cli.export("--resume", code=1)
+    assert "the file is an export of another store" in cli.export("--resume", code=1)
 
 
 def test_a_file_that_was_edited_is_refused_by_the_line(cli: Cli) -> None:
@@ -276,8 +274,8 @@ def test_a_file_that_was_edited_is_refused_by_the_line(cli: Cli) -> None:
     cli.file.write_bytes(cli.file.read_bytes().replace(b'\\"A\\"', b'\\"B\\"', 1))
 
     assert cli.import_(code=1) == (
-        f"duetime: error: {cli.file}: line 503: the checksum is not that of what stands before it: "
-        "something from line 2 on was changed or is damaged\n"
+        f"duetime: error: {cli.file}: line 503: the checksum does not match what comes before it: "
+        "the file was changed or damaged at line 2 or later\n"
     )
 
 
@@ -287,8 +285,8 @@ def test_what_cannot_be_read_makes_an_exit_code_of_its_own(cli: Cli) -> None:
         assert orders is not None
         corrupt(store, *make_timers(orders, 1))  # type: ignore[arg-type]
 
-    assert cli.export(code=3) == "exported 1 namespace, 699 timers, 1 that cannot be read\n"
-    assert cli.import_().startswith("1 could not be read in the source and are not in the file\nimported ")
+    assert cli.export(code=3) == "exported 1 namespace, 699 timers, 1 unreadable record\n"
+    assert cli.import_().startswith("1 unreadable record in the source, not in the file\nimported ")
 
 
 @pytest.mark.parametrize("words", [("export", "--output", "x"), ("import", "--input", "duetime.jsonl")])
@@ -308,7 +306,7 @@ def test_a_store_that_is_not_ready_is_one_line(cli: Cli) -> None:
 
     assert "does not exist or cannot be opened; `duetime init` makes it" in cli.export(code=1)
     assert "unknown store scheme" in cli("export", "--store", "nope://x", "--output", str(cli.file), code=2)
-    assert "goes with neither" in cli.import_("--verify-only", "--dry-run", code=2)
+    assert "cannot be combined with" in cli.import_("--verify-only", "--dry-run", code=2)
     assert "No such file or directory" in cli.import_(code=1)
 
 
@@ -318,14 +316,15 @@ def test_signing_secrets_need_the_key_that_sealed_them(cli: Cli) -> None:
 
     refusal = cli.import_(code=1)
     assert (
-        "the signing secrets of namespace 'orders' could not be used with the target: there is no key file" in refusal
+        "the signing secrets of namespace 'orders' cannot be decrypted for the target: there is no key file"
+        in refusal
     )
     with opened(cli.target) as store:
         assert store.catalogue.get_namespace("orders") is None
 
     key = str(cli.directory / "old" / "duetime.key")
     assert "verified" in cli.import_("--key-file", key)
-    assert "0 loaded, 701 there already" in cli.import_("--no-key-check")
+    assert "0 loaded, 701 already there" in cli.import_("--no-key-check")
 
 
 def test_standard_output_and_input_will_do(

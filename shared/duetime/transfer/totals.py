@@ -1,4 +1,4 @@
-"""Counts and digests of records, kind by kind, whatever order they come in."""
+"""Counts records and sums up their digests by kind, in any order."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from duetime.domain.times import MIN_INSTANT
-from duetime.moving.records import MOVED_KINDS, Kind, Record
+from duetime.transfer.records import TRANSFERRED_KINDS, Kind, Record
 
 _MODULUS = 1 << 256
 _HOUR = timedelta(hours=1)
 _DIGITS = 64
 
 
-class Tally:
-    """A digest is the sum of the SHA-256 of the records' lines, modulo 2**256: order does not matter, number does.
+class Totals:
+    """Counts and digests by kind. A digest is the sum of the SHA-256 of the records' lines, modulo 2**256.
 
-    What will expire is also counted by the hour in which it does, so that two tallies can be compared some time
-    apart. That is a number of entries that does not grow with the records.
+    What will expire is also counted by the hour in which it does, so that totals of different times can be
+    compared. The number of these entries does not grow with the records.
     """
 
     def __init__(self) -> None:
@@ -47,14 +47,14 @@ class Tally:
         return {kind.value: f"{self._sums[kind]:0{_DIGITS}x}" for kind in Kind if self.counts[kind]}
 
     def restore(self, counts: Mapping[str, int], digests: Mapping[str, str]) -> None:
-        """Go on from what ``shown_counts`` and ``shown_digests`` gave. ``ValueError`` for anything else."""
+        """Set what ``shown_counts`` and ``shown_digests`` gave. Raises ``ValueError`` for anything else."""
         for name, count in counts.items():
             kind = Kind(name)
             self.counts[kind] = count
             self._sums[kind] = int(digests[name], 16)
 
     def lasting(self, kind: Kind, beyond: datetime) -> tuple[int, int]:
-        """Count and digest of what does not expire before ``beyond``, a full hour."""
+        """Return count and digest of what does not expire before ``beyond``, a full hour."""
         count, number = self.counts[kind], self._sums[kind]
         for (expiring, hour), (entries, part) in self._expiring.items():
             if expiring is kind and hour < _hour(beyond):
@@ -63,14 +63,14 @@ class Tally:
 
 
 def full_hour_after(now: datetime) -> datetime:
-    """The first full hour that is more than an hour after ``now``."""
+    """Return the first full hour that is more than an hour after ``now``."""
     return MIN_INSTANT + (_hour(now) + 2) * _HOUR
 
 
-def differences(file: Tally, store: Tally, *, beyond: datetime) -> list[str]:
-    """What differs between the two, kind by kind, in words; of what does not expire before ``beyond``."""
+def differences(file: Totals, store: Totals, *, beyond: datetime) -> list[str]:
+    """Describe the differences by kind, of what does not expire before ``beyond``."""
     found = []
-    for kind in MOVED_KINDS:
+    for kind in TRANSFERRED_KINDS:
         (wanted, digest), (there, other) = file.lasting(kind, beyond), store.lasting(kind, beyond)
         if wanted != there:
             found.append(f"{kind.value}: {wanted} in the file, {there} in the store")

@@ -1,4 +1,4 @@
-"""Reading a file, and finding where one that was cut short can be gone on from."""
+"""Reads a file, and finds where an export that was interrupted can be resumed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import BinaryIO
 
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import ServiceCall
-from duetime.moving.errors import BadExport, MoveRefused
-from duetime.moving.exporting import Written
-from duetime.moving.lines import (
+from duetime.transfer.errors import BadExport, TransferRefused
+from duetime.transfer.exporting import Written
+from duetime.transfer.lines import (
     CHECKPOINT_START,
     HEADER_START,
     MAX_LINE_BYTES,
@@ -22,29 +22,29 @@ from duetime.moving.lines import (
     read_header,
     read_line,
 )
-from duetime.moving.models import read_value
-from duetime.moving.records import Record, record_of
-from duetime.moving.tally import Tally
+from duetime.transfer.models import read_value
+from duetime.transfer.records import Record, record_of
+from duetime.transfer.totals import Totals
 
-_INCOMPLETE = "it has no trailer, so it is not complete: go on with it by `duetime export --resume`"
+_INCOMPLETE = "it has no trailer, so it is not complete: continue it with `duetime export --resume`"
 
 
 @dataclass(slots=True)
 class ExportReader:
-    """A file of an export. Raises ``BadExport``, which names the line, for whatever is wrong with it.
+    """Reads an export file. Raises ``BadExport``, which names the line, for whatever is wrong with it.
 
-    ``pages`` gives records only after the checksum behind them was found right, so nothing of a damaged page is ever
-    used; ``tally`` has what was given so far. At the end it is compared with the trailer's.
+    ``pages`` gives records only after the checksum that follows them was verified, so that nothing of a damaged page
+    is used. ``totals`` counts what was given so far; at the end it is compared with the trailer's.
     """
 
     file: BinaryIO
     header: Header = field(init=False)
-    tally: Tally = field(init=False)
+    totals: Totals = field(init=False)
     _number: int = 0
     _checksum: Checksum = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tally = Tally()
+        self.totals = Totals()
         self._checksum = Checksum()
         line = self._next_line()
         self.header = read_header(line or b"")
@@ -66,33 +66,33 @@ class ExportReader:
                 yield self._verified(lines, trailer.checksum)
                 self._check_totals(trailer)
                 if self._next_line() is not None:
-                    raise BadExport(f"line {self._number}: there is more behind the trailer")
+                    raise BadExport(f"line {self._number}: there is more after the trailer")
                 return
             else:
                 lines.append(line)
 
     def _verified(self, lines: list[bytes], checksum: str) -> list[Record]:
-        """The records of ``lines``, which end before the current line."""
+        """Verify the checksum of ``lines``, which end before the current line, and return their records."""
         for line in lines:
             self._checksum.add(line)
         first = self._number - len(lines)
         if self._checksum.text() != checksum:
             raise BadExport(
-                f"line {self._number}: the checksum is not that of what stands before it: "
-                f"something from line {first} on was changed or is damaged"
+                f"line {self._number}: the checksum does not match what comes before it: "
+                f"the file was changed or damaged at line {first} or later"
             )
         records = _records(lines, first)
         for record in records:
-            self.tally.add(record)
+            self.totals.add(record)
         return records
 
     def _check_totals(self, trailer: Trailer) -> None:
-        totals = (self.tally.shown_counts(), self.tally.shown_digests())
+        totals = (self.totals.shown_counts(), self.totals.shown_digests())
         if totals != (trailer.counts, trailer.digests):
-            raise BadExport(f"line {self._number}: the trailer's counts and digests are not those of the records")
+            raise BadExport(f"line {self._number}: the trailer's counts and digests do not match the records")
 
     def _next_line(self) -> bytes | None:
-        """Without its end; None at the end of the file."""
+        """Return the next line without its end; None at the end of the file."""
         line = self.file.readline(MAX_LINE_BYTES + 1)
         if not line:
             return None
@@ -101,13 +101,13 @@ class ExportReader:
             if self._number == 1 and not line.startswith(HEADER_START[: len(line)]):
                 return line
             if len(line) > MAX_LINE_BYTES:
-                raise BadExport(f"line {self._number} is longer than any that Duetime writes")
+                raise BadExport(f"line {self._number} is longer than any line that Duetime writes")
             raise BadExport(f"line {self._number} is cut off: {_INCOMPLETE}")
         return line[:-1]
 
 
 def _records(lines: list[bytes], first: int) -> list[Record]:
-    """``first``: the number of the first line."""
+    """Parse ``lines``. ``first``: the number of the first one."""
     records = []
     call: ServiceCall | None = None
     for number, line in enumerate(lines, first):
@@ -121,17 +121,16 @@ def _records(lines: list[bytes], first: int) -> list[Record]:
         is_of_call = isinstance(value, Execution) and call is not None and value.call_id == call.call_id
         record = record_of(value, expires_at=call.expires_at if call is not None and is_of_call else None)
         if record.line != line:
-            raise BadExport(f"line {number}: not in the form in which Duetime writes it")
+            raise BadExport(f"line {number}: not in the form that Duetime writes")
         records.append(record)
     return records
 
 
 def resumed(file: BinaryIO, header: Header) -> Written | None:
-    """What to go on from with a file that was cut short, which is then at that place; what stands behind it is to be
-    cut off. None: not even the first page is there, so the file is to be begun anew.
+    """Find the last valid checkpoint of an interrupted export, and position the file there for truncation.
 
-    Raises ``BadExport`` when the file was begun from another store or is none of ours, ``MoveRefused`` when the store
-    was served since.
+    None: there is no checkpoint, so the export has to start again. Raises ``BadExport`` if the file is not an export
+    of this store, ``TransferRefused`` if the store was served since.
     """
     written = Written()
     found: tuple[int, Checkpoint | Trailer, Checksum] | None = None
@@ -141,10 +140,10 @@ def resumed(file: BinaryIO, header: Header) -> Written | None:
         return None
     begun = read_header(first.rstrip(b"\n"))
     if (begun.source, begun.source_mark) != (header.source, header.source_mark):
-        raise BadExport("the file was begun from another store: an export is resumed from the same one")
+        raise BadExport("the file is an export of another store: resume it with the same --store")
     if begun.leases_mark and header.leases_mark and begun.leases_mark != header.leases_mark:
-        raise MoveRefused(
-            "the store was served since the export was begun, so the rest would not fit: remove the file, begin anew"
+        raise TransferRefused(
+            "the store was served since the export began, so the rest would not fit: remove the file and start again"
         )
     checksum.add(first[:-1])
     while (line := file.readline(MAX_LINE_BYTES + 1)).endswith(b"\n"):
@@ -164,13 +163,13 @@ def resumed(file: BinaryIO, header: Header) -> Written | None:
     offset, mark, written.checksum = found
     written.position = mark.position if isinstance(mark, Checkpoint) else None
     written.is_complete = isinstance(mark, Trailer)
-    written.tally.restore(mark.counts, mark.digests)
+    written.totals.restore(mark.counts, mark.digests)
     file.seek(offset)
     return written
 
 
 def _mark(line: bytes) -> Checkpoint | Trailer | None:
-    """None for any other line, and for one that was damaged, whose checksum then is not that of the next one."""
+    """Parse a checkpoint or trailer. None for another line or a damaged one: the next checksum differs."""
     try:
         if line.startswith(CHECKPOINT_START):
             return read_line(Checkpoint, line, 0)

@@ -1,6 +1,6 @@
 """``duetime export`` and ``duetime import`` as processes: time, CPU and memory.
 
-    python -m benchmarks.moving [--timers 100000] [--calls 2000] [--directory DIR]
+    python -m benchmarks.transfer [--timers 100000] [--calls 2000] [--directory DIR]
 
 From SQLite to a file, from there into each target, and back into a file. Targets are SQLite and the servers that
 ``DUETIME_TEST_<STORE>_URL`` name: their database for tests is emptied. An import compares the store with the file.

@@ -1,4 +1,4 @@
-"""Writing a store's contents to a file."""
+"""Writes the contents of a store to a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import BinaryIO
 
-from duetime.moving.lines import (
+from duetime.stores.port.store import Store
+from duetime.transfer.lines import (
     Checksum,
     Header,
     Position,
@@ -14,30 +15,32 @@ from duetime.moving.lines import (
     header_line,
     trailer_line,
 )
-from duetime.moving.records import Record
-from duetime.moving.tally import Tally
-from duetime.moving.walk import END, Walk
-from duetime.stores.port.store import Store
+from duetime.transfer.records import Record
+from duetime.transfer.scan import END, StoreScan
+from duetime.transfer.totals import Totals
 
-Progress = Callable[[Tally], None]
-"""Called now and then with what has been done so far."""
+Progress = Callable[[Totals], None]
+"""Is called after each page with what was done so far."""
 
 
-def unseen(tally: Tally) -> None:
-    """Nobody wants to know."""
-    del tally
+def unseen(totals: Totals) -> None:
+    """Report no progress."""
+    del totals
 
 
 _CHECKPOINT_RECORDS = 200
 _CHECKPOINT_BYTES = 1024 * 1024
-"""What stands between two checkpoints at least: whoever reads the file holds so much, and a page, in memory."""
+"""Minimum between two checkpoints. A reader holds that much, and one page, in memory."""
 
 
 class Written:
-    """What a file holds so far, and where its reading of the store goes on. ``is_complete``: it has its trailer."""
+    """Describes a file so far: its totals, its checksum, and the position at which the export continues.
+
+    ``is_complete``: the file has its trailer.
+    """
 
     def __init__(self) -> None:
-        self.tally = Tally()
+        self.totals = Totals()
         self.checksum = Checksum()
         self.position: Position | None = None
         self.is_complete = False
@@ -52,30 +55,30 @@ def export(
     written: Written | None = None,
     progress: Progress = unseen,
     confirm: Callable[[], None] = lambda: None,
-) -> Tally:
-    """Write all that ``store`` holds, and hand back what was written.
+) -> Totals:
+    """Write all that ``store`` holds to ``file`` and return the totals.
 
-    ``written``: the file has that already, its header included, and is at its end. ``file`` is flushed at each
-    checkpoint; what a crash leaves behind it can be gone on from (``resuming``). ``confirm`` is called when all was
-    read: it raises what keeps the file from being complete.
+    ``written`` resumes an export: the file has that already, header included, and is positioned at its end. ``file``
+    is flushed at each checkpoint, so that an export can be resumed after a crash (``reading.resumed``). ``confirm``
+    is called before the trailer is written: it raises if the file must not become complete.
     """
     if written is not None and written.is_complete:
-        return written.tally
+        return written.totals
     writer = _Writer(file, written or Written())
     if written is None:
         writer.write(header_line(header))
-    for page in Walk(store, now=now).pages(writer.written.position):
+    for page in StoreScan(store, now=now).pages(writer.written.position):
         for record in page.records:
             writer.write_record(record)
         if page.next == END:
             break
         writer.checkpoint_if_due(page.next)
-        progress(writer.written.tally)
+        progress(writer.written.totals)
     confirm()
-    writer.write(trailer_line(writer.written.tally, writer.written.checksum.text()))
+    writer.write(trailer_line(writer.written.totals, writer.written.checksum.text()))
     file.flush()
-    progress(writer.written.tally)
-    return writer.written.tally
+    progress(writer.written.totals)
+    return writer.written.totals
 
 
 class _Writer:
@@ -91,12 +94,12 @@ class _Writer:
 
     def write_record(self, record: Record) -> None:
         self.write(record.line)
-        self.written.tally.add(record)
+        self.written.totals.add(record)
         self._records += 1
         self._bytes += len(record.line)
 
     def checkpoint_if_due(self, position: Position) -> None:
         if self._records >= _CHECKPOINT_RECORDS or self._bytes >= _CHECKPOINT_BYTES:
-            self.write(checkpoint_line(position, self.written.tally, self.written.checksum.text()))
+            self.write(checkpoint_line(position, self.written.totals, self.written.checksum.text()))
             self._file.flush()
             self._records = self._bytes = 0

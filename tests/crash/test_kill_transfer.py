@@ -13,8 +13,8 @@ import pytest
 from duetime.cli.main import run
 from duetime.runtime.clock import SystemClock
 from duetime.stores.open import open_store
-from tests.support.moving import exported, fill
 from tests.support.processes import ROOT, command_environment
+from tests.support.transfer import exported, fill
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a store in ``old.db`` that has something of everything, and 1,500 timers."""
-    directory = tmp_path_factory.mktemp("moving")
+    directory = tmp_path_factory.mktemp("transfer")
     store = open_store(f"sqlite:///{directory}/old.db")
     store.initialise()
     fill(store, timers=1500)
@@ -33,7 +33,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def killed(*arguments: str) -> None:
     environment = command_environment() | {"PYTHONPATH": f"{ROOT / 'shared'}{os.pathsep}{ROOT}"}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.moving_launcher", *arguments],
+        [sys.executable, "-m", "tests.support.transfer_launcher", *arguments],
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,

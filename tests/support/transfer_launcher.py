@@ -1,6 +1,6 @@
 """``duetime export`` or ``duetime import`` in a process that kills itself on the way:
 
-    python -m tests.support.moving_launcher <point> <number> export --store ...
+    python -m tests.support.transfer_launcher <point> <number> export --store ...
 
 ``record``: when the ``number``th record is counted; ``loaded``: when the ``number``th was loaded.
 """
@@ -16,10 +16,10 @@ from itertools import count
 from typing import Any
 
 from duetime.cli.main import run
-from duetime.moving.importing import Importer
-from duetime.moving.tally import Tally
+from duetime.transfer.importing import Importer
+from duetime.transfer.totals import Totals
 
-_POINTS: dict[str, tuple[Any, str]] = {"record": (Tally, "add"), "loaded": (Importer, "_count")}
+_POINTS: dict[str, tuple[Any, str]] = {"record": (Totals, "add"), "loaded": (Importer, "_count")}
 
 
 def dying(operation: Callable[..., None], number: int) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Loading a file into a store, and comparing the two."""
+"""Loads a file into a store, and compares the two."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from duetime.domain.executions import Execution
 from duetime.domain.namespaces import Namespace, SealedSecret
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
-from duetime.moving.errors import BadExport, MoveRefused
-from duetime.moving.exporting import Progress, unseen
-from duetime.moving.reading import ExportReader
-from duetime.moving.records import CATALOGUE_KINDS, CatalogueSecret, Kind, Record, StoredEvent, Unreadable, name_of
-from duetime.moving.tally import Tally, differences, full_hour_after
-from duetime.moving.walk import Walk, read_all
 from duetime.stores.port.calls import ApplyStatus, CallRef
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.store import Store
 from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.refusals import alone, apart
+from duetime.transfer.errors import BadExport, TransferRefused
+from duetime.transfer.exporting import Progress, unseen
+from duetime.transfer.reading import ExportReader
+from duetime.transfer.records import CATALOGUE_KINDS, CatalogueSecret, Kind, Record, StoredEvent, Unreadable, name_of
+from duetime.transfer.scan import StoreScan, read_all
+from duetime.transfer.totals import Totals, differences, full_hour_after
 
 T = TypeVar("T")
 
 _Result = LoadStatus | DuetimeError
-"""What became of a record; an error: the target refuses it for good."""
+"""The result for a record. An error: the target refuses it for good."""
 
 CheckSecret = Callable[[Namespace, SealedSecret], None]
-"""Raises when what will serve the target could not unseal it."""
+"""Raises if the processes that will serve the target could not decrypt the secret."""
 
 _MAX_SHOWN = 100
 _MARK_BYTES = 9
-"""So much of a sealed secret tells which key sealed it (``runtime.sealed_form``, ``runtime.local_key``)."""
+"""The first bytes of an encrypted secret tell which key encrypted it (``runtime.sealed_form``)."""
 
 
 @dataclass(slots=True)
 class Loaded:
-    """What became of a file's records. ``conflicts`` names the first of them, ``refusals`` too and why."""
+    """Counts the results of a file's records. ``conflicts`` and ``refusals`` describe the first of each."""
 
     statuses: Counter[LoadStatus] = field(default_factory=Counter)
     num_expired: int = 0
@@ -55,11 +55,11 @@ class Loaded:
 
 
 class Importer:
-    """``now``: what has expired by then is left out. ``is_rehearsal``: nothing is written.
+    """Loads a file. ``now``: what has expired by then is left out. ``is_rehearsal``: nothing is written.
 
-    Raises ``BadExport`` for a bad file and ``MoveRefused`` for a target that holds something else, before anything is
-    written in its place. What was loaded until then stays: the same file can be loaded again. What the target refuses
-    for good is told, with what hangs on it, and all else is loaded.
+    Raises ``BadExport`` for a bad file and ``TransferRefused`` for a target that holds something else; nothing is
+    overwritten. What was loaded until then stays: the same file can be loaded again. A record that the target refuses
+    for good is reported with its dependants; the rest is loaded.
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class Importer:
                 self._settle(catalogue)
                 catalogue = None
             self._load_page(records)
-            self._progress(reader.tally)
+            self._progress(reader.totals)
         if catalogue is not None:
             self._settle(catalogue)
-        self._progress(reader.tally)
+        self._progress(reader.totals)
         return self.loaded
 
     # -- the catalogue ---------------------------------------------------------------------------------------
 
     def _settle(self, catalogue: Sequence[Record]) -> None:
-        """Check all of the catalogue, then load it. It is held in memory, so a wrong target is known at once."""
+        """Check the whole catalogue, then load it. It is held in memory, so that a wrong target is found at once."""
         catalogue, unreadable = _parted(catalogue)
         self.loaded.num_unreadable += unreadable
         _refuse_other_contents(self._store, catalogue)
@@ -114,7 +114,7 @@ class Importer:
                 self._namespaces[record.value.name] = record.value
 
     def _check_seals(self, catalogue: Sequence[Record]) -> None:
-        """One secret of each key."""
+        """Check one secret of each encryption key."""
         checked: set[bytes] = set()
         for record in catalogue:
             if self._check_secret is None or not isinstance(record.value, Namespace):
@@ -156,7 +156,7 @@ class Importer:
         for kind, group in groupby(records, key=lambda record: record.kind):
             together = list(group)
             if kind in CATALOGUE_KINDS:
-                raise BadExport(f"the {name_of(together[0].value)} stands behind what is not of the catalogue")
+                raise BadExport(f"the {name_of(together[0].value)} comes after records that are not of the catalogue")
             if kind is Kind.UNREADABLE:
                 self.loaded.num_unreadable += len(together)
                 continue
@@ -168,7 +168,7 @@ class Importer:
                 self._count(record, result)
 
     def _is_left_out(self, record: Record) -> bool:
-        """What has expired, what is in a namespace that was refused, and executions of calls that were not loaded."""
+        """Tell whether a record is expired, in a refused namespace, or an execution of a call that was not loaded."""
         value = record.value
         if isinstance(value, Timer | ServiceCall) and value.namespace in self._refused_namespaces:
             self._count(record, StoreError("its namespace was refused"))
@@ -181,7 +181,7 @@ class Importer:
         return isinstance(value, Execution) and CallRef(value.tenant_id, value.call_id) in self._left_out
 
     def _rehomed(self, value: object) -> object:
-        """A timer or a call on the shard that it has in the target."""
+        """Return a timer or a call with the shard that it has in the target."""
         if isinstance(value, Timer):
             return replace(value, shard_id=self._home(value.namespace).shard_of(value.timer_id))
         if isinstance(value, ServiceCall):
@@ -212,14 +212,14 @@ class Importer:
     def _load_calls(self, calls: Sequence[ServiceCall]) -> list[_Result]:
         applied = self._store.calls.apply([Transition(before=None, after=call) for call in calls], now=self._now)
         if ApplyStatus.UNAVAILABLE in applied:
-            raise StoreUnavailable("some of the service calls cannot be written for now")
+            raise StoreUnavailable("some service calls cannot be written at the moment")
         return [
             LoadStatus.LOADED if status is ApplyStatus.APPLIED else self._status_of_known(call)
             for call, status in zip(calls, applied, strict=True)
         ]
 
     def _status_of_known(self, call: ServiceCall) -> LoadStatus:
-        """Its id or its idempotency key is taken."""
+        """Return the status of a call whose id or idempotency key is taken."""
         try:
             (stored,) = self._store.calls.get([CallRef(call.tenant_id, call.call_id)], now=self._now)
         except CallUnreadable:
@@ -255,18 +255,18 @@ def _is_of_catalogue(record: Record) -> bool:
 
 
 def _parted(catalogue: Sequence[Record]) -> tuple[list[Record], int]:
-    """What can be loaded, and how much the source could not read."""
+    """Return the records that can be loaded, and the number of those that the source could not read."""
     known = [record for record in catalogue if record.kind is not Kind.UNREADABLE]
     return known, len(catalogue) - len(known)
 
 
-def verify(store: Store, file: Tally, *, now: datetime, progress: Progress = unseen) -> list[str]:
-    """Read all of ``store`` and say what differs from the file whose records were summed up in ``file``.
+def verify(store: Store, file: Totals, *, now: datetime, progress: Progress = unseen) -> list[str]:
+    """Read all of ``store`` and describe how it differs from the file whose totals are ``file``.
 
-    What expires within the next hour or two is left out on both sides: it may go while it is compared.
+    What expires within the next hour or two is left out on both sides, since it may go during the comparison.
     """
-    there = Tally()
-    for page in Walk(store, now=now).pages():
+    there = Totals()
+    for page in StoreScan(store, now=now).pages():
         for record in page.records:
             there.add(record)
         progress(there)
@@ -274,12 +274,12 @@ def verify(store: Store, file: Tally, *, now: datetime, progress: Progress = uns
 
 
 def _refuse_other_contents(store: Store, catalogue: Sequence[Record]) -> None:
-    """Raises ``MoveRefused`` unless the target's catalogue is a part of the file's."""
+    """Raise ``TransferRefused`` unless the target's catalogue is a subset of the file's."""
     given = {(record.kind, _key(record.value)): record.value for record in catalogue}
     for kind, value in _catalogue_of(store):
         wanted = given.get((kind, _key(value)))
         if wanted is None:
-            raise MoveRefused(
+            raise TransferRefused(
                 f"the target holds other contents: {name_of(value)} is not in the file. "
                 "Import into a store that has only been initialised, by `duetime init`"
             )
@@ -287,8 +287,8 @@ def _refuse_other_contents(store: Store, catalogue: Sequence[Record]) -> None:
             value = replace(value, first_shard=0)
             wanted = replace(wanted, first_shard=0) if isinstance(wanted, Namespace) else wanted
         if wanted != value:
-            raise MoveRefused(
-                f"the target holds other contents: its {name_of(value)} is not as in the file. "
+            raise TransferRefused(
+                f"the target holds other contents: its {name_of(value)} differs from the file's. "
                 "Import into a store that has only been initialised, by `duetime init`"
             )
 

@@ -1,8 +1,8 @@
-"""Records: what is moved, and how each kind of it is a line of JSON.
+"""Encodes each kind of record as a line of JSON.
 
-The same thing gives the same bytes whichever store it was read from, so bytes can be compared and summed up. A value
-that is None, an empty list of tags and an empty text stand for themselves by being left out. JSON that clients gave
-is exact text within the text (``payloadJson``). Shards are not in it: a target has its own.
+Equal records give equal bytes, whichever store they come from, so bytes can be compared and digested. None, an empty
+list of tags and an empty text are left out. JSON from clients is exact text within a string (``payloadJson``). Shards
+are left out: the target has its own.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Kind(StrEnum):
     EXECUTION = "execution"
     EVENT = "event"
     UNREADABLE = "unreadable"
-    """What the source could not read: it is reported, and not moved."""
+    """What the source could not read: it is reported, not transferred."""
 
 
-MOVED_KINDS = tuple(kind for kind in Kind if kind is not Kind.UNREADABLE)
+TRANSFERRED_KINDS = tuple(kind for kind in Kind if kind is not Kind.UNREADABLE)
 CATALOGUE_KINDS = (Kind.SECRET, Kind.NAMESPACE, Kind.API_KEY)
 """They come first in a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueSecret:
-    """A secret that the processes of a deployment share, like the key of cursors."""
+    """A secret that all processes of a deployment share, such as the key of cursors."""
 
     name: str
     value: bytes
@@ -58,7 +58,7 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """``of`` the kind of what cannot be read, ``place`` where it is; ``reason`` quotes nothing of it."""
+    """Names what cannot be read: its kind (``of``), its key (``place``) and why; ``reason`` quotes nothing of it."""
 
     of: Kind
     place: tuple[str, ...]
@@ -70,7 +70,7 @@ Value: TypeAlias = CatalogueSecret | Namespace | ApiKey | Timer | ServiceCall | 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """``line`` is the JSON, without the line's end. ``expires_at``: when it reads as absent by itself."""
+    """``line`` is the JSON without the line end. ``expires_at``: the time from which it is treated as absent."""
 
     kind: Kind
     value: Value
@@ -79,7 +79,7 @@ class Record:
 
 
 def record_of(value: Value, *, expires_at: datetime | None = None) -> Record:
-    """``expires_at`` for what goes with something else: an execution with its call."""
+    """Encode ``value``. ``expires_at``: given for what expires with something else, an execution with its call."""
     kind = kind_of(value)
     if isinstance(value, Timer | ServiceCall):
         expires_at = value.expires_at
@@ -92,7 +92,7 @@ def kind_of(value: Value) -> Kind:
 
 
 def name_of(value: Value) -> str:
-    """What people find it by: shows no secret."""
+    """Name a value for people, without its secrets."""
     return _NAMES[type(value)](value)
 
 

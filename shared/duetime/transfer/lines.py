@@ -1,7 +1,7 @@
-"""The lines of a file beside its records: header, checkpoints, trailer. docs/transfer.md describes them.
+"""Defines the lines of a file that are not records: header, checkpoints, trailer. docs/transfer.md describes them.
 
-A checkpoint tells where the source's reading stands behind the records before it, and the SHA-256 of all bytes before
-its own line. So does the trailer, without which a file is not complete.
+A checkpoint has the position in the source after the records before it, and the SHA-256 of all bytes before its own
+line. So has the trailer, without which a file is not complete.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationError
 
 from duetime.domain.times import format_instant
-from duetime.moving.errors import BadExport
-from duetime.moving.models import Count, Instant, Model, what_is_wrong
-from duetime.moving.records import as_line
-from duetime.moving.tally import Tally
+from duetime.transfer.errors import BadExport
+from duetime.transfer.models import Count, Instant, Model, what_is_wrong
+from duetime.transfer.records import as_line
+from duetime.transfer.totals import Totals
 
 FORMAT = "duetime-export"
 VERSION = 1
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Far beyond any record: a timer's payload has 256 KiB, and JSON makes at most six times of that."""
+"""Far more than any record has: a payload is at most 256 KiB, and JSON escapes at most six bytes for one."""
 
 HEADER_START = b'{"kind":"header",'
 CHECKPOINT_START = b'{"kind":"checkpoint",'
 TRAILER_START = b'{"kind":"trailer",'
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
-"""What files of gzip, zstd, xz, bzip2 and zip begin with."""
+"""The first bytes of gzip, zstd, xz, bzip2 and zip files."""
 
 _Checksum = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Totals = dict[str, Count]
@@ -35,8 +35,9 @@ _Digests = dict[str, _Checksum]
 
 
 class Header(Model):
-    """``source``: the scheme of the source's URL. ``source_mark`` tells stores apart, and tells nothing of them;
-    ``leases_mark`` whether a store was served since (empty: nobody looked)."""
+    """Describes the source: the scheme of its URL, a hash that tells stores apart (``source_mark``), and whether
+    the store was served since (a hash; empty: not checked).
+    """
 
     kind: Literal["header"] = "header"
     format: Literal["duetime-export"] = "duetime-export"
@@ -49,7 +50,7 @@ class Header(Model):
 
 
 class Position(Model):
-    """What is to be read next. ``of``: the namespace or the tenant, where a section goes through them."""
+    """Says what to read next. ``of``: the namespace or tenant, in sections that are read by namespace or tenant."""
 
     section: Literal["secrets", "namespaces", "apiKeys", "timers", "serviceCalls", "events", "end"]
     of: str = ""
@@ -79,17 +80,17 @@ def header_line(header: Header) -> bytes:
     return as_line({name: value for name, value in fields.items() if value != ""})
 
 
-def checkpoint_line(position: Position, tally: Tally, checksum: str) -> bytes:
+def checkpoint_line(position: Position, totals: Totals, checksum: str) -> bytes:
     shown = position.model_dump(by_alias=True, exclude_none=True)
-    return as_line({"kind": "checkpoint", "position": shown, **_totals(tally), "checksum": checksum})
+    return as_line({"kind": "checkpoint", "position": shown, **_totals(totals), "checksum": checksum})
 
 
-def trailer_line(tally: Tally, checksum: str) -> bytes:
-    return as_line({"kind": "trailer", **_totals(tally), "checksum": checksum})
+def trailer_line(totals: Totals, checksum: str) -> bytes:
+    return as_line({"kind": "trailer", **_totals(totals), "checksum": checksum})
 
 
 def read_line(model: type[M], line: bytes, number: int) -> M:
-    """Raises ``BadExport``."""
+    """Parse a line as ``model``. Raises ``BadExport``."""
     try:
         return model.model_validate_json(line)
     except ValidationError as error:
@@ -97,24 +98,24 @@ def read_line(model: type[M], line: bytes, number: int) -> M:
 
 
 def read_header(line: bytes) -> Header:
-    """Raises ``BadExport`` for what is no export, and for one of a newer version, whatever else its header has."""
+    """Parse the header. Raises ``BadExport`` for a file that is no export, and for one of a newer version."""
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or fields.get("kind") != "header" or fields.get("format") != FORMAT:
-        packed = ": it is compressed, unpack it first" if line.startswith(_PACKED) else ""
-        raise BadExport(f"this is no export of Duetime{packed or ': the first line is not its header'}")
+        packed = ": it is compressed, decompress it first" if line.startswith(_PACKED) else ""
+        raise BadExport(f"this is not an export of Duetime{packed or ': the first line is not its header'}")
     version = fields.get("version")
     if isinstance(version, int) and version > VERSION:
         raise BadExport(
-            f"the file has version {version} of the format and this program knows version {VERSION}: use a newer one"
+            f"the file has version {version} of the format, this program reads version {VERSION}: use a newer program"
         )
     return read_line(Header, line, 1)
 
 
 class Checksum:
-    """The running SHA-256 over lines, their ends included."""
+    """Computes the SHA-256 of lines, line ends included."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -132,5 +133,5 @@ class Checksum:
         return copied
 
 
-def _totals(tally: Tally) -> dict[str, Any]:
-    return {"counts": tally.shown_counts(), "digests": tally.shown_digests()}
+def _totals(totals: Totals) -> dict[str, Any]:
+    return {"counts": totals.shown_counts(), "digests": totals.shown_digests()}

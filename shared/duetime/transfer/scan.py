@@ -1,7 +1,7 @@
-"""A walk through all that a store holds, page by page, from any position on.
+"""Scans all that a store holds, page by page, from any position.
 
-Namespaces, API keys and secrets are read at the beginning and sorted, so that their order is the same whichever
-store they are in; they are the one part that is held in memory. Of timers, calls and events a page is.
+Namespaces, API keys and secrets are read first and sorted, so that their order is the same in every store; they are
+held in memory as a whole. Of timers, calls and events one page is held.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from duetime.domain.executions import Execution
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import CALLS_PREFIX, CallFailure, ServiceCall, tenant_of
 from duetime.domain.timers import FailureReason, Timer
-from duetime.moving.errors import MoveRefused
-from duetime.moving.lines import Position
-from duetime.moving.records import CatalogueSecret, Kind, Record, StoredEvent, Unreadable, Value, record_of
 from duetime.stores.port.calls import CallFilter, CallRef
 from duetime.stores.port.pages import Page
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter
+from duetime.transfer.errors import TransferRefused
+from duetime.transfer.lines import Position
+from duetime.transfer.records import CatalogueSecret, Kind, Record, StoredEvent, Unreadable, Value, record_of
 
 T = TypeVar("T")
 
@@ -32,21 +32,21 @@ _CATALOGUE_PAGE = 200
 _EXECUTIONS = 20
 _MAX_TIMERS, _MAX_CALLS, _MAX_EVENTS = 500, 50, 1000
 _LARGE_PAGE_BYTES = 4 * 1024 * 1024
-"""After a page of more, the next one is to have half as many; after one of a quarter, twice as many."""
+"""After a page of more bytes the next one has half as many items; after one of a quarter, twice as many."""
 
 END = Position(section="end")
 
 
 @dataclass(frozen=True, slots=True)
-class WalkedPage:
-    """``next``: where to go on after ``records``; ``END`` behind the last page."""
+class ScannedPage:
+    """``next``: the position after ``records``; ``END`` after the last page."""
 
     records: list[Record]
     next: Position
 
 
-class Walk:
-    """``now``: what has expired by then is left out, as everywhere."""
+class StoreScan:
+    """Reads a store in a fixed order. ``now``: what has expired by then is left out."""
 
     def __init__(self, store: Store, *, now: datetime) -> None:
         self._store = store
@@ -54,13 +54,13 @@ class Walk:
         self._keys: list[ApiKey] | None = None
         self._namespaces = sorted(read_all(store.transfer.all_namespaces), key=attrgetter("name"))
 
-    def pages(self, start: Position | None = None) -> Iterator[WalkedPage]:
+    def pages(self, start: Position | None = None) -> Iterator[ScannedPage]:
         stages = self._stages()
         first, cursor = 0, None
         if start is not None:
             places = [(stage.section, stage.of) for stage in stages]
             if (start.section, start.of) not in places:
-                raise MoveRefused("the store is not as it was when the export was begun: begin anew")
+                raise TransferRefused("the store has changed since the export began: start again")
             first, cursor = places.index((start.section, start.of)), start.cursor
         for at, stage in enumerate(stages[first:], first):
             after = stages[at + 1].start if at + 1 < len(stages) else END
@@ -68,10 +68,10 @@ class Walk:
             cursor = None
 
     def _stages(self) -> list[_Stage]:
-        # Without its namespace nothing can be loaded: what cannot be read is told, and left with all that it has.
+        # Nothing can be loaded without its namespace: an unreadable one is reported, and left out with its contents.
         readable = [each for each in self._namespaces if each.unreadable is None]
         tenants = [tenant for each in readable if (tenant := tenant_of(each.name)) is not None]
-        # The timers of calls are not moved: a call tells all of its timer.
+        # The timers of calls are not transferred: they follow from the calls.
         holders = [each for each in readable if not each.name.startswith(CALLS_PREFIX)]
         return [
             _Stage("secrets", "", self._secrets, 1),
@@ -126,7 +126,7 @@ class Walk:
         return read
 
     def _whole_calls(self, listed: list[ServiceCall]) -> list[ServiceCall | str | None]:
-        """With their bodies; a text tells why one cannot be read, None that it is gone."""
+        """Read calls with their bodies. A text: why one cannot be read. None: it is gone."""
         refs = [CallRef(call.tenant_id, call.call_id) for call in listed]
         if not refs:
             return []
@@ -168,7 +168,7 @@ _Read = Callable[[str | None, int], Page[Record]]
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """One list of the store. ``read`` takes a cursor and how many are wanted, at most ``max_limit``."""
+    """One list of the store. ``read`` takes a cursor and a limit, which is at most ``max_limit``."""
 
     section: str
     of: str
@@ -183,12 +183,12 @@ class _Stage:
         return Position.model_validate({"section": self.section, "of": self.of, "cursor": cursor})
 
 
-def _pages_of(stage: _Stage, cursor: str | None, after: Position) -> Iterator[WalkedPage]:
+def _pages_of(stage: _Stage, cursor: str | None, after: Position) -> Iterator[ScannedPage]:
     limit = stage.max_limit
     while True:
         page = stage.read(cursor, limit)
         cursor = page.next_cursor
-        yield WalkedPage(page.items, after if cursor is None else stage.at(cursor))
+        yield ScannedPage(page.items, after if cursor is None else stage.at(cursor))
         if cursor is None:
             return
         size = sum(len(record.line) for record in page.items)
@@ -199,13 +199,13 @@ def _pages_of(stage: _Stage, cursor: str | None, after: Position) -> Iterator[Wa
 
 
 def _why_unreadable(listed: ServiceCall) -> str | None:
-    """One whose id is damaged is listed, and is not found by it."""
+    """Tell why a listed call is not found by its id: the id may be damaged."""
     outcome = listed.outcome
     return outcome.message if outcome is not None and outcome.reason is CallFailure.UNREADABLE else None
 
 
 def _page_of(items: list[T], key: Callable[[T], str], cursor: str | None, limit: int) -> Page[Record]:
-    """Of a sorted list: the items behind the one whose key is ``cursor``."""
+    """Return a page of a sorted list: the items after the one whose key is ``cursor``."""
     rest = [item for item in items if cursor is None or key(item) > cursor]
     records = [record_of(_as_value(item)) for item in rest[:limit]]
     return Page(records, key(rest[limit - 1]) if len(rest) > limit else None)
@@ -216,12 +216,12 @@ def _as_value(item: object) -> Value:
     if item.unreadable is None:
         return item
     if isinstance(item, Namespace):
-        return Unreadable(Kind.NAMESPACE, (item.name,), f"{item.unreadable}; nothing that is in it is moved")
+        return Unreadable(Kind.NAMESPACE, (item.name,), f"{item.unreadable}; its contents are not transferred")
     return Unreadable(Kind.API_KEY, (item.tenant_id, item.key_id), item.unreadable)
 
 
 def read_all(read: Callable[..., Page[T]], *, limit: int = _CATALOGUE_PAGE) -> Iterator[T]:
-    """The items of all pages of ``read(cursor=, limit=)``."""
+    """Yield the items of all pages of ``read(cursor=, limit=)``."""
     cursor: str | None = None
     while True:
         page = read(cursor=cursor, limit=limit)

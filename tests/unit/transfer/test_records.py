@@ -5,10 +5,10 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from duetime.moving.models import read_value
-from duetime.moving.records import Value, record_of
+from duetime.transfer.models import read_value
+from duetime.transfer.records import Value, record_of
 from tests.support.builders import make_namespace, make_timer
-from tests.unit.moving.strategies import values
+from tests.unit.transfer.strategies import values
 
 
 @given(values)
