@@ -6,7 +6,7 @@ those of ``stores.port`` (``StoreUnavailable``, ``StoreNotReady``, ``StoreEmpty`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -78,6 +78,16 @@ class Change(Enum):
     """The row is removed, and those of entities that are a part of it. Without conditions there need be none."""
 
 
+Known = Callable[[], Mapping[str, Value]]
+"""What a row holds as long as the conditions of the write hold, as far as the writer knows it. A backend that keeps
+index entries itself asks for it, and reads what is not known; others never ask."""
+
+
+def known(entity: Entity, row: Row) -> Known:
+    """``row``, or the first of its fields."""
+    return lambda: dict(zip(entity.names, row, strict=False))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
     """One row's change, made only if all ``conditions`` and the ``guard`` hold. Made by the functions below."""
@@ -93,6 +103,7 @@ class Write:
     """PUT only: the row is likely not there. Tells nothing but what to try first."""
     like: str | None = None
     """Writes with the same word differ in nothing but their values: a backend may prepare them once."""
+    known: Known | None = None
 
 
 class WriteStatus(StrEnum):
@@ -200,12 +211,13 @@ def insert(entity: Entity, row: Row, *, guard: Guard | None = None, like: str | 
     return Write(change=Change.INSERT, entity=entity, key=entity.key_of(row), row=row, guard=guard, like=like)
 
 
-def put(entity: Entity, row: Row, *, is_new: bool = False) -> Write:
-    return Write(change=Change.PUT, entity=entity, key=entity.key_of(row), row=row, is_new=is_new)
+def put(entity: Entity, row: Row, *, is_new: bool = False, known: Known | None = None) -> Write:
+    return Write(change=Change.PUT, entity=entity, key=entity.key_of(row), row=row, is_new=is_new, known=known)
 
 
-def replace(entity: Entity, row: Row, *conditions: Condition) -> Write:
-    return Write(change=Change.REPLACE, entity=entity, key=entity.key_of(row), row=row, conditions=conditions)
+def replace(entity: Entity, row: Row, *conditions: Condition, known: Known | None = None) -> Write:
+    key = entity.key_of(row)
+    return Write(change=Change.REPLACE, entity=entity, key=key, row=row, conditions=conditions, known=known)
 
 
 def update(
@@ -215,6 +227,7 @@ def update(
     *conditions: Condition,
     guard: Guard | None = None,
     like: str | None = None,
+    known: Known | None = None,
 ) -> Write:
     return Write(
         change=Change.UPDATE,
@@ -224,6 +237,7 @@ def update(
         conditions=conditions,
         guard=guard,
         like=like,
+        known=known,
     )
 
 
@@ -231,8 +245,8 @@ def difference(entity: Entity, stored: Row, row: Row, *conditions: Condition) ->
     """``row`` in the place of ``stored``, of which only what differs is written."""
     names = entity.names
     changes = {names[place]: new for place, (old, new) in enumerate(zip(stored, row, strict=True)) if new != old}
-    return update(entity, entity.key_of(row), changes, *conditions)
+    return update(entity, entity.key_of(row), changes, *conditions, known=known(entity, stored))
 
 
-def delete(entity: Entity, key: Key, *conditions: Condition) -> Write:
-    return Write(change=Change.DELETE, entity=entity, key=key, conditions=conditions)
+def delete(entity: Entity, key: Key, *conditions: Condition, known: Known | None = None) -> Write:
+    return Write(change=Change.DELETE, entity=entity, key=key, conditions=conditions, known=known)

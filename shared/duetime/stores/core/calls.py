@@ -13,7 +13,7 @@ from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace, timer_of
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, Guard, Write, WriteStatus, Written
+from duetime.stores.backend import Backend, Condition, Guard, Known, Write, WriteStatus, Written
 from duetime.stores.bound_cursors import read_cursor, write_cursor
 from duetime.stores.core.call_codec import (
     LISTED,
@@ -109,20 +109,18 @@ class Calls:
         if_revision: int | None = None,
         event: CallEvent | None = None,
     ) -> DeleteStatus:
-        fields = (_REVISION, _STATUS, _EXPIRES_AT, _SHARD)
         for _ in rounds():
-            (row,) = self._backend.read(SERVICE_CALL, [(tenant_id, call_id)], fields=fields)
+            (row,) = self._backend.read(SERVICE_CALL, [(tenant_id, call_id)], fields=LISTED)
             if row is None:
                 return DeleteStatus.NOT_FOUND
-            revision, status, expires_at, shard_id = row
-            if _is_expired(expires_at, now):
+            values = dict(zip(LISTED, row, strict=True))
+            if _is_expired(values[_EXPIRES_AT], now):
                 return DeleteStatus.NOT_FOUND
-            if if_revision not in (None, revision):
+            if if_revision not in (None, values[_REVISION]):
                 return DeleteStatus.REVISION_MISMATCH
-            if status == CallStatus.RUNNING.value:
+            if values[_STATUS] == CallStatus.RUNNING.value:
                 return DeleteStatus.RUNNING
-            group = _removal(tenant_id, call_id, revision=revision, shard_id=shard_id, event=event)
-            (written,) = self._backend.atomic([group], now=now).results
+            (written,) = self._backend.atomic([_removal(row, event)], now=now).results
             if written.error is not None:
                 raise written.error
             if written.is_written:
@@ -222,20 +220,38 @@ def _group(transition: Transition, guard: Guard | None) -> list[Write]:
         call = writes.insert(SERVICE_CALL, encode_call(after), guard=guard)
     else:
         is_same = Condition(_REVISION, before.revision)
-        call = writes.update(SERVICE_CALL, _key(after), call_changes(before, after), is_same, guard=guard)
+        changes, known = call_changes(before, after), lambda: dict(zip(LISTED, encode_call(before), strict=False))
+        call = writes.update(SERVICE_CALL, _key(after), changes, is_same, guard=guard, known=known)
     # Whatever the timer's row holds, or if it is missing, it becomes what the call says.
-    group = [call, writes.put(TIMER, encode(timer_of(after)), is_new=before is None)]
+    group = [call, writes.put(TIMER, encode(timer_of(after)), is_new=before is None, known=_timer_before(before))]
     group += [writes.put(EXECUTION, encode_execution(each)) for each in transition.executions]
     return group + [writes.insert(EVENT, encode_event(event)) for event in transition.events]
 
 
-def _removal(
-    tenant_id: str, call_id: str, *, revision: Value, shard_id: Value, event: CallEvent | None
-) -> list[Write]:
+def _timer_before(call: ServiceCall | None) -> Known | None:
+    return None if call is None else lambda: dict(zip(TIMER.names, encode(timer_of(call)), strict=True))
+
+
+def _removal(row: Row, event: CallEvent | None) -> list[Write]:
+    """The removal of a call, a row of ``LISTED``."""
+    values = dict(zip(LISTED, row, strict=True))
+    tenant_id, call_id, shard_id = *row[:2], values[_SHARD]
     timer = (0 if shard_id is DAMAGED else shard_id, calls_namespace(tenant_id), call_id)
+
+    def timer_known() -> dict[str, Value]:
+        try:
+            return dict(zip(TIMER.names, encode(timer_of(decode_call(row))), strict=True))
+        except UnreadableCallError:
+            return {}
+
     group = [
-        writes.delete(SERVICE_CALL, (tenant_id, call_id), Condition(_REVISION, revision)),
-        writes.delete(TIMER, timer),
+        writes.delete(
+            SERVICE_CALL,
+            (tenant_id, call_id),
+            Condition(_REVISION, values[_REVISION]),
+            known=writes.known(SERVICE_CALL, row),
+        ),
+        writes.delete(TIMER, timer, known=timer_known),
     ]
     return group if event is None else [*group, writes.insert(EVENT, encode_event(event))]
 
@@ -246,9 +262,7 @@ def _expiry(row: Row, event_of: EventOf | None) -> list[Write]:
     if event_of is not None:
         with suppress(CallUnreadable, UnreadableCallError):
             event = event_of(decode_call(row))
-    tenant_id, call_id = row[:2]
-    values = dict(zip(LISTED, row, strict=True))
-    return _removal(tenant_id, call_id, revision=values[_REVISION], shard_id=values[_SHARD], event=event)
+    return _removal(row, event)
 
 
 def _is_expired(expires_at: Value, now: datetime) -> bool:

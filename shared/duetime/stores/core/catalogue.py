@@ -115,7 +115,8 @@ class Catalogue:
             "namespace_revision": if_revision + 1,
         }
         is_same = Condition("namespace_revision", if_revision)
-        (written,) = self._backend.write([writes.update(NAMESPACE, row[:1], changes, is_same)], now=now).results
+        update = writes.update(NAMESPACE, row[:1], changes, is_same, known=writes.known(NAMESPACE, row))
+        (written,) = self._backend.write([update], now=now).results
         if written.error is not None:
             raise written.error
         if not written.is_written:
@@ -176,7 +177,8 @@ class Catalogue:
             if not stored.yields_to(record, if_claim, now):
                 return Decision(stored)
             is_same = [Condition(name, row[IDEMPOTENCY_RECORD.places[name]]) for name in _CLAIM]
-            return Decision(record, writes.replace(IDEMPOTENCY_RECORD, new, *is_same))
+            known = writes.known(IDEMPOTENCY_RECORD, row)
+            return Decision(record, writes.replace(IDEMPOTENCY_RECORD, new, *is_same, known=known))
 
         if if_claim is None:  # the usual case is that the key is new
             (written,) = self._backend.write([writes.insert(IDEMPOTENCY_RECORD, new)], now=now).results

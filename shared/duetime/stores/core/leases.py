@@ -124,7 +124,8 @@ def _claim(row: Row, owner_id: str, lease_ms: int, metadata: str) -> Write:
         "shard_lease_expires_at": Now(lease_ms),
         "shard_metadata": metadata,
     }
-    return writes.update(SHARD, row[:1], changes, Condition("shard_version", version), _IS_FREE)
+    is_same = Condition("shard_version", version)
+    return writes.update(SHARD, row[:1], changes, is_same, _IS_FREE, known=writes.known(SHARD, row))
 
 
 def _held(lease: Lease, changes: dict[str, Value]) -> Write:

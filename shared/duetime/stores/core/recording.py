@@ -11,7 +11,7 @@ from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, Guard, Write, WriteStatus
-from duetime.stores.core.timer_codec import decode_or_salvage, key_of, milliseconds, outcome_changes
+from duetime.stores.core.timer_codec import decode_or_salvage, encode, key_of, milliseconds, outcome_changes
 from duetime.stores.entities import EXPIRED_RECORDS, EXPIRED_TIMERS, IDEMPOTENCY_RECORD, SHARD, TIMER
 from duetime.stores.entity import AccessPath, Entity
 from duetime.stores.recording import record
@@ -67,6 +67,7 @@ def _write_of(each: LeasedOutcome, guard: Guard | None) -> Write:
         Condition("timer_execute_at", milliseconds(timer.next_attempt_at)),
         guard=guard,
         like="end" if each.outcome.next_attempt_at is None else "next attempt",
+        known=lambda: dict(zip(TIMER.names, encode(timer), strict=True)),
     )
 
 

@@ -71,7 +71,7 @@ class TimerChanges:
             encoded = encode_new(timer) if result.status is PutStatus.CREATED else encode_changed(timer)
             if row is None:
                 return Decision(result, writes.insert(TIMER, encoded))
-            return Decision(result, writes.replace(TIMER, encoded, unchanged(row)))
+            return Decision(result, writes.replace(TIMER, encoded, unchanged(row), known=writes.known(TIMER, row)))
 
         return decide(
             self._backend,
@@ -119,7 +119,8 @@ class TimerChanges:
             result = delete_result(present(row, now), refs[place])
             if result.status is not ChangeStatus.APPLIED or row is None:
                 return Decision(result)
-            return Decision(result, writes.delete(TIMER, TIMER.key_of(row), unchanged(row)))
+            removal = writes.delete(TIMER, TIMER.key_of(row), unchanged(row), known=writes.known(TIMER, row))
+            return Decision(result, removal)
 
         keys = [_key(namespace, ref.timer_id) for ref in refs]
         return decide(self._backend, TIMER, keys, judge, now=now, refused=_refused_change)

@@ -82,7 +82,8 @@ class Transfer:
             if row is None:
                 return Decision(LoadStatus.LOADED, writes.insert(TIMER, encode(timer)))
             if decode_or_salvage(row).is_expired(now):
-                return Decision(LoadStatus.LOADED, writes.replace(TIMER, encode(timer), unchanged(row)))
+                stored = writes.known(TIMER, row)
+                return Decision(LoadStatus.LOADED, writes.replace(TIMER, encode(timer), unchanged(row), known=stored))
             return Decision(LoadStatus.PRESENT if _is(row, timer) else LoadStatus.CONFLICT)
 
         keys = [key_of(timers[place]) for place in known]
