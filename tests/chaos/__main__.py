@@ -27,7 +27,7 @@ from tests.chaos.faults import (
     unmount,
     wrong_clocks,
 )
-from tests.chaos.ledger import Expected, Verdict, judge
+from tests.chaos.ledger import Disposition, Expected, judge
 from tests.chaos.storm import Storm
 from tests.support.callbacks import CallbackReceiver
 from tests.support.databases import empty_database, server_urls
@@ -54,7 +54,7 @@ def store_of(name: str, scenario: Scenario) -> Iterator[tuple[str, Path] | None]
                 unmount(folder)
 
 
-def run(scenario: Scenario, url: str, folder: Path, *, seconds: float, per_second: int) -> Verdict:
+def run(scenario: Scenario, url: str, folder: Path, *, seconds: float, per_second: int) -> Disposition:
     with CallbackReceiver() as receiver, Cluster(url, folder, receiver) as cluster:
         for worker in [cluster.start_worker() for _ in range(scenario.workers)]:
             worker.wait_for("worker.polling")
@@ -119,10 +119,17 @@ def attempt(name: str, scenario: Scenario, *, seconds: float, per_second: int) -
         if place is None:
             print(f"{name} {scenario.name}: not run, this user may not mount a small file system")
             return True
-        verdict = run(scenario, *place, seconds=seconds, per_second=per_second)
-    breaches = verdict.breaches(scenario.allowed)
-    counts = (verdict.accepted, verdict.lost, verdict.repeated, verdict.doubled, verdict.early, verdict.late)
-    lags = (f"{verdict.lag_p50:.2f} s", f"{verdict.lag_max:.2f} s")
+        disposition = run(scenario, *place, seconds=seconds, per_second=per_second)
+    breaches = disposition.breaches(scenario.allowed)
+    counts = (
+        disposition.accepted,
+        disposition.lost,
+        disposition.repeated,
+        disposition.doubled,
+        disposition.early,
+        disposition.late,
+    )
+    lags = (f"{disposition.lag_p50:.2f} s", f"{disposition.lag_max:.2f} s")
     print(
         row((name, scenario.name, *map(str, counts), *lags, "BROKEN: " + ", ".join(breaches) if breaches else "kept"))
     )

@@ -35,7 +35,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Disposition:
     """Counts over the accepted timers; lags in seconds."""
 
     accepted: int
@@ -58,7 +58,7 @@ class Verdict:
         return broken if self.accepted else [*broken, "nothing was accepted"]
 
 
-def judge(expected: Mapping[str, Expected], arrivals: Iterable[Arrival]) -> Verdict:
+def judge(expected: Mapping[str, Expected], arrivals: Iterable[Arrival]) -> Disposition:
     """Arrivals of timers that are not ``expected`` do not count: their creation was not answered."""
     firings: dict[str, Counter[str]] = defaultdict(Counter)
     early = 0
@@ -74,7 +74,7 @@ def judge(expected: Mapping[str, Expected], arrivals: Iterable[Arrival]) -> Verd
         if of_timer.total() == 1 and not promise.is_by_hand:
             lags.append(lag)
     lags.sort()
-    return Verdict(
+    return Disposition(
         accepted=len(expected),
         lost=sum(len(firings[timer_id]) < promise.at_least for timer_id, promise in expected.items()),
         repeated=sum(of_timer.total() - len(of_timer) for of_timer in firings.values()),

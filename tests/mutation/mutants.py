@@ -31,7 +31,7 @@ def _of(path: str, tests: str, *mistakes: tuple[str, str, str]) -> list[Mutant]:
 
 MUTANTS = (
     *_of(
-        "engine/breaker.py",
+        "engine/flow/breaker.py",
         "tests/unit/engine/test_breaker.py",
         ("self._threshold or is_short:", "self._threshold:", "one bad moment of a gateway opens a breaker"),
         ("self._failures = self._reopenings = 0", "self._failures = 0", "pauses never become short again"),
@@ -43,7 +43,7 @@ MUTANTS = (
         ),
     ),
     *_of(
-        "engine/limits.py",
+        "engine/flow/limits.py",
         "tests/unit/engine/test_limits.py",
         ("max(1, self.size // 2)", "self.size // 2", "a window closes for ever"),
         ("if self.size < limit:", "if True:", "a window grows beyond the limit"),
@@ -54,13 +54,13 @@ MUTANTS = (
         ),
     ),
     *_of(
-        "engine/flow.py",
+        "engine/flow/control.py",
         "tests/unit/engine/test_flow.py tests/integration/engine/test_flow_control.py",
-        ("lane.slow -= is_slow", "lane.slow -= 0", "a lane that was slow once stays slow for ever"),
-        ("        lane.host.in_flight -= 1\n", "", "a host's room is never given back"),
+        ("queue.slow -= is_slow", "queue.slow -= 0", "a queue that was slow once stays slow for ever"),
+        ("        queue.host.in_flight -= 1\n", "", "a host's room is never given back"),
         ("line.bucket.take()", "pass", "a namespace's rate limit limits nothing"),
         (
-            "while lane.waiting and lane.waiting[0][2] < oldest:",
+            "while queue.waiting and queue.waiting[0][2] < oldest:",
             "while False:",
             "what waits too long is not read again",
         ),
@@ -84,7 +84,7 @@ MUTANTS = (
         ("if self.bytes + size > 2 * self._max_bytes:", "if False:", "large payloads have no bound"),
     ),
     *_of(
-        "engine/outcomes.py",
+        "engine/firing/outcomes.py",
         "tests/unit/engine/test_outcomes.py",
         (
             "at=at, fired_at=fired_at, firing_id=new_firing_id",
@@ -109,8 +109,8 @@ MUTANTS = (
         ),
     ),
     *_of(
-        "engine/owned.py",
-        "tests/unit/engine/test_owned.py tests/integration/engine/test_poller.py",
+        "engine/shards/shard.py",
+        "tests/unit/engine/test_shard.py tests/integration/engine/test_poller.py",
         (
             "            self.settled.add(key)\n",
             "            pass\n",
@@ -120,21 +120,21 @@ MUTANTS = (
         ("return monotonic < self.trusted_until", "return True", "a shard is fired from after its lease"),
     ),
     *_of(
-        "engine/reading.py",
-        "tests/unit/engine/test_reading.py tests/unit/engine/test_left_lanes.py "
+        "engine/shards/reading.py",
+        "tests/unit/engine/test_reading.py tests/unit/engine/test_left_queues.py "
         "tests/integration/engine/test_poller.py",
-        ("left.begin < self._position)", "True)", "the page where a lane was left passes over it"),
-        ("left.begin >= page.begin", "True", "a lane's timers lose their order"),
+        ("left.begin < self._position)", "True)", "the page where a queue was left passes over it"),
+        ("left.begin >= page.begin", "True", "a queue's timers lose their order"),
         (
             "min(left.begin, page.begin), max(left.end, page.end)",
             "page.begin, page.end",
-            "what a lane left earlier is forgotten",
+            "what a queue left earlier is forgotten",
         ),
-        ("self.left[key] = self.left.pop(key)", "pass", "a lane without room keeps the others from their turn"),
+        ("self.left[key] = self.left.pop(key)", "pass", "a queue without room keeps the others from their turn"),
     ),
     *_of(
-        "engine/endings.py",
-        "tests/unit/engine/test_endings.py",
+        "engine/flow/host_health.py",
+        "tests/unit/engine/test_host_health.py",
         (
             "frozenset({502, 503, 504})",
             "frozenset({500, 502, 503, 504})",
@@ -142,8 +142,8 @@ MUTANTS = (
         ),
     ),
     *_of(
-        "delivery/answers.py",
-        "tests/unit/delivery/test_answers.py",
+        "delivery/response.py",
+        "tests/unit/delivery/test_response.py",
         ("frozenset({408, 425, 429})", "frozenset({408, 425})", "a receiver that is busy loses its timers"),
         ('document.get("ok") is not False', "True", '"ok": false counts as success'),
         ("if 400 <= status < 500 and", "if 400 <= status < 600 and", "a receiver that is down loses its timers"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from duetime.delivery.answers import read_answer
 from duetime.delivery.port import CallbackResult
+from duetime.delivery.response import classify
 from duetime.domain.attempts import AttemptOutcome
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import TimerState
-from duetime.engine.attempts import log_attempt
+from duetime.engine.firing.attempt_log import log_attempt
 from duetime.engine.settings import EngineSettings
 from tests.support.clock import NOW
 
@@ -28,7 +28,7 @@ def logged(outcome: Outcome, *, status: int = 200, body: bytes = b'{"ok":true}')
     result = CallbackResult(1, status, body, None, None, "", 0.012, head=PLAIN_HEAD)
     log = log_attempt(
         outcome.timer,
-        read_answer(result, now=NOW),
+        classify(result, now=NOW),
         result,
         _became(outcome),
         fired_at=NOW,

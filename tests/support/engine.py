@@ -14,13 +14,13 @@ from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
-from duetime.engine.announcing import FailureEvents
-from duetime.engine.gating import TimerGate
-from duetime.engine.handling import TimerHandler
-from duetime.engine.owned import OwnedShard
+from duetime.engine.firing.execution_handler import ExecutionHandler
+from duetime.engine.firing.failure_events import FailureEvents
+from duetime.engine.firing.ordering_policy import OrderingPolicy
 from duetime.engine.poller import Poller
-from duetime.engine.reading import ShardReading
 from duetime.engine.settings import EngineSettings
+from duetime.engine.shards.reading import ShardReading
+from duetime.engine.shards.shard import ShardState
 from duetime.engine.waiting import Offload
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
@@ -35,8 +35,8 @@ def make_timer(timer_id: str, *, namespace: str = "default", **fields: Any) -> T
     return builders.make_timer(builders.make_namespace(namespace), timer_id, **fields)
 
 
-def make_shard(shard_id: int = 0, *, trusted_until: float = float("inf")) -> OwnedShard:
-    return OwnedShard(
+def make_shard(shard_id: int = 0, *, trusted_until: float = float("inf")) -> ShardState:
+    return ShardState(
         lease=Lease(shard_id, 1, "me", START + timedelta(seconds=10)),
         trusted_until=trusted_until,
         reading=ShardReading(shard_id=shard_id, interval_seconds=0.1, survey_at=0.0),
@@ -52,8 +52,8 @@ def make_poller(
     settings: EngineSettings | None = None,
     events: FailureEvents | None = None,
     make_offload: Callable[[int, str], Offload] = InlineOffload,
-    handler: TimerHandler | None = None,
-    gate: TimerGate | None = None,
+    handler: ExecutionHandler | None = None,
+    ordering: OrderingPolicy | None = None,
     secret_box: SecretBox | None = None,
     new_id: Callable[[], str] | None = None,
     own_clock: Clock | None = None,
@@ -75,7 +75,7 @@ def make_poller(
         make_offload=make_offload,
         events=events,
         handler=handler,
-        gate=gate,
+        ordering=ordering,
         secret_box=secret_box,
     )
 

@@ -17,7 +17,7 @@ from duetime.domain.call_steps import CallRules
 from duetime.domain.executions import Execution
 from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace, timer_of
 from duetime.domain.shards import Lease
-from duetime.engine.handling import Turn
+from duetime.engine.firing.execution_handler import Turn
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef, CallStore

@@ -43,7 +43,7 @@ def make_snapshot(
     for lag in lags:
         stats.lag.observe(lag)
     for latency in latencies:
-        stats.count_answer(200, latency)
+        stats.count_response(200, latency)
     for reason in failed_by:
         stats.failed += 1
         stats.failed_by[reason] += 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from duetime.domain.timers import Timer
-from duetime.engine.keys import LaneKey
-from duetime.engine.reading import Offered, PageRequest, ShardReading
+from duetime.engine.keys import QueueKey
 from duetime.engine.settings import EngineSettings
+from duetime.engine.shards.reading import Offered, PageRequest, ShardReading
 from duetime.stores.port.timers import DuePage
 from tests.support.clock import NOW
 from tests.support.engine import make_timer
@@ -17,12 +17,12 @@ A, B = ("a", "http://receiver.test"), ("b", "http://receiver.test")
 MS = timedelta(milliseconds=1)
 
 
-def everyone(key: LaneKey, monotonic: float) -> bool:
+def everyone(key: QueueKey, monotonic: float) -> bool:
     del key, monotonic
     return True
 
 
-def nobody(key: LaneKey, monotonic: float) -> bool:
+def nobody(key: QueueKey, monotonic: float) -> bool:
     return not everyone(key, monotonic)
 
 
@@ -46,7 +46,7 @@ class Subject:
         return NOW + timedelta(seconds=self.monotonic)
 
     def wait(self, *, asks: bool = True) -> float:
-        """Until when nothing is to be read. ``asks``: whether lanes want more."""
+        """Until when nothing is to be read. ``asks``: whether queues want more."""
         request, at = self.reading.plan(self.now, self.monotonic, everyone if asks else nobody, has_room)
         assert request is None
         return at
@@ -62,7 +62,7 @@ class Subject:
         *timers: Timer,
         cursor: str | None = None,
         following: datetime | None = None,
-        refused: tuple[LaneKey, ...] = (),
+        refused: tuple[QueueKey, ...] = (),
         accepted: int = 0,
         busy_seconds: float = 0.0,
         asks: bool = True,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duetime.calls.webhook_delivery import WebhookGate
+from duetime.calls.webhook_delivery import WebhookOrdering
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.call_events import CallEvent
 from duetime.domain.event_webhooks import EventWebhook, delivery_of, events_namespace
@@ -58,8 +58,8 @@ class WebhookWorld:
         assert namespace is not None
         return namespace
 
-    def gate(self) -> WebhookGate:
-        return WebhookGate(self.store, clock=self.clock, secret_box=self.box, on_stored=self.notify)
+    def gate(self) -> WebhookOrdering:
+        return WebhookOrdering(self.store, clock=self.clock, secret_box=self.box, on_stored=self.notify)
 
     def notify(self, timers: Sequence[Timer]) -> None:
         for poller in self.pollers:
@@ -68,7 +68,7 @@ class WebhookWorld:
     def poller(self, worker_id: str = "worker-a", **options: Any) -> Poller:
         sender = self.sender if not self.pollers else self.sender.for_another_poller()
         poller = make_poller(
-            self.store, sender, self.clock, worker_id=worker_id, gate=self.gate(), secret_box=self.box, **options
+            self.store, sender, self.clock, worker_id=worker_id, ordering=self.gate(), secret_box=self.box, **options
         )
         self.pollers.append(poller)
         return poller

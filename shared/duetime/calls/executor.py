@@ -28,7 +28,7 @@ from duetime.domain.redaction import shown_url
 from duetime.domain.service_calls import CALLS_PREFIX, CallStatus, ServiceCall, tenant_of
 from duetime.domain.times import round_down
 from duetime.domain.urls import without_query
-from duetime.engine.handling import Answered, Conclusion, Message, Turn, TurnResult, TurnStatus
+from duetime.engine.firing.execution_handler import Answered, Conclusion, Message, StartResult, StartStatus, Turn
 from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
 
 log = logging.getLogger(__name__)
@@ -38,10 +38,10 @@ MAX_CONCLUDE_ROUNDS = 20
 
 _SECONDS_TO_STORE = 1.0
 
-_GONE = TurnResult(status=TurnStatus.GONE)
-_SUPERSEDED = TurnResult(status=TurnStatus.SUPERSEDED)
-_LEASE_LOST = TurnResult(status=TurnStatus.LEASE_LOST)
-_UNAVAILABLE = TurnResult(status=TurnStatus.UNAVAILABLE)
+_GONE = StartResult(status=StartStatus.GONE)
+_SUPERSEDED = StartResult(status=StartStatus.SUPERSEDED)
+_LEASE_LOST = StartResult(status=StartStatus.LEASE_LOST)
+_UNAVAILABLE = StartResult(status=StartStatus.UNAVAILABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class _Step:
 
     turn: Turn
     transition: Transition
-    result: TurnResult
+    result: StartResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class _End:
 
 
 class CallExecutor:
-    """``engine.handling.TimerHandler`` for the namespaces of service calls. Safe to use from several threads."""
+    """Implements ``ExecutionHandler`` for the namespaces of service calls. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -100,11 +100,11 @@ class CallExecutor:
 
     # -- begin -----------------------------------------------------------------------------------------------
 
-    def begin(self, turns: Sequence[Turn], *, now: datetime) -> list[TurnResult]:
+    def begin(self, turns: Sequence[Turn], *, now: datetime) -> list[StartResult]:
         now = round_down(now)
         calls = self._read([_ref(turn) for turn in turns], now)
         decided = [
-            call if isinstance(call, TurnResult) else self._step_or_unreadable(turn, call, now)
+            call if isinstance(call, StartResult) else self._step_or_unreadable(turn, call, now)
             for turn, call in zip(turns, calls, strict=True)
         ]
         steps = [each for each in decided if isinstance(each, _Step)]
@@ -114,7 +114,7 @@ class CallExecutor:
         taken = iter([self._taken(step, status, now) for step, status in pairs])
         return [next(taken) if isinstance(each, _Step) else each for each in decided]
 
-    def _read(self, refs: Sequence[CallRef], now: datetime) -> list[ServiceCall | TurnResult]:
+    def _read(self, refs: Sequence[CallRef], now: datetime) -> list[ServiceCall | StartResult]:
         """Each call, or what its turn is without one."""
         try:
             calls = self._calls.get(refs, now=now)
@@ -124,20 +124,20 @@ class CallExecutor:
             return [_unreadable(refs[0])]
         return [_GONE if call is None else call for call in calls]
 
-    def _step_or_unreadable(self, turn: Turn, call: ServiceCall, now: datetime) -> _Step | TurnResult:
+    def _step_or_unreadable(self, turn: Turn, call: ServiceCall, now: datetime) -> _Step | StartResult:
         try:
             return self._next_step(turn, call, now)
         except ValueError:  # its body, which is looked at when it is to be sent
             return _unreadable(_ref(turn))
 
-    def _next_step(self, turn: Turn, call: ServiceCall, now: datetime) -> _Step | TurnResult:
+    def _next_step(self, turn: Turn, call: ServiceCall, now: datetime) -> _Step | StartResult:
         if call.execution_id == turn.attempt_id:
             # This very turn was stored before, although the store did not say so. Nothing was sent yet.
             return self._message(call, self._open_execution(call))
         if call.revision != turn.timer.revision:
             return _SUPERSEDED
         if call.wake_at is None or call.wake_at > now:
-            return TurnResult(status=TurnStatus.WAITS, wake_at=call.wake_at)
+            return StartResult(status=StartStatus.WAITS, wake_at=call.wake_at)
         if call.execution_id is None:
             return self._first_step(turn, call, now)
         transition = timed_out(
@@ -148,8 +148,8 @@ class CallExecutor:
             rules=self._rules,
             random=self._random(),
         )
-        result = TurnResult(
-            status=TurnStatus.WAITS,
+        result = StartResult(
+            status=StartStatus.WAITS,
             wake_at=transition.after.wake_at,
             ended_as=_ended_as(transition.after),
             is_timed_out=True,
@@ -169,19 +169,19 @@ class CallExecutor:
         )
         return _Step(turn, transition, self._to_send(request, transition.after, transition.executions[0]))
 
-    def _message(self, call: ServiceCall, execution: Execution) -> TurnResult:
+    def _message(self, call: ServiceCall, execution: Execution) -> StartResult:
         request = call_request(call, execution_id=execution.execution_id, attempt=execution.number)
         return self._to_send(request, call, execution)
 
-    def _to_send(self, request: CallRequest, call: ServiceCall, execution: Execution) -> TurnResult:
+    def _to_send(self, request: CallRequest, call: ServiceCall, execution: Execution) -> StartResult:
         message = Message(
             callback=request.callback(0),
             token=OpenExecution(call, execution),
             answer_by=execution.deadline_at - timedelta(seconds=self._seconds_to_store),
         )
-        return TurnResult(status=TurnStatus.BEGUN, message=message, wake_at=call.wake_at)
+        return StartResult(status=StartStatus.BEGUN, message=message, wake_at=call.wake_at)
 
-    def _taken(self, step: _Step, status: ApplyStatus, now: datetime) -> TurnResult:
+    def _taken(self, step: _Step, status: ApplyStatus, now: datetime) -> StartResult:
         """What the turn is, now that ``step`` was, or was not, stored."""
         match status:
             case ApplyStatus.APPLIED:
@@ -313,9 +313,9 @@ def _is_outcome_of(call: ServiceCall, end: _End) -> bool:
     )
 
 
-def _unreadable(ref: CallRef) -> TurnResult:
+def _unreadable(ref: CallRef) -> StartResult:
     log.error("a service call cannot be read", extra={"action": "call.unreadable", **_names(ref)})
-    return TurnResult(status=TurnStatus.UNREADABLE)
+    return StartResult(status=StartStatus.UNREADABLE)
 
 
 def _names(ref: CallRef) -> dict[str, str]:

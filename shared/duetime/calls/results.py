@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Final
 
 from duetime.calls.redaction import LogRules, logged_response
-from duetime.delivery.answers import RETRIED_4XX, retry_after_seconds
 from duetime.delivery.port import CallbackResult, TransportError
+from duetime.delivery.response import RETRIED_4XX, retry_after_seconds
 from duetime.domain.call_steps import ExecutionResult
 from duetime.domain.service_calls import CallFailure
 

@@ -1,4 +1,4 @@
-"""Delivering events to tenants' webhooks: the gate that their timers pass (``engine.gating``).
+"""Delivering events to tenants' webhooks: decides their order (``engine.firing.ordering_policy``).
 
 A delivery is sent when nothing of its call is ahead of it (``calls.webhook_order``), to the URL that the tenant has
 set by now, with the envelope as its body and the event's id as ``webhook-id``.
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from duetime.calls.webhook_order import look_again_at, predecessor, wake_next
-from duetime.delivery.answers import Answer, Verdict, read_answer, retry_after_seconds
 from duetime.delivery.port import CallbackResult
 from duetime.delivery.request import document_callback
+from duetime.delivery.response import Classification, Disposition, classify, retry_after_seconds
 from duetime.delivery.sealing import SecretBox
 from duetime.delivery.signing import Signer
 from duetime.domain.clock import Clock
@@ -23,8 +23,8 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import round_up
-from duetime.engine.directory import NamespaceDirectory
-from duetime.engine.gating import Admission
+from duetime.engine.firing.ordering_policy import Decision
+from duetime.engine.namespace_cache import NamespaceCache
 from duetime.stores.port.store import Store
 
 UNUSABLE_SECONDS = 30.0
@@ -44,8 +44,8 @@ class _Target:
     is_usable: bool
 
 
-class WebhookGate:
-    """``engine.gating.TimerGate``."""
+class WebhookOrdering:
+    """``engine.firing.ordering_policy.OrderingPolicy``."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class WebhookGate:
     ) -> None:
         """``on_stored`` is told of timers that were made due: a hint for the poller."""
         self._timers = store.timers
-        self._directory = NamespaceDirectory(store.catalogue, clock=clock, secret_box=secret_box)
-        self._lock = threading.Lock()  # the directory is made for one thread
+        self._namespaces = NamespaceCache(store.catalogue, clock=clock, secret_box=secret_box)
+        self._lock = threading.Lock()  # the cache is made for one thread
         self._on_stored = on_stored
 
     def takes(self, namespace: str) -> bool:
@@ -66,36 +66,36 @@ class WebhookGate:
 
     # -- before ----------------------------------------------------------------------------------------------
 
-    def admit(self, timers: Sequence[Timer], *, now: datetime) -> list[Admission]:
+    def admit(self, timers: Sequence[Timer], *, now: datetime) -> list[Decision]:
         targets = self._targets({timer.namespace for timer in timers})
         return [self._admit(timer, targets.get(timer.namespace), now) for timer in timers]
 
-    def _admit(self, timer: Timer, target: _Target | None, now: datetime) -> Admission:
+    def _admit(self, timer: Timer, target: _Target | None, now: datetime) -> Decision:
         delivery = read_delivery_id(timer.timer_id)
         if target is not None and target.namespace.unreadable is not None:
             return _later(timer, now)
         if target is None or target.webhook is None or delivery is None or timer.content.payload_json is None:
-            return Admission(failure=Failure(FailureReason.REFUSED_URL, "the webhook was removed", now))
+            return Decision(failure=Failure(FailureReason.REFUSED_URL, "the webhook was removed", now))
         if not target.is_usable:
             return _later(timer, now)
         waits_for = predecessor(self._timers, target.namespace, delivery, now=now)
         if waits_for is not None:
-            return Admission(wait_until=look_again_at(waits_for, now=now))
+            return Decision(wait_until=look_again_at(waits_for, now=now))
         url, signer = target.webhook.url, target.signer
-        return Admission(callback=document_callback(timer, url=url, fired_at=now, signer=signer))
+        return Decision(callback=document_callback(timer, url=url, fired_at=now, signer=signer))
 
     # -- after -----------------------------------------------------------------------------------------------
 
-    def read_answer(self, result: CallbackResult, *, now: datetime) -> Answer:
+    def classify(self, result: CallbackResult, *, now: datetime) -> Classification:
         """A 2xx is the end whatever the body says, and 410 is: the receiver wants no more. All else is tried again:
         a receiver that is mended answers 200 to what it refused before."""
         status = result.status
         if status is None:
-            return read_answer(result, now=now)
+            return classify(result, now=now)
         if 200 <= status < 300:
-            return Answer(Verdict.FIRED)
-        return Answer(
-            Verdict.FAILED if status == _GONE else Verdict.RETRY,
+            return Classification(Disposition.FIRED)
+        return Classification(
+            Disposition.FAILED if status == _GONE else Disposition.RETRY,
             retry_after_seconds=retry_after_seconds(result.retry_after, now=now),
             reason=FailureReason.HTTP_STATUS,
             message=f"the receiver answered with status {status}",
@@ -123,8 +123,8 @@ class WebhookGate:
     def _targets(self, names: set[str]) -> dict[str, _Target]:
         """Of all that there are; as they were a few seconds ago at most. Raises ``StoreError``."""
         with self._lock:
-            self._directory.load(names)
-            found = {name: (self._directory.stored(name), self._directory.get(name)) for name in names}
+            self._namespaces.load(names)
+            found = {name: (self._namespaces.stored(name), self._namespaces.get(name)) for name in names}
         targets: dict[str, _Target] = {}
         for name, (namespace, view) in found.items():
             if namespace is not None and view is not None:
@@ -134,8 +134,8 @@ class WebhookGate:
         return targets
 
 
-def _later(timer: Timer, now: datetime) -> Admission:
+def _later(timer: Timer, now: datetime) -> Decision:
     """It waits for a webhook that cannot be used for now."""
     age_seconds = (now - timer.created_at).total_seconds()
     wait = min(max(age_seconds / 10, UNUSABLE_SECONDS), MAX_UNUSABLE_SECONDS)
-    return Admission(wait_until=round_up(now + timedelta(seconds=wait)))
+    return Decision(wait_until=round_up(now + timedelta(seconds=wait)))

@@ -18,14 +18,14 @@ from collections.abc import Callable, Sequence
 import pycurl
 
 from duetime.delivery.connections import Connections
+from duetime.delivery.dns import Resolve, system_resolve
 from duetime.delivery.egress import RefusedUrl
 from duetime.delivery.guard import Guard, Lookup, Target
-from duetime.delivery.lookups import Resolve, system_resolve
 from duetime.delivery.multi import Multi
+from duetime.delivery.pending_dns import PendingLookups, Waiting
 from duetime.delivery.port import Callback, CallbackResult, TransportError
 from duetime.delivery.settings import SenderSettings
 from duetime.delivery.transfer import Transfer, Unsendable, error_result
-from duetime.delivery.waiting_room import Waiting, WaitingRoom
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ OnResults = Callable[[list[CallbackResult]], None]
 class CurlSender:
     """``delivery.port.Sender`` on libcurl.
 
-    It bounds connections, not callbacks: whoever submits bounds how many are under way. ``close`` must be called:
+    It bounds connections, not callbacks: whoever submits bounds how many are in flight. ``close`` must be called:
     the thread is no daemon, so that the interpreter's end never cuts a callback off.
 
     A callback's deadline covers waiting for a connection. It is one request at most: a kept-alive connection that is
@@ -66,7 +66,7 @@ class CurlSender:
         self._inbox.put(callbacks)
 
     def close(self, *, grace_seconds: float) -> None:
-        """Let what is under way finish for up to ``grace_seconds``, then abort the rest. Blocks; idempotent."""
+        """Let what is in flight finish for up to ``grace_seconds``, then abort the rest. Blocks; idempotent."""
         self._inbox.close()
         with self._start_lock:
             thread = self._thread
@@ -112,7 +112,7 @@ class _Inbox:
             self._signal()
 
     def abort(self) -> None:
-        """What is still under way shall be given up."""
+        """What is still in flight shall be given up."""
         with self._lock:
             self.is_aborted = True
             self._signal()
@@ -149,17 +149,17 @@ class _Loop:
         self._multi = Multi(settings, inbox.fd)
         self._connections = Connections(2 * settings.max_connections)
         self._idle: list[Transfer] = []
-        self._under_way: set[Transfer] = set()
-        self._waiting = WaitingRoom()
+        self._in_flight: set[Transfer] = set()
+        self._waiting = PendingLookups()
         self._results: list[CallbackResult] = []
 
     def run(self) -> None:
-        """Until the inbox is closed and nothing is under way, or it is aborted."""
+        """Until the inbox is closed and nothing is in flight, or it is aborted."""
         is_running = True
         while is_running:
             try:
                 is_running = self._turn()
-            except Exception:  # whatever state libcurl is in: what is under way must get its results
+            except Exception:  # whatever state libcurl is in: what is in flight must get its results
                 _logger.exception("sending broke off; starting afresh", extra={"action": "sender.broken"})
                 self._abort("sending broke off")
                 self._close_multi()
@@ -182,17 +182,17 @@ class _Loop:
         self._end_late(now)
         if inbox.is_aborted:
             self._abort("the sender was closed")
-        if inbox.is_closed and not self._under_way and not self._waiting:
+        if inbox.is_closed and not self._in_flight and not self._waiting:
             return False
         if not self._results:  # else something ended before it began: report that first
-            self._multi.turn(len(self._under_way), self._waiting.seconds_left(now))
+            self._multi.turn(len(self._in_flight), self._waiting.seconds_left(now))
             for transfer, code, message in self._multi.finished():
                 if transfer.is_stale:
                     transfer.start_afresh()
                     self._multi.add(transfer)
                     continue
                 self._results.append(transfer.failed(code, message) if code else transfer.succeeded())
-                self._under_way.discard(transfer)
+                self._in_flight.discard(transfer)
                 self._release(transfer)
         return True
 
@@ -230,7 +230,7 @@ class _Loop:
         except Exception:
             self._not_started(callback)
         else:
-            self._under_way.add(transfer)
+            self._in_flight.add(transfer)
 
     def _not_started(self, callback: Callback) -> None:
         """In an exception handler. Out of memory, say: none of the callback's fault, and none of the next one's."""
@@ -253,12 +253,12 @@ class _Loop:
     def _abort(self, why: str) -> None:
         for waiting in self._waiting.leave_all():
             self._results.append(error_result(waiting.callback.key, TransportError.ABORTED, why))
-        for transfer in self._under_way:
+        for transfer in self._in_flight:
             self._results.append(error_result(transfer.key, TransportError.ABORTED, why))
             with contextlib.suppress(pycurl.error):
                 self._multi.remove(transfer)
             transfer.close()
-        self._under_way.clear()
+        self._in_flight.clear()
 
     def _close_multi(self) -> None:
         """Close all connections, in a thread that may be left behind.

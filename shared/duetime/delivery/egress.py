@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from duetime.delivery.special_addresses import special_kind
+from duetime.delivery.reserved_addresses import reserved_kind
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -114,7 +114,7 @@ class EgressPolicy:
         """Why ``address`` may not be connected to, in a word or two; None when it may."""
         if any(address in network for network in self.allow_cidrs):
             return None
-        return special_kind(address)
+        return reserved_kind(address)
 
 
 PUBLIC_ONLY = EgressPolicy()

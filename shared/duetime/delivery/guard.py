@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from duetime.delivery.dns import LookupThreads, Resolve
 from duetime.delivery.egress import Address, Destination, EgressPolicy, origin_of
-from duetime.delivery.lookups import LookupThreads, Resolve
 from duetime.delivery.port import TransportError
 
 MAX_TARGETS = 10_000
@@ -148,7 +148,7 @@ class Guard:
     def _new_target(self, origin: str) -> Target:
         destination = self._policy.check_url(origin)
         if len(self._by_origin) >= MAX_TARGETS:
-            # Those that are in use are looked up again; look-ups under way still reach those who wait for them.
+            # Those that are in use are looked up again; look-ups in flight still reach those who wait for them.
             self._by_origin.clear()
             self._targets.clear()
         key = (destination.host, destination.port)
@@ -162,7 +162,7 @@ class Guard:
         return target
 
     def _look_up(self, target: Target) -> Lookup:
-        """Runs in a thread of its own. Whatever goes wrong, the answer is no."""
+        """Runs in a thread of its own. Whatever goes wrong, the response is no."""
         try:
             return Lookup(target, self._resolve(target.destination.host, target.destination.port))
         except Exception:  # OSError by its contract, but those who wait must be told in any case

@@ -40,14 +40,14 @@ class Multi:
         self.add: Callable[[Transfer], None] = self._curl.add_handle
         self.remove: Callable[[Transfer], None] = self._curl.remove_handle
 
-    def turn(self, under_way: int, max_wait_seconds: float | None = None) -> None:
-        """Wait until something can go on, and let it. ``under_way``: how many are added and not yet finished."""
+    def turn(self, in_flight: int, max_wait_seconds: float | None = None) -> None:
+        """Wait until something can go on, and let it. ``in_flight``: how many are added and not yet finished."""
         curl = self._curl
         timeout_ms = curl.timeout()
         if timeout_ms == 0:
             _, running = curl.socket_action(pycurl.SOCKET_TIMEOUT, 0)
             # One may have ended at once; nothing would wake us for it.
-            timeout_ms = curl.timeout() if running == under_way else 0
+            timeout_ms = curl.timeout() if running == in_flight else 0
         if max_wait_seconds is not None:
             max_wait_ms = ceil(max_wait_seconds * 1000)
             timeout_ms = max_wait_ms if timeout_ms < 0 else min(timeout_ms, max_wait_ms)
@@ -72,7 +72,7 @@ class Multi:
                 yield transfer, code, message
 
     def close(self) -> None:
-        """Close all connections, those of transfers under way too."""
+        """Close all connections, those of transfers in flight too."""
         self._curl.close()
         if hasattr(self._poller, "close"):
             self._poller.close()

@@ -9,12 +9,12 @@ from typing import Protocol
 
 from duetime.domain.service_calls import Method
 
-MAX_ANSWER_BYTES = 64 * 1024
+MAX_RESPONSE_BYTES = 64 * 1024
 MAX_HEAD_BYTES = 8 * 1024
 
 
 class TransportError(StrEnum):
-    """Why there is no complete answer."""
+    """Why there is no complete response."""
 
     TIMEOUT = "timeout"
     RESOLVE = "resolve"
@@ -40,7 +40,7 @@ class Callback:
     body: bytes | None
     """None: the request has no content; ``b""``: its content is empty, and says so."""
     timeout_seconds: float
-    """The total deadline: resolving, connecting, sending and reading the answer."""
+    """The total deadline: resolving, connecting, sending and reading the response."""
     method: Method = Method.POST
     has_own_connection: bool = False
     """Whether it must not go over a connection that was kept from an earlier one, which may end as it is sent."""
@@ -48,9 +48,9 @@ class Callback:
 
 @dataclass(frozen=True, slots=True)
 class CallbackResult:
-    """``status`` is None exactly when ``error`` is set. ``body`` is at most MAX_ANSWER_BYTES of the answer.
+    """``status`` is None exactly when ``error`` is set. ``body`` is at most MAX_RESPONSE_BYTES of the response.
 
-    ``head`` is the status line and the header lines of the final answer, raw, up to MAX_HEAD_BYTES.
+    ``head`` is the status line and the header lines of the final response, raw, up to MAX_HEAD_BYTES.
     """
 
     key: int
@@ -72,9 +72,9 @@ class Sender(Protocol):
         ...
 
     def submit(self, callbacks: Sequence[Callback]) -> None:
-        """Queue callbacks; thread-safe, returns at once. The caller bounds how many are under way."""
+        """Queue callbacks; thread-safe, returns at once. The caller bounds how many are in flight."""
         ...
 
     def close(self, *, grace_seconds: float) -> None:
-        """Let what is under way finish for up to ``grace_seconds``, then abort the rest (ABORTED). Blocks."""
+        """Let what is in flight finish for up to ``grace_seconds``, then abort the rest (ABORTED). Blocks."""
         ...

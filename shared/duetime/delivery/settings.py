@@ -11,7 +11,7 @@ from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 class SenderSettings:
     """``max_connections`` and ``max_connections_per_host`` are the last bound on open sockets.
 
-    The engine bounds how many callbacks are under way. Where it allows more than there may be connections, the
+    The engine bounds how many callbacks are in flight. Where it allows more than there may be connections, the
     rest waits inside libcurl with its deadline running and may reach it unsent: these should not be smaller than the
     engine's bounds. Each connection needs a file descriptor.
     """

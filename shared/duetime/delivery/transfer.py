@@ -11,7 +11,7 @@ import pycurl
 
 from duetime.delivery.connections import Connections
 from duetime.delivery.guard import Guard, Target
-from duetime.delivery.port import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, Callback, CallbackResult, TransportError
+from duetime.delivery.port import MAX_HEAD_BYTES, MAX_RESPONSE_BYTES, Callback, CallbackResult, TransportError
 from duetime.delivery.settings import SenderSettings
 from duetime.domain.service_calls import Method
 
@@ -86,7 +86,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
         self._is_cut_off = False
         self._waited_seconds = 0.0
         self._chunks: list[bytes] = []
-        self._room = MAX_ANSWER_BYTES
+        self._room = MAX_RESPONSE_BYTES
         self._head: list[bytes] = []
         self._head_room = 0
         self._truncated = False
@@ -185,19 +185,19 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
             message = "the connection would have led to an address that may not be called"
             return error_result(self.key, TransportError.REFUSED_ADDRESS, message, self._seconds())
         if self._is_cut_off:
-            message = "the connection, kept from an earlier request, was closed before an answer came"
+            message = "the connection, kept from an earlier request, was closed before a response came"
             return error_result(self.key, TransportError.PROTOCOL, message, self._seconds())
         error = _ERRORS.get(code, TransportError.PROTOCOL)
         if code == pycurl.E_UNSUPPORTED_PROTOCOL and not self.getinfo(pycurl.REQUEST_SIZE):
-            error = TransportError.REFUSED_URL  # after a request it means an answer that is not HTTP/1
+            error = TransportError.REFUSED_URL  # after a request it means a response that is not HTTP/1
         return error_result(self.key, error, message, self._seconds())
 
     def release(self) -> None:
-        """Forget the answer, and a large body, before the handle waits for its next callback."""
+        """Forget the response, and a large body, before the handle waits for its next callback."""
         self._head.clear()
         if self._chunks:
             self._chunks.clear()
-            self._room = MAX_ANSWER_BYTES
+            self._room = MAX_RESPONSE_BYTES
             self._truncated = False
         if self._is_large:
             self.setopt(pycurl.POSTFIELDS, b"")
@@ -240,7 +240,7 @@ class Transfer(pycurl.Curl):  # type: ignore[misc]  # pycurl has no type stubs
     def _may_send(self, *connection: Any) -> int:
         """libcurl's pre-request callback: a connection is there, and the request would be written next.
 
-        When a reused connection ends before any byte of an answer, libcurl would send the request again, over up to
+        When a reused connection ends before any byte of a response, libcurl would send the request again, over up to
         five more connections. The receiver may have read it: so one attempt is one request, and this one has failed.
         A connection that is found closed here is none of these: nothing was sent, and ``start_afresh`` follows.
         """
@@ -287,6 +287,6 @@ def _retry_after(head: list[bytes]) -> str | None:
 
 
 def error_result(key: int, error: TransportError, message: str, duration_seconds: float = 0.0) -> CallbackResult:
-    """A result without an answer. ``message`` may quote what the other side sent, so it is made harmless."""
+    """A result without a response. ``message`` may quote what the other side sent, so it is made harmless."""
     shown = "".join(character if character.isprintable() else "?" for character in message[:_MAX_MESSAGE_CHARACTERS])
     return CallbackResult(key, None, b"", None, error, shown, duration_seconds)

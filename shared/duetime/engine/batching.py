@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.timers import Timer
 from duetime.engine.settings import EngineSettings
-from duetime.engine.waiting import Alarm, Offload
+from duetime.engine.waiting import Offload, WakeupEvent
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Batcher(Generic[T, R]):
         self._held_up: dict[Hashable, _HeldUp[T]] = {}
         self._errors: dict[Hashable, int] = {}
         """How often in a row items of a key were put off and none was written; none: all of the last were written."""
-        self._alarm = Alarm()
+        self._alarm = WakeupEvent()
         self._active: set[asyncio.Task[None]] = set()
         self._is_draining = False
         self._is_back = asyncio.Event()
@@ -95,7 +95,7 @@ class Batcher(Generic[T, R]):
             return
         self._queue.append(item)
         if len(self._queue) == 1 or len(self._queue) >= self._batch_size:
-            self._alarm.ring()
+            self._alarm.set()
 
     def is_held_up(self, key: Hashable) -> bool:
         """Whether items with this key were put off, and not all of them have been written since."""
@@ -104,7 +104,7 @@ class Batcher(Generic[T, R]):
     def drain(self) -> None:
         """From now on write without waiting for company."""
         self._is_draining = True
-        self._alarm.ring()
+        self._alarm.set()
 
     def retry(self) -> None:
         """The store answers again: what waits since it did not is tried at once."""
@@ -154,7 +154,7 @@ class Batcher(Generic[T, R]):
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("recording failed", exc_info=error, extra={"action": "record.crashed"})
         if self._queue:
-            self._alarm.ring()
+            self._alarm.set()
 
     async def _write_batch(self, batch: list[T]) -> None:
         """Go on until there is a result, or a refusal, for every item that is still wanted."""
@@ -220,7 +220,7 @@ class Batcher(Generic[T, R]):
         held_up = self._held_up.pop(key)
         held_up.handle.cancel()
         self._queue += held_up.items
-        self._alarm.ring()
+        self._alarm.set()
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

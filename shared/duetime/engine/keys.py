@@ -10,7 +10,7 @@ from duetime.domain.timers import Timer
 FiringKey = tuple[str, int]
 """(firing_id, attempts before it): one attempt of one firing, whatever else is changed about its timer meanwhile."""
 
-LaneKey = tuple[str, str]
+QueueKey = tuple[str, str]
 """(namespace, host): the host with scheme and port, as the callback URL has them."""
 
 _ORIGIN = re.compile(r"https?://[^/?#\\]*", re.IGNORECASE)
@@ -20,11 +20,11 @@ def firing_key(timer: Timer) -> FiringKey:
     return timer.firing_id, timer.attempts
 
 
-def lane_key(timer: Timer) -> LaneKey:
-    return lane_of(timer.namespace, timer.content.callback_url)
+def queue_key(timer: Timer) -> QueueKey:
+    return queue_key_of(timer.namespace, timer.content.callback_url)
 
 
-def lane_of(namespace: str, callback_url: str) -> LaneKey:
+def queue_key_of(namespace: str, callback_url: str) -> QueueKey:
     return namespace, _origin(callback_url)
 
 

@@ -16,22 +16,22 @@ from duetime.delivery.port import CallbackResult, Sender
 from duetime.delivery.sealing import SecretBox
 from duetime.domain.errors import StoreError
 from duetime.domain.timers import Timer
-from duetime.engine.announcing import Announcer, FailureEvents
-from duetime.engine.directory import NamespaceDirectory
-from duetime.engine.firing import Firing
-from duetime.engine.gated import GatedAttempts
-from duetime.engine.gating import TimerGate
-from duetime.engine.handled import HandledAttempts
-from duetime.engine.handling import TimerHandler
-from duetime.engine.leases import LeaseKeeper
+from duetime.engine.firing.at_least_once import AtLeastOnceDelivery
+from duetime.engine.firing.at_most_once import AtMostOnceDelivery
+from duetime.engine.firing.deferring import Deferrals
+from duetime.engine.firing.execution_handler import ExecutionHandler
+from duetime.engine.firing.failure_events import FailureEventPublisher, FailureEvents
+from duetime.engine.firing.firing import Firing
+from duetime.engine.firing.ordered import OrderedDelivery
+from duetime.engine.firing.ordering_policy import OrderingPolicy
+from duetime.engine.firing.recording import Recorder
+from duetime.engine.namespace_cache import NamespaceCache
 from duetime.engine.payloads import HeldPayloads
-from duetime.engine.polling import Polling
-from duetime.engine.postponing import Postponements
-from duetime.engine.recorded import RecordedAttempts
-from duetime.engine.recording import Recorder
 from duetime.engine.settings import EngineSettings
+from duetime.engine.shards.leases import LeaseKeeper
+from duetime.engine.shards.polling import Polling
 from duetime.engine.stats import EngineSnapshot, EngineStats, snapshot_of
-from duetime.engine.waiting import Alarm, Offload, ThreadOffload
+from duetime.engine.waiting import Offload, ThreadOffload, WakeupEvent
 from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 
@@ -59,13 +59,13 @@ class Poller:
         secret_box: SecretBox | None = None,
         make_offload: Callable[[int, str], Offload] = ThreadOffload,
         events: FailureEvents | None = None,
-        handler: TimerHandler | None = None,
-        gate: TimerGate | None = None,
+        handler: ExecutionHandler | None = None,
+        ordering: OrderingPolicy | None = None,
     ) -> None:
         """``random`` gives floats in [0, 1); ``make_offload(threads, name)`` makes what runs store calls.
 
         ``metadata``: JSON that claims store of this worker. ``events`` is told of timers that failed; ``handler``
-        takes over the timers of internal namespaces, and those of others pass ``gate``.
+        takes over the timers of internal namespaces, and those of others pass ``ordering``.
         ``secret_box`` unseals the secrets of namespaces; without one, timers of namespaces with a secret wait.
         """
         self._store = store
@@ -80,23 +80,23 @@ class Poller:
         self._poll_offload = make_offload(settings.poll_concurrency, "duetime-poll")
         self._record_offload = make_offload(settings.record_concurrency, "duetime-record")
         self._event_offload = None if events is None else make_offload(1, "duetime-events")
-        self._wake = Alarm()
+        self._wake = WakeupEvent()
         self._recorder = self._make_recorder(events)
-        self._postponed = Postponements(settings, random)
+        self._postponed = Deferrals(settings, random)
         self._payloads = payloads = HeldPayloads(settings.max_payload_bytes)
-        self._directory = directory = NamespaceDirectory(store.catalogue, clock=clock, secret_box=secret_box)
-        self._gate_offload = None if gate is None else make_offload(1, "duetime-gate")
-        self._gated = self._make_gated(gate, self._gate_offload)
+        self._namespaces = namespaces = NamespaceCache(store.catalogue, clock=clock, secret_box=secret_box)
+        self._ordering_offload = None if ordering is None else make_offload(1, "duetime-ordering")
+        self._ordered = self._make_ordered(ordering, self._ordering_offload)
         recorded = self._make_recorded(new_id)
         self._handler_offload: Offload | None = None
-        self._handled: HandledAttempts | None = None
+        self._at_most_once: AtMostOnceDelivery | None = None
         if handler is not None:
             self._handler_offload = make_offload(settings.record_concurrency, "duetime-handler")
-            self._handled = self._make_handled(handler, self._handler_offload, recorded, new_id)
+            self._at_most_once = self._make_at_most_once(handler, self._handler_offload, recorded, new_id)
         self._firing = Firing(
             sender,
             recorded,
-            directory,
+            namespaces,
             payloads,
             clock=clock,
             settings=settings,
@@ -104,26 +104,26 @@ class Poller:
             random=random,
             on_room=self._wake_for_room,
             postponed=self._postponed,
-            handled=self._handled,
-            gated=self._gated,
+            at_most_once=self._at_most_once,
+            ordered=self._ordered,
         )
         self._recorder.on_batch = self._firing.start_attempts
         self._leases = self._make_leases(worker_id, metadata, payloads)
-        self._polling = self._make_polling(directory)
+        self._polling = self._make_polling(namespaces)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_sender_started = False
 
-    def _make_recorded(self, new_id: Callable[[], str]) -> RecordedAttempts:
-        return RecordedAttempts(
+    def _make_recorded(self, new_id: Callable[[], str]) -> AtLeastOnceDelivery:
+        return AtLeastOnceDelivery(
             self._recorder,
             clock=self._clock,
             settings=self._settings,
             stats=self._stats,
             new_id=new_id,
             random=self._random,
-            on_due=self._wake.ring,
+            on_due=self._wake.set,
             postponed=self._postponed,
-            gated=self._gated,
+            ordered=self._ordered,
         )
 
     def _make_leases(self, worker_id: str, metadata: str, payloads: HeldPayloads) -> LeaseKeeper:
@@ -136,19 +136,19 @@ class Poller:
             claim_offload=self._claim_offload,
             worker_id=worker_id,
             metadata=metadata,
-            on_change=self._wake.ring,
+            on_change=self._wake.set,
             on_recovery=self._retry,
             drop=self._firing.drop,
             payloads=payloads,
         )
 
-    def _make_polling(self, directory: NamespaceDirectory) -> Polling:
+    def _make_polling(self, namespaces: NamespaceCache) -> Polling:
         return Polling(
             self._store.timers,
             self._leases,
             self._recorder,
             self._firing,
-            directory,
+            namespaces,
             clock=self._clock,
             settings=self._settings,
             stats=self._stats,
@@ -158,9 +158,11 @@ class Poller:
         )
 
     def _make_recorder(self, events: FailureEvents | None) -> Recorder:
-        announcer = None
+        publisher = None
         if events is not None and self._event_offload is not None:
-            announcer = Announcer(events, offload=self._event_offload, stats=self._stats, random=self._random)
+            publisher = FailureEventPublisher(
+                events, offload=self._event_offload, stats=self._stats, random=self._random
+            )
         return Recorder(
             self._store.timers,
             clock=self._clock,
@@ -168,13 +170,13 @@ class Poller:
             stats=self._stats,
             offload=self._record_offload,
             random=self._random,
-            announcer=announcer,
+            publisher=publisher,
         )
 
-    def _make_handled(
-        self, handler: TimerHandler, offload: Offload, recorded: RecordedAttempts, new_id: Callable[[], str]
-    ) -> HandledAttempts:
-        return HandledAttempts(
+    def _make_at_most_once(
+        self, handler: ExecutionHandler, offload: Offload, recorded: AtLeastOnceDelivery, new_id: Callable[[], str]
+    ) -> AtMostOnceDelivery:
+        return AtMostOnceDelivery(
             handler,
             clock=self._clock,
             settings=self._settings,
@@ -184,15 +186,15 @@ class Poller:
             new_id=new_id,
             payloads=self._payloads,
             record=recorded.record,
-            on_due=self._wake.ring,
+            on_due=self._wake.set,
             postponed=self._postponed,
         )
 
-    def _make_gated(self, gate: TimerGate | None, offload: Offload | None) -> GatedAttempts | None:
-        if gate is None or offload is None:
+    def _make_ordered(self, ordering: OrderingPolicy | None, offload: Offload | None) -> OrderedDelivery | None:
+        if ordering is None or offload is None:
             return None
-        return GatedAttempts(
-            gate,
+        return OrderedDelivery(
+            ordering,
             clock=self._clock,
             settings=self._settings,
             stats=self._stats,
@@ -226,7 +228,7 @@ class Poller:
                 loop.call_soon_threadsafe(self._look_again)
 
     def stats(self) -> dict[str, int]:
-        """For a log line: counters since the start, and what is owned and under way now."""
+        """For a log line: counters since the start, and what is owned and in flight now."""
         return {
             **self._stats.counters(),
             "shards_owned": len(self._leases.owned),
@@ -265,7 +267,7 @@ class Poller:
             self._record_offload,
             self._event_offload,
             self._handler_offload,
-            self._gate_offload,
+            self._ordering_offload,
         ):
             if offload is not None:
                 offload.close()
@@ -286,7 +288,7 @@ class Poller:
             self._is_sender_started = True
         self._firing.begin(None if deadline is None else deadline - _FINAL_WRITES_SECONDS)
         self._leases.begin(shard_ids, deadline)
-        writers = [self._recorder, *(writer for writer in (self._handled, self._gated) if writer is not None)]
+        writers = [self._recorder, *(writer for writer in (self._at_most_once, self._ordered) if writer is not None)]
         lasting = [self._loop.create_task(service.run()) for service in (*writers, self._leases)]
         others = [
             self._loop.create_task(coroutine)
@@ -322,7 +324,7 @@ class Poller:
                 task.result()
 
     async def _drain(self, deadline: float | None) -> None:
-        """Let what is under way finish; hand shards back as soon as nothing of them is."""
+        """Let what is in flight finish; hand shards back as soon as nothing of them is."""
         self._leases.stop_claiming()
         self._firing.stop_starting()
         self._recorder.drain()
@@ -361,27 +363,27 @@ class Poller:
             shard = self._leases.owned.get(shard_id)
             if shard is not None:
                 shard.note_due(at, now=now, monotonic=monotonic)
-        self._wake.ring()
+        self._wake.set()
 
     def _look_again(self) -> None:
-        self._directory.expire()
+        self._namespaces.expire()
         self._leases.look()
         for shard in self._leases.owned.values():
             shard.reading.look_again(self._clock.monotonic())
-        self._wake.ring()
+        self._wake.set()
 
     def _retry(self) -> None:
         """The store answers again after an outage."""
         for shard in self._leases.owned.values():
             shard.reading.retry(self._clock.monotonic())
-        for writer in (self._recorder, self._handled, self._gated):
+        for writer in (self._recorder, self._at_most_once, self._ordered):
             if writer is not None:
                 writer.retry()
-        self._wake.ring()
+        self._wake.set()
 
     def _wake_for_room(self) -> None:
         if self._polling.has_backlog:
-            self._wake.ring()
+            self._wake.set()
 
     # -- the rest --------------------------------------------------------------------------------------------
 

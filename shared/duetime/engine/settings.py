@@ -14,25 +14,25 @@ class EngineSettings:
     ``keep_interval_seconds``: how often ownership is looked after (claims, hand-over, lost leases).
     ``poll_interval_seconds``: the longest that a timer stored by another process goes unseen; a shard that had
     something to do lately is polled more often, down to ``min_poll_interval_seconds``.
-    ``page_size``: timers per read. ``poll_concurrency``: reads under way at once.
-    ``max_in_flight``: callbacks under way at once, not counting up to ``max_slow_in_flight`` that have been so for
+    ``page_size``: timers per read. ``poll_concurrency``: reads in flight at once.
+    ``max_in_flight``: callbacks in flight at once, not counting up to ``max_slow_in_flight`` that have been so for
     longer than ``slow_after_seconds``: those that hang must not keep the others waiting.
     ``max_in_flight_per_namespace``, ``max_in_flight_per_host``: of both kinds together; of a host, a namespace has
     three quarters at most. Each host of a namespace begins with ``initial_window``, or with the namespace's own limit
     where it has one, and earns one with every answer.
     ``max_buffered``: timers read and waiting for their turn. ``max_wait_seconds``: one that was read longer ago is
     read again before it is fired, for it may have been changed or cancelled.
-    ``max_payload_bytes``: payloads, but for small ones, of the timers that wait, are under way or are not recorded;
+    ``max_payload_bytes``: payloads, but for small ones, of the timers that wait, are in flight or are not recorded;
     half as much is read at once.
-    ``breaker_failures``: so many failures of a host in a row (no answer, or 502, 503, 504 for a second) stop it for
+    ``breaker_failures``: so many failures of a host in a row (no response, or 502, 503, 504 for a second) stop it for
     ``breaker_pause_seconds``, doubled with every probe that fails up to ``breaker_max_pause_seconds``.
     ``reschedule_floor_seconds``: a receiver cannot ask for the next firing sooner than that.
-    ``park_after_seconds``: a callback still under way after this time is parked, to be fired again
-    ``park_margin_seconds`` after its own deadline unless its answer is recorded first.
+    ``park_after_seconds``: a callback still in flight after this time is parked, to be fired again
+    ``park_margin_seconds`` after its own deadline unless its response is recorded first.
     ``record_batch_size``, ``record_linger_seconds``, ``record_concurrency``: how outcomes are batched.
-    ``drain_seconds``: how long a stop waits for callbacks under way.
+    ``drain_seconds``: how long a stop waits for callbacks in flight.
     ``fired_retention_seconds``, ``failed_retention_seconds``: how long finished timers stay readable.
-    ``attempt_excerpt_bytes``: how much of an answer's body the attempt log keeps,
+    ``attempt_excerpt_bytes``: how much of a response's body the attempt log keeps,
     a quarter of it of a success; 0 for none.
     ``prune_interval_seconds``: how often expired timers are deleted where the database does not do it.
     ``backoff_seconds``, ``max_backoff_seconds``: pause after a store error, doubled each time, with jitter.
@@ -77,7 +77,7 @@ class EngineSettings:
 
     @property
     def max_connections(self) -> int:
-        """The most callbacks that are ever under way at once."""
+        """The most callbacks that are ever in flight at once."""
         return self.max_in_flight + self.max_slow_in_flight
 
     def backoff_after(self, errors: int, random: float) -> float:

@@ -69,8 +69,8 @@ class EngineStats:
     ``calls_by`` counts service calls that ended here, by status, ``executions_timed_out`` what the watchdog
     ended.
 
-    ``answers_by[n]`` counts the answers with a status of n hundred and something, ``answers_by[0]`` attempts without
-    an answer. ``lag`` is of first attempts only: a retry is late on purpose.
+    ``answers_by[n]`` counts the responses with a status of n hundred and something, ``answers_by[0]`` attempts
+    without a response. ``lag`` is of first attempts only: a retry is late on purpose.
     """
 
     polls: int = 0
@@ -104,8 +104,8 @@ class EngineStats:
     lag: Histogram = field(default_factory=lambda: Histogram(LAG_BOUNDS))
     latency: Histogram = field(default_factory=lambda: Histogram(LATENCY_BOUNDS))
 
-    def count_answer(self, status: int | None, duration_seconds: float) -> None:
-        """``status`` None: no answer came."""
+    def count_response(self, status: int | None, duration_seconds: float) -> None:
+        """``status`` None: no response came."""
         self.answers += 1
         self.answers_by[0 if status is None else min(status // 100, 5)] += 1
         self.latency.observe(duration_seconds)

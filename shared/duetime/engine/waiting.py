@@ -10,22 +10,22 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Alarm:
-    """Wakes one waiter at a time or when rung. A ring while nobody waits is kept for the next wait."""
+class WakeupEvent:
+    """Wakes one waiter at a time or when set. A set while nobody waits is kept for the next wait."""
 
     def __init__(self) -> None:
-        self._rung = False
+        self._is_set = False
         self._waiter: asyncio.Future[None] | None = None
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Call from the event loop's thread."""
-        self._rung = True
+        self._is_set = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def wait(self, timeout_seconds: float) -> None:
-        """Return when rung, or after ``timeout_seconds``."""
-        if not self._rung and timeout_seconds > 0:
+        """Return when set, or after ``timeout_seconds``."""
+        if not self._is_set and timeout_seconds > 0:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
             handle = loop.call_later(timeout_seconds, _finish, self._waiter)
@@ -34,7 +34,7 @@ class Alarm:
             finally:
                 handle.cancel()
                 self._waiter = None
-        self._rung = False
+        self._is_set = False
 
 
 def _finish(waiter: asyncio.Future[None]) -> None:

@@ -27,7 +27,7 @@ class Service(Protocol):
     def name(self) -> str: ...
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set, then finish what is under way. Ending before that is a failure."""
+        """Work until ``stop`` is set, then finish what is under way. HostSignal before that is a failure."""
         ...
 
 

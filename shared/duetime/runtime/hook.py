@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from duetime import __version__
 from duetime.delivery.port import Callback, CallbackResult, Sender
 from duetime.domain.events import TimerFailed
-from duetime.engine.announcing import EventsUndelivered
+from duetime.engine.firing.failure_events import EventsUndelivered
 
 TIMEOUT_SECONDS = 3.0
 """The total deadline of one POST; below the engine's patience."""
@@ -23,7 +23,7 @@ MAX_CONNECTIONS = 16
 
 
 class HookEvents:
-    """``engine.announcing.FailureEvents``. An answer of 2xx takes an event; anything else is tried again."""
+    """``FailureEvents`` of the engine. A response of 2xx takes an event; anything else is tried again."""
 
     def __init__(self, url: str, make_sender: Callable[[], Sender]) -> None:
         """``make_sender`` makes a sender that connects anywhere; it is called when the first timer fails."""

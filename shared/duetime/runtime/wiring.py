@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from duetime.calls.executor import CallExecutor
     from duetime.delivery.port import Sender
     from duetime.delivery.sealing import SecretBox
-    from duetime.engine.announcing import FailureEvents
+    from duetime.engine.firing.failure_events import FailureEvents
     from duetime.engine.poller import Poller
     from duetime.engine.settings import EngineSettings
     from duetime.engine.waiting import Offload
@@ -201,11 +201,13 @@ def poller_with(
 
     ``make_offload`` None: threads.
     """
-    from duetime.calls.webhook_delivery import WebhookGate
+    from duetime.calls.webhook_delivery import WebhookOrdering
     from duetime.engine.poller import Poller
     from duetime.engine.waiting import ThreadOffload
 
-    gate = WebhookGate(store, clock=clock, secret_box=secret_box, on_stored=lambda timers: poller.notify(timers))
+    ordering = WebhookOrdering(
+        store, clock=clock, secret_box=secret_box, on_stored=lambda timers: poller.notify(timers)
+    )
     poller = Poller(
         store,
         sender,
@@ -219,7 +221,7 @@ def poller_with(
         events=events,
         secret_box=secret_box,
         handler=make_executor(store.calls if calls is None else calls, settings, new_id=new_id, random=random),
-        gate=gate,
+        ordering=ordering,
     )
     return poller
 

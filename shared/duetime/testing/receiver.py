@@ -12,7 +12,7 @@ from functools import cached_property
 from http import HTTPStatus
 from typing import Any
 
-from duetime.delivery.port import MAX_ANSWER_BYTES, Callback, CallbackResult, TransportError
+from duetime.delivery.port import MAX_RESPONSE_BYTES, Callback, CallbackResult, TransportError
 from duetime.domain.clock import Clock
 from duetime.domain.times import round_down
 
@@ -110,8 +110,8 @@ class VirtualSender(ABC):
 
     def __init__(self) -> None:
         self.on_results: Callable[[list[CallbackResult]], None] | None = None
-        self.under_way: int = 0
-        self.most_under_way: int = 0
+        self.in_flight: int = 0
+        self.most_in_flight: int = 0
 
     @abstractmethod
     def result_of(self, callback: Callback) -> CallbackResult:
@@ -124,12 +124,12 @@ class VirtualSender(ABC):
         loop = asyncio.get_running_loop()
         for callback in callbacks:
             result = self.result_of(callback)
-            self.under_way += 1
-            self.most_under_way = max(self.most_under_way, self.under_way)
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
             loop.call_later(result.duration_seconds, self._end, result)
 
     def _end(self, result: CallbackResult) -> None:
-        self.under_way -= 1
+        self.in_flight -= 1
         if self.on_results is not None:
             self.on_results([result])
 
@@ -229,12 +229,12 @@ def _result(callback: Callback, response: Response) -> CallbackResult:
     return CallbackResult(
         key=callback.key,
         status=response.status,
-        body=response.body[:MAX_ANSWER_BYTES],
+        body=response.body[:MAX_RESPONSE_BYTES],
         retry_after=retry_after,
         error=None,
         message="",
         duration_seconds=seconds,
-        body_truncated=len(response.body) > MAX_ANSWER_BYTES,
+        body_truncated=len(response.body) > MAX_RESPONSE_BYTES,
         head=tuple(f"{line}\r\n".encode("latin-1") for line in lines),
     )
 

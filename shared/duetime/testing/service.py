@@ -27,7 +27,7 @@ from duetime.domain.timers import Timer
 from duetime.domain.times import format_instant, round_down
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.engine.waiting import Alarm
+from duetime.engine.waiting import WakeupEvent
 from duetime.runtime import api_wiring, wiring
 from duetime.runtime.outbox_wiring import make_publishers, ringing_calls
 from duetime.runtime.settings import LocalSettings
@@ -169,15 +169,15 @@ class VirtualService:
         """The dispatcher's turns, in this loop in place of a thread of its own."""
         if self._dispatcher is None:
             return
-        alarm = Alarm()
-        self._bell.connect(lambda: self._ring(alarm))
+        alarm = WakeupEvent()
+        self._bell.connect(lambda: self._wake_up(alarm))
         while True:
             await alarm.wait(self._dispatcher.turn())
 
-    def _ring(self, alarm: Alarm) -> None:
+    def _wake_up(self, alarm: WakeupEvent) -> None:
         """From any thread."""
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(alarm.ring)
+            self._loop.call_soon_threadsafe(alarm.set)
 
     async def _advance(self, to: datetime) -> None:
         self.poller.look_again()  # a namespace was resumed, say, of which no hint tells

@@ -277,7 +277,7 @@ class TestWhenSomethingGoesWrong:
 
 
 def test_an_answer_that_is_too_long_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idempotency, "MAX_ANSWER_BYTES", 10)
+    monkeypatch.setattr(idempotency, "MAX_RESPONSE_BYTES", 10)
     assert create(world.api).status == 201
     answer = create(world.api)
     assert (answer.status, answer.code) == (409, "answer_not_kept")

@@ -274,7 +274,7 @@ def test_a_call_that_is_starred_and_tagged_while_it_runs_is_concluded_all_the_sa
 
 
 def cancel(executing: Executing, call_id: str) -> bool:
-    """As the API does: False when the call is under way, has ended, or was changed since it was read."""
+    """As the API does: False when the call is in flight, has ended, or was changed since it was read."""
     call, now = executing.get(call_id), executing.clock.now()
     return call.is_waiting and executing.calls.apply([make.cancelled(call, now=now)], now=now) == [
         ApplyStatus.APPLIED
@@ -378,7 +378,7 @@ def test_the_limits_of_a_tenants_namespace_hold_for_its_calls(executing: Executi
         executing.submit(f"call-{number:02}")
     executing.run_for(10)
     assert executing.statuses() == {CallStatus.SUCCEEDED}
-    assert executing.sender.most_under_way == 4
+    assert executing.sender.most_in_flight == 4
 
 
 def test_retention_is_set_when_a_call_ends(executing: Executing) -> None:

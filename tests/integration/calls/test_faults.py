@@ -16,7 +16,7 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.errors import CallUnreadable, StoreError, StoreUnavailable
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus
-from duetime.engine.handling import Answered, TurnStatus
+from duetime.engine.firing.execution_handler import Answered, StartStatus
 from duetime.stores.sql.call_tables import service_calls
 from tests.support.executing import Executing, at, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_begin, is_end
@@ -115,7 +115,7 @@ def test_a_driver_that_repeats_its_own_write_does_not_supersede_itself(executing
 
     executor = executing.executor(Repeating(executing.calls))  # type: ignore[arg-type]
     (result,) = executor.begin([turn(executing, leases)], now=at(0))
-    assert result.status is TurnStatus.BEGUN
+    assert result.status is StartStatus.BEGUN
     assert result.message is not None
     answer = Answered(result.message.token, CallbackResult(1, 200, b"", None, None, "", 0.1))
     (conclusion,) = executor.conclude([answer], now=at(1))
@@ -153,7 +153,7 @@ def test_who_has_lost_the_shard_begins_nothing(executing: Executing) -> None:
         executing.store.leases.release([lease], now=at(0))
         claim_shard(executing.store, lease.shard_id, "other", lease_seconds=60, now=at(0))
     (result,) = executing.executor().begin([turn(executing, stale)], now=at(0))
-    assert result.status is TurnStatus.LEASE_LOST
+    assert result.status is StartStatus.LEASE_LOST
     assert executing.get().status is CallStatus.SCHEDULED
 
 
@@ -177,7 +177,7 @@ def test_of_two_executors_one_begins(executing: Executing) -> None:
     turns = [turn(executing, leases)], [turn(executing, leases)]
     (one,) = first.begin(turns[0], now=at(0))
     (two,) = second.begin(turns[1], now=at(0))
-    assert (one.status, two.status) == (TurnStatus.BEGUN, TurnStatus.SUPERSEDED)
+    assert (one.status, two.status) == (StartStatus.BEGUN, StartStatus.SUPERSEDED)
     assert len(executing.executions()) == 1
 
 

@@ -28,7 +28,7 @@ from duetime.delivery.port import CallbackResult, TransportError
 from duetime.domain.service_calls import LEGAL_STEPS, CallStatus, timer_of
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
-from duetime.engine.handling import Answered, Turn, TurnResult, TurnStatus
+from duetime.engine.firing.execution_handler import Answered, StartResult, StartStatus, Turn
 from duetime.stores.port.calls import ApplyStatus, DeleteStatus
 from tests.support import calls as make
 from tests.support.clock import NOW, FakeClock
@@ -182,10 +182,10 @@ class CallMachine(RuleBasedStateMachine):
         found = [self._took(executor, turn, result) for turn, result in zip(turns, results, strict=True)]
         return multiple(*(message for message in found if message is not None))
 
-    def _took(self, executor: int, turn: Turn, result: TurnResult) -> InFlight | None:
+    def _took(self, executor: int, turn: Turn, result: StartResult) -> InFlight | None:
         now, call_id = self.clock.now(), turn.timer.timer_id
         model = self.models.get(call_id)
-        if result.status is TurnStatus.BEGUN:
+        if result.status is StartStatus.BEGUN:
             assert model is not None
             assert model.open_id is None
             assert model.may_wake

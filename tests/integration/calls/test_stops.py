@@ -16,7 +16,7 @@ from tests.support.scripted_sender import RequestSender, Script
 # -- bounds --------------------------------------------------------------------------------------------------------
 
 
-def test_large_bodies_under_way_are_bounded_and_keep_no_other_tenant_waiting(executing: Executing) -> None:
+def test_large_bodies_in_flight_are_bounded_and_keep_no_other_tenant_waiting(executing: Executing) -> None:
     executing.settings = EngineSettings(max_payload_bytes=8_000_000)
     executing.add_tenant("other")
     body = b'"' + b"x" * 200_000 + b'"'
@@ -24,7 +24,7 @@ def test_large_bodies_under_way_are_bounded_and_keep_no_other_tenant_waiting(exe
 
     def answer(request: Callback) -> Script:
         nonlocal most
-        most = max(most, executing.sender.under_way)
+        most = max(most, executing.sender.in_flight)
         return Script(200, delay_seconds=2.0 if request.body and len(request.body) > 1000 else 0.01)
 
     executing.sender.answer = answer
@@ -48,7 +48,7 @@ def test_large_bodies_under_way_are_bounded_and_keep_no_other_tenant_waiting(exe
 # -- stops ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_stop_waits_for_calls_under_way_and_begins_no_more(executing: Executing) -> None:
+def test_a_stop_waits_for_calls_in_flight_and_begins_no_more(executing: Executing) -> None:
     executing.sender.answer = lambda request: Script(200, delay_seconds=8.0)
     executing.submit("first")
 
@@ -62,7 +62,7 @@ def test_a_stop_waits_for_calls_under_way_and_begins_no_more(executing: Executin
     assert executing.clock.elapsed_seconds == pytest.approx(8.5, abs=1)
 
 
-def test_what_is_under_way_at_the_end_of_a_stop_is_left_to_the_watchdog(
+def test_what_is_in_flight_at_the_end_of_a_stop_is_left_to_the_watchdog(
     executing: Executing, caplog: pytest.LogCaptureFixture
 ) -> None:
     executing.settings = EngineSettings(drain_seconds=3.0)

@@ -13,7 +13,7 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus
-from duetime.engine.handling import Answered, TurnStatus
+from duetime.engine.firing.execution_handler import Answered, StartStatus
 from tests.support.executing import Executing, at, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_end
 from tests.support.leases import claim_shard
@@ -38,7 +38,7 @@ def begin_and_vanish(executing: Executing, **fields: object) -> None:
     lease = claim_shard(executing.store, shard_id, "gone", lease_seconds=0.001, now=now)
     assert lease is not None
     (result,) = executing.executor().begin([turn(executing, {shard_id: lease})], now=now)
-    assert result.status is TurnStatus.BEGUN
+    assert result.status is StartStatus.BEGUN
 
 
 def test_an_execution_that_nobody_concludes_ends_at_its_deadline_and_not_before(executing: Executing) -> None:
@@ -118,7 +118,7 @@ def test_an_answer_that_comes_after_the_watchdog_changes_nothing(
     (result,) = executor.begin([turn(executing, leases)], now=at(0))
     assert result.message is not None
     (ended,) = executor.begin([turn(executing, leases)], now=at(6))
-    assert (ended.status, ended.is_timed_out, ended.ended_as) == (TurnStatus.WAITS, True, CallStatus.FAILED)
+    assert (ended.status, ended.is_timed_out, ended.ended_as) == (StartStatus.WAITS, True, CallStatus.FAILED)
     before = executing.get(), executing.events(), executing.executions()
     answer = Answered(result.message.token, CallbackResult(1, 200, b"late", None, None, "", 0.1))
     (conclusion,) = executor.conclude([answer], now=at(7))

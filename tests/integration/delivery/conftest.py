@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from duetime.delivery.curl import CurlSender
+from duetime.delivery.dns import Resolve, system_resolve
 from duetime.delivery.egress import LOOPBACK, EgressPolicy
-from duetime.delivery.lookups import Resolve, system_resolve
 from duetime.delivery.port import Callback, CallbackResult
 from duetime.delivery.settings import SenderSettings
 from tests.support.receiver import WAIT_SECONDS, Receiver

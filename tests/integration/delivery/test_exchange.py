@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from duetime.delivery.port import MAX_ANSWER_BYTES, MAX_HEAD_BYTES, TransportError
+from duetime.delivery.port import MAX_HEAD_BYTES, MAX_RESPONSE_BYTES, TransportError
 from duetime.domain.service_calls import Method
 from tests.integration.delivery.conftest import Sending
 from tests.support.receiver import WAIT_SECONDS, Gate, Receiver, drip, hang_up, held, raw, reply, reset
@@ -166,10 +166,10 @@ def test_interim_answers_are_passed_over(sending: Sending, receiver: Receiver) -
 @pytest.mark.parametrize("excess", [-1, 0, 1])
 def test_an_answer_is_read_up_to_the_cap(sending: Sending, receiver: Receiver, excess: int) -> None:
     whole = bytes(range(256)) * 257
-    url = receiver.on("/", reply(500, whole[: MAX_ANSWER_BYTES + excess]))
+    url = receiver.on("/", reply(500, whole[: MAX_RESPONSE_BYTES + excess]))
     result = sending.post(url)
     assert result.status == 500
-    assert result.body == whole[: min(MAX_ANSWER_BYTES, MAX_ANSWER_BYTES + excess)]
+    assert result.body == whole[: min(MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES + excess)]
     assert result.body_truncated == (excess > 0)
     assert sending.post(receiver.url("/next")).body_truncated is False
 
@@ -178,7 +178,7 @@ def test_an_endless_answer_is_cut_off_and_keeps_its_status(sending: Sending, rec
     url = receiver.on("/", drip(CHUNKED, b"2000\r\n" + b"x" * 0x2000 + b"\r\n", interval_seconds=0))
     result = sending.post(url)
     assert (result.status, result.body_truncated) == (200, True)
-    assert result.body == b"x" * MAX_ANSWER_BYTES
+    assert result.body == b"x" * MAX_RESPONSE_BYTES
 
 
 def test_nothing_is_unpacked(sending: Sending, receiver: Receiver) -> None:
@@ -188,7 +188,7 @@ def test_nothing_is_unpacked(sending: Sending, receiver: Receiver) -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"
     chunk = f"{len(packed):x}\r\n".encode() + packed + b"\r\n0\r\n\r\n"
     result = sending.post(receiver.on("/te", raw(head + chunk)))
-    assert len(result.body) <= MAX_ANSWER_BYTES
+    assert len(result.body) <= MAX_RESPONSE_BYTES
 
 
 def test_endless_headers_are_refused(sending: Sending, receiver: Receiver) -> None:

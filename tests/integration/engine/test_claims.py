@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from duetime.engine.leases import CLAIM_SECONDS, LeaseKeeper
-from duetime.engine.owned import OwnedShard
 from duetime.engine.payloads import HeldPayloads
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
+from duetime.engine.shards.leases import CLAIM_SECONDS, LeaseKeeper
+from duetime.engine.shards.shard import ShardState
 from duetime.engine.stats import EngineStats
 from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
@@ -105,7 +105,7 @@ def test_what_a_batch_won_is_polled_before_the_next_one_is_claimed(store: Store,
     assert any(polls > 0 for _, polls in partly)
 
 
-def test_a_stop_gives_back_what_a_claim_under_way_still_wins(store: Store, clock: VirtualClock) -> None:
+def test_a_stop_gives_back_what_a_claim_in_flight_still_wins(store: Store, clock: VirtualClock) -> None:
     make_shards(store, 4096)
     poller = timed_poller(store, clock, "a")
 
@@ -146,7 +146,7 @@ class Keeping:
     def _change(self) -> None:
         self.changes.append(self.clock.elapsed_seconds)
 
-    def shards(self) -> list[OwnedShard]:
+    def shards(self) -> list[ShardState]:
         return list(self.keeper.owned.values())
 
     def run(self, script: Callable[[], Awaitable[None]]) -> None:

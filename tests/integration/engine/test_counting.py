@@ -93,7 +93,7 @@ def test_latency_is_the_time_that_callbacks_took(store: Store, clock: VirtualClo
     assert latency.sum == pytest.approx(2.1)
 
 
-def test_gauges_say_what_is_under_way_and_end_at_nothing(store: Store, clock: VirtualClock) -> None:
+def test_gauges_say_what_is_in_flight_and_end_at_nothing(store: Store, clock: VirtualClock) -> None:
     put(store, [make_timer(f"t{number}") for number in range(3)], START)
     snapshots = run(store, clock, ScriptedSender(lambda body: Script(delay_seconds=6)), seconds=10)
     seen = {name: max(snapshot.gauges[name] for snapshot in snapshots) for name in snapshots[0].gauges}

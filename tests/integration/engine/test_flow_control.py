@@ -13,7 +13,7 @@ import pytest
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.domain.times import parse_instant
-from duetime.engine import directory
+from duetime.engine import namespace_cache
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
@@ -249,7 +249,7 @@ def test_a_namespace_s_concurrency_is_kept(store: Store, clock: VirtualClock) ->
 
     run(store, sender, clock, 20.0)
 
-    assert sender.most_under_way == 3
+    assert sender.most_in_flight == 3
     assert len(sender.received) == 30
 
 
@@ -271,7 +271,7 @@ def test_two_pollers_share_a_namespace_s_limits(
         await asyncio.gather(*tasks)
 
     run_virtually(clock, main())
-    assert [each.most_under_way for each in senders] == [each_may, each_may]
+    assert [each.most_in_flight for each in senders] == [each_may, each_may]
 
 
 def test_a_slow_but_healthy_receiver_has_the_places_that_its_namespace_asks_for(
@@ -324,8 +324,8 @@ def test_the_retry_policy_of_the_namespace_is_the_default_of_its_timers(store: S
 def test_an_attempt_ends_by_the_policy_with_which_it_began(
     store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others, of whom no more are remembered than one, are read while it is under way."""
-    monkeypatch.setattr(directory, "_MAX_VIEWS", 1)
+    """Others, of whom no more are remembered than one, are read while it is in flight."""
+    monkeypatch.setattr(namespace_cache, "_MAX_VIEWS", 1)
     limit(store, "noisy", NamespaceSettings(retry_policy_json='{"maxAttempts": 1}'))
     sender = ScriptedSender(lambda body: Script(status=500 if body["namespace"] == "noisy" else 200, delay_seconds=5))
     put(store, [make_timer("n", namespace="noisy", execute_at=at(1))], START)

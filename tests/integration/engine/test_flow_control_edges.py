@@ -12,11 +12,11 @@ import pytest
 from duetime.delivery.port import Callback
 from duetime.delivery.sealing import SecretUnavailable
 from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
-from duetime.engine import directory
-from duetime.engine.directory import NamespaceDirectory
-from duetime.engine.endings import Ending
-from duetime.engine.flow import FlowControl
-from duetime.engine.keys import LaneKey, lane_key
+from duetime.engine import namespace_cache
+from duetime.engine.flow.control import FlowControl
+from duetime.engine.flow.host_health import HostSignal
+from duetime.engine.keys import QueueKey, queue_key
+from duetime.engine.namespace_cache import NamespaceCache
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
@@ -33,15 +33,15 @@ def make_flow(settings: EngineSettings) -> FlowControl:
     return FlowControl(settings, random=lambda: 0.5, on_stale=lambda key, shard, timer: None)
 
 
-def add(flow: FlowControl, namespace: str, timer_id: str, host: str, monotonic: float) -> LaneKey:
+def add(flow: FlowControl, namespace: str, timer_id: str, host: str, monotonic: float) -> QueueKey:
     timer = make_timer(timer_id, namespace=namespace, callback_url=f"http://{host}.test/")
-    key = lane_key(timer)
+    key = queue_key(timer)
     assert flow.accepts(key, monotonic)
     flow.add(key, make_shard(), timer, monotonic)
     return key
 
 
-def test_a_lane_that_was_let_in_and_cannot_start_does_not_keep_its_host_s_room() -> None:
+def test_a_queue_that_was_let_in_and_cannot_start_does_not_keep_its_host_s_room() -> None:
     flow = make_flow(EngineSettings(max_in_flight_per_host=1))
     flow.configure("narrow", max_in_flight=1, rate_per_second=None, monotonic=0.0)
     noisy = add(flow, "noisy", "n", "shared", 0.0)
@@ -50,11 +50,11 @@ def test_a_lane_that_was_let_in_and_cannot_start_does_not_keep_its_host_s_room()
     add(flow, "narrow", "x", "other", 0.0)
     taken = flow.take(0.0)
     assert taken is not None
-    assert taken[2].timer_id == "x"  # all that "narrow" may have under way, while its other lane is blocked
+    assert taken[2].timer_id == "x"  # all that "narrow" may have in flight, while its other queue is blocked
     add(flow, "quiet", "q", "shared", 0.0)
     assert flow.take(0.0) is None
 
-    flow.end(noisy, Ending.ANSWERED, started=0.0, is_slow=False, monotonic=0.1)
+    flow.end(noisy, HostSignal.ANSWERED, started=0.0, is_slow=False, monotonic=0.1)
 
     taken = flow.take(0.1)
     assert taken is not None
@@ -82,8 +82,8 @@ def test_more_namespaces_than_are_remembered_are_known_while_their_page_is_offer
         names = [f"n{number}" for number in range(4)]
         for name in names:
             store.catalogue.create_namespace(name, num_shards=1, dedicated=False, now=START)
-        known = NamespaceDirectory(store.catalogue, clock=VirtualClock(START), secret_box=None)
-        monkeypatch.setattr(directory, "_MAX_VIEWS", 3)
+        known = NamespaceCache(store.catalogue, clock=VirtualClock(START), secret_box=None)
+        monkeypatch.setattr(namespace_cache, "_MAX_VIEWS", 3)
         known.load(names[:3])
         known.load(names[1:])
         assert [known.get(name) is not None for name in names] == [False, True, True, True]

@@ -45,7 +45,7 @@ def timers(namespace: str, number: int, *, start: float, every: float = 0.0, pay
 
 
 def run(store: Store, sender: ScriptedSender, clock: VirtualClock, seconds: float, *, max_bytes: int) -> int:
-    """The most timers that the poller held at once: waiting, under way and not recorded."""
+    """The most timers that the poller held at once: waiting, in flight and not recorded."""
     poller = make_poller(store, sender, clock, settings=EngineSettings(max_payload_bytes=max_bytes))
     most = 0
 
@@ -88,7 +88,7 @@ def test_what_a_hanging_endpoint_holds_is_not_taken_from_others(store: Store, cl
     put(store, timers("large", 40, start=1, every=0.5), START)
     put(store, timers("small", 40, start=1, every=0.5, payload="1"), START)
 
-    run(store, sender, clock, 25.0, max_bytes=MAX_BYTES // 5)  # ten of them; a lane alone would hold 16
+    run(store, sender, clock, 25.0, max_bytes=MAX_BYTES // 5)  # ten of them; a queue alone would hold 16
 
     for namespace in ("large", "small"):
         assert len(of(sender, namespace)) == 40

@@ -59,7 +59,7 @@ def test_more_timers_at_one_instant_than_any_page_all_fire_once_each(store: Stor
     poller = make_poller(store, sender, clock, settings=settings)
     run_virtually(clock, running(poller, lambda: asyncio.sleep(10)))
     assert Counter(body["timerId"] for body in sender.received) == Counter(f"t{n}" for n in range(1000))
-    assert sender.most_under_way <= 20
+    assert sender.most_in_flight <= 20
     assert poller.stats()["fired"] == 1000
 
 
@@ -240,7 +240,7 @@ def test_a_wish_for_no_time_is_logged_and_the_timer_is_fired(
     assert "nextExecuteAt" in record.message
     (attempt,) = read_attempts(stored(store, "t", clock).attempt_log)
     assert attempt.outcome is AttemptOutcome.FIRED
-    assert attempt.message.startswith("nextExecuteAt in the answer must be ")
+    assert attempt.message.startswith("nextExecuteAt in the response must be ")
 
 
 def test_a_slow_callback_is_parked_and_still_counts_as_one(store: Store, clock: VirtualClock) -> None:

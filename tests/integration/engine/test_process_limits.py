@@ -105,7 +105,7 @@ def test_full_load_fits_into_1024_open_files_and_threads(tmp_path: Path) -> None
     assert result.pop("warnings") == []
     files, threads, in_flight = (result.pop(name) for name in ("files", "threads", "in_flight"))
     assert result == {"fired": 1200, "retried": 0, "poll_errors": 0, "record_errors": 0, "leases_lost": 0}
-    assert in_flight == 720, "all that may be under way was"
+    assert in_flight == 720, "all that may be in flight was"
     assert isinstance(files, int)
     assert isinstance(threads, int)
     assert 720 < files < 1024 - 100

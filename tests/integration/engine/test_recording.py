@@ -1,4 +1,4 @@
-"""What is recorded when leases change hands, answers of the store are lost, and timers are changed under way."""
+"""What is recorded when leases change hands, answers of the store are lost, and timers are changed in flight."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_retry_after_such_a_change_counts_on(store: Store, clock: VirtualClock
 def test_fire_by_hand_that_overlaps_the_natural_firing_fires_once(
     store: Store, clock: VirtualClock, callback_seconds: float
 ) -> None:
-    """It was asked for before the due time, and is stored when the attempt is under way."""
+    """It was asked for before the due time, and is stored when the attempt is in flight."""
     put(store, [make_timer("t", execute_at=at(1))], START)
     sender = ScriptedSender(lambda body: Script(delay_seconds=callback_seconds))
 
@@ -182,7 +182,7 @@ def test_fire_by_hand_that_overlaps_the_natural_firing_fires_once(
     assert (timer.state, timer.attempts) == (TimerState.FIRED, 1)
 
 
-def test_another_message_under_way_is_sent_as_another_firing(store: Store, clock: VirtualClock) -> None:
+def test_another_message_in_flight_is_sent_as_another_firing(store: Store, clock: VirtualClock) -> None:
     put(store, [make_timer("t", execute_at=at(1), payload_json='"old"')], START)
     sender = ScriptedSender(lambda body: Script(delay_seconds=5.0))
 

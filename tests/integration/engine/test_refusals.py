@@ -14,13 +14,13 @@ from duetime.delivery.port import CallbackResult
 from duetime.domain.errors import StoreError
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import FailureReason, TimerState
-from duetime.engine import firing, recorded
+from duetime.engine.firing import at_least_once, firing
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
 from duetime.stores.sql.store import SqlStore
 from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.integration.engine.test_announcing import Bus
+from tests.integration.engine.test_failure_events import Bus
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, running
@@ -169,14 +169,14 @@ def test_an_answer_that_cannot_be_read_costs_that_answer_only(
     store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(store, [make_timer(f"t{number}") for number in range(100)], START)
-    read_answer = recorded.read_answer
+    classify = at_least_once.classify
 
     def read(result: CallbackResult, **named: Any) -> Any:
         if result.body == b"strange":
             raise KeyError("nobody foresaw it")
-        return read_answer(result, **named)
+        return classify(result, **named)
 
-    monkeypatch.setattr(recorded, "read_answer", read)
+    monkeypatch.setattr(at_least_once, "classify", read)
     strange = iter([b"strange", b"strange"])
     sender = ScriptedSender(lambda body: Script(body=next(strange, b"") if body["timerId"] == "t50" else b""))
     poller = make_poller(store, sender, clock)
@@ -190,14 +190,14 @@ def test_an_answer_that_cannot_be_taken_leaves_its_timer_due_and_the_others_alon
     store: Store, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(store, [make_timer(f"t{number}") for number in range(100)], START)
-    ending_of = firing.ending_of
+    signal_of = firing.signal_of
 
     def take(result: CallbackResult) -> Any:
         if result.body == b"strange":
             raise KeyError("nobody foresaw it")
-        return ending_of(result)
+        return signal_of(result)
 
-    monkeypatch.setattr(firing, "ending_of", take)
+    monkeypatch.setattr(firing, "signal_of", take)
     sender = ScriptedSender(
         lambda body: Script(body=b"strange" if body["timerId"] == "t50" and clock.elapsed_seconds < 1 else b"")
     )

@@ -48,7 +48,7 @@ def test_events_arrive_in_order_one_after_the_other_within_a_moment(world: Webho
     world.run(script)
     assert world.arrived() == [("call-1", number) for number in range(1, 8)]
     assert world.states() == [TimerState.FIRED] * 7
-    assert world.sender.most_under_way == 1
+    assert world.sender.most_in_flight == 1
 
 
 def test_calls_do_not_wait_for_each_other(world: WebhookWorld) -> None:
@@ -312,7 +312,7 @@ def test_a_store_that_fails_at_the_gate_is_asked_again_and_nothing_is_lost_or_ov
     class Failing:
         """The gate; a third of what it asks the store for fails."""
 
-        takes, read_answer = gate.takes, gate.read_answer
+        takes, classify = gate.takes, gate.classify
 
         def admit(self, *arguments: Any, **options: Any) -> Any:
             self.fail()
@@ -328,7 +328,7 @@ def test_a_store_that_fails_at_the_gate_is_asked_again_and_nothing_is_lost_or_ov
                 failures.append(1)
                 raise StoreUnavailable("down")
 
-    poller = make_poller(world.store, world.sender, world.clock, gate=Failing(), secret_box=world.box)
+    poller = make_poller(world.store, world.sender, world.clock, ordering=Failing(), secret_box=world.box)
     world.pollers.append(poller)
 
     async def script() -> None:
@@ -350,14 +350,14 @@ def test_a_delivery_that_is_refused_at_the_gate_waits_alone(
     class Refusing:
         """The gate; for a while it cannot deal with the deliveries of one call."""
 
-        takes, read_answer, recorded = gate.takes, gate.read_answer, gate.recorded
+        takes, classify, recorded = gate.takes, gate.classify, gate.recorded
 
         def admit(self, timers: Any, **options: Any) -> Any:
             if world.clock.elapsed_seconds < 8 and any("call-2" in timer.timer_id for timer in timers):
                 raise KeyError("nobody foresaw it")
             return gate.admit(timers, **options)
 
-    poller = make_poller(world.store, world.sender, world.clock, gate=Refusing(), secret_box=world.box)
+    poller = make_poller(world.store, world.sender, world.clock, ordering=Refusing(), secret_box=world.box)
     world.pollers.append(poller)
 
     async def script() -> None:

@@ -8,11 +8,11 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from duetime.delivery import guard as module
+from duetime.delivery.dns import LookupThreads
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy, RefusedUrl
 from duetime.delivery.guard import FAILED_SECONDS, MAX_PINNED_ADDRESSES, Guard, Lookup, Target
-from duetime.delivery.lookups import LookupThreads
+from duetime.delivery.pending_dns import PendingLookups, Waiting
 from duetime.delivery.port import Callback, TransportError
-from duetime.delivery.waiting_room import Waiting, WaitingRoom
 from tests.support.resolver import Resolver
 
 WAIT_SECONDS = 15
@@ -277,7 +277,7 @@ class TestWaitingRoom:
     def test_those_of_a_target_leave_together(
         self, wait: Callable[[int, float], Waiting], targets: tuple[Target, Target]
     ) -> None:
-        room = WaitingRoom()
+        room = PendingLookups()
         for key, target in enumerate([targets[0], targets[1], targets[0]]):
             room.add(target, wait(key, 9.0))
         assert [waiting.callback.key for waiting in room.leave(targets[0])] == [0, 2]
@@ -289,7 +289,7 @@ class TestWaitingRoom:
     def test_those_who_are_late_leave_when_they_are(
         self, wait: Callable[[int, float], Waiting], targets: tuple[Target, Target]
     ) -> None:
-        room = WaitingRoom()
+        room = PendingLookups()
         assert room.seconds_left(0.0) is None
         for key, (target, until) in enumerate([(targets[0], 5.0), (targets[1], 3.0), (targets[0], 3.0)]):
             room.add(target, wait(key, until))

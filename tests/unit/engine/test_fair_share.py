@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime.engine.sharing import fair_share
+from duetime.engine.shards.sharing import fair_share
 
 
 @given(st.integers(0, 5000), st.sets(st.text(min_size=1), min_size=1, max_size=20))

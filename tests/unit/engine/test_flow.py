@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from duetime.domain.timers import Timer
-from duetime.engine.breaker import BreakerState
-from duetime.engine.endings import Ending
-from duetime.engine.flow import FlowControl
-from duetime.engine.keys import LaneKey, lane_key
-from duetime.engine.owned import OwnedShard
+from duetime.engine.flow.breaker import BreakerState
+from duetime.engine.flow.control import FlowControl
+from duetime.engine.flow.host_health import HostSignal
+from duetime.engine.keys import QueueKey, queue_key
 from duetime.engine.settings import EngineSettings
+from duetime.engine.shards.shard import ShardState
 from tests.support.engine import make_shard, make_timer
 
 SHARD = make_shard()
@@ -29,7 +29,7 @@ class Subject:
         self.flow = FlowControl(self.settings, random=lambda: 0.5, on_stale=self._on_stale)
         self.number = 0
 
-    def _on_stale(self, key: LaneKey, shard: OwnedShard, timer: Timer) -> None:
+    def _on_stale(self, key: QueueKey, shard: ShardState, timer: Timer) -> None:
         del key, shard
         self.stale.append(timer.timer_id)
 
@@ -39,22 +39,24 @@ class Subject:
         for _ in range(number):
             self.number += 1
             timer = make_timer(f"{namespace}{self.number}", namespace=namespace, callback_url=f"http://{host}/x")
-            if self.flow.accepts(lane_key(timer), self.now):
-                self.flow.add(lane_key(timer), SHARD, timer, self.now)
+            if self.flow.accepts(queue_key(timer), self.now):
+                self.flow.add(queue_key(timer), SHARD, timer, self.now)
                 accepted += 1
         return accepted
 
-    def take(self, number: int = 10_000) -> list[LaneKey]:
-        """The lanes of what may be started now, in order."""
-        taken: list[LaneKey] = []
+    def take(self, number: int = 10_000) -> list[QueueKey]:
+        """The queues of what may be started now, in order."""
+        taken: list[QueueKey] = []
         while len(taken) < number and (found := self.flow.take(self.now)) is not None:
             taken.append(found[0])
         return taken
 
-    def end(self, key: LaneKey, ending: Ending = Ending.ANSWERED, *, is_slow: bool = False) -> BreakerState | None:
+    def end(
+        self, key: QueueKey, ending: HostSignal = HostSignal.ANSWERED, *, is_slow: bool = False
+    ) -> BreakerState | None:
         return self.flow.end(key, ending, started=self.now, is_slow=is_slow, monotonic=self.now)
 
-    def cycle(self, key: LaneKey, number: int) -> None:
+    def cycle(self, key: QueueKey, number: int) -> None:
         """Have ``number`` more attempts answered, so that the windows grow."""
         for _ in range(number):
             self.add(key[0], key[1].removeprefix("http://"))
@@ -62,7 +64,7 @@ class Subject:
             self.end(key)
 
 
-def key(namespace: str = "a", host: str = "h") -> LaneKey:
+def key(namespace: str = "a", host: str = "h") -> QueueKey:
     return namespace, f"http://{host}"
 
 
@@ -70,14 +72,14 @@ def test_namespaces_take_turns_and_keep_their_order() -> None:
     subject = Subject()
     subject.add("noisy", number=3)
     subject.add("quiet")
-    assert [lane[0] for lane in subject.take()] == ["noisy", "quiet", "noisy", "noisy"]
+    assert [queue[0] for queue in subject.take()] == ["noisy", "quiet", "noisy", "noisy"]
 
 
 def test_the_hosts_of_a_namespace_take_turns() -> None:
     subject = Subject()
     subject.add(host="one", number=3)
     subject.add(host="two")
-    assert [lane[1] for lane in subject.take()] == ["http://one", "http://two", "http://one", "http://one"]
+    assert [queue[1] for queue in subject.take()] == ["http://one", "http://two", "http://one", "http://one"]
 
 
 def test_a_host_that_hangs_gets_no_more_than_its_window_and_others_go_on() -> None:
@@ -102,14 +104,14 @@ def test_the_bound_of_a_host_is_for_all_namespaces_together_and_freed_places_go_
     subject = Subject(initial_window=16, max_in_flight_per_host=6)
     for namespace in "abc":
         subject.add(namespace, number=10)
-    under_way = subject.take()
-    assert Counter(lane[0] for lane in under_way) == {"a": 2, "b": 2, "c": 2}
+    in_flight = subject.take()
+    assert Counter(queue[0] for queue in in_flight) == {"a": 2, "b": 2, "c": 2}
     later = []
     for _ in range(6):
-        subject.end(under_way.pop(0))
-        (lane,) = subject.take()
-        under_way.append(lane)
-        later.append(lane[0])
+        subject.end(in_flight.pop(0))
+        (queue,) = subject.take()
+        in_flight.append(queue)
+        later.append(queue[0])
     assert Counter(later) == {"a": 2, "b": 2, "c": 2}
 
 
@@ -139,17 +141,17 @@ def test_a_limit_that_is_set_while_a_host_is_in_use_widens_its_window() -> None:
     subject.add(number=100)
     subject.add(host="fails", number=100)
     assert Counter(subject.take()) == {key(): 2, key(host="fails"): 2}
-    subject.end(key(host="fails"), Ending.FAILED)
+    subject.end(key(host="fails"), HostSignal.FAILED)
     subject.flow.configure("a", max_in_flight=50, rate_per_second=None, monotonic=0.0)
     assert Counter(subject.take()) == {key(): 50 - 2 - 1}  # the one that failed has to earn its size
 
 
-def test_a_lane_that_was_slow_once_and_is_quick_again_has_the_whole_buffer() -> None:
+def test_a_queue_that_was_slow_once_and_is_quick_again_has_the_whole_buffer() -> None:
     subject = Subject(initial_window=4, max_buffered=50)
     subject.add(number=4)
-    for lane in subject.take():
-        subject.flow.slow_down(lane)
-        subject.end(lane, is_slow=True)
+    for queue in subject.take():
+        subject.flow.slow_down(queue)
+        subject.end(queue, is_slow=True)
     assert subject.add(number=100) == 50
 
 
@@ -158,7 +160,7 @@ def test_a_rate_limit_spreads_starts_and_says_when_the_next_is_possible() -> Non
     subject.flow.configure("a", max_in_flight=None, rate_per_second=2.0, monotonic=0.0)
     subject.add(number=2)
     subject.add("b", number=2)
-    assert Counter(lane[0] for lane in subject.take()) == {"a": 2, "b": 2}
+    assert Counter(queue[0] for queue in subject.take()) == {"a": 2, "b": 2}
     subject.add(number=2)
     assert subject.take() == []
     assert subject.flow.next_token_at(0.0) == 0.5
@@ -198,7 +200,7 @@ def test_a_full_buffer_still_has_a_share_for_every_namespace() -> None:
     assert not subject.flow.accepts(key("a"), subject.now)
 
 
-def test_a_lane_wants_more_when_half_of_it_is_gone() -> None:
+def test_a_queue_wants_more_when_half_of_it_is_gone() -> None:
     subject = Subject(max_buffered=10, initial_window=100)
     subject.add(number=10)
     subject.take(4)
@@ -208,7 +210,7 @@ def test_a_lane_wants_more_when_half_of_it_is_gone() -> None:
     assert subject.flow.wants(key("another"), subject.now)
 
 
-def test_a_lane_that_hangs_keeps_few_waiting() -> None:
+def test_a_queue_that_hangs_keeps_few_waiting() -> None:
     subject = Subject(initial_window=4)
     subject.add(number=4)
     subject.take()
@@ -220,20 +222,20 @@ def test_a_host_that_fails_is_left_alone_and_then_probed_by_one() -> None:
     subject = Subject(breaker_failures=3, breaker_pause_seconds=5.0)
     subject.add(number=20)
     taken = subject.take(5)
-    assert [subject.end(lane, Ending.FAILED) for lane in taken[:3]] == [None, None, BreakerState.OPEN]
+    assert [subject.end(queue, HostSignal.FAILED) for queue in taken[:3]] == [None, None, BreakerState.OPEN]
     assert len(list(subject.flow.clear(key()))) == 15
     assert subject.add(number=3) == 0
     assert not subject.flow.wants(key(), subject.now)
     assert subject.flow.open_breakers(subject.now) == 1
 
     subject.now = 5.0
-    for lane in taken[3:]:
-        subject.end(lane, Ending.NEUTRAL)
+    for queue in taken[3:]:
+        subject.end(queue, HostSignal.NEUTRAL)
     assert subject.flow.wants(key(), subject.now)
     assert subject.add(number=3) == 1
     assert subject.take() == [key()]
     assert subject.add(number=3) == 0
-    assert subject.end(key(), Ending.FAILED) is BreakerState.OPEN
+    assert subject.end(key(), HostSignal.FAILED) is BreakerState.OPEN
     assert not subject.flow.wants(key(), 14.9)
 
     subject.now = 15.0
@@ -248,7 +250,7 @@ def test_one_namespace_s_breaker_is_not_another_s() -> None:
     subject.add("a")
     subject.add("b", number=3)
     subject.take()
-    subject.end(key("a"), Ending.FAILED)
+    subject.end(key("a"), HostSignal.FAILED)
     assert subject.add("a") == 0
     assert subject.add("b") == 1
 
@@ -277,7 +279,7 @@ class FlowMachine(RuleBasedStateMachine):
             breaker_pause_seconds=2.0,
         )
         self.accepted = 0
-        self.under_way: list[LaneKey] = []
+        self.in_flight: list[QueueKey] = []
         self.started = 0
         self.cleared = 0
 
@@ -292,15 +294,15 @@ class FlowMachine(RuleBasedStateMachine):
     @rule()
     def take(self) -> None:
         taken = self.subject.take()
-        self.under_way += taken
+        self.in_flight += taken
         self.started += len(taken)
 
-    @precondition(lambda self: self.under_way)
-    @rule(data=st.data(), ending=st.sampled_from(list(Ending)))
-    def end(self, data: st.DataObject, ending: Ending) -> None:
-        lane = self.under_way.pop(data.draw(st.integers(0, len(self.under_way) - 1)))
-        if self.subject.end(lane, ending) is BreakerState.OPEN:
-            self.cleared += len(list(self.subject.flow.clear(lane)))
+    @precondition(lambda self: self.in_flight)
+    @rule(data=st.data(), ending=st.sampled_from(list(HostSignal)))
+    def end(self, data: st.DataObject, ending: HostSignal) -> None:
+        queue = self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
+        if self.subject.end(queue, ending) is BreakerState.OPEN:
+            self.cleared += len(list(self.subject.flow.clear(queue)))
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 2.5]))
     def wait(self, seconds: float) -> None:
@@ -314,17 +316,17 @@ class FlowMachine(RuleBasedStateMachine):
 
     @invariant()
     def bounds_hold(self) -> None:
-        assert all(count <= 3 for count in Counter(lane[1] for lane in self.under_way).values())
-        assert all(count <= 4 for count in Counter(lane[0] for lane in self.under_way).values())
+        assert all(count <= 3 for count in Counter(queue[1] for queue in self.in_flight).values())
+        assert all(count <= 4 for count in Counter(queue[0] for queue in self.in_flight).values())
 
     def teardown(self) -> None:
         """When everything is answered and all pauses are over, everything that waits is started or handed back."""
         for _ in range(200):
             self.subject.now += 2.5
             self.subject.flow.next_token_at(self.subject.now)
-            self.under_way += self.subject.take()
-            while self.under_way:
-                self.subject.end(self.under_way.pop())
+            self.in_flight += self.subject.take()
+            while self.in_flight:
+                self.subject.end(self.in_flight.pop())
             if not len(self.subject.flow):
                 return
         raise AssertionError(f"{len(self.subject.flow)} timers wait for ever")
@@ -341,7 +343,7 @@ def test_no_namespace_waits_longer_than_one_round(namespaces: list[str]) -> None
     waiting = Counter(namespaces)
     while len(subject.flow):
         round_size = sum(1 for count in waiting.values() if count)
-        turn = [lane[0] for lane in subject.take(round_size)]
+        turn = [queue[0] for queue in subject.take(round_size)]
         assert len(set(turn)) == round_size
         waiting.subtract(turn)
     assert not +waiting

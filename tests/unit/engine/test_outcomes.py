@@ -5,13 +5,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from duetime.delivery.answers import Answer, Verdict
 from duetime.delivery.port import CallbackResult, TransportError
+from duetime.delivery.response import Classification, Disposition
 from duetime.domain.attempts import MAX_ATTEMPTS_LOGGED, AttemptOutcome, AttemptRecord, read_attempts
 from duetime.domain.outcomes import Outcome
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import FailureReason, Timer, TimerState
-from duetime.engine.outcomes import expired, outcome_of, parked
+from duetime.engine.firing.outcomes import expired, outcome_of, parked
 from duetime.engine.settings import EngineSettings
 from tests.support.clock import NOW as START
 from tests.support.engine import make_timer
@@ -26,7 +26,7 @@ def result_of(status: int | None) -> CallbackResult:
 
 
 def outcome(
-    timer: Timer, answer: Answer, status: int | None = None, *, policy: RetryPolicy = DEFAULT_RETRY_POLICY
+    timer: Timer, answer: Classification, status: int | None = None, *, policy: RetryPolicy = DEFAULT_RETRY_POLICY
 ) -> Outcome:
     return outcome_of(
         timer,
@@ -43,7 +43,7 @@ def outcome(
 
 def test_fired() -> None:
     timer = make_timer("t")
-    result = outcome(timer, Answer(Verdict.FIRED), 200)
+    result = outcome(timer, Classification(Disposition.FIRED), 200)
     assert (result.state, result.attempts, result.next_attempt_at) == (TimerState.FIRED, 1, None)
     assert (result.fired_at, result.expires_at) == (START, NOW + timedelta(seconds=100))
     assert result.failure is None
@@ -51,7 +51,7 @@ def test_fired() -> None:
 
 def test_a_rescheduled_timer_is_another_firing_with_its_attempts_ahead() -> None:
     later = START + timedelta(hours=1)
-    result = outcome(make_timer("t"), Answer(Verdict.RESCHEDULE, next_execute_at=later), 200)
+    result = outcome(make_timer("t"), Classification(Disposition.RESCHEDULE, next_execute_at=later), 200)
     assert (result.state, result.attempts) == (TimerState.SCHEDULED, 0)
     assert result.execute_at == result.next_attempt_at == later
     assert (result.firing_id, result.fired_at, result.expires_at) == ("next-firing", START, None)
@@ -59,7 +59,7 @@ def test_a_rescheduled_timer_is_another_firing_with_its_attempts_ahead() -> None
 
 def test_a_retry_keeps_the_firing_and_the_due_time() -> None:
     timer = make_timer("t", retry_policy_json='{"initialInterval": "4s", "maxAttempts": 2}')
-    answer = Answer(Verdict.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
+    answer = Classification(Disposition.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
     result = outcome(timer, answer, 503)
     assert (result.state, result.attempts, result.firing_id) == (TimerState.SCHEDULED, 1, timer.firing_id)
     assert result.next_attempt_at == NOW + timedelta(seconds=4)
@@ -68,15 +68,15 @@ def test_a_retry_keeps_the_firing_and_the_due_time() -> None:
     assert (result.failure.status, result.failure.at) == (503, NOW)
 
 
-@pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.FAILED])
-def test_a_timer_fails_when_its_attempts_are_exhausted_or_refused(verdict: Verdict) -> None:
+@pytest.mark.parametrize("disposition", [Disposition.RETRY, Disposition.FAILED])
+def test_a_timer_fails_when_its_attempts_are_exhausted_or_refused(disposition: Disposition) -> None:
     timer = make_timer("t", retry_policy_json='{"maxAttempts": 1}')
-    result = outcome(timer, Answer(verdict, reason=FailureReason.NETWORK, message="reset"))
+    result = outcome(timer, Classification(disposition, reason=FailureReason.NETWORK, message="reset"))
     assert (result.state, result.attempts, result.next_attempt_at) == (TimerState.FAILED, 1, None)
     assert result.expires_at == NOW + timedelta(seconds=200)
 
 
-RETRY = Answer(Verdict.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
+RETRY = Classification(Disposition.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
 AN_HOUR = '{"initialInterval": "4s", "backoffMultiplier": 1, "maxAttempts": 1000, "maxAttemptsDuration": "1h"}'
 
 
@@ -135,7 +135,7 @@ def test_the_first_attempt_of_another_firing_does_not_count() -> None:
 
 def test_a_damaged_retry_policy_falls_back_to_the_default() -> None:
     timer = make_timer("t", retry_policy_json="not json")
-    result = outcome(timer, Answer(Verdict.RETRY, reason=FailureReason.NETWORK, message="reset"))
+    result = outcome(timer, Classification(Disposition.RETRY, reason=FailureReason.NETWORK, message="reset"))
     assert result.next_attempt_at == NOW + timedelta(seconds=2)
 
 
@@ -153,19 +153,19 @@ def logged(result: Outcome) -> AttemptRecord:
 @pytest.mark.parametrize(
     ("answer", "policy", "outcome_in_log"),
     [
-        (Answer(Verdict.FIRED), None, AttemptOutcome.FIRED),
-        (Answer(Verdict.RESCHEDULE, next_execute_at=NOW), None, AttemptOutcome.RESCHEDULED),
-        (Answer(Verdict.RETRY, reason=FailureReason.NOT_OK, message="no"), None, AttemptOutcome.RETRY),
+        (Classification(Disposition.FIRED), None, AttemptOutcome.FIRED),
+        (Classification(Disposition.RESCHEDULE, next_execute_at=NOW), None, AttemptOutcome.RESCHEDULED),
+        (Classification(Disposition.RETRY, reason=FailureReason.NOT_OK, message="no"), None, AttemptOutcome.RETRY),
         (
-            Answer(Verdict.RETRY, reason=FailureReason.NOT_OK, message="no"),
+            Classification(Disposition.RETRY, reason=FailureReason.NOT_OK, message="no"),
             '{"maxAttempts": 1}',
             AttemptOutcome.FAILED,
         ),
-        (Answer(Verdict.FAILED, reason=FailureReason.NOT_OK, message="no"), None, AttemptOutcome.FAILED),
+        (Classification(Disposition.FAILED, reason=FailureReason.NOT_OK, message="no"), None, AttemptOutcome.FAILED),
     ],
 )
 def test_every_attempt_is_logged_as_what_it_led_to(
-    answer: Answer, policy: str | None, outcome_in_log: AttemptOutcome
+    answer: Classification, policy: str | None, outcome_in_log: AttemptOutcome
 ) -> None:
     timer = make_timer("t", retry_policy_json=policy)
     record = logged(outcome(timer, answer, 200))
@@ -175,16 +175,20 @@ def test_every_attempt_is_logged_as_what_it_led_to(
 
 
 def test_an_attempt_without_an_answer_is_logged_with_its_error() -> None:
-    record = logged(outcome(make_timer("t"), Answer(Verdict.RETRY, reason=FailureReason.NETWORK, message="reset")))
+    record = logged(
+        outcome(make_timer("t"), Classification(Disposition.RETRY, reason=FailureReason.NETWORK, message="reset"))
+    )
     assert (record.status, record.error_class, record.message) == (None, "connect", "reset")
     assert (record.headers, record.body, record.body_bytes, record.body_truncated) == ({}, None, 0, False)
 
 
 def test_earlier_attempts_stay_in_the_log() -> None:
-    retry = Answer(Verdict.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
+    retry = Classification(Disposition.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
     timer = make_timer("t")
     first = outcome(timer, retry, 503)
-    second = outcome(replace(timer, attempts=1, attempt_log=first.attempt_log), Answer(Verdict.FIRED), 200)
+    second = outcome(
+        replace(timer, attempts=1, attempt_log=first.attempt_log), Classification(Disposition.FIRED), 200
+    )
     assert [record.number for record in read_attempts(second.attempt_log)] == [1, 2]
 
 
@@ -209,7 +213,7 @@ def test_the_log_keeps_the_beginning_of_the_answer(
 ) -> None:
     result = outcome_of(
         make_timer("t"),
-        Answer(Verdict.FAILED, reason=FailureReason.HTTP_STATUS, message="no"),
+        Classification(Disposition.FAILED, reason=FailureReason.HTTP_STATUS, message="no"),
         result=CallbackResult(1, 400, body, None, None, "", 0.5, head=(b"X-A: b\r\n",)),
         fired_at=START,
         now=NOW,
@@ -227,7 +231,7 @@ def test_of_the_answer_to_a_success_little_is_kept() -> None:
     head = (b"Server: x\r\n", b"X-Request-Id: r1\r\n", b"Content-Type: text/plain\r\n", b"X-A: b\r\n")
     result = outcome_of(
         make_timer("t"),
-        Answer(Verdict.FIRED),
+        Classification(Disposition.FIRED),
         result=CallbackResult(1, 200, b"x" * 1000, None, None, "", 0.5, head=head),
         fired_at=START,
         now=NOW,
@@ -243,13 +247,13 @@ def test_of_the_answer_to_a_success_little_is_kept() -> None:
 
 def test_a_receiver_that_names_the_past_is_called_again_after_the_floor() -> None:
     past = START - timedelta(days=1)
-    result = outcome(make_timer("t"), Answer(Verdict.RESCHEDULE, next_execute_at=past), 200)
+    result = outcome(make_timer("t"), Classification(Disposition.RESCHEDULE, next_execute_at=past), 200)
     floor = NOW + timedelta(seconds=SETTINGS.reschedule_floor_seconds)
     assert result.execute_at == result.next_attempt_at == floor
 
 
 def test_the_namespace_says_how_timers_without_a_policy_are_retried() -> None:
-    answer = Answer(Verdict.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
+    answer = Classification(Disposition.RETRY, reason=FailureReason.HTTP_STATUS, message="status 503")
     policy = RetryPolicy(max_attempts=1)
     own = make_timer("t", retry_policy_json='{"maxAttempts": 2}')
     damaged = make_timer("t", retry_policy_json="{")

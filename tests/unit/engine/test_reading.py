@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from duetime.engine.reading import Reading
+from duetime.engine.shards.reading import Reading
 from tests.support.clock import NOW
 from tests.support.shard_reading import MS, SETTINGS, A, Subject, everyone, has_room, of
 
@@ -106,7 +106,7 @@ def test_a_clock_that_was_set_back_is_no_reason_to_read_from_the_future() -> Non
 # -- a survey of many pages -----------------------------------------------------------------------------------------
 
 
-def test_a_survey_that_begins_with_nothing_left_goes_through_at_once_although_lanes_are_refused() -> None:
+def test_a_survey_that_begins_with_nothing_left_goes_through_at_once_although_queues_are_refused() -> None:
     subject = Subject()
     subject.read(of("a"), cursor="1", refused=(A,), busy_seconds=0.002)
     for page in range(1, 20):
@@ -132,7 +132,7 @@ def test_a_hint_that_comes_as_a_long_survey_begins_is_followed_back() -> None:
     assert subject.at(0.1).next().since == past
 
 
-def test_during_a_survey_a_lane_that_wants_more_has_a_quarter_of_the_time() -> None:
+def test_during_a_survey_a_queue_that_wants_more_has_a_quarter_of_the_time() -> None:
     subject, readings = Subject(), []
     for page in range(1, 41):
         request = subject.read(of("a"), cursor=f"{page:02}", refused=(A,), accepted=1, busy_seconds=0.002)
@@ -147,11 +147,11 @@ def test_during_a_survey_what_becomes_due_from_its_beginning_on_is_read_at_every
     assert (request.reading, request.since) == (Reading.TAIL, NOW)
 
 
-def test_while_lanes_are_left_a_survey_goes_through_at_once_and_then_rests_nine_times_as_long() -> None:
+def test_while_queues_are_left_a_survey_goes_through_at_once_and_then_rests_nine_times_as_long() -> None:
     subject = Subject()
     subject.read(of("a"), refused=(A,))
     subject.reading.tail_at = 1000.0
-    assert subject.wait(asks=False) == 0.05  # then the lanes are asked again
+    assert subject.wait(asks=False) == 0.05  # then the queues are asked again
     subject.at(5.0)
     for page in range(1, 51):
         cursor = None if page == 50 else f"{page:02}"
@@ -162,7 +162,7 @@ def test_while_lanes_are_left_a_survey_goes_through_at_once_and_then_rests_nine_
     assert subject.reading.survey_at == pytest.approx(6.0 + 9 * 1.0)
 
 
-def test_with_a_lane_left_the_tail_looks_back_for_what_became_visible_late() -> None:
+def test_with_a_queue_left_the_tail_looks_back_for_what_became_visible_late() -> None:
     subject = Subject()
     subject.read(of("a"), refused=(A,))
     assert subject.at(0.1).read().since == NOW  # not before the survey

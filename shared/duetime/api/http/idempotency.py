@@ -41,7 +41,7 @@ REPLAYED: Final = "Idempotent-Replayed"
 KEPT_FOR: Final = timedelta(days=1)
 CLAIM_SECONDS: Final = 30.0
 """A request that takes longer has died: no gateway waits for one longer than that."""
-MAX_ANSWER_BYTES: Final = 320 * 1024
+MAX_RESPONSE_BYTES: Final = 320 * 1024
 """The longest answer about one timer fits, and with it the record into an item of DynamoDB."""
 
 _log = logging.getLogger(__name__)
@@ -175,7 +175,7 @@ class _Attempt:
         return None
 
     def complete(self, reply: Reply, keeps: Keeps) -> None:
-        is_kept = keeps is Keeps.ANSWER and len(reply.body.encode()) <= MAX_ANSWER_BYTES
+        is_kept = keeps is Keeps.ANSWER and len(reply.body.encode()) <= MAX_RESPONSE_BYTES
         self._write(replace(self._content, is_done=True, reply=reply if is_kept else None), KEPT_FOR)
 
     def give_up(self, error: Exception) -> None:

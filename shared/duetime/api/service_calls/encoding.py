@@ -1,7 +1,7 @@
 """Service calls, executions and events as JSON text.
 
 Values of headers that may be secrets are shown to nobody, be it the tenant that gave them
-(``delivery.answer_headers.is_sensitive``).
+(``delivery.response_headers.is_sensitive``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from duetime.api.encoding import encode, encode_ascii, instant_json
-from duetime.delivery.answer_headers import is_sensitive
+from duetime.delivery.response_headers import is_sensitive
 from duetime.domain.call_events import CallEvent
 from duetime.domain.executions import REDACTED, Execution, LoggedMessage
 from duetime.domain.retry import retry_policy_json

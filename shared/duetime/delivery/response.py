@@ -1,0 +1,140 @@
+"""What a receiver's response means. The table is in docs/receivers.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Any
+
+from duetime.delivery.port import CallbackResult, TransportError
+from duetime.domain.retry import MAX_RETRY_AFTER_SECONDS, MIN_RETRY_AFTER_SECONDS
+from duetime.domain.timers import FailureReason
+from duetime.domain.times import parse_instant
+
+RETRIED_4XX = frozenset({408, 425, 429})
+_MAX_SECONDS_DIGITS = 18
+_HTTP_DATE = re.compile(
+    r"[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT"
+    r"|[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} \d{2}:\d{2}:\d{2} GMT"
+    r"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d{2}:\d{2}:\d{2} \d{4}",
+    re.ASCII,
+)
+"""The three forms of RFC 9110, section 5.6.7, all in UTC. The standard reader of dates takes much more for one."""
+
+
+class Disposition(StrEnum):
+    FIRED = "fired"
+    RESCHEDULE = "reschedule"
+    """Fire again at ``next_execute_at``, as a new firing."""
+    RETRY = "retry"
+    """Try again as the retry policy says, not before ``retry_after_seconds``."""
+    FAILED = "failed"
+    """Trying again is pointless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """``reason`` is set with RETRY and FAILED. ``message`` tells why then; with FIRED it is a warning or empty."""
+
+    disposition: Disposition
+    next_execute_at: datetime | None = None
+    retry_after_seconds: float | None = None
+    reason: FailureReason | None = None
+    message: str = ""
+
+
+_FIRED = Classification(Disposition.FIRED)
+
+
+def classify(result: CallbackResult, *, now: datetime) -> Classification:
+    """What to do after an attempt. Never raises, whatever the receiver sent."""
+    status = result.status
+    if status is None:
+        return _read_error(result)
+    if 200 <= status < 300:
+        return _read_success(result, now) if result.body and not result.body_truncated else _FIRED
+    message = f"the receiver answered with status {status}"
+    if 400 <= status < 500 and status not in RETRIED_4XX:
+        return Classification(Disposition.FAILED, reason=FailureReason.HTTP_STATUS, message=message)
+    return _retry(result, FailureReason.HTTP_STATUS, message, now)
+
+
+def _read_error(result: CallbackResult) -> Classification:
+    """A URL that cannot be called stays so; everything else may be better next time."""
+    match result.error:
+        case TransportError.REFUSED_URL:
+            return Classification(Disposition.FAILED, reason=FailureReason.REFUSED_URL, message=result.message)
+        case TransportError.REFUSED_ADDRESS:
+            return Classification(Disposition.RETRY, reason=FailureReason.REFUSED_ADDRESS, message=result.message)
+        case TransportError.TIMEOUT:
+            return Classification(Disposition.RETRY, reason=FailureReason.TIMEOUT, message=result.message)
+        case _:
+            return Classification(Disposition.RETRY, reason=FailureReason.NETWORK, message=result.message)
+
+
+def _read_success(result: CallbackResult, now: datetime) -> Classification:
+    """A 2xx means fired unless a JSON object says otherwise: receivers that know nothing of Duetime may say anything.
+
+    A ``nextExecuteAt`` that is no time cannot be followed. If the receiver was satisfied, calling it again would
+    only repeat its work: the timer is fired and the response carries a warning. If not, the policy decides.
+    """
+    document = _json_object(result.body)
+    is_ok = document.get("ok") is not False
+    wanted = document.get("nextExecuteAt")
+    warning = ""
+    if wanted is not None:
+        try:
+            return Classification(Disposition.RESCHEDULE, next_execute_at=_read_time(wanted))
+        except ValueError as error:
+            warning = f"nextExecuteAt in the response {error}"
+    if is_ok:
+        return Classification(Disposition.FIRED, message=warning) if warning else _FIRED
+    message = 'the receiver answered "ok": false'
+    return _retry(result, FailureReason.NOT_OK, f"{message}; {warning}" if warning else message, now)
+
+
+def _read_time(value: object) -> datetime:
+    if not isinstance(value, str):
+        raise ValueError("must be a string")  # also a number: its unit would be a guess
+    return parse_instant(value)
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    """The object in ``body``, or an empty one when it holds anything else."""
+    try:
+        # parse_int: a whole number of more than 4,300 digits must not make the rest unreadable.
+        document = json.loads(body, parse_int=float)
+    except (ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _retry(result: CallbackResult, reason: FailureReason, message: str, now: datetime) -> Classification:
+    return Classification(
+        Disposition.RETRY,
+        retry_after_seconds=retry_after_seconds(result.retry_after, now=now),
+        reason=reason,
+        message=message,
+    )
+
+
+def retry_after_seconds(text: str | None, *, now: datetime) -> float | None:
+    """Seconds that a ``Retry-After`` (whole seconds or an HTTP date) asks for, 0 to 6 h; None for anything else:
+    the header then counts as absent."""
+    if text is None:
+        return None
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        seconds = float(text[:_MAX_SECONDS_DIGITS])
+    elif _HTTP_DATE.fullmatch(text):
+        try:
+            seconds = (parsedate_to_datetime(text).replace(tzinfo=UTC) - now).total_seconds()
+        except (ValueError, TypeError, IndexError, OverflowError):  # the 99th of December
+            return None
+    else:
+        return None
+    return min(max(seconds, MIN_RETRY_AFTER_SECONDS), MAX_RETRY_AFTER_SECONDS)

@@ -1,0 +1,105 @@
+"""Which headers of a response are worth keeping in the attempt log, and which of them are secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+REDACTED = "[redacted]"
+MAX_VALUE_CHARACTERS = 128
+MAX_NAMING_BYTES = 160
+_OVERHEAD = len('"":"",')
+
+_NAMING = (
+    "content-type",
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "apigw-requestid",
+    "x-amzn-trace-id",
+    "traceparent",
+)
+"""What a response is, and what its sender's own logs call it: all that is kept of the response to a success."""
+_FIRST = ("retry-after", "location", *_NAMING, "server", "date", "content-length", "content-encoding")
+"""What tells most about a response. The others follow in the order in which they came."""
+_ALL_RANKS = range(len(_FIRST) + 1)
+_NAMING_RANKS = range(_FIRST.index(_NAMING[0]), _FIRST.index(_NAMING[-1]) + 1)
+_IGNORED = frozenset({"connection", "keep-alive", "transfer-encoding", "trailer", "te", "upgrade"})
+"""They belong to the connection and tell nothing about the response."""
+_SENSITIVE = re.compile(
+    "auth|cookie|credential|csrf|jwt|(?<!idempotency-)key|passw|proxy-|secret|session|signature|token|xsrf"
+)
+_URLS = frozenset({"location", "content-location", "refresh", "link"})
+_USER_INFO = re.compile(r"//[^/\s@]*@")
+_QUERY = re.compile(r"[?#][^\s,;>]*")
+_MAX_NAME_BYTES = 128
+
+
+def naming_headers(lines: Sequence[bytes]) -> dict[str, str]:
+    """The few headers that name a response, as in ``kept_headers``."""
+    return _select(lines, MAX_NAMING_BYTES, _NAMING_RANKS)
+
+
+def kept_headers(lines: Sequence[bytes], *, max_bytes: int) -> dict[str, str]:
+    """Lower-case names and readable values, the most telling first, within ``max_bytes`` as JSON text.
+
+    ``lines`` are the raw lines of a response's head (``CallbackResult.head``). A comma joins repeated headers.
+    """
+    return _select(lines, max_bytes, _ALL_RANKS)
+
+
+def _select(lines: Sequence[bytes], max_bytes: int, ranks: range) -> dict[str, str]:
+    found: list[tuple[int, str, bytes]] = []
+    for line in lines:
+        raw_name, colon, raw_value = line.partition(b":")
+        if colon and len(raw_name) <= _MAX_NAME_BYTES:
+            rank, name = _kind(raw_name)
+            if rank in ranks:
+                found.append((rank, name, raw_value))
+    found.sort(key=_rank)
+    headers: dict[str, str] = {}
+    room = max_bytes
+    for _, name, raw_value in found:
+        value = _shown(name, raw_value)
+        needed = len(name) + len(value.encode()) + value.count('"') + value.count("\\") + _OVERHEAD
+        if needed <= room:
+            room -= needed
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _rank(header: tuple[int, str, bytes]) -> int:
+    return header[0]
+
+
+@lru_cache(maxsize=512)
+def _kind(raw_name: bytes) -> tuple[int, str]:
+    """The rank of a header (-1: not kept) and its name as it is shown."""
+    name = _readable(raw_name.strip().lower())
+    if not name or name in _IGNORED:
+        return -1, name
+    return (_FIRST.index(name) if name in _FIRST else len(_FIRST)), name
+
+
+@lru_cache(maxsize=512)
+def is_sensitive(name: str) -> bool:
+    """True when the value of the header (lower-case ``name``) may be a secret."""
+    return _SENSITIVE.search(name) is not None
+
+
+def _shown(name: str, raw: bytes) -> str:
+    if is_sensitive(name):
+        return REDACTED
+    value = _readable(raw.strip())
+    if name in _URLS or "://" in value:  # user information and a query may carry a token
+        value = _QUERY.sub("?...", _USER_INFO.sub("//", value))
+    return value if len(value) <= MAX_VALUE_CHARACTERS else value[:MAX_VALUE_CHARACTERS] + "..."
+
+
+def _readable(raw: bytes) -> str:
+    """``raw`` as text; what cannot be shown, and what JSON would have to escape, becomes a question mark."""
+    text = raw[: 4 * MAX_VALUE_CHARACTERS].decode("latin-1")
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else "?" for character in text)
+    return text

@@ -1,0 +1,208 @@
+"""From a receiver's response to the outcome that is recorded. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from duetime.delivery.port import CallbackResult
+from duetime.delivery.response import Classification, Disposition
+from duetime.domain.attempts import AttemptOutcome, first_attempt_at
+from duetime.domain.outcomes import Outcome
+from duetime.domain.retry import RetryPolicy, policy_in_force
+from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
+from duetime.domain.times import round_up
+from duetime.engine.firing.attempt_log import log_attempt
+from duetime.engine.settings import EngineSettings
+
+
+def outcome_of(
+    timer: Timer,
+    answer: Classification,
+    *,
+    result: CallbackResult,
+    fired_at: datetime,
+    now: datetime,
+    settings: EngineSettings,
+    default_policy: RetryPolicy,
+    random: float,
+    new_firing_id: str,
+) -> Outcome:
+    """What ``answer`` to the attempt started at ``fired_at`` makes of ``timer``.
+
+    ``result`` is what ``answer`` was read from. ``default_policy`` is the namespace's, for a timer without one of
+    its own. ``random`` in [0, 1) is the jitter.
+    ``new_firing_id`` is used when the receiver rescheduled the timer.
+    """
+
+    first_started_at = fired_at
+    if timer.attempts:
+        first_started_at = first_attempt_at(timer.attempt_log, firing_id=timer.firing_id) or fired_at
+    if answer.disposition is Disposition.FIRED:
+        became = AttemptOutcome.FIRED
+        outcome = _fired(timer, fired_at=fired_at, now=now, settings=settings)
+    elif answer.disposition is Disposition.RESCHEDULE:
+        assert answer.next_execute_at is not None
+        became = AttemptOutcome.RESCHEDULED
+        # A receiver that names the past every time must not keep the poller busy with itself.
+        earliest = round_up(now + timedelta(seconds=settings.reschedule_floor_seconds))
+        at = max(answer.next_execute_at, earliest)
+        outcome = _rescheduled(timer, at=at, fired_at=fired_at, firing_id=new_firing_id)
+    else:
+        assert answer.reason is not None
+        failure = Failure(answer.reason, answer.message, now, result.status)
+        retry_at = None
+        if answer.disposition is Disposition.RETRY:
+            retry_at = policy_in_force(timer.content.retry_policy_json, default_policy).next_attempt_at(
+                attempts=timer.attempts + 1,
+                first_attempt_at=max(first_started_at, timer.rearmed_at or first_started_at),
+                now=now,
+                random=random,
+                retry_after_seconds=answer.retry_after_seconds,
+            )
+        if retry_at is not None:
+            became = AttemptOutcome.RETRY
+            outcome = _retried(timer, failure, at=retry_at)
+        else:
+            became = AttemptOutcome.FAILED
+            outcome = _failed(timer, failure, attempts=timer.attempts + 1, now=now, settings=settings)
+    attempt_log = log_attempt(
+        timer,
+        answer,
+        result,
+        became,
+        fired_at=fired_at,
+        first_attempt_at=first_started_at,
+        excerpt_bytes=settings.attempt_excerpt_bytes,
+    )
+    return replace(outcome, attempt_log=attempt_log)
+
+
+def _fired(timer: Timer, *, fired_at: datetime, now: datetime, settings: EngineSettings) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.FIRED,
+        attempts=timer.attempts + 1,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=None,
+        firing_id=timer.firing_id,
+        fired_at=fired_at,
+        expires_at=now + timedelta(seconds=settings.fired_retention_seconds),
+    )
+
+
+def _rescheduled(timer: Timer, *, at: datetime, fired_at: datetime, firing_id: str) -> Outcome:
+    """Another firing, with all its attempts ahead."""
+    return Outcome(
+        timer=timer,
+        state=TimerState.SCHEDULED,
+        attempts=0,
+        execute_at=at,
+        next_attempt_at=at,
+        firing_id=firing_id,
+        fired_at=fired_at,
+    )
+
+
+def _retried(timer: Timer, failure: Failure, *, at: datetime) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.SCHEDULED,
+        attempts=timer.attempts + 1,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=at,
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
+        failure=failure,
+    )
+
+
+def expired(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """The end of a timer that it is too late to fire. No attempt is made."""
+    limit_ms = timer.content.expire_after_ms
+    assert limit_ms is not None
+    message = f"not fired within {limit_ms / 1000:g} s of its due time (expireAfter)"
+    failure = Failure(FailureReason.EXPIRED, message, now)
+    return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
+
+
+def missed(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """The end of a timer that came due in a pause of its namespace, and is not to be fired late."""
+    failure = Failure(FailureReason.EXPIRED, "it came due while its namespace was paused (misfire)", now)
+    return failed_as(timer, failure, now=now, settings=settings)
+
+
+def unreadable(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """The end of a timer that stands for something which cannot be read."""
+    failure = Failure(FailureReason.UNREADABLE, "what this timer stands for cannot be read as it is stored", now)
+    return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
+
+
+def ended_silently(timer: Timer, *, now: datetime) -> Outcome:
+    """The end of a timer that stands for nothing any more. It reads as absent from ``now`` on."""
+    return Outcome(
+        timer=timer,
+        state=TimerState.FIRED,
+        attempts=timer.attempts,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=None,
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
+        expires_at=now,
+    )
+
+
+def failed_as(timer: Timer, failure: Failure, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """The end of a timer that nothing is sent for. No attempt is made."""
+    return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
+
+
+def unrecorded(refused: Outcome, *, now: datetime, settings: EngineSettings) -> Outcome:
+    """What is recorded instead of an outcome that the store refuses: as little as can be, so that the timer ends."""
+    timer = refused.timer
+    message = f"what attempt {refused.attempts} led to ({refused.state}) cannot be stored"
+    failure = Failure(FailureReason.UNRECORDED, message, now)
+    return _failed(timer, failure, attempts=refused.attempts, now=now, settings=settings)
+
+
+def put_off(timer: Timer, *, until: datetime) -> Outcome:
+    """``timer`` is due again at ``until``; no attempt was made."""
+    return Outcome(
+        timer=timer,
+        state=TimerState.SCHEDULED,
+        attempts=timer.attempts,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=until,
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
+        failure=timer.failure,
+    )
+
+
+def _failed(timer: Timer, failure: Failure, *, attempts: int, now: datetime, settings: EngineSettings) -> Outcome:
+    return Outcome(
+        timer=timer,
+        state=TimerState.FAILED,
+        attempts=attempts,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=None,
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
+        failure=failure,
+        expires_at=now + timedelta(seconds=settings.failed_retention_seconds),
+    )
+
+
+def parked(timer: Timer, *, fired_at: datetime, settings: EngineSettings) -> Outcome:
+    """The outcome that parks a timer whose callback, started at ``fired_at``, is still in flight."""
+    deadline = timer.content.callback_timeout_seconds + settings.park_margin_seconds
+    return Outcome(
+        timer=timer,
+        state=TimerState.FIRING,
+        attempts=timer.attempts,
+        execute_at=timer.content.execute_at,
+        next_attempt_at=round_up(fired_at + timedelta(seconds=deadline)),
+        firing_id=timer.firing_id,
+        fired_at=timer.fired_at,
+        failure=timer.failure,
+    )

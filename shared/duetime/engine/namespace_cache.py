@@ -1,0 +1,189 @@
+"""What the engine knows of namespaces: their limits, their default retry policy, the keys that sign their callbacks.
+
+Read in the threads that poll, looked up by the event loop. A change takes effect after ``NAMESPACE_SECONDS`` at most.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from duetime.delivery.sealing import SecretBox, SecretUnavailable
+from duetime.delivery.signing import Signer
+from duetime.domain.clock import Clock
+from duetime.domain.errors import StoreError, StoreUnavailable
+from duetime.domain.namespaces import NAMESPACE_SECONDS, Misfire, Namespace, NamespaceState, SealedSecret
+from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
+from duetime.domain.timers import Timer
+from duetime.stores.port.catalogue import Catalogue
+
+log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 2.0
+_MAX_VIEWS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceView:
+    """A namespace as the engine needs it. ``is_usable`` is False while it is paused or being deleted, its callbacks
+    cannot be signed, or what is stored of it cannot be read: its timers wait. ``resumed_at`` is set where those that
+    came due in a pause are to expire.
+
+    ``max_in_flight`` and ``rate_limit_per_second`` (attempts started) are for all pollers together.
+    """
+
+    shard_ids: range = field(default=range(0))
+    retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY
+    max_in_flight: int | None = None
+    rate_limit_per_second: float | None = None
+    signer: Signer | None = None
+    is_usable: bool = True
+    resumed_at: datetime | None = None
+
+    @property
+    def has_limits(self) -> bool:
+        return self.max_in_flight is not None or self.rate_limit_per_second is not None
+
+    def is_missed(self, timer: Timer) -> bool:
+        """Whether ``timer`` came due in a pause, was not tried before, and is to expire."""
+        return (
+            self.resumed_at is not None
+            and timer.attempts == 0
+            and max(timer.armed_at, timer.updated_at) < self.resumed_at
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    view: NamespaceView
+    stale_at: float
+    namespace: Namespace | None
+    is_unreadable: bool = False
+
+
+class NamespaceCache:
+    def __init__(self, catalogue: Catalogue, *, clock: Clock, secret_box: SecretBox | None) -> None:
+        """``secret_box`` None: this process can unseal nothing, so namespaces with secrets are not usable."""
+        self._catalogue = catalogue
+        self._clock = clock
+        self._secret_box = secret_box
+        self._entries: dict[str, _Entry] = {}
+
+    def get(self, name: str) -> NamespaceView | None:
+        """What is known of a namespace; None when it was never loaded."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.view
+
+    def stored(self, name: str) -> Namespace | None:
+        """The namespace as it was loaded; None also when there is none."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.namespace
+
+    def expire(self) -> None:
+        """What is known may have changed: ``load`` reads it again."""
+        for name, entry in list(self._entries.items()):
+            self._entries[name] = replace(entry, stale_at=float("-inf"))
+
+    @property
+    def unreadable(self) -> int:
+        """How many namespaces whose timers were due of late cannot be read."""
+        lately = self._clock.monotonic() - NAMESPACE_SECONDS
+        entries = tuple(self._entries.values())
+        return sum(entry.is_unreadable and entry.stale_at > lately for entry in entries)
+
+    def load(self, names: Iterable[str]) -> None:
+        """Read what is not known or may have changed. Blocks: call it beside the event loop.
+
+        While the store does not answer, what was known stays in force; where nothing was, ``StoreUnavailable`` is
+        raised. A namespace that the store cannot read is not usable, and is in no other's way.
+        """
+        monotonic = self._clock.monotonic()
+        names = set(names)
+        for name in names:
+            entry = self._entries.get(name)
+            if entry is not None and monotonic < entry.stale_at:
+                continue
+            try:
+                namespace = self._catalogue.get_namespace(name)
+            except StoreUnavailable:
+                if entry is None:
+                    raise
+                self._entries[name] = replace(entry, stale_at=monotonic + _RETRY_SECONDS)
+                continue
+            except StoreError as error:
+                self._entries[name] = _unreadable(name, None, error.code, monotonic)
+                continue
+            self._entries.pop(name, None)  # so that what was read longest ago is first
+            self._entries[name] = self._read(namespace, entry, monotonic)
+        if len(self._entries) > _MAX_VIEWS:  # never those of the page at hand
+            others = [name for name in self._entries if name not in names]
+            for name in others[: len(self._entries) - _MAX_VIEWS]:
+                self._entries.pop(name, None)
+
+    def _read(self, namespace: Namespace | None, known: _Entry | None, monotonic: float) -> _Entry:
+        if namespace is None:  # its timers are orphans: nothing says that they should not be fired
+            return _Entry(NamespaceView(), monotonic + NAMESPACE_SECONDS, None)
+        if namespace.unreadable is not None:
+            return _unreadable(namespace.name, namespace, namespace.unreadable, monotonic)
+        if namespace.state is not NamespaceState.ACTIVE:
+            return _Entry(_view(namespace, None, is_usable=False), monotonic + NAMESPACE_SECONDS, namespace)
+        valid = self._valid_secrets(namespace)
+        if (
+            known is not None
+            and known.view.is_usable
+            and known.namespace is not None
+            and known.namespace.revision == namespace.revision
+            and self._valid_secrets(known.namespace) == valid
+        ):
+            signer = known.view.signer  # unsealing may be a call to a key service: not without need
+        else:
+            try:
+                signer = self._signer(namespace, valid)
+            except SecretUnavailable as error:
+                log.error(
+                    "the namespace's secret cannot be unsealed; its timers wait",
+                    extra={
+                        "action": "namespace.secret_unavailable",
+                        "namespace": namespace.name,
+                        "error": str(error),
+                    },
+                )
+                return _Entry(_view(namespace, None, is_usable=False), monotonic + _RETRY_SECONDS, namespace)
+        return _Entry(_view(namespace, signer, is_usable=True), monotonic + NAMESPACE_SECONDS, namespace)
+
+    def _valid_secrets(self, namespace: Namespace) -> list[SealedSecret]:
+        now = self._clock.now()
+        return [secret for secret in namespace.secrets if secret.is_valid(now)]
+
+    def _signer(self, namespace: Namespace, secrets: list[SealedSecret]) -> Signer | None:
+        if not secrets:
+            return None
+        if self._secret_box is None:
+            raise SecretUnavailable("no key is configured")
+        box = self._secret_box
+        return Signer(tuple(box.unseal(secret.sealed, context=namespace.name) for secret in secrets))
+
+
+def _unreadable(name: str, namespace: Namespace | None, reason: str, monotonic: float) -> _Entry:
+    log.error(
+        "a namespace cannot be read; its timers wait",
+        extra={"action": "namespace.unreadable", "namespace": name, "reason": reason},
+    )
+    shard_ids = range(0) if namespace is None else namespace.shard_ids()
+    view = NamespaceView(shard_ids=shard_ids, is_usable=False)
+    return _Entry(view, monotonic + NAMESPACE_SECONDS, namespace, is_unreadable=True)
+
+
+def _view(namespace: Namespace, signer: Signer | None, *, is_usable: bool) -> NamespaceView:
+    settings = namespace.settings
+    return NamespaceView(
+        shard_ids=namespace.shard_ids(),
+        retry_policy=settings.retry_policy,
+        max_in_flight=settings.max_in_flight,
+        rate_limit_per_second=settings.rate_limit_per_second,
+        signer=signer,
+        is_usable=is_usable,
+        resumed_at=settings.resumed_at if settings.misfire is Misfire.EXPIRE else None,
+    )

@@ -1,0 +1,270 @@
+"""Reads what is due in the owned shards, page by page, and offers it to be fired."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from duetime.domain.clock import Clock
+from duetime.domain.errors import StoreError, StoreUnavailable
+from duetime.engine.firing.failure_events import event_of
+from duetime.engine.firing.firing import SHORTEST_WAIT_SECONDS, Firing
+from duetime.engine.firing.recording import Recorder
+from duetime.engine.namespace_cache import NamespaceCache, NamespaceView
+from duetime.engine.payloads import payload_bytes
+from duetime.engine.settings import EngineSettings
+from duetime.engine.shards.leases import LeaseKeeper
+from duetime.engine.shards.reading import PageRequest
+from duetime.engine.shards.shard import ShardState
+from duetime.engine.stats import EngineStats
+from duetime.engine.waiting import Offload, WakeupEvent
+from duetime.stores.port.timers import DuePage, TimerStore, UnreadableRow
+
+log = logging.getLogger(__name__)
+
+_MAX_STUCK_TOLD = 1000
+"""Rows that cannot be set aside are told once each, as long as they are no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A page, or why there is none, and the seconds that it took. Of its unreadable rows: those that were set aside,
+    and those that could not be."""
+
+    page: DuePage | StoreError
+    duration: float
+    quarantined: tuple[UnreadableRow, ...] = ()
+    stuck: tuple[UnreadableRow, ...] = ()
+
+
+class Polling:
+    """Everything but ``_read`` runs in the event loop's thread."""
+
+    def __init__(
+        self,
+        timers: TimerStore,
+        leases: LeaseKeeper,
+        recorder: Recorder,
+        firing: Firing,
+        namespaces: NamespaceCache,
+        *,
+        clock: Clock,
+        settings: EngineSettings,
+        stats: EngineStats,
+        offload: Offload,
+        wake: WakeupEvent,
+        random: Callable[[], float],
+    ) -> None:
+        self._timers = timers
+        self._leases = leases
+        self._recorder = recorder
+        self._firing = firing
+        self._namespaces = namespaces
+        self._clock = clock
+        self._settings = settings
+        self._stats = stats
+        self._offload = offload
+        self._wake = wake
+        self._random = random
+        self._polls: set[asyncio.Task[None]] = set()
+        self._backlogged = 0
+        self._stuck: set[tuple[int, str]] = set()
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """The reads in flight."""
+        return self._polls
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether more is due than may be started, in any shard (when this was last looked at)."""
+        return self._backlogged > 0
+
+    async def run(self) -> None:
+        """Read until cancelled."""
+        while True:
+            await self._wake.wait(self._start_polls())
+
+    def _start_polls(self) -> float:
+        """Start reads for the shards that are ready, as far as there are threads; the seconds until the next look."""
+        monotonic = self._clock.monotonic()
+        slots = self._settings.poll_concurrency - len(self._polls)
+        if slots <= 0:
+            return self._settings.poll_interval_seconds
+        until = self._clock.now()
+        ready: list[tuple[ShardState, PageRequest]] = []
+        next_at = monotonic + self._settings.poll_interval_seconds
+        self._backlogged = 0
+        for shard in self._leases.owned.values():
+            self._backlogged += shard.reading.has_backlog
+            if shard.is_polling or shard.is_releasing or not shard.is_trusted(monotonic):
+                continue
+            if self._recorder.is_held_up(shard.shard_id):
+                continue  # nothing of it would be fired
+            request, at = shard.reading.plan(until, monotonic, self._firing.wants, self._firing.is_full)
+            if request is not None:
+                ready.append((shard, request))
+            elif at < next_at:
+                next_at = at
+        if not ready:
+            return max(next_at - monotonic, SHORTEST_WAIT_SECONDS)
+        ready.sort(key=lambda read: read[1].order)
+        chunks = min(slots, len(ready))
+        for start in range(chunks):
+            self._start_poll(ready[start::chunks])
+        return self._settings.poll_interval_seconds
+
+    def _start_poll(self, reads: list[tuple[ShardState, PageRequest]]) -> None:
+        for shard, _ in reads:
+            shard.reading.is_polling = True
+        task = asyncio.get_running_loop().create_task(self._poll(reads))
+        self._polls.add(task)
+        task.add_done_callback(self._finish_poll)
+
+    def _finish_poll(self, task: asyncio.Task[None]) -> None:
+        self._polls.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("polling failed", exc_info=error, extra={"action": "poll.crashed"})
+        self._wake.set()
+
+    async def _poll(self, reads: list[tuple[ShardState, PageRequest]]) -> None:
+        """Read a page of each shard in one trip to a thread. One shard's error leaves the others alone."""
+        requests = [request for _, request in reads]
+        try:
+            results = await self._offload.run(lambda: self._read_all(requests))
+        except BaseException:
+            for shard, _ in reads:
+                self._fail(shard)
+            raise
+        for shard, _ in reads[len(results) :]:
+            shard.end_poll()  # the others had too much: it will be among the first of the next trip
+        for (shard, request), result in zip(reads, results, strict=False):
+            if isinstance(result.page, StoreError):
+                self._take_error(shard, result.page)
+            else:
+                self._tell_unreadable(result)
+                self._take_page(shard, request, result.page, duration=result.duration)
+        self._firing.start_attempts()
+
+    def _read_all(self, requests: Sequence[PageRequest]) -> list[_Read]:
+        """In a thread: the pages of as many as memory allows, of one at least."""
+        results: list[_Read] = []
+        timers = payloads = 0
+        for request in requests:
+            result = self._read(request)
+            results.append(result)
+            if not isinstance(result.page, StoreError):
+                timers += len(result.page.timers)
+                payloads += sum(map(payload_bytes, result.page.timers))
+            if timers >= self._settings.max_buffered or payloads >= self._settings.max_payload_bytes // 2:
+                break
+        return results
+
+    def _read(self, request: PageRequest) -> _Read:
+        """In a thread: a page, and whatever the engine must know of its namespaces."""
+        started = self._clock.monotonic()
+        quarantined: tuple[UnreadableRow, ...] = ()
+        stuck: tuple[UnreadableRow, ...] = ()
+        page: DuePage | StoreError
+        unwanted = request.unwanted
+        try:
+            page = self._timers.due(
+                request.shard_id,
+                until=request.until,
+                limit=self._settings.page_size,
+                cursor=request.cursor,
+                since=request.since,
+                known_next=request.known_next,
+                is_wanted=unwanted.wants if unwanted.is_any() else None,
+            )
+            if page.unreadable:
+                quarantined, stuck = self._quarantine(page.unreadable, request.until)
+            self._namespaces.load({timer.namespace for timer in page.timers} | unwanted.namespaces)
+        except StoreError as error:
+            page = error
+        return _Read(page, self._clock.monotonic() - started, quarantined, stuck)
+
+    def _quarantine(
+        self, rows: tuple[UnreadableRow, ...], now: datetime
+    ) -> tuple[tuple[UnreadableRow, ...], tuple[UnreadableRow, ...]]:
+        """In a thread: what was set aside, and what could not be: that is read again, and is in nobody's way."""
+        expires_at = now + timedelta(seconds=self._settings.failed_retention_seconds)
+        try:
+            self._timers.quarantine(rows, now=now, expires_at=expires_at)
+        except StoreUnavailable:
+            return (), rows
+        except StoreError:
+            if len(rows) == 1:
+                return (), rows
+            each = [self._quarantine((row,), now) for row in rows]
+            return sum((aside for aside, _ in each), ()), sum((stuck for _, stuck in each), ())
+        return rows, ()
+
+    def _take_error(self, shard: ShardState, error: StoreError) -> None:
+        self._stats.polls += 1
+        self._stats.poll_errors += 1
+        self._fail(shard)
+        log.warning(
+            "the store did not answer a poll, backing off",
+            extra={"action": "poll.retried", "error": error.code, "shard_id": shard.shard_id},
+        )
+
+    def _tell_unreadable(self, read: _Read) -> None:
+        self._stats.quarantined += len(read.quarantined)
+        for row in read.quarantined:
+            self._stuck.discard((row.shard_id, row.key))
+            log.error("unreadable timer quarantined", extra={"action": "timer.quarantined", **_facts(row)})
+            self._recorder.announce(event_of(row, at=self._clock.now()))
+        self._stats.quarantine_errors += len(read.stuck)
+        for row in read.stuck:
+            if (row.shard_id, row.key) in self._stuck:
+                continue
+            if len(self._stuck) >= _MAX_STUCK_TOLD:
+                self._stuck.clear()
+            self._stuck.add((row.shard_id, row.key))
+            log.error(
+                "an unreadable timer cannot be set aside; it stays due, and the others go on",
+                extra={"action": "timer.quarantine_failed", **_facts(row)},
+            )
+
+    def _take_page(self, shard: ShardState, request: PageRequest, page: DuePage, *, duration: float) -> None:
+        self._stats.polls += 1
+        self._stats.timers_read += len(page.timers)
+        if self._leases.owned.get(shard.shard_id) is not shard or shard.is_releasing:
+            shard.end_poll()
+            return
+        namespaces = {timer.namespace for timer in page.timers} | request.unwanted.namespaces
+        self._firing.configure(namespaces, self._owned_part)
+        offered = self._firing.offer(shard, page.timers, request.span_of(page))
+        shard.end_poll()
+        shard.reading.finish(
+            request,
+            page,
+            offered,
+            busy_seconds=duration * max(1, self._backlogged),
+            now=self._clock.now(),
+            monotonic=self._clock.monotonic(),
+            settings=self._settings,
+        )
+
+    def _owned_part(self, view: NamespaceView) -> float:
+        """The part of a namespace's shards that is owned here: what this poller may use of the namespace's limits."""
+        shard_ids: Sequence[int] = view.shard_ids
+        owned = sum(shard_id in self._leases.owned for shard_id in shard_ids)
+        return owned / len(shard_ids) if owned else 1.0
+
+    def _fail(self, shard: ShardState) -> None:
+        shard.end_poll()
+        shard.reading.fail(monotonic=self._clock.monotonic(), random=self._random(), settings=self._settings)
+
+
+def _facts(row: UnreadableRow) -> dict[str, object]:
+    return {
+        "shard_id": row.shard_id,
+        "namespace": row.namespace,
+        "timer_id": row.timer_id,
+        "reason": row.reason,
+    }
