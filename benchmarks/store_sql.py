@@ -19,13 +19,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerContent, TimerState, content_digest, new_timer
 from duetime.stores.backends.sql.backend import SqlBackend
 from duetime.stores.core.store import CoreStore
-from duetime.stores.core.timer_codec import timer_uuid
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus
@@ -220,7 +220,7 @@ def raw_connection(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def encode(timer: Timer) -> tuple[Any, ...]:
-    uuid = timer_uuid(timer.namespace, timer.timer_id)
+    uuid = timer_uuid_bytes(timer.namespace, timer.timer_id)
     return (*rows.encode_key(timer), uuid, *rows.encode_values(timer), RowType.TIMER.value, 0, 0)
 
 

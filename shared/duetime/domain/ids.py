@@ -61,4 +61,9 @@ def uuid7_at(instant: datetime, random_bits: int) -> str:
 
 def timer_uuid(namespace: str, timer_id: str) -> UUID:
     """Stable for (namespace, timer_id): the MD5 of ``namespace:timer_id`` as a UUID (durable-timer seed)."""
-    return UUID(bytes=hashlib.md5(f"{namespace}:{timer_id}".encode(), usedforsecurity=False).digest())
+    return UUID(bytes=timer_uuid_bytes(namespace, timer_id))
+
+
+def timer_uuid_bytes(namespace: str, timer_id: str) -> bytes:
+    """The 16 bytes of ``timer_uuid``, as stores keep it."""
+    return hashlib.md5(f"{namespace}:{timer_id}".encode(), usedforsecurity=False).digest()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, StrEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from duetime.domain.errors import StoreError
 from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
@@ -45,8 +45,7 @@ class Test(Enum):
     """The field has no value, or one that is not after this one, which may be ``NOW``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """Of the row that is stored, in a write."""
 
     name: str
@@ -88,9 +87,11 @@ def known(entity: Entity, row: Row) -> Known:
     return lambda: dict(zip(entity.names, row, strict=False))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """One row's change, made only if all ``conditions`` and the ``guard`` hold. Made by the functions below."""
+class Write(NamedTuple):
+    """One row's change, made only if all ``conditions`` and the ``guard`` hold. Made by the functions below.
+
+    A batch makes hundreds: a named tuple is made in a quarter of the time that a frozen dataclass takes.
+    """
 
     change: Change
     entity: Entity

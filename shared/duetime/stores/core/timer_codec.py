@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import DEFAULT_CALLBACK_TIMEOUT_SECONDS, Failure, FailureReason, Timer, TimerContent
 from duetime.domain.timers import TimerState as State
@@ -39,11 +39,6 @@ def optional_instant(at: int | None) -> datetime | None:
     return None if at is None else instant(at)
 
 
-def timer_uuid(namespace: str, timer_id: str) -> bytes:
-    """``domain.ids.timer_uuid``: its 16 bytes."""
-    return hashlib.md5(f"{namespace}:{timer_id}".encode(), usedforsecurity=False).digest()
-
-
 def key_of(timer: Timer) -> Key:
     return timer.shard_id, timer.namespace, timer.timer_id
 
@@ -69,7 +64,7 @@ def _encode(timer: Timer, created_at: int | Now, updated_at: int | Now) -> Row:
         timer.shard_id,
         timer.namespace,
         timer.timer_id,
-        timer_uuid(timer.namespace, timer.timer_id),
+        timer_uuid_bytes(timer.namespace, timer.timer_id),
         optional_milliseconds(timer.next_attempt_at),
         timer.state.value,
         milliseconds(content.execute_at),

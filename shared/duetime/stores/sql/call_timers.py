@@ -11,10 +11,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.service_calls import ServiceCall, calls_namespace, timer_of
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
-from duetime.stores.core.timer_codec import optional_milliseconds, timer_uuid
+from duetime.stores.core.timer_codec import optional_milliseconds
 from duetime.stores.sql.database import Database
 from duetime.stores.sql.tables import RowType, given, timers
 
@@ -86,7 +87,7 @@ def _encode(timer: Timer) -> tuple[Any, ...]:
         timer.namespace,
         timer.shard_id,
         timer.timer_id,
-        timer_uuid(timer.namespace, timer.timer_id),
+        timer_uuid_bytes(timer.namespace, timer.timer_id),
         content.correlation_id,
         RowType.FINISHED.value if next_attempt_at is None else RowType.TIMER.value,
         due_ms if next_attempt_at is None else to_milliseconds(next_attempt_at),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerContent, TimerState
 from duetime.domain.times import MIN_INSTANT
@@ -18,7 +19,6 @@ from duetime.stores.core.timer_codec import (
     milliseconds,
     optional_milliseconds,
     readable_tags,
-    timer_uuid,
 )
 from duetime.stores.sql.tables import RowType, timers
 from duetime.stores.timer_check import DamagedTimer, checked, without_damage
@@ -160,7 +160,7 @@ def encode_outcome(outcome: Outcome) -> tuple[Any, ...]:
         timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
         timer.shard_id,
         fired_key,
-        timer_uuid(timer.namespace, timer.timer_id),
+        timer_uuid_bytes(timer.namespace, timer.timer_id),
         timer.revision,
         timer.firing_id,
     )

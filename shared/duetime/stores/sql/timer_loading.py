@@ -11,9 +11,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
-from duetime.stores.core.timer_codec import UnreadableError, optional_milliseconds, timer_uuid
+from duetime.stores.core.timer_codec import UnreadableError, optional_milliseconds
 from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.sql.bounded_rows import BoundedRows
 from duetime.stores.sql.database import Database, Mutation
@@ -120,7 +121,7 @@ def _encode(timer: Timer) -> tuple[Any, ...]:
     placed = replace(timer, next_attempt_at=timer.content.execute_at) if is_finished else timer
     return (
         *encode_key(timer),
-        timer_uuid(timer.namespace, timer.timer_id),
+        timer_uuid_bytes(timer.namespace, timer.timer_id),
         RowType.FINISHED.value if is_finished else RowType.TIMER.value,
         to_milliseconds(timer.created_at),
         to_milliseconds(timer.updated_at),

@@ -9,9 +9,9 @@ from operator import itemgetter
 
 import sqlalchemy as sa
 
+from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
-from duetime.stores.core.timer_codec import timer_uuid
 from duetime.stores.sql.database import Database, Mutation
 from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.rows import COLUMNS, KEY_NAMES, VALUE_NAMES, Row, decode_or_salvage, encode_key, encode_values
@@ -117,7 +117,7 @@ class TimerRows:
         return self._insert.many(
             mutation.connection,
             [
-                (*encode_key(timer), timer_uuid(timer.namespace, timer.timer_id), *encode_values(timer))
+                (*encode_key(timer), timer_uuid_bytes(timer.namespace, timer.timer_id), *encode_values(timer))
                 for timer in timers
             ],
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from duetime.domain.times import to_milliseconds
@@ -106,23 +105,23 @@ class SqlBackend:
     def _are_made(self, mutation: Mutation, writes: Sequence[Write]) -> bool:
         """Whether all of ``writes`` are made. If not, some may be: the transaction is to be rolled back."""
         puts = [write for write in writes if write.change is Change.PUT and not write.is_new]
-        others = [_without_put(write) for write in writes if write.change is not Change.PUT or write.is_new]
+        others = [write for write in writes if write.change is not Change.PUT or write.is_new] if puts else writes
         for run in self._statements.runs(others):
             if run.statement.many(mutation.connection, run.rows) != len(run.rows) and run.must_match:
                 return False
-        for run in self._statements.runs(puts):
+        for run in self._statements.runs(puts, put_as=Change.REPLACE):
             if run.statement.many(mutation.connection, run.rows) != len(run.rows) and run.must_match:
                 return all(self._is_made(mutation, write) for write in puts)
         return True
 
     def _is_made(self, mutation: Mutation, write: Write) -> bool:
-        if write.change is Change.PUT:
-            return self._is_run(mutation, _replacing(write)) or self._is_run(mutation, _inserting(write))
-        return self._is_run(mutation, write)
+        return (write.change is Change.PUT and self._is_run(mutation, write, put_as=Change.REPLACE)) or self._is_run(
+            mutation, write
+        )
 
-    def _is_run(self, mutation: Mutation, write: Write) -> bool:
+    def _is_run(self, mutation: Mutation, write: Write, *, put_as: Change = Change.INSERT) -> bool:
         is_made = True
-        for place, run in enumerate(self._statements.runs([write])):
+        for place, run in enumerate(self._statements.runs([write], put_as=put_as)):
             if place > 0 and not is_made:
                 break  # its tags
             counts = [run.statement.count(mutation.connection, *row) for row in run.rows]
@@ -153,18 +152,6 @@ class SqlBackend:
 
     def close(self) -> None:
         self.database.close()
-
-
-def _without_put(write: Write) -> Write:
-    return _inserting(write) if write.change is Change.PUT else write
-
-
-def _inserting(write: Write) -> Write:
-    return replace(write, change=Change.INSERT)
-
-
-def _replacing(write: Write) -> Write:
-    return replace(write, change=Change.REPLACE)
 
 
 def _lock_order(write: Write) -> tuple[str, Key]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from duetime.domain.ids import timer_uuid
+from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.times import format_instant, from_milliseconds, read_instant, to_milliseconds
 from duetime.stores.backend import Condition
 from duetime.stores.entities import ENTITIES, SHARD, TIMER
@@ -20,6 +20,17 @@ from duetime.stores.sql import call_tables  # noqa: F401  # declares its tables
 from duetime.stores.sql.tables import NIL_UUID, RowType, constant, metadata
 
 Encode = Callable[[Value], Any]
+
+
+class Constant(NamedTuple):
+    """A value that is the same for all rows that are written alike."""
+
+    value: int | bytes
+
+
+Source = int | Constant
+"""What a column is given: the value at this place of a row or a change, or a constant."""
+
 _instant_text = lru_cache(maxsize=4096)(lambda at_ms: format_instant(from_milliseconds(at_ms)))
 _read_text = lru_cache(maxsize=4096)(lambda text: to_milliseconds(read_instant(text)))
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
@@ -68,8 +79,6 @@ def _columns(entity: Entity) -> tuple[Column, ...]:
             write, read = int, bool
         elif field.kind is Kind.TEXTS:
             write, read = _as_json, _tags_of_text
-        elif field.kind is Kind.BYTES:
-            read = bytes
         columns.append(Column(field.name, table.c[field.name], field.kind, write, read))
     return tuple(columns)
 
@@ -104,16 +113,13 @@ class Mapping:
         """The columns that a write finds its row by."""
         return self.entity.key
 
-    def key_values(self, key: Key, conditions: Iterable[Condition]) -> tuple[Any, ...]:  # noqa: ARG002
-        return tuple(key)
+    def key_reader(self, conditions: Iterable[Condition]) -> Callable[[Key], tuple[Any, ...]]:  # noqa: ARG002
+        """From a key to the values of ``key_names``."""
+        return tuple
 
-    def whole(self, row: Row) -> tuple[tuple[str, ...], Sequence[Value]]:
-        """The columns that a whole row is written to, and their values."""
-        return self.entity.names, row
-
-    def changed(self, changes: Mapping_[str, Value]) -> Mapping_[str, Value]:
-        """The columns that a change is written to, and their values."""
-        return changes
+    def targets(self, names: tuple[str, ...], values: Sequence[Value]) -> dict[str, Source]:  # noqa: ARG002
+        """The columns that ``values`` of the fields ``names`` are written to, a whole row's or a change's."""
+        return {name: place for place, name in enumerate(names)}
 
     @cached_property
     def writes(self) -> dict[str, Encode]:
@@ -122,8 +128,8 @@ class Mapping:
 
     def reader(self, names: tuple[str, ...]) -> Callable[[Any], tuple[Value, ...]]:
         """From what the driver gives of these fields to their values."""
-        reads = [(place, self.by_name[name].read) for place, name in enumerate(names)]
-        changed = [(place, read) for place, read in reads if read is not None]
+        columns = [(place, self.by_name[name].read) for place, name in enumerate(names)]
+        changed = [(place, read) for place, read in columns if read is not None]
         if not changed:
             return tuple
 
@@ -164,30 +170,28 @@ class TimerMapping(Mapping):
             return "shard_id", "row_type", "timer_uuid"  # with timer_execute_at the primary key: one step
         return "timer_namespace", "shard_id", "timer_id"
 
-    def key_values(self, key: Key, conditions: Iterable[Condition]) -> tuple[Any, ...]:
-        shard_id, namespace, timer_id = key
-        if any(each.name == "timer_execute_at" for each in conditions):
-            return shard_id, RowType.TIMER.value, timer_uuid(namespace, timer_id).bytes
-        return namespace, shard_id, timer_id
+    def key_reader(self, conditions: Iterable[Condition]) -> Callable[[Key], tuple[Any, ...]]:
+        is_waiting = any(each.name == "timer_execute_at" for each in conditions)
+        return _place_of_waiting if is_waiting else itemgetter(1, 0, 2)
 
-    def whole(self, row: Row) -> tuple[tuple[str, ...], Sequence[Value]]:
-        if row[_EXECUTE_AT] is not None:
-            return _TIMER_COLUMNS, (*row, RowType.TIMER.value)
-        values = [*row, RowType.FINISHED.value]
-        values[_EXECUTE_AT] = row[_DUE_AT]
-        return _TIMER_COLUMNS, values
-
-    def changed(self, changes: Mapping_[str, Value]) -> Mapping_[str, Value]:
-        if "timer_execute_at" not in changes:
-            return changes
-        if changes["timer_execute_at"] is not None:
-            return {**changes, "row_type": RowType.TIMER.value}
-        kept = {name: value for name, value in changes.items() if name != "timer_execute_at"}
-        return {**kept, "row_type": RowType.FINISHED.value}
+    def targets(self, names: tuple[str, ...], values: Sequence[Value]) -> dict[str, Source]:
+        columns: dict[str, Source] = {name: place for place, name in enumerate(names)}
+        if "timer_execute_at" not in names:
+            return columns
+        if values[names.index("timer_execute_at")] is not None:
+            return {**columns, "row_type": Constant(RowType.TIMER)}
+        is_whole = names is TIMER.names
+        last = {"timer_execute_at": names.index("timer_due_at")} if is_whole else {}
+        del columns["timer_execute_at"]
+        return {**columns, **last, "row_type": Constant(RowType.FINISHED)}
 
 
-_EXECUTE_AT, _DUE_AT = TIMER.places["timer_execute_at"], TIMER.places["timer_due_at"]
-_TIMER_COLUMNS = (*TIMER.names, "row_type")
+def _place_of_waiting(key: Key) -> tuple[Any, ...]:
+    shard_id, namespace, timer_id = key
+    return shard_id, _WAITS, timer_uuid_bytes(namespace, timer_id)
+
+
+_WAITS = RowType.TIMER.value
 
 
 class ShardMapping(Mapping):
@@ -195,16 +199,22 @@ class ShardMapping(Mapping):
         row = self.table.c
         return [row.row_type == constant(RowType.SHARD), row.timer_execute_at == constant(0)]
 
-    def whole(self, row: Row) -> tuple[tuple[str, ...], Sequence[Value]]:
-        return _SHARD_COLUMNS, (*row, RowType.SHARD.value, 0, NIL_UUID)
+    def targets(self, names: tuple[str, ...], values: Sequence[Value]) -> dict[str, Source]:
+        columns = super().targets(names, values)
+        is_whole = names is SHARD.names
+        return {**columns, **_SHARD_KEY} if is_whole else columns
 
     def key_names(self, conditions: Iterable[Condition]) -> tuple[str, ...]:  # noqa: ARG002
         return "shard_id", "row_type", "timer_execute_at", "timer_uuid"
 
-    def key_values(self, key: Key, conditions: Iterable[Condition]) -> tuple[Any, ...]:  # noqa: ARG002
-        return key[0], RowType.SHARD.value, 0, NIL_UUID
+    def key_reader(self, conditions: Iterable[Condition]) -> Callable[[Key], tuple[Any, ...]]:  # noqa: ARG002
+        return lambda key: (key[0], RowType.SHARD.value, 0, NIL_UUID)
 
 
-_SHARD_COLUMNS = (*SHARD.names, "row_type", "timer_execute_at", "timer_uuid")
+_SHARD_KEY: dict[str, Source] = {
+    "row_type": Constant(RowType.SHARD),
+    "timer_execute_at": Constant(0),
+    "timer_uuid": Constant(NIL_UUID),
+}
 _OWN = {TIMER: TimerMapping, SHARD: ShardMapping}
 MAPPINGS = {entity.name: _OWN.get(entity, Mapping)(entity) for entity in ENTITIES}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import sqlalchemy as sa
 
 from duetime.stores.backend import Change, Condition, Now, Plus, Test, Write
-from duetime.stores.backends.sql.mapping import MAPPINGS, Mapping
+from duetime.stores.backends.sql.mapping import MAPPINGS, Constant, Encode, Mapping
 from duetime.stores.entities import SERVICE_CALL
 from duetime.stores.entity import DAMAGED, Value
 from duetime.stores.sql.call_tables import service_call_tags
@@ -19,6 +20,7 @@ from duetime.stores.sql.tables import constant, given, given_count
 
 Shape = tuple[Any, ...]
 """What a statement is made of, whatever its values: two writes of one shape are one statement, run twice."""
+_plus_ms = attrgetter("plus_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,77 +32,130 @@ class Run:
     must_match: bool = True
 
 
+class Plan:
+    """The statement of a shape, and how the values of its writes are got. Made of the first of them."""
+
+    def __init__(self, database: Database, write: Write, change: Change) -> None:
+        self.must_match = change is not Change.DELETE or bool(write.conditions)
+        self._database = database
+        self._mapping = MAPPINGS[write.entity.name]
+        self._is_change, self._is_insert = write.changes is not None, change is Change.INSERT
+        self._new: list[tuple[int, Encode | None]] = []
+        self._old: list[tuple[int, Encode | None]] = []
+        self._names: list[str] = []
+        found_by = () if self._is_insert else self._mapping.key_names(write.conditions)
+        where = [] if self._is_insert else self._where(write, found_by)
+        names, self._names = self._names, []
+        values = {} if change is Change.DELETE else self._values(write, found_by)
+        table = self._mapping.table
+        if change is Change.INSERT:
+            statement: Any = database.insert_if_absent(table).values(values)
+        elif change is Change.DELETE:
+            statement = sa.delete(table).where(*where)
+        else:
+            statement = sa.update(table).where(*where).values(values)
+        self.statement = database.prepare(statement, *self._names, *names)
+        self._key = self._mapping.key_reader(write.conditions)
+        self._pick = _picker([place for place, _ in self._new])
+        self._converts = [(at, convert) for at, (_, convert) in enumerate(self._new) if convert is not None]
+
+    def values(self, write: Write) -> tuple[Any, ...]:
+        """The values of the statement for a write."""
+        changes = write.changes
+        values = self._pick(write.row if changes is None else tuple(changes.values()))
+        if self._converts:
+            converted = list(values)
+            for at, convert in self._converts:
+                if converted[at] is not None:
+                    converted[at] = convert(converted[at])
+            values = tuple(converted)
+        if self._is_insert:
+            return values
+        conditions = write.conditions
+        old = [
+            conditions[place].value if convert is None else convert(conditions[place].value)
+            for place, convert in self._old
+        ]
+        return (*values, *self._key(write.key), *old)
+
+    def _values(self, write: Write, found_by: Sequence[str]) -> dict[str, Any]:
+        """What columns become. They stand in the order of the table, as SQLAlchemy writes them."""
+        mapping = self._mapping
+        names, source = _source(write)
+        targets = mapping.targets(names, source)
+        fixed = {name for name in found_by if name != "row_type"} if not self._is_change else set()
+        values: dict[str, Any] = {}
+        for column in mapping.table.c:
+            if (name := column.name) not in targets or name in fixed:
+                continue
+            target = targets[name]
+            if isinstance(target, Constant):
+                is_bytes = isinstance(target.value, bytes)
+                values[name] = sa.literal(target.value) if is_bytes else constant(int(target.value))
+            else:
+                values[name] = self._value(name, target, source[target])
+        return values
+
+    def _value(self, name: str, place: int, value: Value) -> Any:
+        mapping, now = self._mapping, self._database.db_now
+        if isinstance(value, Plus):
+            return mapping.table.c[name] + constant(value.amount)
+        if isinstance(value, Now) and mapping.entity.has_iso_times:
+            return now.iso_text()
+        if isinstance(value, Now) and not value.plus_ms:
+            return now.epoch_ms()
+        self._names.append(f"new_{name}")
+        if isinstance(value, Now):
+            self._new.append((place, _plus_ms))
+            return now.epoch_ms(given_count(f"new_{name}"))
+        self._new.append((place, mapping.writes.get(name)))
+        return given(f"new_{name}")
+
+    def _where(self, write: Write, found_by: Sequence[str]) -> list[Any]:
+        columns = self._mapping.table.c
+        where = [columns[name] == given(f"key_{name}") for name in found_by]
+        self._names += [f"key_{name}" for name in found_by]
+        return where + [self._condition(place, each) for place, each in enumerate(write.conditions)]
+
+    def _condition(self, place: int, condition: Condition) -> Any:
+        column = self._mapping.table.c[condition.name]
+        if condition.value is DAMAGED:
+            return sa.true()  # a typed column holds no such value
+        if condition.test is Test.IS_PAST:
+            return sa.or_(column.is_(None), column <= self._database.db_now.epoch_ms())
+        if condition.value is None:
+            return column.is_(None)
+        self._old.append((place, self._mapping.writes.get(condition.name)))
+        self._names.append(f"old_{condition.name}")
+        return column == given(f"old_{condition.name}")
+
+
 class Statements:
     """Compiled when they are first run, and kept: a store has a few dozen shapes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._prepared: dict[Shape, Prepared] = {}
-        self._plans: dict[str, _Plan] = {}
+        self._plans: dict[Any, Plan] = {}
+        self._tag_statements: dict[str, Prepared] = {}
 
-    def runs(self, writes: Sequence[Write]) -> Iterator[Run]:
-        """``writes`` as statements, in the order of their first appearance."""
-        groups: dict[Shape, tuple[list[Write], list[tuple[Any, ...]]]] = {}
+    def runs(self, writes: Sequence[Write], *, put_as: Change = Change.INSERT) -> Iterator[Run]:
+        """``writes`` as statements, in the order of their first appearance. A PUT is run as ``put_as``."""
+        groups: dict[int, tuple[Plan, list[Write]]] = {}
         for write in writes:
-            shape, values = self._encoded(write)
-            group, rows = groups.setdefault(shape, ([], []))
-            group.append(write)
-            rows.append(values)
-        for shape, (group, rows) in groups.items():
-            first = group[0]
-            statement = self._prepared.get(shape)
-            if statement is None:
-                statement = self._prepared[shape] = self._prepare(first)
-            must_match = first.change is not Change.DELETE or bool(first.conditions)
-            yield Run(statement, rows, must_match)
-            if first.entity is SERVICE_CALL:
+            plan = self._plan(write, put_as)
+            groups.setdefault(id(plan), (plan, []))[1].append(write)
+        for plan, group in groups.values():
+            yield Run(plan.statement, list(map(plan.values, group)), plan.must_match)
+            if group[0].entity is SERVICE_CALL:
                 yield from self._tags(group)
 
-    def _encoded(self, write: Write) -> tuple[Shape, tuple[Any, ...]]:
-        if write.like is None:
-            return _encoded(write)
-        plan = self._plans.get(write.like)
+    def _plan(self, write: Write, put_as: Change) -> Plan:
+        shape = write.like or _shape(write, put_as)
+        plan = self._plans.get(shape)
         if plan is None:
-            plan = self._plans[write.like] = _Plan(write)
-        return plan.shape, plan.values(write)
-
-    def _prepare(self, write: Write) -> Prepared:
-        mapping = MAPPINGS[write.entity.name]
-        table = mapping.table
-        values = {name: self._value(mapping, name, value) for name, value in _written(write)}
-        if write.change is Change.INSERT:
-            statement: Any = self._database.insert_if_absent(table).values(values)
-        elif write.change is Change.DELETE:
-            statement = sa.delete(table).where(*self._where(mapping, write))
-        else:
-            statement = sa.update(table).where(*self._where(mapping, write)).values(values)
-        return self._database.prepare(statement, *_names(write))
-
-    def _value(self, mapping: Mapping, name: str, value: Value) -> Any:
-        if isinstance(value, Now):
-            return self._now(mapping, name, value)
-        if isinstance(value, Plus):
-            return mapping.table.c[name] + constant(value.amount)
-        return given(f"new_{name}")
-
-    def _now(self, mapping: Mapping, name: str, value: Now) -> Any:
-        now = self._database.db_now
-        if mapping.entity.has_iso_times:
-            return now.iso_text()
-        return now.epoch_ms(given_count(f"plus_{name}")) if value.plus_ms else now.epoch_ms()
-
-    def _where(self, mapping: Mapping, write: Write) -> list[Any]:
-        columns = mapping.table.c
-        found_by = [columns[name] == given(f"key_{name}") for name in mapping.key_names(write.conditions)]
-        return found_by + [self._condition(mapping, each) for each in write.conditions]
-
-    def _condition(self, mapping: Mapping, condition: Condition) -> Any:
-        column = mapping.table.c[condition.name]
-        if condition.value is DAMAGED:
-            return sa.true()  # a typed column holds no such value
-        if condition.test is Test.IS_PAST:
-            return sa.or_(column.is_(None), column <= self._database.db_now.epoch_ms())
-        return column.is_(None) if condition.value is None else column == given(f"old_{condition.name}")
+            change = put_as if write.change is Change.PUT else write.change
+            plan = self._plans[shape] = Plan(self._database, write, change)
+        return plan
 
     def _tags(self, group: Sequence[Write]) -> Iterator[Run]:
         """A call's tags, which stand in a table of their own, too."""
@@ -119,100 +174,41 @@ class Statements:
             yield Run(self._kept("add tags", add, *names), rows, must_match=False)
 
     def _kept(self, name: str, statement: Any, *names: str) -> Prepared:
-        shape = (name,)
-        if shape not in self._prepared:
-            self._prepared[shape] = self._database.prepare(statement, *names)
-        return self._prepared[shape]
+        if name not in self._tag_statements:
+            self._tag_statements[name] = self._database.prepare(statement, *names)
+        return self._tag_statements[name]
 
 
-def _written(write: Write) -> list[tuple[str, Value]]:
-    """What a write gives to columns."""
-    mapping = MAPPINGS[write.entity.name]
-    if write.changes is not None:
-        return list(mapping.changed(write.changes).items())
-    if write.change is Change.DELETE:
-        return []
-    names, values = mapping.whole(write.row)
-    found_by = () if write.change is Change.INSERT else _fixed(mapping, write)
-    return [each for each in zip(names, values, strict=True) if each[0] not in found_by]
+def _source(write: Write) -> tuple[tuple[str, ...], Sequence[Value]]:
+    """The fields that a write gives values to, and these."""
+    if write.changes is None:
+        return write.entity.names, write.row
+    return tuple(write.changes), tuple(write.changes.values())
 
 
-def _fixed(mapping: Mapping, write: Write) -> tuple[str, ...]:
-    """The columns that a row is found by, and that so keep their values."""
-    return tuple(name for name in mapping.key_names(write.conditions) if name != "row_type")
+def _shape(write: Write, put_as: Change) -> Shape:
+    change, entity = write.change, write.entity
+    names, values = _source(write) if change is not Change.DELETE else ((), ())
+    by_place = [
+        (place, value.amount if type(value) is Plus else bool(value.plus_ms), type(value))
+        for place, value in enumerate(values)
+        if type(value) in _COMPUTED
+    ]
+    is_waiting = "timer_execute_at" not in names or values[names.index("timer_execute_at")] is not None
+    conditions = [(each.name, each.test is Test.IS, each.value is None, each.value is DAMAGED) for each in write.conditions]
+    kind = _NAMES[put_as if change is Change.PUT else change]
+    return (kind, entity.name, names if write.changes is not None else is_waiting, is_waiting, *by_place, *conditions)
 
 
-def _encoded(write: Write) -> tuple[Shape, tuple[Any, ...]]:
-    """The shape of a write, and the values of its statement in the order of ``_names``."""
-    mapping = MAPPINGS[write.entity.name]
-    convert = mapping.writes
-    shape: list[Any] = [write.change, write.entity.name]
-    values: list[Any] = []
-    for name, value in _written(write):
-        kind = type(value)
-        if kind is Now:
-            shape.append((name, bool(value.plus_ms)))
-            if value.plus_ms:
-                values.append(value.plus_ms)
-        elif kind is Plus:
-            shape.append((name, value.amount))
-        else:
-            shape.append(name)
-            values.append(value if value is None or name not in convert else convert[name](value))
-    if write.change is not Change.INSERT:
-        values += mapping.key_values(write.key, write.conditions)
-        for each in write.conditions:
-            is_given = _is_given(each)
-            shape.append((each.name, each.test, is_given, each.value is DAMAGED))
-            if is_given:
-                value = each.value
-                values.append(value if each.name not in convert else convert[each.name](value))
-    return tuple(shape), tuple(values)
+_COMPUTED = (Now, Plus)
+_NAMES = {change: change.value for change in Change}
 
 
-class _Plan:
-    """How the values of writes that are alike are got, made of the first of them."""
-
-    def __init__(self, first: Write) -> None:
-        self.shape, _ = _encoded(first)
-        mapping = MAPPINGS[first.entity.name]
-        assert not {name for name, _ in _written(first)} & mapping.writes.keys()
-        self._whole, self._changed, self._key = mapping.whole, mapping.changed, mapping.key_values
-        self._is_insert = first.change is Change.INSERT
-        self._given = [place for place, (_, value) in enumerate(_written(first)) if type(value) not in (Now, Plus)]
-        self._conditions = [place for place, each in enumerate(first.conditions) if _is_given(each)]
-
-    def values(self, write: Write) -> tuple[Any, ...]:
-        if self._is_insert:
-            _, values = self._whole(write.row)
-            return tuple([values[place] for place in self._given])
-        assert write.changes is not None
-        values = list(self._changed(write.changes).values())
-        conditions = write.conditions
-        return (
-            *[values[place] for place in self._given],
-            *self._key(write.key, conditions),
-            *[conditions[place].value for place in self._conditions],
-        )
-
-
-def _names(write: Write) -> list[str]:
-    """The names of a statement's values, in the order in which ``_encoded`` gives them."""
-    mapping = MAPPINGS[write.entity.name]
-    names: list[str] = []
-    for name, value in _written(write):
-        if isinstance(value, Now):
-            names += [f"plus_{name}"] if value.plus_ms else []
-        elif not isinstance(value, Plus):
-            names.append(f"new_{name}")
-    if write.change is not Change.INSERT:
-        names += [f"key_{name}" for name in mapping.key_names(write.conditions)]
-        names += [f"old_{each.name}" for each in write.conditions if _is_given(each)]
-    return names
-
-
-def _is_given(condition: Condition) -> bool:
-    return condition.test is Test.IS and condition.value is not None and condition.value is not DAMAGED
+def _picker(places: list[int]) -> Callable[[Sequence[Value]], tuple[Any, ...]]:
+    """What takes the values at ``places``."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: tuple([values[place] for place in places])
 
 
 def _has_tags(write: Write) -> bool:
