@@ -65,32 +65,44 @@ class SqlBackend:
 
     @restarted
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
-        """The usual case is that all are made. Else each is run alone, and tells."""
+        """The usual case is that each statement makes all of its writes, or none. Else each write is run alone."""
         if not writes:
             return Batch([], None)
         with self.database.write(now) as mutation:
-            lost = self._lost(mutation, [write.guard for write in writes])
-            kept = [write for write in writes if write.guard is None or write.guard not in lost]
-            if self._are_made(mutation, sorted(kept, key=_lock_order)):
-                results = [GUARD_LOST if write.guard in lost else WRITTEN for write in writes]
-                return Batch(results, to_milliseconds(mutation.now))
-            mutation.connection.rollback()
+            lost = self._lost(mutation, {write.guard for write in writes})
+            kept = [write for write in writes if write.guard not in lost] if lost else writes
+            results = self._made_together(mutation, sorted(kept, key=_lock_order))
+            if results is None:
+                mutation.connection.rollback()
+            else:
+                return _batch(mutation, writes, lost, results)
         with self.database.write(now) as mutation:
-            lost = self._lost(mutation, [write.guard for write in writes])
-            made: dict[int, Written] = {}
-            for place in sorted(range(len(writes)), key=lambda place: _lock_order(writes[place])):
-                write = writes[place]
-                if write.guard is not None and write.guard in lost:
-                    made[place] = GUARD_LOST
-                else:
-                    made[place] = WRITTEN if self._is_made(mutation, write) else NOT_WRITTEN
-            return Batch([made[place] for place in range(len(writes))], to_milliseconds(mutation.now))
+            lost = self._lost(mutation, {write.guard for write in writes})
+            results = {
+                id(write): WRITTEN if self._is_made(mutation, write) else NOT_WRITTEN
+                for write in sorted(writes, key=_lock_order)
+                if write.guard not in lost
+            }
+            return _batch(mutation, writes, lost, results)
+
+    def _made_together(self, mutation: Mutation, writes: Sequence[Write]) -> dict[int, Written] | None:
+        """The results of those that are not made. None where they cannot be told: the transaction is to be rolled
+        back."""
+        results: dict[int, Written] = {}
+        for run in self._statements.runs(writes):
+            made = run.statement.many(mutation.connection, run.rows)
+            if made == len(run.rows) or not run.must_match:
+                continue
+            if made or run.has_tags or run.writes[0].change is Change.PUT:
+                return None
+            results |= {id(write): NOT_WRITTEN for write in run.writes}
+        return results
 
     @restarted
     def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
         """The usual case is that all groups are made. Else a transaction each tells which cannot."""
         with self.database.write(now) as mutation:
-            lost = self._lost(mutation, [write.guard for group in groups for write in group])
+            lost = self._lost(mutation, {write.guard for group in groups for write in group})
             kept = [group for group in groups if not any(write.guard in lost for write in group if write.guard)]
             ordered = [write for group in sorted(kept, key=_group_order) for write in group]
             if self._are_made(mutation, ordered):
@@ -104,22 +116,20 @@ class SqlBackend:
 
     def _are_made(self, mutation: Mutation, writes: Sequence[Write]) -> bool:
         """Whether all of ``writes`` are made. If not, some may be: the transaction is to be rolled back."""
-        puts = [write for write in writes if write.change is Change.PUT and not write.is_new]
-        others = [write for write in writes if write.change is not Change.PUT or write.is_new] if puts else writes
-        for run in self._statements.runs(others):
-            if run.statement.many(mutation.connection, run.rows) != len(run.rows) and run.must_match:
+        for run in self._statements.runs(writes):
+            if run.statement.many(mutation.connection, run.rows) == len(run.rows) or not run.must_match:
+                continue
+            is_put = run.writes[0].change is Change.PUT
+            if not is_put or not all(self._is_made(mutation, write) for write in run.writes):
                 return False
-        for run in self._statements.runs(puts, put_as=Change.REPLACE):
-            if run.statement.many(mutation.connection, run.rows) != len(run.rows) and run.must_match:
-                return all(self._is_made(mutation, write) for write in puts)
         return True
 
     def _is_made(self, mutation: Mutation, write: Write) -> bool:
-        return (write.change is Change.PUT and self._is_run(mutation, write, put_as=Change.REPLACE)) or self._is_run(
-            mutation, write
-        )
+        if write.change is not Change.PUT:
+            return self._is_run(mutation, write)
+        return any(self._is_run(mutation, write, put_as=change) for change in (Change.REPLACE, Change.INSERT))
 
-    def _is_run(self, mutation: Mutation, write: Write, *, put_as: Change = Change.INSERT) -> bool:
+    def _is_run(self, mutation: Mutation, write: Write, *, put_as: Change | None = None) -> bool:
         is_made = True
         for place, run in enumerate(self._statements.runs([write], put_as=put_as)):
             if place > 0 and not is_made:
@@ -129,9 +139,9 @@ class SqlBackend:
                 is_made = not run.must_match or counts == [1]
         return is_made
 
-    def _lost(self, mutation: Mutation, guards: Sequence[Guard | None]) -> set[Guard | None]:
+    def _lost(self, mutation: Mutation, guards: set[Guard | None]) -> set[Guard | None]:
         """Those guards that do not hold; the rows that they are about stay locked."""
-        distinct = sorted({guard for guard in guards if guard is not None}, key=lambda guard: guard.key)
+        distinct = sorted((guard for guard in guards if guard is not None), key=lambda guard: guard.key)
         if not distinct:
             return set()
         entity = distinct[0].entity
@@ -152,6 +162,16 @@ class SqlBackend:
 
     def close(self) -> None:
         self.database.close()
+
+
+def _batch(
+    mutation: Mutation, writes: Sequence[Write], lost: set[Guard | None], results: dict[int, Written]
+) -> Batch:
+    """``results``: by the identity of a write; WRITTEN where there is none."""
+    at_ms = to_milliseconds(mutation.now)
+    if not lost and not results:
+        return Batch([WRITTEN] * len(writes), at_ms)
+    return Batch([GUARD_LOST if write.guard in lost else results.get(id(write), WRITTEN) for write in writes], at_ms)
 
 
 def _lock_order(write: Write) -> tuple[str, Key]:

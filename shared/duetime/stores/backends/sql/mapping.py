@@ -15,7 +15,7 @@ from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.times import format_instant, from_milliseconds, read_instant, to_milliseconds
 from duetime.stores.backend import Condition
 from duetime.stores.entities import ENTITIES, SHARD, TIMER
-from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Kind, Row, Value
+from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Kind, Value
 from duetime.stores.sql import call_tables  # noqa: F401  # declares its tables
 from duetime.stores.sql.tables import NIL_UUID, RowType, constant, metadata
 

@@ -1,4 +1,9 @@
-"""Reads by key and scans of access paths, each a statement that is made once."""
+"""Reads by key and scans of access paths, each a statement that is made once.
+
+Most drivers have all of an answer in memory before the first row of it is looked at. There the rows of a page with a
+budget come with large values that are short, and with the sizes of those that are not: these are read in a second
+step, as many as fit. The common page takes one step. SQLite's rows are read one by one as they are asked for.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +14,19 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from duetime.stores.backend import Scan
-from duetime.stores.backends.sql.mapping import MAPPINGS, Mapping
+from duetime.stores.backends.sql.mapping import MAPPINGS
 from duetime.stores.entities import TAGGED_CALLS
 from duetime.stores.entity import AccessPath, Entity, Key, Kind, Place, Row, Value
 from duetime.stores.sql.call_tables import service_call_tags
 from duetime.stores.sql.database import Database
-from duetime.stores.sql.prepared import Prepared, PreparedList
-from duetime.stores.sql.tables import given, given_count
+from duetime.stores.sql.prepared import Prepared
+from duetime.stores.sql.tables import constant, given, given_count
 
 _GATHERED_FROM = 100
 """From so many rows on, rows of some fields are gathered by a database that is better asked so."""
 _CHUNK = 16
+INLINE_SIZE = 16 * 1024
+"""Up to this size a large value comes with its row: a page of 500 of them is 8 MiB."""
 
 
 class Part(NamedTuple):
@@ -33,10 +40,8 @@ class Part(NamedTuple):
 class Reads:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._lists: dict[tuple[Any, ...], PreparedList] = {}
-        self._scans: dict[tuple[Any, ...], Prepared] = {}
-
-    # -- by key ----------------------------------------------------------------------------------------------
+        self._by_keys: dict[tuple[Any, ...], _ByKey] = {}
+        self._on_paths: dict[tuple[Any, ...], _OnPath] = {}
 
     def rows(
         self,
@@ -48,35 +53,11 @@ class Reads:
         is_locking: bool = False,
     ) -> dict[Key, Row]:
         """Those of the rows that there are, by their keys. Rows are locked in the order of their keys."""
-        mapping = MAPPINGS[entity.name]
-        names = entity.names if fields is None else (*entity.key, *fields)
-        read = mapping.reader(names)
-        statement = self._by_key(mapping, names, is_locking=is_locking)
-        found: dict[Key, Row] = {}
-        skipped = 0 if fields is None else len(entity.key)
-        for start, together in groupby(sorted(set(keys)), key=lambda key: key[:-1]):
-            ends = [key[-1] for key in together]
-            for each in statement.rows(connection, ends, *start):
-                row = read(each)
-                key = entity.key_of(row) if fields is None else row[:skipped]
-                found[key] = row[skipped:]
-        return found
-
-    def _by_key(self, mapping: Mapping, names: tuple[str, ...], *, is_locking: bool) -> PreparedList:
-        shape = (mapping.entity.name, names, is_locking)
-        if shape not in self._lists:
-            entity, columns = mapping.entity, mapping.table.c
-            *start, last = entity.key
-            select = sa.select(*map(mapping.select, names)).where(
-                *mapping.is_of_entity(), *(columns[name] == given(f"key_{name}") for name in start)
-            )
-            if is_locking:
-                select = select.order_by(columns[last]).with_for_update()
-            names_of_start = [f"key_{name}" for name in start]
-            self._lists[shape] = self._database.prepare_list(select, columns[last], *names_of_start)
-        return self._lists[shape]
-
-    # -- scans -----------------------------------------------------------------------------------------------
+        shape = (entity, fields, is_locking)
+        by_key = self._by_keys.get(shape)
+        if by_key is None:
+            by_key = self._by_keys[shape] = _ByKey(self._database, entity, fields, is_locking=is_locking)
+        return by_key.rows(connection, keys)
 
     def scan(
         self,
@@ -92,57 +73,177 @@ class Reads:
         limit: int,
         budget: int | None,
     ) -> Scan:
-        mapping = MAPPINGS[entity.name]
-        order = path.order_names
-        names = entity.names if fields is None else (*fields, *(name for name in order if name not in fields))
-        read = mapping.reader(names)
-        places = [names.index(name) for name in order]
-        large = names.index(entity.large) if budget is not None and entity.large in names else None
-        wanted = len(fields) if fields is not None else len(names)
         is_gathered = fields is not None and limit >= _GATHERED_FROM
-        rows: list[Row] = []
-        size = 0
+        shape = (path, fields, is_gathered, budget is not None)
+        on_path = self._on_paths.get(shape)
+        if on_path is None:
+            on_path = self._on_paths[shape] = _OnPath(
+                self._database, entity, path, fields, is_gathered=is_gathered, is_bounded=budget is not None
+            )
+        rows: list[Any] = []
+        size, is_cut = 0, False
         for part in _parts(path, after, since, until):
-            statement = self._scan(mapping, path, names, part, is_gathered=is_gathered)
-            values = _encoded(mapping, path, by, part, after, since, until)
+            statement, values = on_path.statement(part), on_path.encoded(by, part, after, since, until)
             found = statement.one(connection, *values, limit + 1 - len(rows))
-            for each in self._found(found, mapping, names, is_gathered=is_gathered):
-                size += 0 if large is None else len(each[large] or "")
-                is_full = budget is not None and size > budget and bool(rows)
-                if len(rows) == limit or is_full:
-                    found.close()
-                    end = tuple(read(rows[-1])[place] for place in places)
-                    return Scan([read(row)[:wanted] for row in rows], end)
-                rows.append(each)
-        return Scan([read(row)[:wanted] for row in rows])
+            if budget is None or on_path.large is None:
+                rows += on_path.fetched(found)
+                is_cut = len(rows) > limit
+            else:
+                size, is_cut = on_path.fitting(found, rows, size, limit=limit, budget=budget)
+            if is_cut:
+                break
+        del rows[limit:]
+        end = on_path.place(rows[-1]) if is_cut else None
+        if on_path.is_light and any(row[-1] is not None for row in rows):
+            return Scan(self._completed(connection, entity, on_path, rows), end)
+        return Scan(on_path.read(rows), end)
 
-    def _found(
-        self, found: sa.CursorResult[Any], mapping: Mapping, names: tuple[str, ...], *, is_gathered: bool
-    ) -> Iterator[Any]:
-        if not is_gathered:
-            while chunk := found.fetchmany(_CHUNK):
-                yield from chunk
-            return
-        blobs = [place for place, name in enumerate(names) if mapping.by_name[name].kind is Kind.BYTES]
-        for row in self._database.gathered_rows.read(found):
-            for place in blobs:
+    def _completed(self, connection: sa.Connection, entity: Entity, on_path: _OnPath, light: list[Any]) -> list[Row]:
+        """Light rows with their large values. One that has left its place on the path meanwhile is left out."""
+        names, rows = on_path.names, []
+        key = [names.index(name) for name in entity.key]
+        keys = [tuple(row[place] for place in key) for row in light]
+        late = [key for key, row in zip(keys, light, strict=True) if row[-1] is not None]
+        whole = self.rows(connection, entity, late, fields=names)
+        for of_row, seen, row in zip(keys, light, on_path.read(light), strict=True):
+            if seen[-1] is None:
+                rows.append(row)
+            elif (again := whole.get(of_row)) is not None and on_path.place(again) == on_path.place(seen):
+                rows.append(again[: on_path.wanted])
+        return rows
+
+
+class _ByKey:
+    """Rows of some fields of an entity, found by their keys."""
+
+    def __init__(
+        self, database: Database, entity: Entity, fields: tuple[str, ...] | None, *, is_locking: bool
+    ) -> None:
+        mapping = MAPPINGS[entity.name]
+        names = entity.names if fields is None else (*entity.key, *fields)
+        self._read = mapping.reader(names)
+        self._skipped = 0 if fields is None else len(entity.key)
+        self._key_of = entity.key_of if fields is None else None
+        columns = mapping.table.c
+        *start, last = entity.key
+        select = sa.select(*map(mapping.select, names)).where(
+            *mapping.is_of_entity(), *(columns[name] == given(f"key_{name}") for name in start)
+        )
+        if is_locking:
+            select = select.order_by(columns[last]).with_for_update()
+        self._statement = database.prepare_list(select, columns[last], *(f"key_{name}" for name in start))
+
+    def rows(self, connection: sa.Connection, keys: Sequence[Key]) -> dict[Key, Row]:
+        found: dict[Key, Row] = {}
+        if len(keys) == 1:
+            *start, end = keys[0]
+            self._add(found, self._statement.rows(connection, (end,), *start))
+            return found
+        for beginning, together in groupby(sorted(set(keys)), key=lambda key: key[:-1]):
+            self._add(found, self._statement.rows(connection, [key[-1] for key in together], *beginning))
+        return found
+
+    def _add(self, found: dict[Key, Row], rows: list[Any]) -> None:
+        skipped = self._skipped
+        for row in map(self._read, rows):
+            if self._key_of is not None:
+                found[self._key_of(row)] = row
+            else:
+                found[row[:skipped]] = row[skipped:]
+
+
+class _OnPath:
+    """Rows of some fields of an entity, in the order of a path."""
+
+    def __init__(
+        self,
+        database: Database,
+        entity: Entity,
+        path: AccessPath,
+        fields: tuple[str, ...] | None,
+        *,
+        is_gathered: bool,
+        is_bounded: bool,
+    ) -> None:
+        mapping = self._mapping = MAPPINGS[entity.name]
+        self._database, self._path, self._order = database, path, path.order_names
+        self.names = entity.names if fields is None else (*fields, *(_missing(self._order, fields)))
+        self.wanted = len(self.names) if fields is None else len(fields)
+        self.large = self.names.index(entity.large) if is_bounded and entity.large in self.names else None
+        self.is_light = self.large is not None and not database.streams_rows
+        self._is_gathered = is_gathered
+        self._reader = mapping.reader(self.names)
+        self._places = [self.names.index(name) for name in self._order]
+        self._blobs = [at for at, name in enumerate(self.names) if mapping.by_name[name].kind is Kind.BYTES]
+        self._convert = {name: convert for name, convert in mapping.writes.items() if name != "tags"}
+        self._statements: dict[Part, Prepared] = {}
+
+    def read(self, rows: Sequence[Any]) -> list[Row]:
+        if self.wanted == len(self.names) and not self.is_light:
+            return list(map(self._reader, rows))
+        return [self._reader(row)[: self.wanted] for row in rows]
+
+    def place(self, row: Any) -> Place:
+        values = self._reader(row)
+        return tuple([values[place] for place in self._places])
+
+    def fetched(self, found: sa.CursorResult[Any]) -> Sequence[Any]:
+        if not self._is_gathered:
+            return found.fetchall()
+        rows = self._database.gathered_rows.read(found)
+        for row in rows:
+            for place in self._blobs:
                 if isinstance(row[place], str):
                     row[place] = bytes.fromhex(row[place])
-            yield row
+        return rows
 
-    def _scan(
-        self, mapping: Mapping, path: AccessPath, names: tuple[str, ...], part: Part, *, is_gathered: bool
-    ) -> Prepared:
-        shape = (mapping.entity.name, path.name, names, part, is_gathered)
-        if shape not in self._scans:
-            self._scans[shape] = self._prepare(mapping, path, names, part, is_gathered=is_gathered)
-        return self._scans[shape]
+    def fitting(
+        self, found: sa.CursorResult[Any], rows: list[Any], size: int, *, limit: int, budget: int
+    ) -> tuple[int, bool]:
+        """Add what is found to ``rows``, up to the limit and the budget: the size by then, and whether that is not
+        all."""
+        large, is_light = self.large, self.is_light
+        assert large is not None
+        while chunk := found.fetchmany(_CHUNK):
+            for row in chunk:
+                size += (is_light and row[-1]) or len(row[large] or "")
+                if len(rows) == limit or (size > budget and rows):
+                    found.close()
+                    return size, True
+                rows.append(row)
+        return size, False
 
-    def _prepare(
-        self, mapping: Mapping, path: AccessPath, names: tuple[str, ...], part: Part, *, is_gathered: bool
-    ) -> Prepared:
+    # -- statements ------------------------------------------------------------------------------------------
+
+    def statement(self, part: Part) -> Prepared:
+        if part not in self._statements:
+            self._statements[part] = self._prepare(part)
+        return self._statements[part]
+
+    def encoded(self, by: Key, part: Part, after: Place | None, since: Value, until: Value) -> list[Any]:
+        """The values of a statement."""
+        values = list(by)
+        names = self._path.by
+        if part.equal is not None and after is not None:
+            values += after[: part.equal + 1]
+            names += self._order[: part.equal + 1]
+        if part.has_since:
+            values.append(since)
+            names += self._order[:1]
+        if part.has_until:
+            values.append(until)
+            names += self._order[:1]
+        if not self._convert:
+            return values
+        return [
+            value if value is None or name not in self._convert else self._convert[name](value)
+            for name, value in zip(names, values, strict=True)
+        ]
+
+    def _prepare(self, part: Part) -> Prepared:
+        mapping, path, order = self._mapping, self._path, self._order
         columns: dict[str, sa.Column[Any]] = dict(mapping.table.c)
-        select = sa.select(*map(mapping.select, names)).where(*mapping.is_on(path))
+        select = sa.select(*self._selected()).where(*mapping.is_on(path))
         if path is TAGGED_CALLS:
             tag = service_call_tags.c
             select = select.join_from(
@@ -153,7 +254,6 @@ class Reads:
             columns |= {"tags": tag.tag, "tenant_id": tag.tenant_id, "service_call_id": tag.service_call_id}
         select = select.where(*(columns[name] == given(f"by_{name}") for name in path.by))
         given_names = [f"by_{name}" for name in path.by]
-        order = path.order_names
         if part.equal is not None:
             for name in order[: part.equal]:
                 select = select.where(columns[name] == given(f"at_{name}"))
@@ -172,9 +272,23 @@ class Reads:
             for name, is_descending in zip(order, path.is_descending, strict=True)
         ]
         select = select.order_by(*by_order).limit(given_count("limit"))
-        if is_gathered:
+        if self._is_gathered:
             select = self._database.gathered_rows.select(select)
         return self._database.prepare(select, *given_names, "limit")
+
+    def _selected(self) -> list[sa.ColumnElement[Any]]:
+        """The columns; of light rows the large one only where it is short, and last its size where it is not."""
+        columns = list(map(self._mapping.select, self.names))
+        if not self.is_light or self.large is None:
+            return columns
+        large = self._mapping.by_name[self.names[self.large]].column
+        size, most = self._database.size_of(large), constant(INLINE_SIZE)
+        columns[self.large] = sa.case((size <= most, large)).label("inline_value")
+        return [*columns, sa.case((size > most, size)).label("large_size")]
+
+
+def _missing(names: Sequence[str], fields: tuple[str, ...]) -> list[str]:
+    return [name for name in names if name not in fields]
 
 
 def _parts(path: AccessPath, after: Place | None, since: Value, until: Value) -> Iterator[Part]:
@@ -187,20 +301,3 @@ def _parts(path: AccessPath, after: Place | None, since: Value, until: Value) ->
             yield Part(equal, False, False)
         elif after[0] != (since if path.is_descending[0] else until):  # else nothing can be behind it
             yield Part(0, since is not None, until is not None)
-
-
-def _encoded(
-    mapping: Mapping, path: AccessPath, by: Key, part: Part, after: Place | None, since: Value, until: Value
-) -> list[Any]:
-    convert = mapping.writes
-    order = path.order_names
-
-    def encode(name: str, value: Value) -> Any:
-        is_plain = value is None or name not in convert or name == "tags"
-        return value if is_plain else convert[name](value)
-
-    values = [encode(name, value) for name, value in zip(path.by, by, strict=True)]
-    if part.equal is not None and after is not None:
-        values += [encode(name, value) for name, value in zip(order[: part.equal + 1], after, strict=False)]
-    values += [encode(order[0], since)] if part.has_since else []
-    return values + ([encode(order[0], until)] if part.has_until else [])

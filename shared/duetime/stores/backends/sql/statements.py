@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from duetime.stores.backend import Change, Condition, Now, Plus, Test, Write
-from duetime.stores.backends.sql.mapping import MAPPINGS, Constant, Encode, Mapping
+from duetime.stores.backends.sql.mapping import MAPPINGS, Constant, Encode
 from duetime.stores.entities import SERVICE_CALL
 from duetime.stores.entity import DAMAGED, Value
 from duetime.stores.sql.call_tables import service_call_tags
@@ -25,11 +25,16 @@ _plus_ms = attrgetter("plus_ms")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A statement and the values of each of its rows. ``must_match``: each has to change one row."""
+    """A statement and the values of each of its rows. ``must_match``: each has to change one row.
+
+    ``writes``: those that it makes; none for what only goes with other writes.
+    """
 
     statement: Prepared
     rows: list[tuple[Any, ...]]
     must_match: bool = True
+    writes: Sequence[Write] = ()
+    has_tags: bool = False
 
 
 class Plan:
@@ -138,37 +143,43 @@ class Statements:
         self._plans: dict[Any, Plan] = {}
         self._tag_statements: dict[str, Prepared] = {}
 
-    def runs(self, writes: Sequence[Write], *, put_as: Change = Change.INSERT) -> Iterator[Run]:
-        """``writes`` as statements, in the order of their first appearance. A PUT is run as ``put_as``."""
+    def runs(self, writes: Sequence[Write], *, put_as: Change | None = None) -> Iterator[Run]:
+        """``writes`` as statements, in the order of their first appearance. A PUT is run as ``put_as``; None: as what
+        is likely to be enough."""
+        first = writes[0].like if writes else None
+        if first is not None and all(write.like is first for write in writes):
+            plan = self._plan(writes[0], put_as)
+            yield Run(plan.statement, list(map(plan.values, writes)), plan.must_match, writes)
+            return
         groups: dict[int, tuple[Plan, list[Write]]] = {}
         for write in writes:
             plan = self._plan(write, put_as)
             groups.setdefault(id(plan), (plan, []))[1].append(write)
         for plan, group in groups.values():
-            yield Run(plan.statement, list(map(plan.values, group)), plan.must_match)
-            if group[0].entity is SERVICE_CALL:
+            has_tags = _has_tags(group[0])
+            yield Run(plan.statement, list(map(plan.values, group)), plan.must_match, group, has_tags)
+            if has_tags:
                 yield from self._tags(group)
 
-    def _plan(self, write: Write, put_as: Change) -> Plan:
-        shape = write.like or _shape(write, put_as)
+    def _plan(self, write: Write, put_as: Change | None) -> Plan:
+        change = write.change
+        if change is Change.PUT:
+            change = put_as or (Change.INSERT if write.is_new else Change.REPLACE)
+        shape = write.like or _shape(write, change)
         plan = self._plans.get(shape)
         if plan is None:
-            change = put_as if write.change is Change.PUT else write.change
             plan = self._plans[shape] = Plan(self._database, write, change)
         return plan
 
     def _tags(self, group: Sequence[Write]) -> Iterator[Run]:
         """A call's tags, which stand in a table of their own, too."""
-        changed = [write for write in group if _has_tags(write)]
-        if not changed:
-            return
         tag = service_call_tags.c
         key = sa.and_(tag.tenant_id == given("tenant"), tag.service_call_id == given("call"))
-        if changed[0].change is not Change.INSERT:
+        if group[0].change is not Change.INSERT:
             remove = self._kept("remove tags", sa.delete(service_call_tags).where(key), "tenant", "call")
-            yield Run(remove, [write.key for write in changed], must_match=False)
+            yield Run(remove, [write.key for write in group], must_match=False)
         names = ("tenant_id", "service_call_id", "tag")
-        rows = [(*write.key, tag) for write in changed for tag in dict.fromkeys(_tags_of(write))]
+        rows = [(*write.key, tag) for write in group for tag in dict.fromkeys(_tags_of(write))]
         if rows:
             add = self._database.insert_if_absent(service_call_tags).values({name: given(name) for name in names})
             yield Run(self._kept("add tags", add, *names), rows, must_match=False)
@@ -186,8 +197,7 @@ def _source(write: Write) -> tuple[tuple[str, ...], Sequence[Value]]:
     return tuple(write.changes), tuple(write.changes.values())
 
 
-def _shape(write: Write, put_as: Change) -> Shape:
-    change, entity = write.change, write.entity
+def _shape(write: Write, change: Change) -> Shape:
     names, values = _source(write) if change is not Change.DELETE else ((), ())
     by_place = [
         (place, value.amount if type(value) is Plus else bool(value.plus_ms), type(value))
@@ -195,9 +205,17 @@ def _shape(write: Write, put_as: Change) -> Shape:
         if type(value) in _COMPUTED
     ]
     is_waiting = "timer_execute_at" not in names or values[names.index("timer_execute_at")] is not None
-    conditions = [(each.name, each.test is Test.IS, each.value is None, each.value is DAMAGED) for each in write.conditions]
-    kind = _NAMES[put_as if change is Change.PUT else change]
-    return (kind, entity.name, names if write.changes is not None else is_waiting, is_waiting, *by_place, *conditions)
+    conditions = [
+        (each.name, each.test is Test.IS, each.value is None, each.value is DAMAGED) for each in write.conditions
+    ]
+    return (
+        _NAMES[change],
+        write.entity.name,
+        names if write.changes is not None else is_waiting,
+        is_waiting,
+        *by_place,
+        *conditions,
+    )
 
 
 _COMPUTED = (Now, Plus)
