@@ -60,7 +60,7 @@ def test_a_call_is_submitted_and_followed_to_its_end(console: Console, receiver:
 
     # Nothing was clicked since: the page has followed the events.
     expect_status(page, "Succeeded")
-    assert "the receiver answered 201" in page.locator(".lead").inner_text()
+    assert "the receiver responded 201" in page.locator(".lead").inner_text()
     assert events(page)[::6] == ["ServiceCallSubmitted", "ServiceCallSucceeded"]
     response = page.locator(".message", has=page.get_by_role("heading", name="Response"))
     assert response.locator("pre").inner_text() == '{\n  "invoice": 12345678901234567890,\n  "paid": 1.10\n}'
@@ -83,7 +83,7 @@ def test_what_a_receiver_says_is_text_and_nothing_else(console: Console, receive
     page = console.page
     console.calls(call_id)
     expect_status(page, "Failed")
-    assert "the receiver answered 503" in page.locator(".lead").inner_text()
+    assert "the receiver responded 503" in page.locator(".lead").inner_text()
     page.locator(".message pre").first.wait_for()
     assert page.locator(".message pre").all_inner_texts() == [HOSTILE.decode()] * 2
     assert page.get_by_role("heading", level=1).inner_text() == "<img src=x onerror=alert(1)>"
@@ -119,7 +119,7 @@ def test_lists_are_filtered_by_the_address_and_paged(console: Console, receiver:
     see_names(page, ["other"])
     assert page.get_by_label("Tags, all of").input_value() == "odd special"
     page.get_by_role("link", name="Failed", exact=True).click()
-    page.get_by_text("No service call fits these filters.").wait_for()
+    page.get_by_text("No service call matches these filters.").wait_for()
     # What is given in local time, here five and a half hours before UTC, is UTC in the address.
     page.get_by_label("Submitted before").fill("2026-01-01T05:30")
     page.get_by_role("button", name="Apply").click()
@@ -198,7 +198,7 @@ def test_a_call_is_cancelled_between_two_attempts(console: Console, receiver: Re
     page.get_by_role("button", name="Cancel the call").click()
     expect_status(page, "Cancelled")
     assert "Cancelled after one attempt" in page.locator(".lead").inner_text()
-    assert "the receiver answered 503" in page.locator(".lead").inner_text()
+    assert "the receiver responded 503" in page.locator(".lead").inner_text()
     assert events(page)[-2:] == ["ExecutionFailed", "ServiceCallCancelled"]
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Service calls").click()
     page.get_by_role("link", name="Cancelled", exact=True).click()
@@ -324,9 +324,9 @@ def test_a_submission_whose_answer_is_lost_can_be_sent_again(console: Console, r
 
     page.route(f"**{path}", lose, times=1)
     page.get_by_role("button", name="Submit").click()
-    page.get_by_text("The server does not answer.").wait_for()
+    page.get_by_text("The server does not respond.").wait_for()
     page.get_by_role("button", name="Submit").click()
-    page.get_by_text("It was submitted before.").wait_for()
+    page.get_by_text("This call was already submitted.").wait_for()
     expect_status(page, "Succeeded")
     assert len(console.api("GET", path)["items"]) == 1
 

@@ -82,11 +82,11 @@ def test_a_namespace_with_timers_is_kept_until_its_name_is_typed(console: Consol
     dialog.get_by_role("heading", name=f"Delete {console.namespace} with all its timers?").wait_for()
     assert stored(console)["state"] == "Active"
     dialog.get_by_label("Name of the namespace").fill("another")
-    dialog.get_by_role("button", name="Delete all of it").click()
+    dialog.get_by_role("button", name="Delete everything").click()
     dialog.get_by_text(f"is not {console.namespace}").wait_for()
     assert stored(console)["state"] == "Active"
     dialog.get_by_label("Name of the namespace").fill(console.namespace)
-    dialog.get_by_role("button", name="Delete all of it").click()
+    dialog.get_by_role("button", name="Delete everything").click()
     dialog.get_by_text(re.compile("^1 timer removed")).wait_for()
 
     # Left alone it stays as it is, and somebody can go on.
@@ -94,7 +94,7 @@ def test_a_namespace_with_timers_is_kept_until_its_name_is_typed(console: Consol
     expect_state(console, "Deleting")
     dialog = press(console, "Continue deleting")
     dialog.get_by_label("Name of the namespace").fill(console.namespace)
-    dialog.get_by_role("button", name="Delete all of it").click()
+    dialog.get_by_role("button", name="Delete everything").click()
     wait_for(lambda: is_gone(console))
     row(console).wait_for(state="detached")
     assert console.page.get_by_role("dialog").count() == 0

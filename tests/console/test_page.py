@@ -93,7 +93,7 @@ def test_a_key_that_ends_is_asked_for_again(guarded: GuardedServer, new_console:
     page, key = console.page, guarded.make_key("writer", tenant="ending")
     console.open("calls", "ending", query="?status=Failed")
     sign_in(page, key)
-    page.get_by_text("No service call fits these filters.").wait_for()
+    page.get_by_text("No service call matches these filters.").wait_for()
     assert page.locator(".who").inner_text() == "ending · writer"
     guarded.keys("delete", key.split("_")[1], "--tenant", "ending")
     page.get_by_role("link", name="Running").click()
@@ -181,7 +181,7 @@ def test_a_refresh_that_fails_leaves_what_is_shown(console: Console, receiver: R
     page.get_by_role("link", name="kept").wait_for()
     page.route("**/service-calls?*", lambda route: route.abort())
     page.clock.run_for(5100)
-    page.get_by_text("Not refreshed: The server does not answer.").wait_for()
+    page.get_by_text("Not refreshed: The server does not respond.").wait_for()
     assert page.get_by_role("link", name="kept").is_visible()
     page.unroute("**/service-calls?*")
     page.clock.run_for(5100)
@@ -216,10 +216,10 @@ def test_an_address_that_means_nothing(console: Console) -> None:
     page = console.page
     for path in ("nothing/at/all", "calls/%E0%A4%A"):
         console.open(path)
-        page.get_by_text("There is nothing at this address.").wait_for()
+        page.get_by_text("This page does not exist.").wait_for()
     page.get_by_role("link", name="To the overview").click()
     page.get_by_text("Healthy").wait_for()
-    assert page.get_by_text("There is nothing at this address.").count() == 0
+    assert page.get_by_text("This page does not exist.").count() == 0
 
 
 JSON_TEXTS = [

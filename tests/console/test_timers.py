@@ -56,7 +56,7 @@ def test_a_timer_is_created_and_fires_with_the_very_payload(console: Console, re
     (arrived,) = receiver.wait_for(1, path="/fires")
     assert payload.encode() in arrived.body
     expect_state(page, "fired")
-    assert "the receiver answered 200" in page.locator(".lead").inner_text()
+    assert "the receiver responded 200" in page.locator(".lead").inner_text()
     box = page.get_by_label("payload", exact=True)
     assert box.inner_text() == (
         '{\n  "n": 12345678901234567890,\n  "f": 1.10,\n  "a": [],\n  "s": "<b>\\u00e9</b>"\n}'
@@ -85,7 +85,7 @@ def test_timers_are_found_filtered_and_changed(console: Console, receiver: Recei
     page.locator("tbody tr").first.wait_for()
     assert ids(page) == ["t1"]
     page.get_by_role("link", name="Fired", exact=True).click()
-    page.get_by_text("No timer fits these filters.").wait_for()
+    page.get_by_text("No timer matches these filters.").wait_for()
 
     page.get_by_label("Timer id").fill("nothing")
     page.get_by_role("button", name="Find").click()
@@ -136,7 +136,7 @@ def test_dead_letters_are_redriven_by_selection_by_filter_and_removed(console: C
     page.get_by_role("button", name="Redrive all that match").click()
     page.get_by_role("dialog").get_by_role("button", name="Redrive").click()
     page.get_by_text("2 redriven.").last.wait_for()
-    page.get_by_text("No dead letter fits these filters.").wait_for()
+    page.get_by_text("No dead letter matches these filters.").wait_for()
 
     console.open("dead-letters", console.namespace)
     page.locator("tbody tr", has_text="127.0.0.1:1").wait_for()

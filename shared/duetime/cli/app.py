@@ -1,6 +1,6 @@
-"""The ``duetime`` command: what it understands. ``cli.main`` runs it and explains its failures.
+"""Defines the ``duetime`` command. ``cli.main`` runs it and explains its failures.
 
-Each command imports what it needs when it runs, so that ``--help`` and ``--version`` answer at once.
+Each command imports what it needs when it runs, so that ``--help`` and ``--version`` are fast.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _EVENTS = ("event_publishers", "event_bus", "event_retention_seconds")
 def app() -> None:
     """Duetime, a durable timer service: call this URL with this payload at this time.
 
-    All commands but serve, worker, init, export, import and listen speak to the server at DUETIME_URL, with the API
-    key in DUETIME_API_KEY; with --store they work on a store itself. Every option can also be set by the environment
-    variable that its help names; the option wins.
+    All commands except serve, worker, init, export, import and listen call the server at DUETIME_URL with the API key
+    in DUETIME_API_KEY; with --store they use a store directly. The help of an option names its environment variable;
+    the option overrides the variable.
 
-    Exit codes: 0 done, 1 it failed (one line on standard error says why), 2 it was called or configured wrongly,
-    130 interrupted. A command that has others says so.
+    Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage or configuration,
+    130 interrupted. The help of a command names further ones.
     """
 
 
@@ -66,10 +66,10 @@ def app() -> None:
 def serve(**given: str | None) -> int:
     """Serve the API and fire timers, all on this machine.
 
-    An SQLite store is created when it does not exist. The namespace "default" is there from the start. SIGTERM and
-    Ctrl-C let the callbacks under way finish; a second signal ends at once.
+    Creates an SQLite store that does not exist, and the namespace "default". SIGTERM and Ctrl-C wait for
+    the callbacks in flight; a second signal stops at once.
 
-    Without --auth everyone who reaches the address may do everything, so it must be one of this machine alone.
+    Without --auth anyone who can reach the address may do everything, so only loopback addresses are allowed.
     """
     settings = load(LocalSettings, given)
     if settings.clock is ClockKind.VIRTUAL:
@@ -87,15 +87,13 @@ def serve(**given: str | None) -> int:
 @settings_options(
     WorkerSettings, "store", *_ENGINE, *_EVENTS, *_KEYS, "metrics_port", "metrics_host", "allowed_hosts", *LOGS
 )
-@click.option("--stop-on-eof", is_flag=True, help="Stop also when standard input ends; for whoever starts workers.")
-@click.option(
-    "--snapshots", is_flag=True, help="Write what is counted to standard output, a line of JSON each second."
-)
+@click.option("--stop-on-eof", is_flag=True, help="Stop when standard input ends, too (for a parent process).")
+@click.option("--snapshots", is_flag=True, help="Write the metrics to standard output, one line of JSON per second.")
 def worker(*, stop_on_eof: bool, snapshots: bool, **given: str | None) -> int:
     """Fire timers without serving the API.
 
-    Any number of workers, and of servers, share the shards of one store. When one dies, the others take its shards
-    over within the lease time; when one stops, at once.
+    Any number of workers and servers share the shards of one store. The others take over the shards of one that stops
+    at once, and of one that dies within the lease time.
     """
     # Several workers often share one place to log to.
     settings = load(WorkerSettings, given, pid=os.getpid())
@@ -107,7 +105,7 @@ def worker(*, stop_on_eof: bool, snapshots: bool, **given: str | None) -> int:
 @app.command()
 @settings_options(StoreSettings, "store", *LOGS)
 def init(**given: str | None) -> None:
-    """Create the store's tables, or migrate them to this version. Can be run again at any time."""
+    """Create the store's tables, or migrate them to this version. Safe to repeat."""
     settings = load(StoreSettings, given)
     from duetime.runtime.redaction import redact_text
     from duetime.runtime.wiring import chosen_store
@@ -117,21 +115,21 @@ def init(**given: str | None) -> None:
     click.echo(f"{redact_text(settings.store)} is ready")
 
 
-@app.command(short_help="Receive callbacks and show them.")
+@app.command(short_help="Receive callbacks and print them.")
 @click.option(
     "--port", default=9000, show_default=True, type=click.IntRange(0, 65_535), help="Port; 0 takes a free one."
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
-    "--status", default=200, show_default=True, type=click.IntRange(200, 599), help="Status to answer with."
+    "--status", default=200, show_default=True, type=click.IntRange(200, 599), help="Status of the response."
 )
-@click.option("--body", default="", help="""JSON to answer with, like '{"ok": false}'.  [default: none]""")
+@click.option("--body", default="", help="""Body of the response, like '{"ok": false}'.  [default: none]""")
 @click.option(
     "--delay-seconds",
     default=0.0,
     show_default=True,
     type=click.FloatRange(0, 3600),
-    help="Time to take before answering.",
+    help="Time before the response.",
 )
 @click.option(
     "--secret",
@@ -139,13 +137,13 @@ def init(**given: str | None) -> None:
     multiple=True,
     envvar="WEBHOOK_SECRETS",
     metavar="whsec_...",
-    help="Say whether callbacks are signed with it. Can be repeated. Others on this machine can see what a command is"
-    " called with: the variable shows it to nobody.  [env: WEBHOOK_SECRETS, separated by spaces]",
+    help="Verify the signatures of callbacks with this secret. Can be repeated. Other users of this machine can see"
+    " the arguments of a command, so prefer the variable.  [env: WEBHOOK_SECRETS, separated by spaces]",
 )
 def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float, secrets_: tuple[str, ...]) -> int:
-    """Receive callbacks and show them: a receiver for trying things out.
+    """Receive callbacks and print them: a receiver for experiments.
 
-    Give http://127.0.0.1:9000/ (any path) as a timer's callbackUrl.
+    Use http://127.0.0.1:9000/ (any path) as the callbackUrl of a timer.
     """
     from duetime.local.listener import Reply
     from duetime.local.listener import listen as run

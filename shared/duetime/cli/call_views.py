@@ -1,4 +1,4 @@
-"""Service calls, executions and events as people read them."""
+"""Prints service calls, executions and events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EXECUTION_COLUMNS = {
 
 
 def show_list(found: Iterator[dict[str, Any]], *, limit: int, as_json: bool) -> None:
-    """Show a table, or lines of JSON. ``found`` may have one more than ``limit``."""
+    """Print a table, or lines of JSON. ``found`` may have one more than ``limit``."""
     show_items(found, _COLUMNS, as_json=as_json, limit=limit)
 
 
@@ -68,7 +68,7 @@ def show_call(call: Mapping[str, Any]) -> None:
 
 
 def show_executions(found: Iterator[dict[str, Any]], *, as_json: bool) -> None:
-    """Show a table, or lines of JSON."""
+    """Print a table, or lines of JSON."""
     show_items(found, _EXECUTION_COLUMNS, as_json=as_json)
 
 
@@ -92,7 +92,7 @@ def show_execution(execution: Mapping[str, Any]) -> None:
 
 
 def show_events(events: Iterator[CallEvent], *, as_json: bool) -> EventType | None:
-    """Show one line each, as they come. Returns the type of the last one."""
+    """Print one line per event, as they come. Returns the type of the last one."""
     last = None
     for event in events:
         at = format_instant(event.occurred_at)
@@ -116,7 +116,7 @@ def _show_message(first: str, message: Mapping[str, Any], mark: str) -> None:
     for line in message["body"].splitlines():
         click.echo(printable(line))
     notes = ["base64"] if message["bodyIsBase64"] else []
-    notes += [f"cut off, {message['bodyBytes']} bytes"] if message["bodyTruncated"] else []
+    notes += [f"truncated, {message['bodyBytes']} bytes"] if message["bodyTruncated"] else []
     if notes:
         click.echo(f"{mark} ({', '.join(notes)})")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from duetime.cli.remote import Remote, checked, given, if_revision_option, json_option, limit_option, on_server, path
-from duetime.cli.values import Header, Json, options, read_stdin, tags_option
+from duetime.cli.values import Json, headers_option, options, read_stdin, tags_option
 from duetime.domain.service_calls import MAX_NAME_CHARACTERS, CallStatus, Method
 
 if TYPE_CHECKING:
@@ -20,29 +20,27 @@ F = TypeVar("F", bound=Callable[..., Any])
 _CALLS = "/v1/tenants/{tenant}/service-calls"
 _TRIES = 5
 _follow_option = click.option(
-    "--follow", is_flag=True, help="Show the events of the call until it has finished; end with 1 if it failed."
+    "--follow", is_flag=True, help="Print the events of the call until it ends. Exit code 1: it failed."
 )
 _due_options = options(
-    click.option("--due-at", metavar="TIME", help="An RFC 3339 time with an offset.  [default: now]"),
-    click.option("--delay", metavar="DURATION", help='Instead of a time, like "90s" or "1h30m".'),
+    click.option("--due-at", metavar="TIME", help="Due time in RFC 3339, with an offset.  [default: now]"),
+    click.option("--delay", metavar="DURATION", help='Due after this duration, like "90s" or "1h30m".'),
 )
 _request_options = options(
     click.option(
         "--method",
         type=click.Choice([str(method) for method in Method]),
-        help="Of the request.  [default: GET, or POST with a body]",
+        help="Method of the request.  [default: GET, or POST with a body]",
     ),
-    click.option(
-        "--header", "headers", type=Header(), multiple=True, metavar="'NAME: VALUE'", help="Can be repeated."
-    ),
-    click.option("--body", metavar="TEXT", help="Is sent as this text."),
-    click.option("--body-json", type=Json(), metavar="JSON", help="Is sent as this JSON, digit for digit."),
+    headers_option,
+    click.option("--body", metavar="TEXT", help="Body, sent as this text."),
+    click.option("--body-json", type=Json(), metavar="JSON", help="Body, sent as this JSON exactly as given."),
 )
 
 
 @click.group()
 def calls() -> None:
-    """Submit service calls and see what becomes of them.
+    """Submit, list, change, cancel and rerun service calls.
 
     \b
       duetime calls submit https://example.com/jobs --body-json '{"n": 1}' --delay 1h --follow
@@ -52,19 +50,19 @@ def calls() -> None:
 
 @calls.command()
 @click.argument("target", metavar="[URL]", default="")
-@click.option("--name", help="For people.  [default: method and URL without its query]")
+@click.option("--name", help="A name for people.  [default: method and URL without its query]")
 @_request_options
 @_due_options
 @tags_option
-@click.option("--star", is_flag=True, help="Keep it after its end.")
-@click.option("--idempotency-key", metavar="KEY", help="The same content under one key is one call.")
-@click.option("--timeout-seconds", type=click.IntRange(1, 900), help="Of one execution.  [default: 30]")
+@click.option("--star", is_flag=True, help="Keep the call after its end.")
+@click.option("--idempotency-key", metavar="KEY", help="Makes repeats of the same submission one call.")
+@click.option("--timeout-seconds", type=click.IntRange(1, 900), help="Timeout of one execution.  [default: 30]")
 @click.option(
     "--retry-policy", type=Json(), metavar="JSON", help="""Like '{"maxAttempts": 3}'.  [default: one attempt]"""
 )
-@click.option("--correlation-id", metavar="ID", help="Is sent along, and in all events.  [default: a new one]")
+@click.option("--correlation-id", metavar="ID", help="Sent with the request and in all events.  [default: a new one]")
 @click.option(
-    "--stdin", "from_stdin", is_flag=True, help="Take the whole body of the submission from standard input."
+    "--stdin", "from_stdin", is_flag=True, help="Read the whole submission, as JSON of the API, from standard input."
 )
 @_follow_option
 @json_option
@@ -72,7 +70,7 @@ def calls() -> None:
 def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_json: bool, **options: Any) -> int:
     """Submit a service call: a request to URL, now or later. Prints its id.
 
-    Others on this machine can see what a command is called with: give secrets by --stdin.
+    Other users of this machine can see the arguments of a command: use --stdin for secrets.
     """
     from duetime_client import InvalidArgument, RawJson
 
@@ -96,16 +94,16 @@ def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_js
 @click.option("--tag", "tags", multiple=True, help="Calls with this tag; repeated: with all of them.")
 @click.option("--from", "from_", metavar="TIME", help="Submitted at this RFC 3339 time or later.")
 @click.option("--to", metavar="TIME", help="Submitted before this time.")
-@click.option("--name", metavar="PREFIX", help="Whose name begins so.")
-@click.option("--starred/--not-starred", default=None, help="Only starred ones, or only others.")
+@click.option("--name", metavar="PREFIX", help="Calls whose name begins with this.")
+@click.option("--starred/--not-starred", default=None, help="Calls with a star, or without.")
 @click.option("--correlation-id", metavar="ID", help="Calls with this correlation id.")
-@click.option("--next", "is_next", is_flag=True, help="Scheduled ones, the earliest first.")
-@click.option("--due-to", metavar="TIME", help="With --next: due by then.")
+@click.option("--next", "is_next", is_flag=True, help="Scheduled calls, earliest first.")
+@click.option("--due-to", metavar="TIME", help="With --next: due by this time.")
 @limit_option
 @json_option
 @on_server("listServiceCalls", tenant=True)
 def list_calls(*, remote: Remote, limit: int, as_json: bool, is_next: bool, **filters: Any) -> None:
-    """List service calls, the newest first."""
+    """List service calls, newest first."""
     from duetime.cli import call_views
 
     query = {
@@ -134,8 +132,8 @@ def show(*, remote: Remote, call_id: str, as_json: bool) -> int:
 
 @calls.command(short_help="Change a service call that has not finished.")
 @click.argument("call_id", metavar="ID")
-@click.option("--name", help="For people.")
-@click.option("--target", metavar="URL", help="Of the request.")
+@click.option("--name", help="New name.")
+@click.option("--target", metavar="URL", help="New URL of the request.")
 @_request_options
 @_due_options
 @if_revision_option
@@ -144,10 +142,10 @@ def show(*, remote: Remote, call_id: str, as_json: bool) -> int:
 def update(
     *, remote: Remote, call_id: str, target: str | None, if_revision: int | None, as_json: bool, **options: Any
 ) -> int:
-    """Change what is given of a service call, and keep the rest.
+    """Change the given values of a service call; keep the rest.
 
-    The name can always be changed, due time and request only while nothing of the call is in flight. Tags and stars
-    have commands of their own.
+    The name can always be changed, due time and request only while no execution is in flight. See `tag` and `star`
+    for tags and stars.
     """
     request = _request(options) | given({"url": target})
     body = {
@@ -166,7 +164,7 @@ def update(
 @json_option
 @on_server("listExecutions", "getExecution", tenant=True)
 def executions(*, remote: Remote, call_id: str, execution_id: str, as_json: bool) -> None:
-    """List the executions of a service call, or show one: what was sent and what came back."""
+    """List the executions of a service call, or show the request and response of one."""
     from duetime.cli import call_views
 
     if not execution_id:
@@ -181,7 +179,7 @@ def executions(*, remote: Remote, call_id: str, execution_id: str, as_json: bool
 
 @calls.command()
 @click.argument("call_id", metavar="ID")
-@click.option("--follow", is_flag=True, help="Continue until the call has finished; end with 1 if it failed.")
+@click.option("--follow", is_flag=True, help="Continue until the call ends. Exit code 1: it failed.")
 @json_option
 @on_server("listEvents", tenant=True)
 def events(*, remote: Remote, call_id: str, follow: bool, as_json: bool) -> int:
@@ -199,7 +197,7 @@ def events(*, remote: Remote, call_id: str, follow: bool, as_json: bool) -> int:
 @if_revision_option
 @on_server("cancelServiceCall", tenant=True)
 def cancel(*, remote: Remote, call_id: str, if_revision: int | None) -> None:
-    """Cancel a service call that waits for its due time or its next attempt. It is kept as Cancelled."""
+    """Cancel a service call that waits for its due time or next attempt. It stays readable as Cancelled."""
     remote.client.service_calls.cancel(call_id, if_revision=if_revision)
     click.echo(f"cancelled {call_id}", err=True)
 
@@ -211,7 +209,7 @@ def cancel(*, remote: Remote, call_id: str, if_revision: int | None) -> None:
 @json_option
 @on_server("fireServiceCall", tenant=True)
 def fire(*, remote: Remote, call_id: str, if_revision: int | None, follow: bool, as_json: bool) -> int:
-    """Make a service call due now that waits for its due time or its next attempt. Prints its id."""
+    """Make a service call due now that waits for its due time or next attempt. Prints its id."""
     answer = remote.call("POST", _path(call_id, "/fire"), if_revision=if_revision)
     return _shown(remote, answer, follow=follow, as_json=as_json)
 
@@ -221,7 +219,7 @@ def fire(*, remote: Remote, call_id: str, if_revision: int | None, follow: bool,
 @if_revision_option
 @on_server("deleteServiceCall", tenant=True)
 def delete(*, remote: Remote, call_id: str, if_revision: int | None) -> None:
-    """Remove a finished service call with its executions, events and tags. This cannot be undone."""
+    """Remove a finished service call with its executions, events and tags, for good."""
     remote.client.service_calls.delete(call_id, if_revision=if_revision)
     click.echo(f"removed {call_id}", err=True)
 
@@ -229,7 +227,7 @@ def delete(*, remote: Remote, call_id: str, if_revision: int | None) -> None:
 @calls.command()
 @click.argument("call_id", metavar="ID")
 @_due_options
-@click.option("--idempotency-key", metavar="KEY", help="Of the rerun.")
+@click.option("--idempotency-key", metavar="KEY", help="Makes repeats of this rerun one call.")
 @if_revision_option
 @_follow_option
 @json_option
@@ -237,7 +235,7 @@ def delete(*, remote: Remote, call_id: str, if_revision: int | None) -> None:
 def rerun(
     *, remote: Remote, call_id: str, if_revision: int | None, follow: bool, as_json: bool, **options: str | None
 ) -> int:
-    """Submit a finished service call once more. Prints the id of the new one."""
+    """Submit a finished service call again. Prints the id of the new call."""
     body = {"dueAt": options["due_at"], "delay": options["delay"], "idempotencyKey": options["idempotency_key"]}
     answer = remote.call("POST", _path(call_id, "/rerun"), body=body, if_revision=if_revision)
     return _shown(remote, answer, follow=follow, as_json=as_json)
@@ -245,23 +243,23 @@ def rerun(
 
 @calls.command()
 @click.argument("call_id", metavar="ID")
-@click.option("--remove", is_flag=True, help="Take the star away.")
+@click.option("--remove", is_flag=True, help="Remove the star.")
 @on_server("patchServiceCall", tenant=True)
 def star(*, remote: Remote, call_id: str, remove: bool) -> None:
-    """Star a service call, so that it is kept after its end."""
+    """Star a service call, so that it is kept after it ends."""
     remote.client.service_calls.update(call_id, starred=not remove)
-    click.echo(f"{'took the star from' if remove else 'starred'} {call_id}", err=True)
+    click.echo(f"{'removed the star of' if remove else 'starred'} {call_id}", err=True)
 
 
 @calls.command()
 @click.argument("call_id", metavar="ID")
-@click.option("--add", multiple=True, metavar="TAG", help="Can be repeated.")
-@click.option("--remove", multiple=True, metavar="TAG", help="Can be repeated.")
+@click.option("--add", multiple=True, metavar="TAG", help="Tag to add. Can be repeated.")
+@click.option("--remove", multiple=True, metavar="TAG", help="Tag to remove. Can be repeated.")
 @on_server("patchServiceCall", tenant=True)
 def tag(*, remote: Remote, call_id: str, add: tuple[str, ...], remove: tuple[str, ...]) -> None:
-    """Add tags to a service call and remove others. Prints those that it has then, one a line.
+    """Add and remove tags of a service call. Prints its tags, one per line.
 
-    Tags that others add or remove meanwhile are not lost.
+    Concurrent changes of other tags are kept.
     """
     from duetime_client import PreconditionFailed
 
@@ -281,13 +279,13 @@ def tag(*, remote: Remote, call_id: str, add: tuple[str, ...], remove: tuple[str
 
 
 def _submission(url: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The body of a submission. Raises ``click.UsageError``."""
+    """Make the body of a submission. Raises ``click.UsageError``."""
     from duetime.domain.urls import without_query
 
     has_body = options["body"] is not None or options["body_json"] is not None
     method = str(options["method"] or (Method.POST if has_body else Method.GET))
     return {
-        # Names are in events and lists: no place for what a query may carry.
+        # Names are in events and lists, so they must not hold secrets of a query.
         "name": options["name"] or f"{method} {without_query(url)}"[:MAX_NAME_CHARACTERS],
         "tags": list(options["tags"]) or None,
         "starred": options["star"] or None,
@@ -309,7 +307,7 @@ def _request(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(remote: Remote, answer: Answer, *, follow: bool, as_json: bool, in_full: bool = False) -> int:
-    """Show a call. Returns the exit code."""
+    """Print a call. Returns the exit code."""
     from duetime.cli import call_views
 
     call = json.loads(answer.content)
@@ -323,7 +321,7 @@ def _shown(remote: Remote, answer: Answer, *, follow: bool, as_json: bool, in_fu
 
 
 def _followed(remote: Remote, call_id: str, *, as_json: bool) -> int:
-    """Show the events of a call as they come. Returns the exit code: 0 when the call succeeded."""
+    """Print the events of a call as they come. Returns the exit code: 0 if the call succeeded."""
     from duetime.cli import call_views
     from duetime_client import CallStatus as Status
     from duetime_client import EventType, NotFound
@@ -331,7 +329,7 @@ def _followed(remote: Remote, call_id: str, *, as_json: bool) -> int:
     last = call_views.show_events(remote.client.service_calls.follow(call_id), as_json=as_json)
     if last is not None and last.is_last:
         return int(last is not EventType.SUCCEEDED)
-    try:  # it was removed, or changed after its end, or its events are not kept any more
+    try:  # it was removed, changed after its end, or its events have expired
         return int(remote.client.service_calls.get(call_id).status in (Status.FAILED, Status.CANCELLED))
     except NotFound:
         return 0

@@ -1,4 +1,4 @@
-"""The API's handler, called in this process as a server would call it."""
+"""Calls the API's handler in this process, as a server would."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from duetime.runtime.wiring import Handler
 
 
 class HandlerTransport(httpx.BaseTransport):
-    """Brings requests to ``handler``, and its answers back."""
+    """Passes requests to ``handler`` and returns its responses."""
 
     def __init__(self, handler: Handler, clock: Clock) -> None:
         self._handler = handler

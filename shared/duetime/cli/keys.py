@@ -22,9 +22,9 @@ _COLUMNS = {
 
 @click.group(short_help="Create, list and delete API keys.")
 def keys() -> None:
-    """Create, list and delete the API keys that `duetime serve --auth` and the HTTP API on AWS ask for.
+    """Create, list and delete the API keys that `duetime serve --auth` and the HTTP API on AWS require.
 
-    The first key is made on the store itself, the others by whoever has a key with the role admin:
+    The first key is created on the store, the others with a key of the role admin:
 
     \b
       duetime keys create --tenant acme --role admin --store sqlite:///data/duetime.db
@@ -33,17 +33,17 @@ def keys() -> None:
 
 
 @keys.command("create")
-@click.option("--role", type=click.Choice([str(role) for role in Role]), required=True, help="What it may do.")
-@click.option("--name", help="For people: what it is for.")
-@click.option("--expires-in", type=Duration(), help='How long it is valid, like "90d".  [default: without an end]')
-@click.option("--expires-at", type=Instant(), help="Until when it is valid, instead.")
+@click.option("--role", type=click.Choice([str(role) for role in Role]), required=True, help="What the key may do.")
+@click.option("--name", help="A name for people.")
+@click.option("--expires-in", type=Duration(), help='How long the key is valid, like "90d".  [default: no limit]')
+@click.option("--expires-at", type=Instant(), help="The same as an RFC 3339 time.")
 @on_server("createApiKey", tenant=True)
 def create_key(
     *, remote: Remote, role: str, name: str | None, expires_in: timedelta | None, expires_at: datetime | None
 ) -> None:
     """Create an API key.
 
-    Standard output has the key and nothing else, and this is the only time that it is shown.
+    Prints the key, and nothing else, on standard output. It cannot be shown again.
     """
     from duetime.domain.times import format_instant
 
@@ -57,7 +57,7 @@ def create_key(
 @json_option
 @on_server("listApiKeys", tenant=True)
 def list_keys(*, remote: Remote, as_json: bool) -> None:
-    """List the API keys of a tenant in order of creation, expired ones too. Their values cannot be shown."""
+    """List the API keys of a tenant by time of creation, expired ones too, without their secrets."""
     show_items(remote.items("/v1/tenants/{tenant}/api-keys"), _COLUMNS, as_json=as_json)
 
 
@@ -65,6 +65,6 @@ def list_keys(*, remote: Remote, as_json: bool) -> None:
 @click.argument("key_id", metavar="ID")
 @on_server("deleteApiKey", tenant=True)
 def delete_key(*, remote: Remote, key_id: str) -> None:
-    """Delete the API key ID of a tenant. Where it was checked a moment ago it works for some more seconds."""
+    """Delete the API key ID of a tenant. Servers that have cached it accept it for some more seconds."""
     remote.client.api_keys.delete(key_id)
     click.echo(f"deleted API key {key_id}", err=True)

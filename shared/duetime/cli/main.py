@@ -1,6 +1,6 @@
-"""The entry point of the ``duetime`` command: runs it, and says in one line why it could not.
+"""Runs the ``duetime`` command and reports a failure in one line.
 
-Exit codes: 0 done, 1 it failed, 2 it was called or configured wrongly, 130 interrupted; `duetime export` also has 3.
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted; `duetime export` also has 3.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def main() -> NoReturn:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code. Errors that are understood are one line on standard error; others keep their traceback."""
+    """Run a command and return its exit code. Expected errors are one line on standard error; others are raised."""
     try:
         import click
     except ImportError:

@@ -38,25 +38,25 @@ _settings_options = options(
         "--max-in-flight",
         type=OrNone(click.IntRange(1)),
         metavar=f"N|{NONE}",
-        help="How many callbacks may be in flight at once.",
+        help="Callbacks in flight at once.",
     ),
     click.option(
         "--rate-limit",
         type=OrNone(click.FloatRange(0.001, 1e9)),
         metavar=f"N|{NONE}",
-        help="How many attempts may be started per second.",
+        help="Attempts started per second.",
     ),
     click.option(
         "--retry-policy",
         type=OrNone(Json()),
         metavar=f"JSON|{NONE}",
-        help="""For timers without a policy of their own, like '{"maxAttempts": 5, "initialInterval": "10s"}'.""",
+        help="""Retry policy of timers without their own, like '{"maxAttempts": 5, "initialInterval": "10s"}'.""",
     ),
     click.option(
         "--misfire",
         type=OrNone(click.Choice(["fire", "expire"])),
         metavar=f"fire|expire|{NONE}",
-        help="What becomes of timers that came due in a pause.",
+        help="What happens to timers that came due in a pause.",
     ),
 )
 
@@ -74,15 +74,15 @@ def namespaces() -> None:
 
 @namespaces.command()
 @click.argument("namespace")
-@click.option("--num-shards", type=click.IntRange(1), help="Never changes.  [default: the server's]")
-@click.option("--dedicated", is_flag=True, help="Give it shards of its own.")
+@click.option("--num-shards", type=click.IntRange(1), help="Cannot be changed later.  [default: the server's]")
+@click.option("--dedicated", is_flag=True, help="Use shards that no other namespace shares.")
 @_settings_options
 @json_option
 @on_server("putNamespace")
 def create(
     *, remote: Remote, namespace: str, num_shards: int | None, dedicated: bool, as_json: bool, **settings: Any
 ) -> None:
-    """Create NAMESPACE, or confirm that it is there with these shards."""
+    """Create NAMESPACE. One that exists with these shards is left as it is."""
     body = {"numShards": num_shards, "dedicated": dedicated or None, **_settings(settings)}
     show_answer(remote.call("PUT", _path(namespace), body=body, has="name").content, as_json=as_json)
 
@@ -92,7 +92,7 @@ def create(
 @json_option
 @on_server("listNamespaces")
 def list_namespaces(*, remote: Remote, limit: int, as_json: bool) -> None:
-    """List namespaces by name: those of the API key's tenant, or all where the server asks for no key."""
+    """List namespaces by name: those of the API key's tenant, or all if the server requires no key."""
     show_items(remote.items("/v1/namespaces", limit=limit + 1), _COLUMNS, as_json=as_json, limit=limit)
 
 
@@ -112,9 +112,9 @@ def show(*, remote: Remote, namespace: str, as_json: bool) -> None:
 @json_option
 @on_server("putNamespace")
 def update(*, remote: Remote, namespace: str, if_revision: int | None, as_json: bool, **settings: Any) -> None:
-    """Change settings of NAMESPACE. What is not given stays; "none" clears a setting, so that the default applies.
+    """Change settings of NAMESPACE. Other settings stay; "none" resets one to its default.
 
-    Pollers follow within seconds, also for the timers that are stored already.
+    Pollers apply the change within seconds, to stored timers too.
     """
     from duetime_client import PreconditionFailed
 
@@ -134,16 +134,16 @@ def update(*, remote: Remote, namespace: str, if_revision: int | None, as_json: 
             return
 
 
-@namespaces.command(short_help="Fire nothing of a namespace until it is resumed.")
+@namespaces.command(short_help="Pause a namespace: none of its timers fire.")
 @click.argument("namespace")
-@click.option("--reason", help="Why, for people: up to 255 characters.")
+@click.option("--reason", help="Why, for people (at most 255 characters).")
 @if_revision_option
 @json_option
 @on_server("pauseNamespace")
 def pause(*, remote: Remote, namespace: str, reason: str | None, if_revision: int | None, as_json: bool) -> None:
-    """Fire nothing of NAMESPACE until it is resumed. Timers are created and changed as before.
+    """Pause NAMESPACE: none of its timers fire until it is resumed. They can be created and changed as before.
 
-    Pollers follow within seconds. Attempts in flight end.
+    Pollers apply the change within seconds. Attempts in flight finish.
     """
     answer = remote.call(
         "POST", _path(namespace, "/pause"), body={"reason": reason}, if_revision=if_revision, has="name"
@@ -151,26 +151,26 @@ def pause(*, remote: Remote, namespace: str, reason: str | None, if_revision: in
     show_answer(answer.content, as_json=as_json)
 
 
-@namespaces.command(short_help="Fire the timers of a namespace again.")
+@namespaces.command(short_help="Resume a paused namespace.")
 @click.argument("namespace")
 @if_revision_option
 @json_option
 @on_server("resumeNamespace")
 def resume(*, remote: Remote, namespace: str, if_revision: int | None, as_json: bool) -> None:
-    """Fire the timers of NAMESPACE again. What came due meanwhile is fired, or expires: its --misfire says."""
+    """Resume NAMESPACE. Its setting --misfire says whether timers that came due meanwhile fire or expire."""
     answer = remote.call("POST", _path(namespace, "/resume"), if_revision=if_revision, has="name")
     show_answer(answer.content, as_json=as_json)
 
 
 @namespaces.command(short_help="Delete a namespace.")
 @click.argument("namespace")
-@click.option("--force", is_flag=True, help="Delete its timers with it.")
+@click.option("--force", is_flag=True, help="Delete its timers, too.")
 @if_revision_option
 @on_server("deleteNamespace")
 def delete(*, remote: Remote, namespace: str, force: bool, if_revision: int | None) -> None:
-    """Delete NAMESPACE, which takes some twenty seconds: until no process can still be creating timers in it.
+    """Delete NAMESPACE. Takes about twenty seconds, until no process can create timers in it any more.
 
-    One that has timers is refused without --force. When this is interrupted, the same command continues.
+    A namespace with timers is kept unless --force is given. After an interruption, run the same command again.
     """
     import time
 
@@ -189,18 +189,18 @@ def delete(*, remote: Remote, namespace: str, force: bool, if_revision: int | No
 @namespaces.command(short_help="Redrive failed timers.")
 @click.argument("namespace")
 @dead_letter_options
-@click.option("--timer-id", "timer_ids", multiple=True, help="This timer; can be repeated, and goes without filters.")
-@click.option("--dry-run", is_flag=True, help="Count what would be redriven and change nothing.")
+@click.option("--timer-id", "timer_ids", multiple=True, help="This timer. Can be repeated; excludes filters.")
+@click.option("--dry-run", is_flag=True, help="Count the timers to redrive; change nothing.")
 @on_server("redriveTimers")
 def redrive(*, remote: Remote, namespace: str, timer_ids: tuple[str, ...], dry_run: bool, **filters: Any) -> int:
-    """Redrive the failed timers of NAMESPACE: all of them, those that fit all filters, or those that are named.
+    """Redrive the failed timers of NAMESPACE: all, those that match all filters, or the named ones.
 
-    They are due at once, as the same firing (webhook-id) with all attempts ahead. Progress goes to standard error.
-    When it is interrupted, what was redriven stays redriven; run it again for the rest. Ends with 1 when timers were
-    skipped: they are unreadable, were changed meanwhile or, where they are named, have not failed.
+    They are due at once, as the same firing (webhook-id), with all attempts again. Progress goes to standard error.
+    After an interruption, run it again for the rest. Exit code 1: timers were skipped, because they are unreadable,
+    were changed meanwhile or, if named, have not failed.
     """
     if timer_ids and any(value is not None for value in filters.values()):
-        raise click.UsageError("--timer-id goes without filters")
+        raise click.UsageError("--timer-id cannot be combined with filters")
     timers = remote.client.timers(namespace)
     if dry_run:
         return _count(remote, namespace, timer_ids, filters)
@@ -212,7 +212,7 @@ def redrive(*, remote: Remote, namespace: str, timer_ids: tuple[str, ...], dry_r
 
 
 class Progress:
-    """Counts what a redrive has done, and shows it on standard error while there is more to come."""
+    """Counts what a redrive has done, and prints it on standard error while it continues."""
 
     def __init__(self) -> None:
         self._redriven = self._skipped = 0
@@ -222,7 +222,7 @@ class Progress:
         return f"{self._redriven} redriven, {self._skipped} skipped"
 
     def add(self, page: Redriven) -> None:
-        """Take in one request. What the one before it did is shown only now: it was not the last one."""
+        """Add the result of one request. Prints the count before it: that was not the last one."""
         if not self._is_first:
             click.echo(f"{self} so far", err=True)
         self._is_first = False
@@ -230,7 +230,7 @@ class Progress:
         self._skipped += page.skipped
 
     def finish(self) -> int:
-        """Show the sum. Returns the exit code."""
+        """Print the sum. Returns the exit code."""
         click.echo(str(self))
         return int(self._skipped > 0)
 
@@ -243,7 +243,7 @@ class Progress:
 
 
 def show_redriven(results: Any) -> int:
-    """Say of each that was skipped why. Returns the exit code."""
+    """Print why each skipped one was skipped. Returns the exit code."""
     skipped = [result for result in results if not result.is_ok]
     for result in skipped:
         click.echo(f"skipped: {printable(getattr(result.error, 'detail', '') or str(result.error))}", err=True)
@@ -252,7 +252,7 @@ def show_redriven(results: Any) -> int:
 
 
 def _count(remote: Remote, namespace: str, timer_ids: tuple[str, ...], filters: dict[str, Any]) -> int:
-    """Show what a redrive would come to. Returns the exit code."""
+    """Print what a redrive would do. Returns the exit code."""
     from duetime_client import NotFound, TimerState
 
     timers = remote.client.timers(namespace)

@@ -1,4 +1,4 @@
-"""Command-line options that are settings: name, help, default and variable come from the settings model."""
+"""Makes command-line options of settings: name, help, default and variable come from the model."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ S = TypeVar("S", bound=Settings)
 StoreS = TypeVar("StoreS", bound=StoreSettings)
 
 LOGS = ("log_level", "log_format")
-"""The settings that every command has."""
+"""Settings of every command."""
 
 
 def settings_options(model: type[Settings], *names: str) -> Callable[[F], F]:
-    """Options for the fields ``names`` of ``model``, in this order. Values stay text: the model validates them."""
+    """Make options of the fields ``names`` of ``model``, in this order. The model parses their values."""
 
     def decorate(command: F) -> F:
         for name in reversed(names):
@@ -56,7 +56,7 @@ def _help(name: str, field: FieldInfo) -> str:
 
 
 def shown_default(field: FieldInfo) -> str:
-    """The default as a person would write it: ``10`` rather than ``10.0``. A field without one is required."""
+    """Format the default for people: ``10`` rather than ``10.0``. A field without one is required."""
     default = field.default
     if field.is_required():
         return "required"
@@ -68,12 +68,12 @@ def shown_default(field: FieldInfo) -> str:
 
 
 def has_no_default(field: FieldInfo) -> bool:
-    """None and the empty text stand for nothing at all."""
+    """Tell whether the default is None or empty."""
     return not field.is_required() and field.default in (None, "")
 
 
 def load(model: type[S], given: dict[str, str | None], **log_fields: object) -> S:
-    """The settings, with logging set up as they say; ``log_fields`` are on every event."""
+    """Load settings and set up logging; ``log_fields`` are on every log event."""
     import logging
 
     from duetime.runtime.logs import configure_logging
@@ -83,14 +83,14 @@ def load(model: type[S], given: dict[str, str | None], **log_fields: object) -> 
     configure_logging(settings.log_format, settings.log_level, sys.stderr, **log_fields)
     for name in unknown_variables():
         logging.getLogger(__name__).warning(
-            "%s is no setting and has no effect", name, extra={"action": "settings.unknown"}
+            "%s is not a setting and has no effect", name, extra={"action": "settings.unknown"}
         )
     return settings
 
 
 @contextmanager
 def opened(model: type[StoreS], given: dict[str, str | None]) -> Iterator[tuple[StoreS, Store]]:
-    """The settings in ``given`` and their store, whose tables must be there."""
+    """Load settings and open their store, whose tables must exist."""
     settings = load(model, given)
     from duetime.runtime.wiring import opened_store
 

@@ -1,4 +1,4 @@
-"""What commands have in common: a server's API, reached over HTTP, or on a store of this machine with ``--store``."""
+"""Connects commands to the API of a server over HTTP, or to a store with ``--store``."""
 
 from __future__ import annotations
 
@@ -26,22 +26,24 @@ PAGE_ITEMS = 100
 _HERE = "-"
 """``--store`` without a URL."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Show JSON, as the API has it.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON of the API.")
 limit_option = click.option(
-    "--limit", default=50, show_default=True, type=click.IntRange(1, 1_000_000), help="The most to show."
+    "--limit", default=50, show_default=True, type=click.IntRange(1, 1_000_000), help="Items to print at most."
 )
-if_revision_option = click.option("--if-revision", type=click.IntRange(1), help="Only if it still has this revision.")
+if_revision_option = click.option(
+    "--if-revision", type=click.IntRange(1), help="Fail unless the stored revision is this one."
+)
 
 
 class CommandFailed(DuetimeError):
-    """The API refused, or no API was reached. The message says which and why."""
+    """The API refused the request or could not be reached. The message says why."""
 
     code = "command_failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """One API. ``client`` is for what is more than one request."""
+    """Sends requests to one API. ``client`` is for operations of several requests."""
 
     client: Duetime
 
@@ -55,7 +57,7 @@ class Remote:
         if_revision: int | None = None,
         has: str = "id",
     ) -> Answer:
-        """Send one request, whose answer ``has`` a member of this name.
+        """Send one request. Its response must have the member ``has``.
 
         Members and parameters that are None are left out; a member CLEARED becomes null.
         """
@@ -66,7 +68,7 @@ class Remote:
         return checked(self.client.request(method, path, query=pairs(query or {}), headers=headers, **more), has)
 
     def items(self, path: str, query: Mapping[str, Any] | None = None, *, limit: int | None = None) -> Iterator[Any]:
-        """List the items at ``path``, page by page, ``limit`` of them at most."""
+        """Yield the items at ``path``, page by page, at most ``limit``."""
         return islice(self._items(path, query or {}), limit)
 
     def _items(self, path: str, query: Mapping[str, Any]) -> Iterator[Any]:
@@ -80,7 +82,7 @@ class Remote:
 
 
 def checked(answer: Answer, has: str) -> Answer:
-    """Raise ``UnexpectedAnswer`` unless this is an object of the API: whatever listens at the URL can answer 200."""
+    """Raise ``UnexpectedAnswer`` unless this is an object of the API: any server can answer 200."""
     from duetime_client import UnexpectedAnswer
 
     found = answer.json()
@@ -94,7 +96,7 @@ CLEARED = object()
 
 
 def given(members: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what was not given."""
+    """Leave out values that were not given."""
     return {
         name: None if value is CLEARED else value
         for name, value in members.items()
@@ -103,7 +105,7 @@ def given(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pairs(query: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The parameters of a query. A tuple is a parameter for each of its items."""
+    """Return the parameters of a query. A tuple is one parameter per item."""
     return [
         (name, json.dumps(item) if isinstance(item, bool) else str(item))
         for name, value in query.items()
@@ -113,23 +115,23 @@ def pairs(query: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def path(template: str, *segments: str) -> str:
-    """Put encoded ``segments`` in the places ``{}`` of ``template``."""
+    """Fill encoded ``segments`` into the ``{}`` of ``template``."""
     from duetime_client.requests import segment
 
     return template.replace("{tenant}", "{{tenant}}").format(*(segment("an argument", each) for each in segments))
 
 
 def timer_path(namespace: str, timer_id: str, action: str = "") -> str:
-    """The path of a timer: its id may hold anything."""
+    """Return the path of a timer, whose id may have any characters."""
     from duetime_client.requests import id_segment
 
     return path("/v1/namespaces/{}/timers/", namespace) + id_segment(timer_id) + action
 
 
 def on_server(*operations: str, tenant: bool = False) -> Callable[[F], F]:
-    """Make a command that gets a ``remote``. ``operations`` are those of the OpenAPI document that it carries out.
+    """Make a command that gets a ``remote``. ``operations``: the OpenAPI operations that it performs.
 
-    ``tenant``: it acts on what belongs to a tenant and to no namespace, so it has the option ``--tenant``.
+    ``tenant``: the command has the option ``--tenant``, since its objects belong to no namespace.
     """
     names = ("url", "tenant") if tenant else ("url",)
 
@@ -146,8 +148,8 @@ def on_server(*operations: str, tenant: bool = False) -> Callable[[F], F]:
             metavar="[URL]",
             is_flag=False,
             flag_value=_HERE,
-            help="Work on this store itself, without a server and a key: the operator's way in. Last and without a"
-            " URL, it is the store of DUETIME_STORE.",
+            help="Use this store directly, without a server and without an API key (for operators). As the last"
+            " argument and without a URL: the store of DUETIME_STORE.",
         )(run)
         return settings_options(ClientSettings, *names, *LOGS)(with_store)  # type: ignore[return-value]
 
@@ -156,7 +158,7 @@ def on_server(*operations: str, tenant: bool = False) -> Callable[[F], F]:
 
 @contextmanager
 def _connected(options: dict[str, Any], store: str | None) -> Iterator[Remote]:
-    """Connect, and explain what the client raises."""
+    """Connect, and translate the errors of the client."""
     from duetime_client import ApiError, InvalidArgument, Unauthenticated, Unreachable
     from duetime_client import DuetimeError as ClientError
 
@@ -176,7 +178,7 @@ def _connected(options: dict[str, Any], store: str | None) -> Iterator[Remote]:
     except ApiError as error:
         raise CommandFailed(str(error)) from None
     except ClientError as error:
-        raise CommandFailed(f"{settings.url}: what answers there is not Duetime's API: {error}") from None
+        raise CommandFailed(f"{settings.url}: the server there is not Duetime's API: {error}") from None
 
 
 @contextmanager
@@ -189,7 +191,7 @@ def _over_http(settings: ClientSettings) -> Iterator[Duetime]:
 
 @contextmanager
 def _on_store(url: str, settings: ClientSettings) -> Iterator[Duetime]:
-    """The API as ``duetime serve`` has it, in this process."""
+    """Run the API of ``duetime serve`` in this process."""
     import httpx
 
     from duetime.cli.direct import HandlerTransport

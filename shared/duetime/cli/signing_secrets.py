@@ -1,4 +1,4 @@
-"""Commands about signing secrets: ``duetime secrets`` of a namespace, and ``duetime webhook secrets``."""
+"""Commands about signing secrets: ``duetime secrets`` (of a namespace); parts of ``duetime webhook secrets``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ create_options = options(
         type=Duration(),
         default="24h",
         show_default=True,
-        help='How long the secret before it stays valid; "0s" ends it at once.',
+        help='How long the previous secret stays valid; "0s" ends it at once.',
     ),
     click.option("--secret-stdin", is_flag=True, help="Read a secret of your own (whsec_...) from standard input."),
 )
@@ -29,7 +29,7 @@ create_options = options(
 
 @click.group(short_help="Create, rotate, list and delete signing secrets.")
 def secrets() -> None:
-    """Create, rotate, list and delete the secrets that callbacks are signed with.
+    """Create, rotate, list and delete the secrets that sign callbacks.
 
     \b
       export WEBHOOK_SECRETS=$(duetime secrets create default)
@@ -41,10 +41,10 @@ def secrets() -> None:
 @create_options
 @on_server("createSecret")
 def create_secret(*, remote: Remote, namespace: str, **given: Any) -> None:
-    """Create a signing secret for NAMESPACE, which replaces the one before it after the overlap.
+    """Create a signing secret for NAMESPACE. The previous one ends after the overlap.
 
-    Standard output has the secret and nothing else, and this is the only time that it is shown. One of your own is
-    not shown.
+    Prints the secret, and nothing else, on standard output. It cannot be shown again. A secret of your own is not
+    printed.
     """
     show_created(remote.client.signing_secrets(namespace), f"namespace {namespace}", **given)
 
@@ -65,14 +65,14 @@ def list_secrets(*, remote: Remote, namespace: str, as_json: bool) -> None:
 def delete_secret(*, remote: Remote, namespace: str, secret_id: str) -> None:
     """End the secret ID of NAMESPACE at once.
 
-    Of two, deleting the newer one undoes the rotation. Without any, callbacks are not signed.
+    Deleting the newer of two undoes the rotation. Without a secret, callbacks are not signed.
     """
     remote.client.signing_secrets(namespace).delete(secret_id)
     click.echo(f"deleted secret {secret_id} of namespace {namespace}", err=True)
 
 
 def show_created(secrets: Any, owner: str, *, overlap: Any, secret_stdin: bool) -> None:
-    """Create one and show it."""
+    """Create a secret and print it."""
     from duetime.domain.times import format_instant
 
     own = read_stdin("a secret (whsec_...)").strip() if secret_stdin else None
@@ -80,11 +80,11 @@ def show_created(secrets: Any, owner: str, *, overlap: Any, secret_stdin: bool) 
     click.echo(f"created secret {created.id} of {owner}", err=True)
     if created.previous is not None and created.previous.expires_at is not None:
         end = format_instant(created.previous.expires_at)
-        click.echo(f"the one before it, {created.previous.id}, is valid until {end}", err=True)
+        click.echo(f"the previous secret, {created.previous.id}, is valid until {end}", err=True)
     if own is None:
         click.echo(created.secret)
 
 
 def show_secrets(remote: Remote, where: str, *, as_json: bool) -> None:
-    """List what is at ``where``."""
+    """Print the secrets at the path ``where``."""
     show_items(remote.items(where), _COLUMNS, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Commands about the server itself: its health, its shards, its API, and who the API key is."""
+"""Commands about the server: ``health``, ``shards``, ``whoami``, ``openapi``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHARD_COLUMNS = {
 @json_option
 @on_server("getHealth")
 def health(*, remote: Remote, as_json: bool) -> int:
-    """Show whether the server and its store are ready. Ends with 1 when they are not."""
+    """Show whether the server and its store are ready. Exit code 1: they are not."""
     found = remote.client.health()
     if as_json:
         from duetime_client.values import camel
@@ -41,7 +41,7 @@ def health(*, remote: Remote, as_json: bool) -> int:
 @json_option
 @on_server("listShards")
 def shards(*, remote: Remote, limit: int, as_json: bool) -> None:
-    """List shards and who polls them."""
+    """List the shards and their owners."""
     show_items(remote.items("/v1/shards", limit=limit + 1), _SHARD_COLUMNS, as_json=as_json, limit=limit)
 
 
@@ -54,11 +54,11 @@ def whoami(*, remote: Remote, as_json: bool) -> None:
     if as_json or answer.json()["tenantId"] is not None:
         show_answer(answer.content, as_json=as_json)
     else:
-        click.echo("the server asks for no API key")
+        click.echo("the server requires no API key")
 
 
 @click.command()
 @on_server("getOpenApi")
 def openapi(*, remote: Remote) -> None:
-    """Show the OpenAPI document of the server."""
+    """Print the OpenAPI document of the server."""
     click.echo(remote.call("GET", "/v1/openapi.json", has="openapi").content.decode())

@@ -1,4 +1,4 @@
-"""What is shown: rows in columns, facts in lines, JSON; and nothing that could steer a terminal."""
+"""Prints tables, facts and JSON, without characters that could control a terminal."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _MIN_CELL = 8
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 
 Columns = Mapping[str, Any]
-"""By head: the member of an item, with dots for one inside another, or what makes the cell of an item."""
+"""By heading: a member of an item (dots for nested ones), or a function that makes the cell."""
 
 
 def show_items(items: Iterable[Any], columns: Columns, *, as_json: bool, limit: int | None = None) -> None:
-    """Show lines of JSON as they come, or a table of all. What is beyond ``limit`` is not shown."""
+    """Print lines of JSON as they come, or one table. ``limit``: the number of items at most."""
     rows = [list(columns)]
     for shown, item in enumerate(items):
         if shown == limit:
-            click.echo(f"there are more than {limit}; --limit shows more", err=True)
+            click.echo(f"there are more than {limit}: use --limit to show more", err=True)
             break
         if as_json:
             click.echo(json.dumps(item))
@@ -35,7 +35,7 @@ def show_items(items: Iterable[Any], columns: Columns, *, as_json: bool, limit: 
 
 
 def show_table(rows: Sequence[Sequence[str]]) -> None:
-    """``rows`` on standard output. On a terminal the widest columns are cut until a row fits into a line."""
+    """Print ``rows``. On a terminal the widest columns are cut until a row fits into a line."""
     columns = list(zip(*rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     room = _terminal_width()
@@ -53,7 +53,7 @@ def show_table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def show_answer(content: bytes, *, as_json: bool, facts: Columns | None = None) -> None:
-    """One thing: as JSON, or its ``facts`` in lines; without those, all members that are not null."""
+    """Print one item: as JSON, or its ``facts`` in lines; without ``facts``, all members that are not null."""
     if as_json:
         click.echo(content.decode())
         return
@@ -62,7 +62,7 @@ def show_answer(content: bytes, *, as_json: bool, facts: Columns | None = None) 
 
 
 def show_lines(lines: Mapping[str, object]) -> None:
-    """Facts that there are, one a line."""
+    """Print facts, one per line; empty ones are left out."""
     known = {name: value for name, value in lines.items() if value not in (None, "", [], {})}
     width = max(map(len, known), default=0)
     for name, value in known.items():
@@ -70,12 +70,12 @@ def show_lines(lines: Mapping[str, object]) -> None:
 
 
 def flat(item: Mapping[str, Any]) -> dict[str, object]:
-    """The members as facts: ``executeAt`` reads ``execute at``."""
+    """Turn members into facts: ``executeAt`` reads ``execute at``."""
     return {"".join(f" {each.lower()}" if each.isupper() else each for each in name): item[name] for name in item}
 
 
 def member(item: Any, column: Any) -> object:
-    """The member of ``item`` that a column names."""
+    """Return the member of ``item`` that a column names."""
     if not isinstance(column, str):
         return column(item)
     for name in column.split("."):
@@ -84,7 +84,7 @@ def member(item: Any, column: Any) -> object:
 
 
 def text_of(value: object) -> str:
-    """A value as people read it."""
+    """Format a value for people."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
@@ -93,7 +93,7 @@ def text_of(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Strangers had a hand in many texts."""
+    """Replace control characters: texts may come from anyone."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

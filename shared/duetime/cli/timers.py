@@ -60,23 +60,23 @@ ATTEMPT_COLUMNS = {
 }
 
 _due_options = options(
-    click.option("--execute-at", metavar="TIME", help="An RFC 3339 time with an offset."),
-    click.option("--delay", metavar="DURATION", help='Instead of a time, like "90s" or "1h30m".'),
+    click.option("--execute-at", metavar="TIME", help="Due time in RFC 3339, with an offset."),
+    click.option("--delay", metavar="DURATION", help='Due after this duration, like "90s" or "1h30m".'),
 )
 _content_options = options(
-    click.option("--payload", type=Json(), metavar="JSON", help="Is sent as this JSON, digit for digit."),
+    click.option("--payload", type=Json(), metavar="JSON", help="Payload, sent exactly as given."),
     headers_option,
     tags_option,
-    click.option("--retry-policy", type=Json(), metavar="JSON", help="""Like '{"maxAttempts": 3}'."""),
-    click.option("--timeout-seconds", type=click.IntRange(1), help="Of one callback."),
-    click.option("--expire-after", metavar="DURATION", help="How long after its due time it may still be fired."),
-    click.option("--correlation-id", metavar="ID", help="Is sent along, and in logs."),
+    click.option("--retry-policy", type=Json(), metavar="JSON", help="""Retry policy, like '{"maxAttempts": 3}'."""),
+    click.option("--timeout-seconds", type=click.IntRange(1), help="Timeout of one attempt."),
+    click.option("--expire-after", metavar="DURATION", help="How long after its due time it may still fire."),
+    click.option("--correlation-id", metavar="ID", help="Correlation id, sent with callbacks and logged."),
 )
 
 
 @click.group()
 def timers() -> None:
-    """Create timers and see what becomes of them.
+    """Create, list, change, cancel and redrive timers.
 
     \b
       duetime timers create default https://example.com/hook --delay 1h --payload '{"order": 7}'
@@ -88,7 +88,7 @@ def timers() -> None:
 @timers.command()
 @click.argument("namespace")
 @click.argument("callback_url", metavar="URL")
-@click.option("--id", "timer_id", metavar="ID", help="Unique in the namespace.  [default: a new one]")
+@click.option("--id", "timer_id", metavar="ID", help="Id, unique in the namespace.  [default: a new one]")
 @_due_options
 @_content_options
 @json_option
@@ -98,8 +98,8 @@ def create(
 ) -> None:
     """Create a timer that calls URL. Prints its id.
 
-    It is due in --delay or at --execute-at. Others on this machine can see what a command is called with: `duetime
-    timers create-batch` reads from standard input.
+    Give --delay or --execute-at. Other users of this machine can see the arguments of a command; `duetime timers
+    create-batch` reads standard input instead.
     """
     from duetime_client.bodies import new_id
 
@@ -127,7 +127,7 @@ def put(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Create the timer ID or replace it, even after it fired. Options are those of `create`."""
+    """Create or replace the timer ID, even after it fired. The options are those of `create`."""
     body = _body(callback_url, given)
     answer = remote.call("PUT", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
     show_answer(answer.content, as_json=as_json)
@@ -145,17 +145,17 @@ def show(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> Non
 
 @timers.command("list", short_help="List the timers of a namespace.")
 @click.argument("namespace")
-@click.option("--state", metavar="STATE", help="Those in this state, like scheduled or failed.")
-@click.option("--reason", metavar="REASON", help="Whose last failure was of this kind, like timeout or network.")
-@click.option("--tag", help="Those with this tag.")
-@click.option("--correlation-id", metavar="ID", help="Those with this correlation id.")
+@click.option("--state", metavar="STATE", help="Timers in this state, like scheduled or failed.")
+@click.option("--reason", metavar="REASON", help="Timers that last failed for this reason, like timeout.")
+@click.option("--tag", help="Timers with this tag.")
+@click.option("--correlation-id", metavar="ID", help="Timers with this correlation id.")
 @click.option("--due-from", type=Instant(), help="Due at this RFC 3339 time or later.")
 @click.option("--due-to", type=Instant(), help="Due before this time.")
 @limit_option
 @json_option
 @on_server("listTimers")
 def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **given: Any) -> None:
-    """List the timers of NAMESPACE that fit all filters, with their last failure, by shard and id."""
+    """List the timers of NAMESPACE that match all filters, by shard and id, with their last failure."""
     query = timer_query(given) | {"limit": min(limit + 1, 100)}
     found = remote.items(path("/v1/namespaces/{}/timers", namespace), query, limit=limit + 1)
     show_items(found, _COLUMNS, as_json=as_json, limit=limit)
@@ -164,10 +164,10 @@ def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **
 @timers.command(short_help="Change a timer that has not finished.")
 @click.argument("namespace")
 @click.argument("timer_id", metavar="ID")
-@click.option("--callback-url", metavar="URL", help="What it calls.")
+@click.option("--callback-url", metavar="URL", help="New callback URL.")
 @_due_options
 @_content_options
-@click.option("--clear", type=click.Choice(list(_CLEARABLE)), multiple=True, help="Can be repeated.")
+@click.option("--clear", type=click.Choice(list(_CLEARABLE)), multiple=True, help="Value to clear. Can be repeated.")
 @if_revision_option
 @json_option
 @on_server("patchTimer")
@@ -182,7 +182,7 @@ def update(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Change what is given of a timer that has not finished, and keep the rest."""
+    """Change the given values of a timer that has not finished; keep the rest."""
     body = _body(callback_url, given) | dict.fromkeys((_CLEARABLE[each] for each in clear), CLEARED)
     answer = remote.call("PATCH", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
     show_answer(answer.content, as_json=as_json)
@@ -223,7 +223,7 @@ def fire(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | No
 @json_option
 @on_server("redriveTimer")
 def redrive(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
-    """Put a failed timer back to scheduled, due now. For many, see `duetime namespaces redrive`."""
+    """Schedule a failed timer again, due now. For many, see `duetime namespaces redrive`."""
     answer = remote.call("POST", timer_path(namespace, timer_id, "/redrive"), if_revision=if_revision)
     show_answer(answer.content, as_json=as_json)
 
@@ -234,7 +234,7 @@ def redrive(*, remote: Remote, namespace: str, timer_id: str, if_revision: int |
 @json_option
 @on_server("listAttempts")
 def attempts(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> None:
-    """List the last attempts of a timer, the oldest first."""
+    """List the last attempts of a timer, oldest first."""
     show_items(remote.items(timer_path(namespace, timer_id, "/attempts")), ATTEMPT_COLUMNS, as_json=as_json)
 
 
@@ -244,9 +244,9 @@ def attempts(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) ->
 @json_option
 @on_server("createTimers")
 def create_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool) -> int:
-    """Create many timers from FILE, or standard input: a line of JSON for each, as the API takes it.
+    """Create many timers from FILE or standard input, which has one timer per line, as JSON of the API.
 
-    Prints their ids. Ends with 1 when some could not be created, and says which and why.
+    Prints their ids. Exit code 1: some were not created; standard error says which and why.
     """
     lines = list(json_lines(file))
     results = remote.client.timers(namespace).create_many(raw for _, raw in lines)
@@ -259,16 +259,16 @@ def create_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool
 @json_option
 @on_server("cancelTimers")
 def cancel_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool) -> int:
-    """Cancel many timers from FILE, or standard input.
+    """Cancel many timers. FILE or standard input has one per line.
 
-    A line for each: {"id": "..."}, which may have a "revision" that it must still have, or the id as a JSON text.
+    A line is the id as a JSON string, or {"id": "...", "revision": N}; a timer with another revision is kept.
     """
     numbers, ids, revisions = [], [], {}
     for number, raw in json_lines(file):
         item = parsed(raw)
         timer_id = item.get("id") if isinstance(item, dict) else item
         if not isinstance(timer_id, str):
-            raise click.UsageError(f'line {number}: must be {{"id": "..."}} or a text')
+            raise click.UsageError(f'line {number}: must be {{"id": "..."}} or a string')
         numbers.append(number)
         ids.append(timer_id)
         if isinstance(item, dict) and item.get("revision") is not None:
@@ -278,7 +278,7 @@ def cancel_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool
 
 
 def timer_query(given: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a list of timers."""
+    """Return the query parameters of a list of timers."""
     from duetime.domain.times import format_instant
 
     times = {"dueFrom": given["due_from"], "dueTo": given["due_to"]}
@@ -307,7 +307,7 @@ def _body(callback_url: str | None, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _show_results(numbers: Sequence[int], results: Sequence[ItemResult], *, as_json: bool) -> int:
-    """The exit code. What was done is on standard output, what was not on standard error."""
+    """Print what was done on standard output and what was not on standard error. Returns the exit code."""
     import json
 
     from duetime.cli.tables import printable

@@ -1,4 +1,4 @@
-"""What options and lines of input hold. The rules for values are the API's; here only their form is looked at."""
+"""Parses options and lines of input. The API validates the values; only their form is checked here."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Duration(click.ParamType["timedelta"]):
 
 
 class Json(click.ParamType["RawJson"]):
-    """JSON that is sent digit for digit."""
+    """JSON that is sent exactly as given."""
 
     name = "json"
 
@@ -63,7 +63,7 @@ class Json(click.ParamType["RawJson"]):
 
 
 class OrNone(click.ParamType[Any]):
-    """A value of another type, or "none", which clears a setting."""
+    """A value of another type, or "none" to clear a setting."""
 
     def __init__(self, kind: click.ParamType[Any]) -> None:
         self.name = kind.name
@@ -91,13 +91,18 @@ class Header(click.ParamType[tuple[str, str]]):
 
 
 headers_option = click.option(
-    "--header", "headers", type=Header(), multiple=True, metavar="'NAME: VALUE'", help="Can be repeated."
+    "--header",
+    "headers",
+    type=Header(),
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="A header of the request. Can be repeated.",
 )
-tags_option = click.option("--tag", "tags", multiple=True, help="Can be repeated.")
+tags_option = click.option("--tag", "tags", multiple=True, help="A tag. Can be repeated.")
 
 
 def options(*made: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options at once, in this order."""
+    """Combine several options, in this order."""
 
     def decorate(command: F) -> F:
         for option in reversed(made):
@@ -108,9 +113,9 @@ def options(*made: Callable[[F], F]) -> Callable[[F], F]:
 
 
 dead_letter_options = options(
-    click.option("--reason", metavar="REASON", help="Of the last failure, like timeout or network."),
-    click.option("--tag", help="Those with this tag."),
-    click.option("--correlation-id", metavar="ID", help="Those with this correlation id."),
+    click.option("--reason", metavar="REASON", help="Reason of the last failure, like timeout or network."),
+    click.option("--tag", help="With this tag."),
+    click.option("--correlation-id", metavar="ID", help="With this correlation id."),
     click.option("--due-from", type=Instant(), help="Due at this RFC 3339 time or later."),
     click.option("--due-to", type=Instant(), help="Due before this time."),
     click.option("--failed-from", type=Instant(), help="Failed at this time or later."),
@@ -119,7 +124,7 @@ dead_letter_options = options(
 
 
 def read_stdin(what: str) -> str:
-    """All of standard input, which is ``what``. Raises ``click.UsageError`` when it is empty or too long."""
+    """Read standard input, which must be ``what``. Raises ``click.UsageError`` if it is empty or too long."""
     text = sys.stdin.read(_MAX_STDIN_CHARACTERS + 1)
     if not text.strip() or len(text) > _MAX_STDIN_CHARACTERS:
         raise click.UsageError(f"standard input must be {what}")
@@ -127,7 +132,7 @@ def read_stdin(what: str) -> str:
 
 
 def json_lines(file: IO[str]) -> Iterator[tuple[int, RawJson]]:
-    """The lines of ``file`` that are not empty, each JSON, with their numbers. Raises ``click.UsageError``."""
+    """Yield the non-empty lines of ``file`` as JSON, with their numbers. Raises ``click.UsageError``."""
     from duetime_client import InvalidArgument, RawJson
 
     for number, line in enumerate(file, start=1):
@@ -139,5 +144,5 @@ def json_lines(file: IO[str]) -> Iterator[tuple[int, RawJson]]:
 
 
 def parsed(raw: RawJson) -> Any:
-    """What ``raw`` holds, where digits do not matter."""
+    """Decode ``raw``, where digits do not matter."""
     return json.loads(raw.text)

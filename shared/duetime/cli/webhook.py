@@ -25,9 +25,9 @@ _COLUMNS = {
 }
 
 
-@click.group(short_help="Set where events are delivered to.")
+@click.group(short_help="Set the event webhook; see its deliveries.")
 def webhook() -> None:
-    """Set where the events of service calls are delivered to, and see how they get there.
+    """Set the webhook that receives the events of service calls, and see its deliveries.
 
     \b
       duetime webhook set https://example.com/events --type ServiceCallFailed
@@ -38,8 +38,8 @@ def webhook() -> None:
 
 @webhook.command("set")
 @click.argument("url_", metavar="URL")
-@click.option("--type", "types", multiple=True, help="Of events; can be repeated.  [default: all]")
-@click.option("--disabled", is_flag=True, help="Deliver nothing for now.")
+@click.option("--type", "types", multiple=True, help="A type of event to deliver. Can be repeated.  [default: all]")
+@click.option("--disabled", is_flag=True, help="Deliver nothing until the webhook is set again.")
 @if_revision_option
 @json_option
 @on_server("putEventWebhook", tenant=True)
@@ -63,19 +63,19 @@ def show(*, remote: Remote, as_json: bool) -> None:
 @if_revision_option
 @on_server("deleteEventWebhook", tenant=True)
 def delete(*, remote: Remote, if_revision: int | None) -> None:
-    """Remove the event webhook and its secrets. Waiting deliveries become dead letters."""
+    """Remove the event webhook and its secrets. Pending deliveries become dead letters."""
     remote.client.event_webhook.delete(if_revision=if_revision)
     click.echo("removed the event webhook", err=True)
 
 
 @webhook.command(short_help="List deliveries of events.")
-@click.option("--state", metavar="STATE", help="Those in this state, like scheduled or failed.")
-@click.option("--type", "type_", metavar="TYPE", help="Of this type of event.")
+@click.option("--state", metavar="STATE", help="Deliveries in this state, like scheduled or failed.")
+@click.option("--type", "type_", metavar="TYPE", help="Deliveries of events of this type.")
 @limit_option
 @json_option
 @on_server("listDeliveries", tenant=True)
 def deliveries(*, remote: Remote, state: str | None, type_: str | None, limit: int, as_json: bool) -> None:
-    """List deliveries: those on their way, delivered ones and dead letters."""
+    """List deliveries: pending ones, delivered ones and dead letters."""
     found = remote.items(f"{_PATH}/deliveries", {"state": state, "type": type_}, limit=limit + 1)
     show_items(found, _COLUMNS, as_json=as_json, limit=limit)
 
@@ -85,19 +85,19 @@ def deliveries(*, remote: Remote, state: str | None, type_: str | None, limit: i
 @json_option
 @on_server("listDeliveryAttempts", tenant=True)
 def attempts(*, remote: Remote, delivery_id: str, as_json: bool) -> None:
-    """List the last attempts of a delivery, the oldest first."""
+    """List the last attempts of a delivery, oldest first."""
     found = remote.items(_PATH + path("/deliveries/{}/attempts", delivery_id))
     show_items(found, ATTEMPT_COLUMNS, as_json=as_json)
 
 
 @webhook.command(short_help="Deliver dead letters again.")
 @dead_letter_options
-@click.option("--delivery-id", "ids", multiple=True, help="This one; can be repeated, and goes without filters.")
+@click.option("--delivery-id", "ids", multiple=True, help="This delivery. Can be repeated; excludes filters.")
 @on_server("redriveDeliveries", tenant=True)
 def redrive(*, remote: Remote, ids: tuple[str, ...], **filters: Any) -> int:
-    """Deliver dead letters again: all, those that fit all filters, or those that are named."""
+    """Deliver dead letters again: all, those that match all filters, or the named ones."""
     if ids and any(value is not None for value in filters.values()):
-        raise click.UsageError("--delivery-id goes without filters")
+        raise click.UsageError("--delivery-id cannot be combined with filters")
     if ids:
         return show_redriven(remote.client.event_webhook.redrive_ids(dict.fromkeys(ids)))
     with Progress() as progress:
@@ -107,14 +107,14 @@ def redrive(*, remote: Remote, ids: tuple[str, ...], **filters: Any) -> int:
 
 @webhook.group("secrets", short_help="Create, list and delete signing secrets.")
 def secrets() -> None:
-    """Create, rotate, list and delete the secrets that events are signed with."""
+    """Create, rotate, list and delete the secrets that sign events."""
 
 
 @secrets.command("create", short_help="Create a signing secret, or rotate it.")
 @create_options
 @on_server("createEventSecret", tenant=True)
 def create_secret(*, remote: Remote, **given: Any) -> None:
-    """Create a signing secret for events. Standard output has the secret alone, this once."""
+    """Create a signing secret for events. Prints the secret on standard output; it cannot be shown again."""
     show_created(remote.client.event_webhook.secrets, "the event webhook", **given)
 
 

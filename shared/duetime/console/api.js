@@ -63,8 +63,8 @@ async function readText(response, signal) {
 
 function lost(error, signal) {
   if (signal?.aborted) return new DOMException("left", "AbortError");
-  const detail = error?.name === "TimeoutError" ? "The server took too long to answer." : "The server does not answer.";
-  return new Problem({ title: "No answer", detail });
+  const detail = error?.name === "TimeoutError" ? "The server took too long to respond." : "The server does not respond.";
+  return new Problem({ title: "No response", detail });
 }
 
 /** Also tells the session when the key is no good: a gateway says that without a problem document. */

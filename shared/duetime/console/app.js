@@ -101,7 +101,7 @@ function navigate() {
 }
 
 function nowhere() {
-  return empty("There is nothing at this address.", link("#/", "To the overview"));
+  return empty("This page does not exist.", link("#/", "To the overview"));
 }
 
 // -- the bar at the top -----------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ function refreshSwitch() {
       class: "quiet refresh",
       "aria-pressed": String(paused),
       "aria-label": "Pause auto-refresh",
-      title: paused ? "Nothing is refreshed by itself" : "Lists are refreshed every few seconds",
+      title: paused ? "Auto-refresh is off" : "Lists are refreshed every few seconds",
       data: { key: "pause" },
       on: {
         click: () => {

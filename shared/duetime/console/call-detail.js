@@ -10,12 +10,12 @@ import { between, milliseconds, nearly, now, when } from "./times.js";
 import { badge, code, copier, facts, httpStatus, link, loading, muted, place, problemView, section, tags } from "./ui.js";
 
 const REASONS = {
-  HttpStatus: "the response was no success",
+  HttpStatus: "the response has an error status",
   Timeout: "no complete response in time",
-  Network: "no connection to the receiver, or it broke",
-  RefusedUrl: "the URL must not be called",
-  RefusedAddress: "the address of the host must not be called",
-  Unreadable: "what is stored of the call cannot be read",
+  Network: "no connection to the receiver, or it was lost",
+  RefusedUrl: "the URL is not allowed",
+  RefusedAddress: "the address of the host is not allowed",
+  Unreadable: "the stored call is unreadable",
 };
 
 export function callDetail(page, { tenant, id, execution: wanted }) {
@@ -194,7 +194,7 @@ class CallView {
 function verdict(call) {
   const { outcome } = call;
   const start = call.startedAt && late(call.dueAt, call.startedAt);
-  const said = outcome && (outcome.status !== null ? ["the receiver answered ", httpStatus(outcome.status)] : [REASONS[outcome.reason] ?? outcome.reason]);
+  const said = outcome && (outcome.status !== null ? ["the receiver responded ", httpStatus(outcome.status)] : [REASONS[outcome.reason] ?? outcome.reason]);
   if (call.status === "Succeeded") return h("span", null, "Sent ", start, "; ", said, ".");
   if (call.status === "Failed") {
     if (!start) return h("span", null, "Never sent: ", said, ".");
@@ -208,7 +208,7 @@ function verdict(call) {
   if (call.status === "Running" && call.nextAttemptAt) {
     return h("span", null, `Attempt ${call.attempts} failed: `, said, ". The next one is ", nearly(call.nextAttemptAt), ".");
   }
-  if (call.status === "Running") return h("span", null, `Sent ${call.attempts > 1 ? "again, " : ""}first `, start, "; no answer yet.");
+  if (call.status === "Running") return h("span", null, `Sent ${call.attempts > 1 ? "again, " : ""}first `, start, "; no response yet.");
   return Date.parse(call.dueAt) > now() ? h("span", null, "Will be sent ", nearly(call.dueAt), ".") : h("span", null, "Due ", nearly(call.dueAt), ", not sent yet.");
 }
 
@@ -309,7 +309,7 @@ class EventList {
   }
 
   tell(state) {
-    const words = { streaming: "live", polling: "asked for every 2 s", complete: "complete" };
+    const words = { streaming: "live", polling: "updated every 2 s", complete: "complete" };
     this.state.textContent = words[state] ?? (state.message || "broken off");
   }
 }

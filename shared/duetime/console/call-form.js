@@ -19,10 +19,10 @@ export function callForm(page, { tenant }) {
     h(
       "div",
       { class: "fields" },
-      field("name", "Name", { wide: true, hint: "for people, and to find it by its beginning", maxlength: 200 }),
+      field("name", "Name", { wide: true, hint: "for people; lists filter by its beginning", maxlength: 200 }),
       h("div", { class: "fields url-line" }, field("request.method", "Method", { type: "select", options: METHODS }), field("request.url", "URL", { type: "url", placeholder: "https://" })),
       field("request.headers", "Headers", { type: "textarea", wide: true, hint: "Name: value, one to a line" }),
-      field("bodyKind", "Body", { type: "select", options: [["json", "JSON, as it is written"], ["text", "Text"]] }),
+      field("bodyKind", "Body", { type: "select", options: [["json", "JSON, unchanged"], ["text", "Text"]] }),
       field("request.body", "Content", { type: "textarea", rows: 6, wide: true, paths: ["request"] }),
     ),
     forms.dueFields("dueAt"),
@@ -30,7 +30,7 @@ export function callForm(page, { tenant }) {
       "div",
       { class: "fields" },
       field("tags", "Tags", { type: "textarea", rows: 2, hint: "one to a line" }),
-      field("starred", "Star it, so that it is kept for ever", { type: "checkbox" }),
+      field("starred", "Star: keep it for ever", { type: "checkbox" }),
     ),
     h(
       "details",
@@ -40,11 +40,11 @@ export function callForm(page, { tenant }) {
         "div",
         { class: "fields" },
         field("timeoutSeconds", "Timeout in seconds", { inputmode: "numeric", hint: "1 to 900; 30 when empty" }),
-        field("correlationId", "Correlation id", { hint: "made when empty" }),
-        field("idempotencyKey", "Idempotency key", { hint: "made when empty, so that a submission whose answer was lost can be sent again" }),
+        field("correlationId", "Correlation id", { hint: "generated when empty" }),
+        field("idempotencyKey", "Idempotency key", { hint: "generated when empty, so that a repeated submission makes one call" }),
       ),
     ),
-    forms.policyFields("One attempt when all is empty. Intervals: 30s, 5m, 1h30m."),
+    forms.policyFields("One attempt when all fields are empty. Intervals: 30s, 5m, 1h30m."),
     wrong,
     h("div", { class: "actions end" }, link(place("calls", tenant), "Back"), go),
   );
@@ -56,7 +56,7 @@ export function callForm(page, { tenant }) {
     try {
       const body = read(form, keys);
       const { data, status } = await request("POST", paths.calls(tenant), { body, signal: page.signal });
-      toast(status === 200 ? "It was submitted before." : "Submitted.");
+      toast(status === 200 ? "This call was already submitted." : "Submitted.");
       page.go(place("calls", tenant, data.id), { instead: true });
     } catch (error) {
       go.disabled = false;
@@ -93,6 +93,6 @@ function readBody(form) {
   const written = form.elements["request.body"].value;
   if (written.trim() === "") return undefined;
   if (form.elements.bodyKind.value === "text") return JSON.stringify(written);
-  if (!isJson(written)) throw forms.invalid({ field: "request.body", message: "is not JSON; choose Text to send it as it is" });
+  if (!isJson(written)) throw forms.invalid({ field: "request.body", message: "is not JSON; choose Text to send it unchanged" });
   return written.trim();
 }

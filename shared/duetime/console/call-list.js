@@ -82,10 +82,10 @@ function tenantChoice(page, tenant) {
 function noCalls(tenant, { isLater, isFiltered, hasMore }) {
   if (hasMore) return empty("Nothing on this page.", "The next page may have some.");
   if (isLater) return empty("No more service calls.");
-  if (isFiltered) return empty("No service call fits these filters.");
+  if (isFiltered) return empty("No service call matches these filters.");
   return empty(
     "No service calls yet.",
-    session.may("writer") ? link(place("calls", tenant, "new"), "Submit the first one") : "Nobody has submitted one.",
+    session.may("writer") ? link(place("calls", tenant, "new"), "Submit the first one") : "None was submitted.",
   );
 }
 
@@ -115,7 +115,7 @@ export function callTable(items, { onChange, caption = "Service calls" } = {}) {
 /** What came of a call so far, in few words. */
 export function result(call) {
   const outcome = call.outcome;
-  if (!outcome) return call.status === "Running" ? muted("under way") : nothing();
+  if (!outcome) return call.status === "Running" ? muted("in flight") : nothing();
   const attempts = call.attempts > 1 ? muted(` · attempt ${call.attempts}`) : null;
   if (outcome.status !== null) return h("span", null, httpStatus(outcome.status), attempts);
   return h("span", null, h("span", { class: "http bad" }, outcome.reason), attempts);

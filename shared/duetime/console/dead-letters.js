@@ -32,7 +32,7 @@ export function deadLetters(page, { namespace }) {
       selection.keep([]);
       if (hasMore) return empty("Nothing on this page.", "The next page may have some.");
       if (isLater) return empty("No more dead letters.");
-      return isFiltered ? empty("No dead letter fits these filters.") : empty("No dead letters.", "Every timer that was tried has fired, or is still being tried.");
+      return isFiltered ? empty("No dead letter matches these filters.") : empty("No dead letters.", "Every timer that was tried has fired, or is still being tried.");
     },
   });
   const outcome = h("div", { role: "status" });
@@ -163,7 +163,7 @@ async function redriveChosen(namespace, selection, outcome, done) {
 
 function removeChosen(namespace, selection, outcome, done) {
   const ids = [...selection.ids];
-  confirm("Remove what is selected?", `${ids.length} dead letters are removed for good, with their attempts.`, "Remove", async () => {
+  confirm("Remove the selected dead letters?", `${ids.length} dead letters are removed for good, with their attempts.`, "Remove", async () => {
     const { data } = await request("POST", `${paths.timers(namespace)}/batch-cancel`, { body: { timers: ids.map((id) => ({ id })) } });
     const removed = data.items.filter(({ status }) => status < 300).length;
     tellItems(outcome, data.items, `${removed} removed.`);

@@ -50,7 +50,7 @@ export function message(title, head, headers, body, key) {
 
 function bodyNote({ text, bytes, isTruncated, isBase64 }) {
   const notes = [];
-  if (isBase64) notes.push("bytes that are no UTF-8, in base64");
+  if (isBase64) notes.push("not UTF-8, shown as base64");
   if (isTruncated) notes.push(`the beginning of ${bytes} bytes`);
   if (!notes.length && !text && bytes > 0) notes.push(`${bytes} bytes, not kept`);
   const all = notes.join("; ");

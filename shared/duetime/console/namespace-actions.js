@@ -26,7 +26,7 @@ function pause(one, changed) {
   dialog({
     title: `Pause ${one.name}?`,
     content: [
-      h("p", null, "Nothing of it is fired any more, within 10 seconds. Timers can still be created and changed."),
+      h("p", null, "Within 10 seconds none of its timers fire. They can still be created and changed."),
       h("div", { class: "fields" }, field("reason", "Reason", { wide: true, hint: "for people; may be empty", maxlength: 255, autofocus: true })),
     ],
     label: "Pause",
@@ -59,7 +59,7 @@ function resume(one, changed) {
 /** First without its timers: the server says when there are some, and only then is it asked about them. */
 function remove(page, one, changed) {
   const progress = h("p", { class: "muted", role: "status" });
-  const question = "Its settings and signing secrets go with it. If it has timers, it is kept.";
+  const question = "This deletes its settings and signing secrets, too. A namespace with timers is kept.";
   const element = confirm(`Delete ${one.name}?`, question, "Delete", async () => {
     try {
       await steps(page, element, one, {}, progress);
@@ -80,11 +80,11 @@ function deleteAll(page, one, changed) {
   const element = dialog({
     title: `Delete ${one.name} with all its timers?`,
     content: [
-      h("p", null, "It has timers. They are removed for good, those that wait and those that have ended, and none of them is fired any more."),
+      h("p", null, "It has timers. All of them are removed for good, and none of them fires any more."),
       h("div", { class: "fields" }, field("name", "Name of the namespace", { wide: true, hint: `type ${one.name}`, autofocus: true })),
       progress,
     ],
-    label: "Delete all of it",
+    label: "Delete everything",
     kind: "danger",
     onProblem: showErrors,
     act: async (form) => {

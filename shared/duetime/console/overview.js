@@ -42,7 +42,7 @@ export function overview(page) {
 
 function health(page) {
   return region(page, {
-    what: "Asking the service…",
+    what: "Loading the health…",
     read: async (signal) => {
       try {
         return (await request("GET", paths.health, { signal })).data;

@@ -27,7 +27,7 @@ export function signInView({ problem, signal, done }) {
     "form",
     { class: "card narrow", novalidate: true },
     h("h1", null, "API key"),
-    h("p", null, "This server asks for an API key. It is kept in this tab until you sign out or close it."),
+    h("p", null, "This server requires an API key. It stays in this tab until you sign out or close the tab."),
     field("key", "API key", { type: "password", placeholder: "dtk_…", required: true }),
     wrong,
     h("div", { class: "actions end" }, go),

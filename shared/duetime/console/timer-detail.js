@@ -76,21 +76,21 @@ function verdict(timer, attempts) {
   const last = attempts.at(-1);
   if (timer.state === "fired") {
     const late = between(timer.executeAt, timer.firedAt);
-    const said = last?.status ? ["; the receiver answered ", httpStatus(last.status), ` within ${milliseconds(last.durationMs)}`] : null;
+    const said = last?.status ? ["; the receiver responded ", httpStatus(last.status), ` within ${milliseconds(last.durationMs)}`] : null;
     return h("span", null, late >= 0 ? `Fired ${milliseconds(late)} after its due time` : "Fired before its due time", said, ".");
   }
   if (timer.state === "failed") {
     const tries = timer.attempts === 0 ? "without an attempt" : timer.attempts === 1 ? "at its only attempt" : `after ${timer.attempts} attempts`;
     return h("span", null, `Failed ${tries}: `, failureWords(timer.failure), ".");
   }
-  if (timer.state === "firing") return h("span", null, "The receiver is at work on it.");
+  if (timer.state === "firing") return h("span", null, "An attempt is in flight.");
   if (timer.attempts > 0) return h("span", null, `Attempt ${timer.attempts} failed: `, failureWords(timer.failure), ". The next one is ", nearly(timer.nextAttemptAt), ".");
   return h("span", null, Date.parse(timer.executeAt) > now() ? "Fires " : "Due ", nearly(timer.executeAt), ".");
 }
 
 function failureWords(failure) {
-  if (!failure) return "for a reason that is not known";
-  return failure.status === null ? [failure.reason, " – ", failure.message] : ["the receiver answered ", httpStatus(failure.status)];
+  if (!failure) return "for an unknown reason";
+  return failure.status === null ? [failure.reason, " – ", failure.message] : ["the receiver responded ", httpStatus(failure.status)];
 }
 
 function timerFacts(timer, text) {
@@ -190,7 +190,7 @@ function remove(page, path, timer, isOver) {
     : ["Cancel this timer?", "It will not fire, and it is removed.", "Cancel the timer", "The timer is cancelled."];
   confirm(words[0], words[1], words[2], async () => {
     const { data } = await request("DELETE", path, { ifMatch: timer.revision });
-    toast(data.attemptUnderWay ? `${words[3]} An attempt was under way: its receiver may see it yet.` : words[3]);
+    toast(data.attemptUnderWay ? `${words[3]} An attempt is in flight: its receiver may still get it.` : words[3]);
     page.go(place("timers", timer.namespace), { instead: true });
   });
 }

@@ -19,20 +19,20 @@ export function timerForm(page, { namespace }) {
       "div",
       { class: "fields" },
       field("callbackUrl", "Callback URL", { type: "url", wide: true, placeholder: "https://", hint: "gets a POST when the timer fires" }),
-      field("id", "Id", { wide: true, hint: "unique in the namespace; made when empty", maxlength: 255 }),
+      field("id", "Id", { wide: true, hint: "unique in the namespace; generated when empty", maxlength: 255 }),
     ),
     forms.dueFields("executeAt"),
     h(
       "div",
       { class: "fields" },
-      field("payload", "Payload", { type: "textarea", rows: 6, wide: true, hint: "any JSON; it is delivered as it is written" }),
+      field("payload", "Payload", { type: "textarea", rows: 6, wide: true, hint: "any JSON; it is delivered unchanged" }),
       field("headers", "Headers", { type: "textarea", wide: true, hint: "Name: value, one to a line" }),
       field("tags", "Tags", { type: "textarea", rows: 2, hint: "one to a line" }),
       field("correlationId", "Correlation id"),
       field("callbackTimeoutSeconds", "Timeout in seconds", { inputmode: "numeric", hint: "1 to 900; 30 when empty" }),
-      field("expireAfter", "Expires after", { hint: "how late it may be, such as 10m; never too late when empty" }),
+      field("expireAfter", "Expires after", { hint: "how late it may fire, such as 10m; no limit when empty" }),
     ),
-    forms.policyFields("As the namespace says when all is empty. Intervals: 30s, 5m, 1h30m."),
+    forms.policyFields("The policy of the namespace applies when all fields are empty. Intervals: 30s, 5m, 1h30m."),
     wrong,
     h("div", { class: "actions end" }, link(place("timers", namespace), "Back"), go),
   );
@@ -44,7 +44,7 @@ export function timerForm(page, { namespace }) {
     try {
       const body = read(form, ids);
       const { data, status } = await request("POST", paths.timers(namespace), { body, signal: page.signal });
-      toast(status === 200 ? "It was created before." : "Created.");
+      toast(status === 200 ? "This timer already exists." : "Created.");
       page.go(place("timers", namespace, "timer", data.id), { instead: true });
     } catch (error) {
       go.disabled = false;

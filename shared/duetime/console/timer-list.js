@@ -20,7 +20,7 @@ export const REASONS = [
   ["", "Any"],
   ["http_status", "http_status: no success"],
   ["not_ok", "not_ok: said ok: false"],
-  ["timeout", "timeout: no answer in time"],
+  ["timeout", "timeout: no response in time"],
   ["network", "network: not reached"],
   ["refused_url", "refused_url"],
   ["refused_address", "refused_address"],
@@ -66,8 +66,8 @@ export function timerList(page, { namespace }) {
     none: ({ isLater, isFiltered, hasMore }) => {
       if (hasMore) return empty("Nothing on this page.", "The next page may have some.");
       if (isLater) return empty("No more timers.");
-      if (isFiltered) return empty("No timer fits these filters.");
-      return empty("No timers yet.", session.may("writer") ? link(place("timers", namespace, "new"), "Create the first one") : "Nobody has created one.");
+      if (isFiltered) return empty("No timer matches these filters.");
+      return empty("No timers yet.", session.may("writer") ? link(place("timers", namespace, "new"), "Create the first one") : "None was created.");
     },
   });
   return h(

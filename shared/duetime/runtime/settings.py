@@ -1,4 +1,4 @@
-"""Every setting of every entry point, and the one place that reads them from the environment.
+"""Defines the settings of every entry point, and reads them from the environment (nothing else does).
 
 A field ``lease_seconds`` is the variable ``DUETIME_LEASE_SECONDS`` and, where a command has it, the option
 ``--lease-seconds``. An option wins over the environment, and the environment over the default. An empty variable
@@ -61,14 +61,17 @@ class PollerSettings(LambdaSettings, EngineTuning):
         400,
         ge=1,
         le=100_000,
-        description="Callbacks in flight, slow ones not counted. With those, and what else needs one, they"
-        " fit into the 1,024 open files that Lambda allows.",
+        description="Callbacks in flight, not counting slow ones. The default fits into the 1,024 open files that"
+        " Lambda allows.",
     )
     shards_per_poller: int = Field(
-        64, ge=1, le=MAX_SHARDS_PER_POLLER, description="Shards of one invocation; for the others it invokes itself."
+        64,
+        ge=1,
+        le=MAX_SHARDS_PER_POLLER,
+        description="Shards of one invocation. It invokes itself for further ones.",
     )
     deadline_margin_seconds: Seconds = Field(
-        5.0, description="How long before Lambda's own deadline the poller has drained and given its shards back."
+        5.0, description="The poller drains and releases its shards this long before Lambda's own deadline."
     )
     stage: str = Field("dev", min_length=1, max_length=64, description="Dimension of the metrics, with the function.")
     event_bus: str = Field(
@@ -81,13 +84,13 @@ class OutboxSettings(LambdaSettings, OutboxTuning):
 
     event_publishers: Annotated[str, AfterValidator(checked_by(read_publishers))] = Field(
         "webhook,eventbridge",
-        description="Where events of service calls go: `webhook` (those that tenants set), `eventbridge`, `log`,"
+        description="Publishers of the events of service calls: `webhook` (of the tenant), `eventbridge`, `log`;"
         " comma separated.",
     )
     stage: str = Field("dev", min_length=1, max_length=64, description="Dimension of the metrics, with the function.")
     sweep_after_seconds: Seconds = Field(
         120.0,
-        description="Age at which an event that still waits is published by the schedule instead of the stream.",
+        description="Age at which a pending event is published by the schedule instead of the stream.",
     )
 
 
@@ -98,9 +101,9 @@ class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, LocalHttp, 
         0,
         ge=0,
         le=65_535,
-        description="Port for Prometheus's GET /metrics; 0 serves none. `serve` has it on its own.",
+        description="Port of GET /metrics for Prometheus; 0: none. `serve` has /metrics on its own port.",
     )
-    metrics_host: str = Field("127.0.0.1", min_length=1, description="Address for GET /metrics.")
+    metrics_host: str = Field("127.0.0.1", min_length=1, description="Address of GET /metrics.")
 
 
 class ClockKind(StrEnum):
@@ -109,7 +112,7 @@ class ClockKind(StrEnum):
 
 
 def _check_start(text: str) -> str:
-    """``text``; ``ValueError`` when it is neither empty nor an instant."""
+    """Return ``text``; raise ``ValueError`` unless it is empty or an instant."""
     if text:
         parse_instant(text)
     return text
@@ -121,29 +124,27 @@ class LocalSettings(
     """``duetime serve``."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on.")
-    port: int = Field(8080, ge=0, le=65_535, description="Port to listen on; 0 takes a free one.")
-    workers: int = Field(1, ge=1, le=64, description="Pollers, each in a process of its own; they share the shards.")
-    auth: bool = Field(
-        False, description="Whether requests need an API key. `duetime keys create --store` makes the first one."
-    )
+    port: int = Field(8080, ge=0, le=65_535, description="Port to listen on; 0: a free one.")
+    workers: int = Field(1, ge=1, le=64, description="Pollers, one process each. They share the shards.")
+    auth: bool = Field(False, description="Require an API key. `duetime keys create --store` creates the first one.")
     auth_cache_seconds: float = Field(
         5.0,
         ge=0,
         le=300,
         allow_inf_nan=False,
-        description="How long a valid API key is cached, and so the longest that a deleted one works.",
+        description="How long a valid API key is cached. A deleted key works at most this long.",
     )
     open_to_network: bool = Field(
         False,
-        description="Whether to listen where other machines can reach it although no API key is required.",
+        description="Allow an address that other machines can reach although no API key is required.",
     )
     clock: Annotated[ClockKind, AnyCase] = Field(
         ClockKind.REAL,
-        description="`virtual` is for tests: time stands still until POST /v1/clock/advance moves it, the store is in"
-        " memory (docs/testing.md).",
+        description="`virtual` is for tests: time stands still until POST /v1/clock/advance moves it, and the store"
+        " is in memory (docs/testing.md).",
     )
     start: Annotated[str, AfterValidator(_check_start)] = Field(
-        "", description="When virtual time begins, like 2026-01-01T00:00:00Z. Empty: now."
+        "", description="Start of virtual time, like 2026-01-01T00:00:00Z. Empty: now."
     )
 
     @property
@@ -156,19 +157,19 @@ def _check_given_tenant(tenant: str) -> str:
 
 
 class DirectSettings(LocalEgressSettings, ApiTuning, LocalKeySettings):
-    """Commands with ``--store``: the API on a store, without a server."""
+    """Commands with ``--store``, which use a store without a server."""
 
 
 class ClientSettings(Settings):
-    """Commands: clients of a server's API."""
+    """Commands that call a server."""
 
-    log_level: Annotated[LogLevel, AnyCase] = Field(LogLevel.WARNING, description="Least severity that is logged.")
+    log_level: Annotated[LogLevel, AnyCase] = Field(LogLevel.WARNING, description="Lowest level that is logged.")
     url: str = Field("http://127.0.0.1:8080", min_length=1, description="URL of the server.")
     tenant: Annotated[str, AfterValidator(_check_given_tenant)] = Field(
-        "", description="The tenant, where the API key does not say it."
+        "", description="Tenant. Empty: that of the API key."
     )
     api_key: str = Field(
-        "", repr=False, description="API key, where the server asks for one. By variable only, since it is a secret."
+        "", repr=False, description="API key, if the server requires one. There is no option, since it is a secret."
     )
 
 
@@ -190,21 +191,21 @@ S = TypeVar("S", bound=Settings)
 
 
 def variable(field: str) -> str:
-    """``lease_seconds`` -> ``DUETIME_LEASE_SECONDS``."""
+    """Name the variable of a field: ``lease_seconds`` -> ``DUETIME_LEASE_SECONDS``."""
     return ENV_PREFIX + field.upper()
 
 
 def option(field: str) -> str:
-    """``lease_seconds`` -> ``--lease-seconds``."""
+    """Name the option of a field: ``lease_seconds`` -> ``--lease-seconds``."""
     return "--" + field.replace("_", "-")
 
 
 def load_settings(
     model: type[S], given: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
 ) -> S:
-    """``model`` from the options ``given`` (None: not given), else from the environment, else by default.
+    """Load ``model`` from the options ``given`` (None: not given), else from the environment, else from defaults.
 
-    Raises ``InvalidSettings`` that names the option or variable at fault, and never its value.
+    Raises ``InvalidSettings``, which names the option or variable at fault, never its value.
     """
     options = {name: value for name, value in (given or {}).items() if value is not None}
     variables = os.environ if environ is None else environ
@@ -222,12 +223,12 @@ def _reason(field: str, message: str, options: Mapping[str, object]) -> str:
 
 
 def child_environment(settings: Settings) -> dict[str, str]:
-    """The environment for a process that shall have the same settings. (Arguments would show secrets in ``ps``.)"""
+    """Return the environment of a child process with the same settings. (Arguments would show secrets in ``ps``.)"""
     return {**os.environ, **{variable(name): str(value) for name, value in settings if value is not None}}
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
-    """Variables that begin like ours and that no entry point reads: a typing error, most likely."""
+    """Return variables with our prefix that no entry point reads: typing errors, most likely."""
     known = {variable(field) for model in ENTRY_POINTS for field in model.model_fields}
     variables = os.environ if environ is None else environ
     return sorted(name for name in variables if name.startswith(ENV_PREFIX) and name not in known)

@@ -1,4 +1,4 @@
-"""The parts that settings are made of: what several entry points have alike (``runtime.settings`` has those)."""
+"""Defines settings that several entry points share. ``runtime.settings`` has the entry points."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AnyCase = BeforeValidator(lambda value: value.lower() if isinstance(value, str) 
 
 
 def _check_hook_url(url: str) -> str:
-    """``url``; ``ValueError`` (which does not show it) when nothing can be posted there. Empty: no hook."""
+    """Return ``url``; raise ``ValueError``, which does not show it, if it is not an http URL. Empty: no hook."""
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -50,15 +50,15 @@ def _check_hook_url(url: str) -> str:
 
 
 def _check_store_url(url: str) -> str:
-    """``url``; ``ValueError`` for one whose password could not be told from the text around it in a log."""
+    """Return ``url``; raise ``ValueError`` if log redaction could not find the end of its password."""
     scheme, _, rest = url.partition("://")
     if scheme != "sqlite" and any(character.isspace() for character in rest.rpartition("@")[0]):
-        raise ValueError("must not have white space before the host: percent-encode it in a password")
+        raise ValueError("must not have white space before the host: percent-encode white space in a password")
     return url
 
 
 def checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
-    """The text stays as it is, so that it can be handed on to a child; ``parse`` raises ``ValueError``."""
+    """Validate by ``parse``, which raises ``ValueError``, and keep the text, so that a child process can get it."""
 
     def check(text: str) -> str:
         parse(text)
@@ -68,37 +68,37 @@ def checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
 
 
 class Settings(BaseModel):
-    """What all entry points have. Frozen; never shows a value in an error or a ``repr`` of a secret field."""
+    """Settings of all entry points. Frozen. Errors show no values, ``repr`` shows no secrets."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    log_level: Annotated[LogLevel, AnyCase] = Field(LogLevel.INFO, description="Least severity that is logged.")
+    log_level: Annotated[LogLevel, AnyCase] = Field(LogLevel.INFO, description="Lowest level that is logged.")
     log_format: Annotated[LogFormat, AnyCase] = Field(
-        LogFormat.TEXT, description="One JSON object per line, or text for people."
+        LogFormat.TEXT, description="Log text for people, or one JSON object per line."
     )
 
 
 class StoreSettings(Settings):
-    """``duetime init``, and what every entry point with a store has."""
+    """Settings of ``duetime init``, and of every entry point with a store."""
 
     store: Annotated[str, AfterValidator(_check_store_url)] = Field(
         "sqlite:///data/duetime.db",
         repr=False,  # the URL of a database server carries its password
         min_length=1,
         description="URL of the store, like sqlite:///path.db or postgresql://user@host/database (docs/stores.md)."
-        f" {levels_in_words()} By variable where it has a password, since others on the machine can see what a"
-        " command is called with.",
+        f" {levels_in_words()} Use the variable for a URL with a password: other users of the machine can see the"
+        " arguments of a command.",
     )
 
 
 class LambdaSettings(StoreSettings):
-    """What every Lambda function has. There is no store that it could have by default."""
+    """Settings of every Lambda function. The store has no default."""
 
     log_format: Annotated[LogFormat, AnyCase] = Field(
-        LogFormat.JSON, description="One JSON object per line, or text for people."
+        LogFormat.JSON, description="Log text for people, or one JSON object per line."
     )
     store: Annotated[str, AfterValidator(_check_store_url)] = Field(
-        repr=False, min_length=1, description="URL of the store: dynamodb://table, in the own region."
+        repr=False, min_length=1, description="URL of the store: dynamodb://table, in the same region."
     )
 
 
@@ -106,32 +106,32 @@ class KeySettings(StoreSettings):
     """Settings of every entry point that encrypts or decrypts signing secrets."""
 
     kms_key_id: str = Field(
-        "", description="Key of AWS KMS (id, ARN or alias) that encrypts signing secrets. Empty: none."
+        "", description="AWS KMS key (id, ARN or alias) that encrypts signing secrets. Empty: none."
     )
 
 
 class LocalKeySettings(KeySettings):
-    """What the commands have beside KMS. ``duetime import``."""
+    """Settings of commands that can encrypt with a key file. ``duetime import``."""
 
     key_file: str = Field(
         "",
-        description="File with the key that encrypts signing secrets, created when needed. Empty: `duetime.key`"
-        " beside an SQLite file.",
+        description="File of the key that encrypts signing secrets, created when needed. Empty: `duetime.key` beside"
+        " an SQLite file.",
     )
 
 
 class EgressSettings(StoreSettings):
-    """What every entry point has that accepts callback URLs or calls them. Empty lists: public addresses only."""
+    """Settings of every entry point that accepts or calls callback URLs. By default, public addresses only."""
 
     egress_allow_cidrs: Annotated[str, AfterValidator(checked_by(parse_cidrs))] = Field(
-        "", description="Blocks of addresses that callbacks may go to although they are not public, comma separated."
+        "", description="Non-public address blocks (CIDR) that callbacks may go to, comma separated."
     )
     egress_allow_hosts: Annotated[str, AfterValidator(checked_by(parse_hosts))] = Field(
-        "", description="Hosts whose addresses need not be public, exact or *.suffix, comma separated."
+        "", description="Hosts whose addresses may be non-public, exact or *.suffix, comma separated."
     )
-    egress_https_only: bool = Field(False, description="Whether callback URLs must be https.")
+    egress_https_only: bool = Field(False, description="Require https for callback URLs.")
     egress_allow_loopback: bool = Field(
-        False, description="Whether callbacks may go to this machine's own addresses, 127.0.0.0/8 and ::1."
+        False, description="Allow callbacks to loopback addresses, 127.0.0.0/8 and ::1."
     )
 
     def egress_policy(self) -> EgressPolicy:
@@ -143,22 +143,22 @@ class EgressSettings(StoreSettings):
 
 
 class LocalEgressSettings(EgressSettings):
-    """On a machine of one's own a receiver is most often there too."""
+    """On one's own machine receivers are usually local, so loopback is allowed by default."""
 
     egress_allow_loopback: bool = Field(
-        True, description="Whether callbacks may go to this machine's own addresses, 127.0.0.0/8 and ::1."
+        True, description="Allow callbacks to loopback addresses, 127.0.0.0/8 and ::1."
     )
 
 
 class CallTuning(StoreSettings):
-    """What every entry point has that changes service calls."""
+    """Settings of every entry point that changes service calls."""
 
     call_retention_seconds: float = Field(
         30 * 86_400.0,
         ge=0,
         le=MAX_DURATION_SECONDS,
         allow_inf_nan=False,
-        description="How long a service call is kept after its end, unless it is starred. 0: for ever.",
+        description="How long a finished service call without a star is kept. 0: for ever.",
     )
 
     def call_rules(self) -> CallRules:
@@ -166,16 +166,16 @@ class CallTuning(StoreSettings):
 
 
 class RedactionTuning(StoreSettings):
-    """What every entry point has that shows or logs what clients gave."""
+    """Settings of every entry point that shows or logs requests of clients."""
 
     call_log_redact_headers: Annotated[str, AfterValidator(checked_by(parse_name_patterns))] = Field(
         DEFAULT_HEADERS,
-        description="Headers whose values are shown neither in the execution log nor to readers: names, * for"
-        " anything, comma separated; `none` for none.",
+        description="Headers whose values are redacted in the execution log and for readers: names, * for any text,"
+        " comma separated. `none`: none.",
     )
     call_log_redact_fields: Annotated[str, AfterValidator(checked_by(parse_name_patterns))] = Field(
         DEFAULT_FIELDS,
-        description="The same for query parameters, and for fields of forms and members of JSON in bodies.",
+        description="The same for query parameters, form fields and JSON members.",
     )
 
     def redaction_rules(self) -> RedactionRules:
@@ -186,15 +186,18 @@ class RedactionTuning(StoreSettings):
 
 
 class ExecutionTuning(CallTuning, RedactionTuning):
-    """What every entry point has that executes service calls."""
+    """Settings of every entry point that executes service calls."""
 
     call_watchdog_grace_seconds: Seconds = Field(
         CallRules().watchdog_grace_seconds,
-        description="How long after its timeout an unreported execution becomes a failed one.",
+        description="How long after its timeout an unreported execution fails.",
     )
-    call_log_bodies: bool = Field(True, description="Whether the execution log keeps bodies.")
+    call_log_bodies: bool = Field(True, description="Keep bodies in the execution log.")
     call_log_max_body_bytes: int = Field(
-        DEFAULT_MAX_BODY_BYTES, ge=0, le=DEFAULT_MAX_BODY_BYTES, description="What it keeps of a body at most."
+        DEFAULT_MAX_BODY_BYTES,
+        ge=0,
+        le=DEFAULT_MAX_BODY_BYTES,
+        description="Bytes of a body that the execution log keeps.",
     )
 
     def call_rules(self) -> CallRules:
@@ -211,74 +214,73 @@ class ExecutionTuning(CallTuning, RedactionTuning):
 
 
 class ApiTuning(KeySettings, EgressSettings, CallTuning, RedactionTuning):
-    """What every entry point with the API has."""
+    """Settings of every entry point with the API."""
 
     default_num_shards: int = Field(
         DEFAULT_NUM_SHARDS,
         ge=1,
         le=MAX_NUM_SHARDS,
-        description="Shards of a namespace that is created without a number of its own, and of a tenant's service"
-        " calls.",
+        description="Default number of shards of a namespace, and of a tenant's service calls.",
     )
 
 
 class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
-    """What every entry point with a poller has."""
+    """Settings of every entry point with a poller."""
 
     lease_seconds: float = Field(
         _ENGINE.lease_seconds,
         gt=2,
         allow_inf_nan=False,
-        description="How long a shard stays with a poller that has died before another takes it over.",
+        description="Time after which other pollers take over the shards of one that died.",
     )
     poll_interval_seconds: Seconds = Field(
         _ENGINE.poll_interval_seconds,
-        description="The longest that a timer stored by another process goes unseen.",
+        description="Time within which timers that other processes store are seen.",
     )
     max_in_flight: int = Field(
-        _ENGINE.max_in_flight, ge=1, le=100_000, description="Callbacks in flight, slow ones not counted."
+        _ENGINE.max_in_flight, ge=1, le=100_000, description="Callbacks in flight, not counting slow ones."
     )
     max_slow_in_flight: int | None = Field(
         None,
         ge=0,
         le=100_000,
-        description="Further callbacks in flight, each for longer than a quarter of a second. "
-        "By default four fifths of max_in_flight.",
+        description="Slow callbacks in flight (longer than 250 ms), in addition. Default: 4/5 of max_in_flight.",
     )
     max_in_flight_per_namespace: int | None = Field(
         None,
         ge=1,
         le=100_000,
-        description="Of one namespace, slow ones too. By default four fifths of max_in_flight.",
+        description="Callbacks in flight of one namespace, with slow ones. Default: 4/5 of max_in_flight.",
     )
     max_in_flight_per_host: int | None = Field(
         None,
         ge=1,
         le=100_000,
-        description="To one host, fast and slow; a namespace has three quarters. By default half of max_in_flight.",
+        description="Callbacks in flight to one host, with slow ones; 3/4 of them for one namespace. Default: 1/2 of"
+        " max_in_flight.",
     )
     initial_window: int = Field(
         _ENGINE.initial_window,
         ge=1,
         le=100_000,
-        description="Callbacks in flight to a host that has not responded yet; one more for each response. A"
-        " namespace with a maxInFlight of its own begins with that.",
+        description="Callbacks in flight to a host before its first response; each response adds one. A namespace"
+        " with its own maxInFlight starts with that.",
     )
     breaker_failures: int = Field(
         _ENGINE.breaker_failures,
         ge=1,
         le=100_000,
-        description="Failures of a host in a row (no response; 502, 503, 504 for 1 s) that postpone its callbacks.",
+        description="Consecutive failures of a host (no response; 502, 503 or 504 for 1 s) that open its breaker.",
     )
     breaker_pause_seconds: Seconds = Field(
         _ENGINE.breaker_pause_seconds,
-        description="How long they are postponed before one is tried; doubled each time that it fails.",
+        description="Pause before a host with an open breaker is tried again; doubled each time it fails.",
     )
     breaker_max_pause_seconds: Seconds = Field(
         _ENGINE.breaker_max_pause_seconds, description="The longest such pause."
     )
     drain_seconds: Seconds = Field(
-        _ENGINE.drain_seconds, description="How long a stop waits for callbacks in flight."
+        _ENGINE.drain_seconds, description="Time that a stop waits for callbacks in flight."
     )
     fired_retention_seconds: Retention = Field(
         _ENGINE.fired_retention_seconds, description="How long a fired timer stays readable."
@@ -290,11 +292,11 @@ class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
         _ENGINE.attempt_excerpt_bytes,
         ge=0,
         le=2048,
-        description="Bytes of a response that the attempt log keeps: a quarter of that of a success; 0 for none.",
+        description="Bytes of a response body that the attempt log keeps; 1/4 of that for a success; 0: none.",
     )
 
     def engine_settings(self, **more: object) -> EngineSettings:
-        """The engine's settings as these fields and ``more`` have them. ``InvalidSettings`` when they disagree."""
+        """Make the engine's settings of these fields and ``more``. Raises ``InvalidSettings`` if they disagree."""
         names = {field.name for field in dataclass_fields(EngineSettings)}
         given = {name: value for name, value in self.model_dump().items() if name in names and value is not None}
         four_fifths = max(1, self.max_in_flight * 4 // 5)
@@ -308,7 +310,7 @@ class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
 
 
 def read_publishers(text: str) -> tuple[EventPublisherName, ...]:
-    """The publishers in a comma separated list; ``none`` alone is none. Raises ``ValueError``."""
+    """Parse a comma separated list of publishers; ``none`` alone is none. Raises ``ValueError``."""
     names = [name.strip().lower() for name in text.split(",")]
     if names == ["none"]:
         return ()
@@ -318,12 +320,12 @@ def read_publishers(text: str) -> tuple[EventPublisherName, ...]:
 
 
 class OutboxTuning(StoreSettings):
-    """What every entry point has that publishes events of service calls."""
+    """Settings of every entry point that publishes events of service calls."""
 
     event_publishers: Annotated[str, AfterValidator(checked_by(read_publishers))] = Field(
         "webhook,log",
-        description="Where events of service calls go: `webhook` (those that tenants set), `log`, `eventbridge`,"
-        " comma separated. `none`: this process publishes nothing, and another one must.",
+        description="Publishers of the events of service calls: `webhook` (of the tenant), `log`, `eventbridge`;"
+        " comma separated. `none`: this process publishes nothing, so another one must.",
     )
     event_bus: str = Field("default", min_length=1, max_length=256, description="EventBridge bus for `eventbridge`.")
 
@@ -333,30 +335,30 @@ class OutboxTuning(StoreSettings):
 
 
 class DispatcherTuning(OutboxTuning):
-    """What the commands have that publish events."""
+    """Settings of commands that publish events."""
 
     event_retention_seconds: Retention = Field(
         7 * 86_400.0,
-        description="How long published events stay readable; on DynamoDB `event_retention` in its URL counts.",
+        description="How long published events stay readable. DynamoDB uses `event_retention` in its URL instead.",
     )
 
 
 class LocalHttp(StoreSettings):
-    """How servers on one machine are called that ask for no API key."""
+    """Settings of servers on one machine that require no API key."""
 
     allowed_hosts: Annotated[str, AfterValidator(checked_by(parse_hosts))] = Field(
         "",
-        description="Names by which requests may call a server without API keys, beside addresses and"
-        " localhost: exact or *.suffix, comma separated.",
+        description="Host names accepted by a server without API keys, in addition to addresses and localhost: exact"
+        " or *.suffix, comma separated.",
     )
 
 
 class LocalEvents(StoreSettings):
-    """Where the events of failed timers go on one machine, beside the log."""
+    """Settings for the events of failed timers on one machine, which are logged, too."""
 
     failed_hook_url: Annotated[str, AfterValidator(_check_hook_url)] = Field(
         "",
         repr=False,  # it may carry a secret
         max_length=2048,
-        description="URL that gets a POST when a timer fails. By variable only, since it may carry a secret.",
+        description="URL that gets a POST when a timer fails. There is no option, since it may carry a secret.",
     )

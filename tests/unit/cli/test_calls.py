@@ -182,7 +182,7 @@ def test_a_call_and_its_executions_are_shown(calls: CallWorld, command: Command)
     assert f"> GET {URL}" in out or f"> POST {URL}" in out
     assert "< 503" in out
     assert "héllo" in out
-    assert "cut off, 6 bytes" in out
+    assert "truncated, 6 bytes" in out
     assert json.loads(command("executions", call_id, execution_id.execution_id, "--json")[1])["number"] == 1
 
 

@@ -116,7 +116,7 @@ def test_the_options_of_a_setting_name_its_variable_and_default(command: str, mo
         (["listen", "--secret", "confidential"], "--secret: must begin with whsec_"),
         (["namespaces", "redrive"], "Missing argument 'NAMESPACE'"),
         (["namespaces", "redrive", "default", "--due-from", "today"], "'--due-from'"),
-        (["namespaces", "redrive", "default", "--timer-id", "a", "--tag", "x"], "--timer-id goes without filters"),
+        (["namespaces", "redrive", "default", "--timer-id", "a", "--tag", "x"], "--timer-id cannot be combined with filters"),
         (["timers", "create", "default", "http://x", "--payload", "{"], "'--payload': is no JSON"),
         (["timers", "list", "default", "--limit", "0"], "'--limit'"),
     ],

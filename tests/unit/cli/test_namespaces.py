@@ -194,7 +194,7 @@ class TestSecrets:
         old, new = orders(store).secrets
         assert old.expires_at is not None
         assert (old.expires_at - new.created_at).total_seconds() == 7200
-        assert f"the one before it, {old.secret_id}, is valid until " in error
+        assert f"the previous secret, {old.secret_id}, is valid until " in error
         rows = [line.split() for line in cli("secrets", "list", "orders")[0].splitlines()]
         assert [(row[0], row[-1]) for row in rows[1:]] == [
             (old.secret_id, old.expires_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")),

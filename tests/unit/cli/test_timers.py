@@ -250,7 +250,7 @@ class TestList:
         assert run(["timers", "list", "orders", "--limit", "103", "--json", "--store", url]) == 0
         captured = capsys.readouterr()
         assert len(captured.out.splitlines()) == 103
-        assert captured.err == "there are more than 103; --limit shows more\n"
+        assert captured.err == "there are more than 103: use --limit to show more\n"
 
         assert run(["timers", "list", "orders", "--limit", "105", "--store", url]) == 0
         captured = capsys.readouterr()
