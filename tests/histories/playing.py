@@ -22,7 +22,7 @@ from duetime.api.handler import build_handler
 from duetime.app.service_calls import CallServices
 from duetime.app.submission import CallNamespaces, Submitter
 from duetime.calls.executor import CallExecutor
-from duetime.calls.redaction import LogRules
+from duetime.calls.message_log import LogRules
 from duetime.delivery.port import Callback
 from duetime.domain.call_steps import CallRules
 from duetime.engine.poller import Poller

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from duetime.calls.executor import CallExecutor
-from duetime.calls.redaction import LogRules
+from duetime.calls.message_log import LogRules
 from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import CallRules
 from duetime.domain.executions import Execution

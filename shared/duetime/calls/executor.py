@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from duetime.calls.redaction import LogRules, logged_request
+from duetime.calls.message_log import LogRules, logged_request
 from duetime.calls.results import execution_result
 from duetime.delivery.call_request import CallRequest, call_request
 from duetime.domain.call_steps import CallRules, ExecutionResult, NewId, Transition, begun, concluded, timed_out

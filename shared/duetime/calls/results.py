@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from duetime.calls.redaction import LogRules, logged_response
+from duetime.calls.message_log import LogRules, logged_response
 from duetime.delivery.port import CallbackResult, TransportError
 from duetime.delivery.response import RETRIED_4XX, retry_after_seconds
 from duetime.domain.call_steps import ExecutionResult

@@ -107,7 +107,7 @@ def worker(*, stop_on_eof: bool, snapshots: bool, **given: str | None) -> int:
 def init(**given: str | None) -> None:
     """Create the store's tables, or migrate them to this version. Safe to repeat."""
     settings = load(StoreSettings, given)
-    from duetime.runtime.redaction import redact_text
+    from duetime.domain.redaction import redact_text
     from duetime.runtime.wiring import chosen_store
 
     with chosen_store(settings.store) as store:

@@ -183,8 +183,8 @@ def _header(url: str, now: datetime, leases_mark: str) -> Header:
     from hashlib import sha256
 
     from duetime import __version__
+    from duetime.domain.redaction import redact_text
     from duetime.domain.times import round_down
-    from duetime.runtime.redaction import redact_text
     from duetime.transfer.lines import Header
 
     mark = sha256(redact_text(url).encode()).hexdigest()[:_MARK_CHARACTERS]

@@ -1,12 +1,12 @@
-"""Which headers of a response are worth keeping in the attempt log, and which of them are secrets."""
+"""Selects the headers of a response that the attempt log keeps."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-REDACTED = "[redacted]"
+from duetime.domain.redaction import DEFAULT_RULES, shown_value
+
 MAX_VALUE_CHARACTERS = 128
 MAX_NAMING_BYTES = 160
 _OVERHEAD = len('"":"",')
@@ -27,12 +27,6 @@ _ALL_RANKS = range(len(_FIRST) + 1)
 _NAMING_RANKS = range(_FIRST.index(_NAMING[0]), _FIRST.index(_NAMING[-1]) + 1)
 _IGNORED = frozenset({"connection", "keep-alive", "transfer-encoding", "trailer", "te", "upgrade"})
 """They belong to the connection and tell nothing about the response."""
-_SENSITIVE = re.compile(
-    "auth|cookie|credential|csrf|jwt|(?<!idempotency-)key|passw|proxy-|secret|session|signature|token|xsrf"
-)
-_URLS = frozenset({"location", "content-location", "refresh", "link"})
-_USER_INFO = re.compile(r"//[^/\s@]*@")
-_QUERY = re.compile(r"[?#][^\s,;>]*")
 _MAX_NAME_BYTES = 128
 
 
@@ -82,18 +76,8 @@ def _kind(raw_name: bytes) -> tuple[int, str]:
     return (_FIRST.index(name) if name in _FIRST else len(_FIRST)), name
 
 
-@lru_cache(maxsize=512)
-def is_sensitive(name: str) -> bool:
-    """True when the value of the header (lower-case ``name``) may be a secret."""
-    return _SENSITIVE.search(name) is not None
-
-
 def _shown(name: str, raw: bytes) -> str:
-    if is_sensitive(name):
-        return REDACTED
-    value = _readable(raw.strip())
-    if name in _URLS or "://" in value:  # user information and a query may carry a token
-        value = _QUERY.sub("?...", _USER_INFO.sub("//", value))
+    value = shown_value(name, _readable(raw.strip()), DEFAULT_RULES)
     return value if len(value) <= MAX_VALUE_CHARACTERS else value[:MAX_VALUE_CHARACTERS] + "..."
 
 

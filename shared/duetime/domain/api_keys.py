@@ -51,11 +51,11 @@ class ApiKey:
         return self.expires_at is not None and self.expires_at <= now
 
     def has_secret(self, secret: str) -> bool:
-        """In constant time."""
+        """Compare in constant time."""
         return hmac.compare_digest(self.secret_hash, hash_of(secret))
 
     def principal(self) -> Principal:
-        """Of a key that can be read."""
+        """Return who the key stands for. Only for a readable key."""
         assert self.role is not None
         return Principal(self.tenant_id, self.role, self.key_id)
 
@@ -66,12 +66,12 @@ def new_secret(random_bytes: bytes) -> str:
 
 
 def hash_of(secret: str) -> bytes:
-    """What is kept of a secret: its SHA-256, 32 bytes."""
+    """Return what is stored of a secret: its SHA-256, 32 bytes."""
     return sha256(secret.encode()).digest()
 
 
 def is_key_id(text: str) -> bool:
-    """Whether ``text`` can be the id of a key. Nothing else needs to be looked up."""
+    """Tell whether ``text`` can be the id of a key, so that it has to be looked up."""
     return _ID.fullmatch(text) is not None
 
 

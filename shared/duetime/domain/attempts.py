@@ -30,7 +30,7 @@ _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 
 
 class AttemptOutcome(StrEnum):
-    """What the timer became by an attempt."""
+    """The state of the timer after an attempt."""
 
     FIRED = "fired"
     RESCHEDULED = "rescheduled"
@@ -117,9 +117,9 @@ def read_attempts(log_text: str | None) -> list[AttemptRecord]:
 
 
 def first_attempt_at(log_text: str | None, *, firing_id: str) -> datetime | None:
-    """When the first attempt of the firing began whose newest attempt failed; None when the log does not tell.
+    """Return when the first attempt of a firing began whose newest attempt failed; None if unknown.
 
-    The log itself does not reach back that far: the newest attempt carries it on.
+    The log itself does not reach back that far: the newest attempt carries the time.
     """
     for entry in _entries(log_text)[-1:] if log_text else []:
         with contextlib.suppress(ValueError, TypeError, OverflowError):

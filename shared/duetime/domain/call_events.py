@@ -1,4 +1,4 @@
-"""What happens to service calls, as events: one envelope for all types. docs/events.md describes each of them."""
+"""Defines the events of service calls: one envelope for all types. docs/events.md describes each."""
 
 from __future__ import annotations
 

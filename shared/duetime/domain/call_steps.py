@@ -68,7 +68,7 @@ class CallRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What a tenant submits, validated. ``due_at`` None: now."""
+    """A validated submission of a tenant. ``due_at`` None: now."""
 
     name: str
     request: RequestSpec
@@ -85,9 +85,9 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionResult:
-    """What came of the exchange. ``failure`` None: a 2xx. ``retry_after_seconds`` as the receiver asked for it.
+    """The result of the exchange. ``failure`` None: a 2xx. ``retry_after_seconds``: the receiver's Retry-After.
 
-    ``is_final``: trying again is pointless whatever the policy says.
+    ``is_final``: no retry, whatever the policy says.
     """
 
     response_status: int | None
@@ -369,7 +369,7 @@ def _end(
     now: datetime,
     rules: CallRules,
 ) -> dict[str, Any]:
-    """What becomes of ``call`` with its last execution."""
+    """Finish ``call`` with the outcome of its last execution."""
     facts = {"attempts": call.attempts, "executionId": outcome.execution_id, "status": outcome.http_status}
     if is_ok:
         events.add(CallEventType.SUCCEEDED, **facts)
@@ -387,7 +387,7 @@ def _ended(call: ServiceCall, status: CallStatus, *, now: datetime, rules: CallR
 
 
 def _told(call: ServiceCall, change: CallChange) -> dict[str, Any]:
-    """What an event tells of ``change``: the names of what is new, and the values that hold no secrets."""
+    """Return the event payload of ``change``: the names of changed fields, and values without secrets."""
     told: dict[str, Any] = {}
     if not isinstance(change.name, Unset):
         told["name"] = change.name

@@ -66,7 +66,7 @@ class NamespaceDeleting(DuetimeError):
 
 
 class NamespaceNotEmpty(DuetimeError):
-    """The namespace has timers, and its deletion is to spare them."""
+    """The namespace has timers, and the deletion is not forced."""
 
     code = "namespace_not_empty"
 
@@ -82,7 +82,7 @@ class SecretNotFound(DuetimeError):
 
 
 class SecretShownOnce(DuetimeError):
-    """What a repeated request made was made before, and its secret was shown then."""
+    """The request repeats an earlier one, whose response had the secret."""
 
     code = "secret_shown_once"
 
@@ -94,7 +94,7 @@ class SecretShownOnce(DuetimeError):
 
 
 class SecretRotationUnderWay(DuetimeError):
-    """Two secrets are valid, which is the most; one has to end first."""
+    """Two secrets are valid, which is the maximum; one has to end first."""
 
     code = "secret_rotation_under_way"
 
@@ -131,7 +131,7 @@ class TimerUnreadable(DuetimeError):
 
 
 class AttemptUnderWay(DuetimeError):
-    """The timer is parked: its receiver is at work on it."""
+    """An attempt of the timer is in flight (the timer is parked)."""
 
     code = "attempt_under_way"
 
@@ -163,7 +163,7 @@ class CallFinished(DuetimeError):
 
 
 class CallRunning(DuetimeError):
-    """An execution of the service call is under way: its request may have been sent."""
+    """An execution of the service call is in flight: its request may have been sent."""
 
     code = "service_call_running"
 
@@ -181,7 +181,7 @@ class RevisionMismatch(DuetimeError):
 
 
 class StoreError(DuetimeError):
-    """The store answered with something that is our fault or its own."""
+    """The store failed in a way that a repeat will not mend."""
 
     code = "store_error"
 
@@ -203,11 +203,11 @@ class StoreNotReady(StoreError):
 
 
 class StoreEmpty(StoreNotReady):
-    """The store has no tables at all, of nobody: whoever may can make them."""
+    """The store has no tables at all, so they can be created."""
 
 
 class NamespaceUnreadable(StoreError):
-    """What is stored of a namespace cannot be read; asking again will not help."""
+    """The stored namespace is unreadable; a repeat will not help."""
 
     code = "namespace_unreadable"
 
@@ -219,13 +219,13 @@ class NamespaceUnreadable(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The database refuses what was to be stored, and would again: it is too large, say, or its partition is full."""
+    """The database refuses a row for good: it is too large, for example, or its partition is full."""
 
     code = "store_refused"
 
 
 class CallUnreadable(StoreError):
-    """A stored service call cannot be decoded; asking again will not help."""
+    """The stored service call is unreadable; a repeat will not help."""
 
     code = "service_call_unreadable"
 

@@ -42,7 +42,7 @@ class EventWebhook:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryId:
-    """Which event a timer delivers."""
+    """Identifies the event that a timer delivers."""
 
     call_id: str
     sequence: int
@@ -61,6 +61,6 @@ def delivery_of(event: CallEvent) -> DeliveryId:
 
 
 def read_delivery_id(timer_id: str) -> DeliveryId | None:
-    """What ``str`` made of it; None for anything else."""
+    """Parse the text of a ``DeliveryId``; None for anything else."""
     call_id, _, sequence = timer_id.rpartition(".")
     return DeliveryId(call_id, int(sequence)) if call_id and sequence.isascii() and sequence.isdigit() else None

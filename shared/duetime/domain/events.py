@@ -1,4 +1,4 @@
-"""What Duetime tells the world about a timer by itself, beside its callback. docs/events.md describes each event."""
+"""Defines the events of timers that Duetime publishes besides callbacks. docs/events.md describes each."""
 
 from __future__ import annotations
 

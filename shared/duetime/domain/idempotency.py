@@ -1,4 +1,4 @@
-"""What a store keeps of requests with an idempotency key: a text under a key, for a while, with an owner."""
+"""Defines what a store keeps of a request with an idempotency key: a text, its owner, until a time."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class IdempotencyRecord:
     expires_at: datetime
 
     def yields_to(self, other: IdempotencyRecord, if_claim: str | None, now: datetime) -> bool:
-        """Whether ``other`` may be put in the place of this one; stores say the same in their own words."""
+        """Tell whether ``other`` may replace this one. Stores express the same rule as a condition."""
         return self.expires_at <= now or self.claim_id in (other.claim_id, if_claim)

@@ -46,7 +46,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def is_uuid(text: str) -> bool:
-    """Whether ``text`` is a UUID as we write them. Nothing else needs to be looked up."""
+    """Tell whether ``text`` is a UUID in our form, so that it has to be looked up."""
     return _UUID.fullmatch(text) is not None
 
 

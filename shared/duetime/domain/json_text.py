@@ -14,7 +14,7 @@ _MAX_CACHED_CHARACTERS = 4096
 
 
 def is_json(text: str) -> bool:
-    """Whether ``text`` is a JSON value (NaN is none)."""
+    """Tell whether ``text`` is a JSON value (NaN is not)."""
     try:
         _decode(text)
     except ValueError:
@@ -27,17 +27,17 @@ def is_json(text: str) -> bool:
 
 
 def is_object(text: str) -> bool:
-    """Whether ``text`` is a JSON object."""
+    """Tell whether ``text`` is a JSON object."""
     return is_json(text) and text.lstrip().startswith("{")
 
 
 def are_headers(text: str) -> bool:
-    """Whether ``text`` is a JSON object of strings."""
+    """Tell whether ``text`` is a JSON object of strings."""
     return _holds(_are_headers, text)
 
 
 def is_policy(text: str) -> bool:
-    """Whether ``text`` is a retry policy (``domain.retry.read_retry_policy``)."""
+    """Tell whether ``text`` is a retry policy (``domain.retry.read_retry_policy``)."""
     return _holds(_is_policy, text)
 
 
@@ -79,5 +79,5 @@ def _holds_cached(rule: Callable[[str], bool], text: str) -> bool:
 
 
 def _holds(rule: Callable[[str], bool], text: str) -> bool:
-    """Whether ``rule`` holds for ``text``. Many timers have the same headers, and the same policy."""
+    """Tell whether ``rule`` holds for ``text``. Cached: many timers have the same headers and policy."""
     return _holds_cached(rule, text) if len(text) <= _MAX_CACHED_CHARACTERS else rule(text)

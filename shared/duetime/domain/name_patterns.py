@@ -1,4 +1,4 @@
-"""Names of headers, parameters and fields whose values are secrets, as an operator lists them."""
+"""Parses lists of names of headers, parameters and fields whose values are secret."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from functools import lru_cache
 
 MAX_PATTERNS = 200
 _MAX_NAME_CHARACTERS = 256
-"""What a longer name has beyond that is not looked at."""
+"""The rest of a longer name is ignored."""
 _PATTERN = re.compile(r"[*0-9A-Za-z._~!$&'+^`|%-]{1,128}")
 _SEPARATORS = re.compile(r"[-_.\s]")
 
 
 class NamePatterns:
-    """Patterns like ``*token*`` or ``authorization``: ``*`` stands for anything.
+    """Matches names against patterns like ``*token*`` or ``authorization``; ``*`` matches any text.
 
-    Case does not count, nor do hyphens, underscores and dots: ``api-key`` fits ``apiKey`` and ``API_KEY``.
+    Case, hyphens, underscores and dots are ignored: ``api-key`` matches ``apiKey`` and ``API_KEY``.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        """Raises ``ValueError`` that shows no pattern."""
+        """Raise ``ValueError``, which shows no pattern, for a bad one."""
         texts = tuple(patterns)
         if len(texts) > MAX_PATTERNS or not all(_PATTERN.fullmatch(text) for text in texts):
             raise ValueError(f"must be at most {MAX_PATTERNS} names, with * for anything, comma separated")
@@ -29,7 +29,7 @@ class NamePatterns:
         self._fits = lru_cache(maxsize=2048)(self._search)
 
     def fits(self, name: str) -> bool:
-        """Whether one of the patterns fits the whole of ``name``."""
+        """Tell whether a pattern matches the whole of ``name``."""
         return self._regex is not None and self._fits(name[:_MAX_NAME_CHARACTERS])
 
     def _search(self, name: str) -> bool:
@@ -37,7 +37,7 @@ class NamePatterns:
         return self._regex.fullmatch(_plain(name)) is not None
 
     def __bool__(self) -> bool:
-        """Whether there is any pattern."""
+        """Tell whether there is any pattern."""
         return bool(self._texts)
 
     def __eq__(self, other: object) -> bool:
@@ -48,7 +48,7 @@ class NamePatterns:
 
 
 def parse_name_patterns(text: str) -> NamePatterns:
-    """Patterns, comma separated; ``none`` alone is none. Raises ``ValueError`` that shows no pattern."""
+    """Parse a comma separated list; ``none`` alone is empty. Raises ``ValueError``, which shows no pattern."""
     return NamePatterns(() if text.strip().lower() == "none" else (item.strip() for item in text.split(",")))
 
 

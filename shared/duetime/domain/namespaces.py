@@ -26,7 +26,7 @@ class NamespaceState(StrEnum):
 
 
 class Misfire(StrEnum):
-    """What becomes of timers that came due while their namespace was paused, once it is resumed."""
+    """What a resume does with timers that came due while their namespace was paused."""
 
     FIRE = "fire"
     EXPIRE = "expire"
@@ -43,10 +43,10 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceSettings:
-    """What can be changed of a namespace; None: as everywhere.
+    """The settings of a namespace that can be changed; None: the default applies.
 
     ``retry_policy_json`` (as in ``domain.retry``) is for timers without a policy of their own. ``max_in_flight``
-    callbacks may be under way at once and ``rate_limit_per_second`` attempts be started, by all pollers together.
+    callbacks may be in flight at once and ``rate_limit_per_second`` attempts be started, by all pollers together.
     ``webhook`` is where a tenant's events go: only its internal namespace for them has one. ``resumed_at``: when the
     last pause ended. ``deleting_since``: when its deletion began. ``unknown_json`` is what
     a newer version has stored beside them, a JSON object: it is kept as it is.
@@ -64,7 +64,7 @@ class NamespaceSettings:
 
     @property
     def retry_policy(self) -> RetryPolicy:
-        """What holds for timers without a policy of their own."""
+        """Return the policy of timers without their own."""
         return policy_in_force(self.retry_policy_json, DEFAULT_RETRY_POLICY)
 
 
@@ -111,7 +111,7 @@ class Namespace:
         return NamespaceState.ACTIVE if self.settings.pause is None else NamespaceState.PAUSED
 
     def as_created(self) -> Namespace:
-        """What never changes of it, to be kept for as long as one likes."""
+        """Return the part that never changes, which may be cached for ever."""
         return replace(self, settings=NamespaceSettings(), secrets=(), revision=1, unreadable=None)
 
     def shard_of(self, timer_id: str) -> int:

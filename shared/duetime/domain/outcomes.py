@@ -1,4 +1,4 @@
-"""What an attempt leads to: the change that the engine records on the timer that it fired."""
+"""Defines the outcomes of attempts: the change that the engine records on a fired timer."""
 
 from __future__ import annotations
 
@@ -94,10 +94,10 @@ def recorded(outcome: Outcome, *, now: datetime) -> Timer:
 
 
 def reconciled(outcome: Outcome, stored: Timer | None) -> Outcome | RecordStatus:
-    """What becomes of ``outcome`` when not the revision that was fired is stored, but ``stored``.
+    """Decide about ``outcome`` when ``stored`` is not the revision that was fired.
 
-    APPLIED: it is recorded, by an earlier try whose answer was lost. An outcome: the attempt is still the stored
-    timer's, so that is to be recorded instead, onto ``stored``. SUPERSEDED: neither.
+    APPLIED: an earlier try, whose response was lost, recorded it. An outcome: the attempt still belongs to
+    ``stored``, so record this one on it instead. SUPERSEDED: neither.
     """
     if stored is None:
         return RecordStatus.SUPERSEDED
@@ -111,11 +111,11 @@ def reconciled(outcome: Outcome, stored: Timer | None) -> Outcome | RecordStatus
 
 
 def _is_same_attempt(fired: Timer, stored: Timer) -> bool:
-    """Whether the attempt that was made of ``fired`` is the one that ``stored`` waits for.
+    """Tell whether the attempt of ``fired`` is the one that ``stored`` waits for.
 
-    Labels, retry policy, timeout and expiry leave firing, attempts and state alone; to fire by hand makes the timer
-    due earlier. Whatever else happens to it renews the firing, counts an attempt, changes the state, or makes it due
-    later: a redrive, another worker's attempt that was parked.
+    Changes of labels, retry policy, timeout and expiry keep firing, attempts and state; firing by hand makes it due
+    earlier. Any other change renews the firing, counts an attempt, changes the state, or makes the timer due later: a
+    redrive, or another worker's attempt that was parked.
     """
     is_same = (stored.firing_id, stored.attempts, stored.state) == (fired.firing_id, fired.attempts, fired.state)
     if not is_same or stored.next_attempt_at is None or fired.next_attempt_at is None:
@@ -124,9 +124,9 @@ def _is_same_attempt(fired: Timer, stored: Timer) -> bool:
 
 
 def _written_by(timer: Timer) -> tuple[object, ...]:
-    """What an outcome writes and what tells it from any other, as stores keep it: instants in milliseconds.
+    """Return what an outcome writes and what identifies it, with instants in milliseconds as stores keep them.
 
-    Not the time of the write, which differs with each try.
+    Excludes the time of the write, which differs with each try.
     """
     failure = timer.failure
     at = None if failure is None else failure.at

@@ -1,4 +1,4 @@
-"""Who makes a request, and what they may do."""
+"""Defines who makes a request, and what they may do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """From the least to the most: each may do all that the one before it may."""
+    """What an API key may do. Each role includes the one before it."""
 
     READER = "reader"
     WRITER = "writer"

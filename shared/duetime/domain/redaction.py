@@ -1,17 +1,20 @@
-"""Which values are not shown, by the names that they have: one rule for the execution log and for every view.
+"""Redacts secrets in what is shown and logged. Pure.
 
-Names decide: the values of headers, of query parameters and of fields in bodies are replaced when their name is one
-of a secret. A body is looked into when it is JSON or a form, however it is cut off. Pure.
+Names decide: the values of headers, query parameters and fields of bodies are replaced if their name is that of a
+secret. Bodies are searched if they are JSON or forms, truncated ones too. Used by the execution log, the attempt log,
+views for readers and the program's own log.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_plus
 
+from duetime.domain.api_keys import KEY_PREFIX
 from duetime.domain.executions import REDACTED
 from duetime.domain.name_patterns import NamePatterns, parse_name_patterns
 
@@ -27,6 +30,7 @@ DEFAULT_FIELDS: Final = (
 
 _SECRET_HEADERS: Final = parse_name_patterns(DEFAULT_HEADERS)
 _SECRET_FIELDS: Final = parse_name_patterns(DEFAULT_FIELDS)
+_LOG_FIELDS: Final = parse_name_patterns(f"{DEFAULT_FIELDS},*authori*ation*,*cookie*,*header*,*payload*,*body*")
 _FORM: Final = "x-www-form-urlencoded"
 # What was cut off may end within an escape. Each quote begins a match, or it would look through all the rest in vain.
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
@@ -37,12 +41,18 @@ _URL_HEADERS: Final = frozenset({"location", "content-location", "link", "refres
 _USER_INFO = re.compile(r"//[^/?#\s]*@")
 _QUERY = re.compile(r"[?#][^\s<>\"]*+")
 _PARAMETER = re.compile(r"(^|[&;])([^&;=]*+)=([^&;]*+)")
+# A scheme of any length would be looked for from each letter of a long word.
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^\s/?#\"'<>]*@)?(?P<rest>[^\s?#\"'<>]*)(?:[?#][^\s\"'<>]*)?"
+)
+_CREDENTIALS = re.compile(r"(?P<scheme>\b(?!https?:|sqlite:)[A-Za-z][A-Za-z0-9+.-]{0,30}://)\S*@")
+"""Drivers accept passwords that a URL must not have: everything before the last @ may be part of one."""
+_API_KEY = re.compile(rf"{KEY_PREFIX}[0-9A-Za-z_-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedactionRules:
-    """``headers``: names of headers with secrets. ``fields``: those of query parameters, form fields and members of
-    JSON."""
+    """Names of secrets: of ``headers``, and of query parameters, form fields and JSON members (``fields``)."""
 
     headers: NamePatterns = _SECRET_HEADERS
     fields: NamePatterns = _SECRET_FIELDS
@@ -52,13 +62,13 @@ DEFAULT_RULES: Final = RedactionRules()
 
 
 def shown_url(url: str, rules: RedactionRules) -> str:
-    """``url`` without its fragment and without the values of parameters with secrets."""
+    """Return ``url`` without its fragment and without the values of secret parameters."""
     address, mark, query = url.partition("#")[0].partition("?")
     return address + mark + redact_parameters(query, rules.fields)
 
 
 def shown_value(name: str, value: str, rules: RedactionRules) -> str:
-    """The value of the header ``name`` as it may be shown."""
+    """Return the value of the header ``name`` without secrets."""
     if rules.headers.fits(name):
         return REDACTED
     if "://" not in value and name.lower() not in _URL_HEADERS:
@@ -68,7 +78,7 @@ def shown_value(name: str, value: str, rules: RedactionRules) -> str:
 
 
 def redact_body(text: str, content_type: str, fields: NamePatterns) -> str:
-    """``text``, a body or the beginning of it, without secrets. ``content_type`` is in lower case."""
+    """Return ``text``, a body or its beginning, without secrets. ``content_type`` is in lower case."""
     if _FORM in content_type:
         return redact_parameters(text, fields)
     if "json" in content_type or text.lstrip()[:1] in ("{", "["):
@@ -81,7 +91,7 @@ def is_looked_into(content_type: str) -> bool:
 
 
 def redact_parameters(text: str, fields: NamePatterns) -> str:
-    """``text``, a query or a form, without the values of those ``fields``."""
+    """Return ``text``, a query or a form, without the values of ``fields``."""
 
     def shown(match: re.Match[str]) -> str:
         return f"{match[1]}{match[2]}={REDACTED if fields.fits(unquote_plus(match[2])) else match[3]}"
@@ -90,9 +100,9 @@ def redact_parameters(text: str, fields: NamePatterns) -> str:
 
 
 def redact_members(text: str, fields: NamePatterns) -> str:
-    """``text``, JSON or the beginning of it, without the values of members of those names, at any depth.
+    """Return ``text``, JSON or its beginning, without the values of ``fields`` at any depth.
 
-    All the rest stays as it is, to the last digit. What is no JSON is not made worse.
+    Everything else stays exactly as it is.
     """
     parts: list[str] = []
     kept_to = position = 0
@@ -114,7 +124,7 @@ def _name(literal: str) -> str:
 
 
 def _end_of_value(text: str, start: int) -> int:
-    """Where the JSON value that begins at ``start`` ends, or the text."""
+    """Return the end of the JSON value that begins at ``start``, or of the text."""
     first = text[start : start + 1]
     if first not in ("{", "[", '"'):
         scalar = _SCALAR.match(text, start)
@@ -129,3 +139,28 @@ def _end_of_value(text: str, start: int) -> int:
         if depth == 0:
             return match.end()
     return len(text)
+
+
+# -- the program's own log -----------------------------------------------------------------------------------------
+
+
+def redact_text(text: str) -> str:
+    """Return ``text`` without API keys, its URLs reduced to scheme, host, port and path."""
+    if KEY_PREFIX in text:
+        text = _API_KEY.sub(REDACTED, text)
+    if "://" not in text:
+        return text
+    return _URL.sub(r"\g<scheme>\g<rest>", _CREDENTIALS.sub(r"\g<scheme>", text))
+
+
+def redact_field(name: str, value: object) -> object:
+    """Return ``value`` as it may be logged under ``name``; containers are searched."""
+    if _LOG_FIELDS.fits(name) and not isinstance(value, bool | int | float):
+        return REDACTED
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, Mapping):
+        return {str(key): redact_field(str(key), item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [redact_field(name, item) for item in value]
+    return value

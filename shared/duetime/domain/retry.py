@@ -49,7 +49,7 @@ class RetryPolicy:
         random: float,
         retry_after_seconds: float | None = None,
     ) -> datetime | None:
-        """When to try again after ``attempts`` failed attempts, or None when the policy is exhausted.
+        """Return when to try again after ``attempts`` failed attempts; None if the policy is exhausted.
 
         ``first_attempt_at`` is what ``max_attempts_duration_seconds`` counts from.
         ``random`` in [0, 1) spreads the wait over the interval +/- 25 %. ``retry_after_seconds`` (the receiver's

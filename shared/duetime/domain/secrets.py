@@ -44,7 +44,7 @@ def parse_secret(text: str) -> bytes:
 
 
 def valid_secrets(namespace: Namespace, now: datetime) -> tuple[SealedSecret, ...]:
-    """What callbacks are signed with at ``now``, oldest first."""
+    """Return the secrets that sign callbacks at ``now``, oldest first."""
     return tuple(secret for secret in namespace.secrets if secret.is_valid(now))
 
 

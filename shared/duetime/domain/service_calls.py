@@ -60,7 +60,7 @@ LEGAL_STEPS: Final = frozenset(
 
 
 class CallFailure(StrEnum):
-    """Why an execution, or a call, failed."""
+    """The reason for which an execution or a call failed."""
 
     HTTP_STATUS = "HttpStatus"
     """The answer was no 2xx."""
@@ -100,7 +100,7 @@ def request_spec(*, method: Method, url: str, headers_json: str | None, body_jso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
-    """How a finished call ended, or how the last execution of one that will be tried again did.
+    """The outcome of a finished call, or of the last execution of one that will be retried.
 
     ``http_status`` is that of the response, None when there was none. ``message`` holds no secrets, no header
     values and nothing of the response. The response itself is in the execution log under ``execution_id``.
@@ -166,7 +166,7 @@ class ServiceCall:
 
     @property
     def is_waiting(self) -> bool:
-        """For its due time, or between two attempts: nothing of it is under way."""
+        """Tell whether it waits for its due time or the next attempt, with no execution in flight."""
         return not self.status.is_finished and self.execution_id is None
 
     @property
@@ -179,7 +179,7 @@ class ServiceCall:
             return ONE_ATTEMPT
 
     def is_expired(self, now: datetime) -> bool:
-        """True when the store may already have removed it; such a call reads as absent."""
+        """Tell whether the store may have removed it already; such a call reads as absent."""
         return self.expires_at is not None and self.expires_at <= now
 
 
@@ -275,7 +275,7 @@ def call_digest(
 
 
 def rerun_digest(*, rerun_of: str, due: str | None, correlation_id: str | None) -> str:
-    """As ``call_digest``, of a rerun: what is asked for is to repeat a call, whatever its labels become."""
+    """Identify a rerun, as ``call_digest`` does a submission. Labels do not count."""
     return _digest(["rerun", rerun_of, due, correlation_id])
 
 

@@ -29,9 +29,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class ShardStatus:
-    """What the ownership row of a shard says; ``version`` 0 and no owner when it was never claimed.
+    """The ownership row of a shard; ``version`` 0 and no owner if it was never claimed.
 
-    ``metadata``: what the owner told of itself when it claimed, as JSON. ``is_free``: nobody's lease is live, by the
+    ``metadata``: JSON about the owner, stored by the claim. ``is_free``: nobody's lease is live, by the
     clock that the store judges claims by. A lease is live up to, and not including, ``lease_expires_at``.
     """
 
@@ -46,7 +46,7 @@ class ShardStatus:
 
 @dataclass(frozen=True, slots=True)
 class ShardMap:
-    """Which shards exist: ``0..shared_shards-1`` and ``MAX_SHARED_SHARDS..dedicated_end-1``."""
+    """The shards that exist: ``0..shared_shards-1`` and ``MAX_SHARED_SHARDS..dedicated_end-1``."""
 
     shared_shards: int = 0
     dedicated_end: int = MAX_SHARED_SHARDS

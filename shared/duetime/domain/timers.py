@@ -39,7 +39,7 @@ class TimerState(StrEnum):
 
 
 class FailureReason(StrEnum):
-    """Why the last attempt did not succeed, or why a timer cannot be fired at all."""
+    """The reason for which the last attempt failed, or a timer cannot be fired at all."""
 
     HTTP_STATUS = "http_status"
     NOT_OK = "not_ok"
@@ -74,7 +74,7 @@ UNSET: Final = Unset.UNSET
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerContent:
-    """What the client gave. JSON values are kept as the exact text that will be sent or echoed.
+    """The content that the client gave. JSON values are kept as the exact text that will be sent or echoed.
 
     ``execute_at`` is the due time asked for. ``payload_json`` is None when no payload was given (sent as
     null). ``headers_json`` is an object of strings, ``retry_policy_json`` an object as in ``domain.retry``.
@@ -132,20 +132,20 @@ class Timer:
 
     @property
     def armed_at(self) -> datetime:
-        """What ``expireAfter`` counts from: the due time, or a later redrive."""
+        """Return the start of ``expireAfter``: the due time, or a later redrive."""
         execute_at, rearmed_at = self.content.execute_at, self.rearmed_at
         return execute_at if rearmed_at is None or rearmed_at < execute_at else rearmed_at
 
     def is_too_late(self, now: datetime) -> bool:
-        """True when no attempt may be begun any more (``expire_after_ms``)."""
+        """Tell whether it is too late for another attempt (``expire_after_ms``)."""
         return is_too_late(self.armed_at, self.content.expire_after_ms, now)
 
     def is_expired(self, now: datetime) -> bool:
-        """True when the store may already have removed it; such a timer reads as absent."""
+        """Tell whether the store may have removed it already; such a timer reads as absent."""
         return self.expires_at is not None and self.expires_at <= now
 
     def attempt_may_be_under_way(self, now: datetime) -> bool:
-        """True when an attempt is, or may just be, under way: parked, or due and not yet recorded."""
+        """Tell whether an attempt may be in flight: parked, or due and not recorded yet."""
         return self.state is TimerState.FIRING or (self.next_attempt_at is not None and self.next_attempt_at <= now)
 
 
@@ -169,7 +169,7 @@ class TimerChange:
 
 
 class Rearm(Enum):
-    """Why a timer is made due by hand."""
+    """The reason for which a timer is made due by hand."""
 
     REDRIVE = "redrive"
     """A failed timer is tried again, with all its attempts ahead."""
@@ -225,10 +225,10 @@ def new_timer(
 
 
 def repeats(stored: Timer, new: Timer) -> bool:
-    """True when a replacement of ``stored`` by ``new`` asks for what was asked for before, whatever became of it.
+    """Tell whether replacing ``stored`` by ``new`` repeats an earlier request, whatever its state is now.
 
-    Whoever wants another firing says so: by another time, by fire or by redrive. What cannot be read is no such
-    timer: the same content again repairs it.
+    Another firing needs another time, a fire or a redrive. An unreadable timer is not repeated: the same content
+    repairs it.
     """
     is_unreadable = stored.failure is not None and stored.failure.reason is FailureReason.UNREADABLE
     return stored.digest == new.digest and not is_unreadable
@@ -244,7 +244,7 @@ def changed(timer: Timer, change: TimerChange, *, firing_id: str, now: datetime)
 
     Another message, or another time, is a new firing with its attempts ahead; a message waits out the back-off of
     the one before, unless that was parked. Any other change (labels, retry policy, timeout, expiry) leaves the firing
-    alone, and the attempt that may be under way: its outcome is recorded beside the change.
+    alone, and the attempt that may be in flight: its outcome is recorded beside the change.
     """
     content = replace(timer.content, **change.given())  # type: ignore[arg-type]  # the fields' own types
     labelled = replace(
@@ -265,7 +265,7 @@ def changed(timer: Timer, change: TimerChange, *, firing_id: str, now: datetime)
 
 
 def _firing(content: TimerContent) -> tuple[object, ...]:
-    """What makes it this firing and no other: what is sent, and when."""
+    """Return what identifies a firing: what is sent, and when."""
     return content.execute_at, content.callback_url, content.payload_json, content.headers_json
 
 
@@ -274,7 +274,7 @@ def rearmed(timer: Timer, rearm: Rearm, *, now: datetime) -> Timer | None:
 
     It stays the same firing, so a receiver that did get it recognises it, and ``execute_at`` stays what was asked
     for. ``failure`` stays until the next outcome. FIRE of a timer that is due already is the timer itself: an
-    attempt of this very revision may be under way, and another revision would only be fired twice.
+    attempt of this very revision may be in flight, and another revision would only be fired twice.
     """
     wanted = TimerState.FAILED if rearm is Rearm.REDRIVE else TimerState.SCHEDULED
     if timer.state is not wanted:

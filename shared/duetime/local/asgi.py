@@ -97,7 +97,7 @@ class LambdaAsgiApp:
             await send_answer(answer, send, is_head=scope["method"] == "HEAD")
 
     async def answer(self, scope: Scope, receive: Receive) -> HttpAnswer | None:
-        """What the handler answers to the request; None when its client has gone."""
+        """Return the handler's response to the request; None if the client has disconnected."""
         async with AsyncExitStack() as stack:
             try:
                 return await self._answer(scope, receive, stack)

@@ -1,10 +1,13 @@
-"""uvicorn's protocol with bounds for what comes before anybody is asked for a key: the head, and the wait for it.
+"""Limits what a client can make the server hold before it is authenticated: the head of a request, and its time.
 
-httptools keeps what it has read of a head until the head is complete, however long that takes and however long the
-head gets; so it does with trailers and with what frames the chunks of a body. Bodies have bounds in ``asgi``.
+httptools buffers an incomplete head without limits of size and time, and trailers and chunk framing likewise. Bodies
+have their limits in ``asgi``.
 
-uvicorn refuses requests by the number of connections, so that whoever opens many and says nothing shuts all others
-out. Here only requests that have arrived count, and connections that wait give way (``crowd``).
+uvicorn refuses requests by the number of connections, so a client with many silent ones would lock out all others.
+Here only requests that have arrived count, and waiting connections are closed to make room (``crowd``).
+
+uvicorn has no option for any of this (only its slower h11 protocol limits the size of heads), so its private parts
+are used: pyproject.toml bounds its version.
 """
 
 from __future__ import annotations
@@ -17,14 +20,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from duetime.local.crowd import Crowd, State
 
 MAX_HEAD_BYTES: Final = 64 * 1024
-"""Of all that a request has beside its body. What arrives in one piece, as a socket gives it, may be more, and is not
-counted for a request that begins within it: where, the parser does not tell."""
+"""Limit for head, chunk framing and trailers. Approximate for pipelined requests: the bytes of a read in which a
+request starts are not counted for it."""
 HEAD_SECONDS: Final = 20.0
-"""From the connection, or from the first byte of a later request, to the end of its head."""
+"""From the connection, or the first byte of a later request, to the end of the head."""
 CROWDED_HEAD_SECONDS: Final = 2.0
-"""The same, where the peer has many requests half open already."""
+"""The same for a peer that has many half-open requests already."""
 HEALTH_PATH: Final = b"/health"
-"""Served however many requests are under way: who asks would take a refusal for a death."""
+"""Always served: a health check would take a refusal for a failure."""
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"  # RFC 6585
@@ -58,7 +61,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().data_received(data)
         self._beside_bodies += len(data)
         if not self._is_in_head and self.timeout_keep_alive_task is None and self._is_answered():
-            # Empty lines, or the rest of a body that nobody wants, begin no request: the connection is idle still.
+            # Empty lines, or the rest of a refused body, start no request: the connection is still idle.
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
@@ -114,11 +117,11 @@ class BoundedHttp(HttpToolsProtocol):
         self._crowd.note(self, state)
 
     def _is_answered(self) -> bool:
-        """Whether no answer is under way."""
+        """Tell whether no response is in progress."""
         return self.cycle is None or self.cycle.response_complete
 
     def give_way(self) -> None:
-        """For ``Crowd``: there is no place for it any more."""
+        """Close the connection, for ``Crowd``."""
         self._close()
 
     def _close(self) -> None:

@@ -1,13 +1,13 @@
-"""What a page in somebody's browser may not ask of a server that asks nobody who they are.
+"""Protects a server without API keys from web pages: DNS rebinding and cross-site requests.
 
-A page can send requests to every address that the browser's machine reaches, loopback too, and without anybody's
-leave. Two things keep it out, both of what no page can change:
+A page can send requests to every address that the browser's machine reaches, loopback included, without the user's
+consent. Two checks of headers that no page can change keep it out:
 
-- ``Host`` must be an address, ``localhost`` or a name that the operator has given. A page whose own name was made to
-  lead here (DNS rebinding) is of the same origin as this server, but sends that name.
-- ``Origin`` and ``Sec-Fetch-Site``, which browsers add, must not tell of another site. Following a link is allowed.
+- ``Host`` must be an address, ``localhost`` or a name that the operator has given. A page whose own name resolves to
+  this machine (DNS rebinding) has the same origin as this server, but sends that name.
+- ``Origin`` and ``Sec-Fetch-Site``, which browsers add, must not name another site. Following a link is allowed.
 
-Programs that are no browsers send neither of the latter, and name the server as it is addressed. docs/decisions/0024.
+Other programs send neither of the latter, and name the server as it is addressed. See docs/decisions/0024.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from duetime.domain.errors import DuetimeError
 from duetime.local.asgi import Asgi, Receive, Scope, Send, send_answer, to_answer
 
 _ALWAYS: Final = ("localhost", "*.localhost")
-"""Resolved by the machine itself: nobody else can make them lead anywhere."""
+"""The machine itself resolves them, so nobody else can redirect them."""
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-9]{1,5})?", re.IGNORECASE)
 _OTHER_SITES = frozenset({"cross-site", "same-site"})
 _MAX_SHOWN = 100
@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 
 
 class OwnOriginOnly:
-    """The ASGI application: ``app`` for requests that no foreign page has made.
+    """An ASGI application that passes only requests of no foreign page to ``app``.
 
-    ``names``: hosts that the server is called by beside addresses and localhost, exact or ``*.suffix``.
+    ``names``: host names of the server, besides addresses and localhost, exact or ``*.suffix``.
     """
 
     def __init__(self, app: Asgi, *, names: Sequence[str], new_id: Callable[[], str]) -> None:

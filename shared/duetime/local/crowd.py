@@ -1,4 +1,4 @@
-"""The connections of one HTTP server: which of them wait for a request, and which gives way when there are many."""
+"""Tracks the connections of an HTTP server, and closes waiting ones when there are too many."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Connection(Protocol):
 
 
 class Crowd:
-    """For one event loop."""
+    """Tracks the connections of one server, in one event loop."""
 
     def __init__(self) -> None:
         self._half_open: dict[Connection, None] = {}
@@ -39,7 +39,7 @@ class Crowd:
 
     @classmethod
     def of(cls, server: object) -> Crowd:
-        """That of ``server``, which is any object that lives as long as its server."""
+        """Return the crowd of ``server``, an object that lives as long as the server."""
         return _crowds.setdefault(server, cls())
 
     def note(self, connection: Connection, state: State) -> None:
@@ -53,7 +53,7 @@ class Crowd:
             self._idle[connection] = None
 
     def leave(self, connection: Connection) -> None:
-        """It is closed, or waits no more."""
+        """Note that a connection was closed or waits no more."""
         self._idle.pop(connection, None)
         if connection in self._half_open:
             del self._half_open[connection]
@@ -63,11 +63,11 @@ class Crowd:
                 del self._half_open_of[peer]
 
     def under_way(self, connections: int) -> int:
-        """How many of all ``connections`` have a request that is being answered."""
+        """Count the ``connections`` whose request is being processed."""
         return connections - len(self._half_open) - len(self._idle)
 
     def is_crowded_by(self, connection: Connection) -> bool:
-        """Whether its peer has more requests half open than are given their time."""
+        """Tell whether the peer has too many half-open requests for the full timeout."""
         return self._half_open_of[_peer(connection)] > MAX_HALF_OPEN_PER_PEER
 
     def make_room(self, newcomer: Connection) -> None:

@@ -133,7 +133,7 @@ class EventStreams:
                 self._open += Counter()  # forgets whom it has none of
 
     def _check_of(self, scope: Scope) -> Callable[[], object]:
-        """What raises ``Unauthenticated`` when the key of the request is good no longer."""
+        """Return a function that raises ``Unauthenticated`` once the key of the request is not valid any more."""
         authenticator = self._authenticator
         if authenticator is None:
             return lambda: None
@@ -200,7 +200,7 @@ class _Found:
 
 
 class _Look:
-    """What one look at the store comes to. Runs in a thread."""
+    """Polls the store for further events of a call. Runs in a thread."""
 
     def __init__(self, ref: CallRef, calls: CallStore, check_key: Callable[[], object], clock: Clock) -> None:
         self.ref = ref
@@ -209,9 +209,9 @@ class _Look:
         self._clock = clock
 
     def events_after(self, after: int) -> _Found | None:
-        """None when the call was removed. Raises ``Unauthenticated`` and ``StoreError``.
+        """Return further events; None if the call was removed. Raises ``Unauthenticated`` and ``StoreError``.
 
-        The call is read first, and its events only when it has more: a quiet stream costs one read a look.
+        Reads the call first, and events only if it has more: a quiet stream costs one read per poll.
         """
         self._check_key()
         try:
@@ -343,7 +343,7 @@ def _wanted(scope: Scope) -> CallRef | None:
 
 
 def _kept(first: HttpAnswer) -> tuple[tuple[str, str], ...]:
-    """What is true of the stream, of the headers of the answer that it begins with."""
+    """Return the headers of the first response that apply to the stream."""
     return tuple(header for header in first.headers if header[0] == "x-request-id")
 
 

@@ -1,7 +1,7 @@
-"""What API Gateway does to a request and to an answer, for HTTP APIs with payload format 2.0.
+"""Translates requests and responses as API Gateway does for HTTP APIs with payload format 2.0.
 
-The local server shows each request to the Lambda handler as the gateway would, so that one handler serves both.
-Facts: the payload format's documentation, and decision 0010 for what it leaves open (percent-encoding).
+So one Lambda handler serves the local server and AWS. Sources: the documentation of the payload format, and decision
+0010 for what it leaves open (percent-encoding).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from duetime.local.services import ThreadService
 
 MAX_CONNECTIONS = 1000
 REQUEST_GRACE_SECONDS = 10
-"""How long a stop waits for the requests that are under way."""
+"""How long a stop waits for requests in progress."""
 
 
 class CannotListen(DuetimeError):
@@ -43,7 +43,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address, as a socket names it, can be reached from this machine alone."""
+    """Tell whether an address, as a socket names it, is a loopback address."""
     address = ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return (mapped or address).is_loopback
@@ -63,7 +63,7 @@ def http_service(
 ) -> ThreadService:
     """uvicorn with uvloop and httptools, in a thread of its own, where it leaves signals alone.
 
-    A stop waits for the requests under way: ``on_stopping`` is told of it first, from another thread, for those that
+    A stop waits for requests in progress. ``on_stopping`` is called first, from another thread, to end those that
     would not end by themselves.
     """
     config = uvicorn.Config(

@@ -31,7 +31,7 @@ _CALLBACK_FIELDS = frozenset({"namespace", "timerId", "executeAt", "firedAt", "a
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the listener answers to everything."""
+    """The response to every request."""
 
     status: int = 200
     body: str = ""

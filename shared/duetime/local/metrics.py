@@ -50,7 +50,7 @@ _API_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was last heard of a poller, ``age_seconds`` ago."""
+    """The last snapshot of a poller, received ``age_seconds`` ago."""
 
     snapshot: EngineSnapshot
     age_seconds: float

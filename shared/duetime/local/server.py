@@ -17,6 +17,7 @@ from duetime.calls.hinting import Bell
 from duetime.delivery.egress import parse_hosts
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidSettings
+from duetime.domain.redaction import redact_text
 from duetime.engine.poller import Poller
 from duetime.engine.stats import EngineSnapshot
 from duetime.engine.waiting import ThreadOffload
@@ -33,7 +34,6 @@ from duetime.runtime import api_wiring, wiring
 from duetime.runtime.ids import new_id
 from duetime.runtime.metrics import with_outbox
 from duetime.runtime.outbox_wiring import opened_dispatcher, ringing_calls
-from duetime.runtime.redaction import redact_text
 from duetime.runtime.settings import LocalSettings, WorkerSettings, child_environment, option
 from duetime.runtime.tuning import EgressSettings, LocalHttp
 from duetime.stores.port.calls import CallStore
@@ -41,7 +41,7 @@ from duetime.stores.port.store import Store
 
 DEFAULT_NAMESPACE = "default"
 STOP_MARGIN_SECONDS = 10.0
-"""What a stop may take beyond the drain: last records, releases, connections."""
+"""Time of a stop beyond the drain, for last records, releases and connections."""
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ def _dispatcher_services(dispatcher: Dispatcher | None) -> list[ThreadService]:
 
 
 def _counted(poller: Poller, dispatcher: Dispatcher | None) -> Callable[[], EngineSnapshot]:
-    """What this process counts."""
+    """Return a function that takes a snapshot of this process."""
     outbox = None if dispatcher is None else dispatcher.stats
     return lambda: with_outbox(poller.snapshot(), outbox)
 

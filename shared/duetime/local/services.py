@@ -27,7 +27,7 @@ class Service(Protocol):
     def name(self) -> str: ...
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set, then finish what is under way. HostSignal before that is a failure."""
+        """Work until ``stop`` is set, then finish the work in progress. Ending before that is a failure."""
         ...
 
 
@@ -91,7 +91,7 @@ def _on_signal(number: signal.Signals, stop: asyncio.Event) -> None:
         logger.warning("stopping at once", extra={"action": "service.killed", "signal": number.name})
         _exit_now(128 + number)
     logger.info(
-        "stopping; callbacks under way may finish (a second signal ends them)",
+        "stopping; callbacks in flight may finish (a second signal ends them)",
         extra={"action": "service.stopping", "signal": number.name},
     )
     stop.set()

@@ -33,10 +33,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def snapshots_written(snapshot: Callable[[], EngineSnapshot], descriptor: int) -> Iterator[None]:
-    """In a worker: a line for ``WorkerService`` every SNAPSHOT_SECONDS, and a last one at the end.
+    """Write a line for ``WorkerService`` every SNAPSHOT_SECONDS, and a last one at the end. For workers.
 
-    When nobody reads any more, this ends; the worker learns that from its standard input. Not through a buffered
-    stream: a daemon thread that is stuck in one would keep the interpreter from ending.
+    Ends when nobody reads any more, which the worker learns from its standard input. Uses no buffered stream: a
+    daemon thread that is blocked in one would keep the interpreter from ending.
     """
     ended = threading.Event()
 
@@ -70,7 +70,7 @@ class WorkerService:
         self._heard: tuple[EngineSnapshot, float] | None = None
 
     def observe(self) -> Observed | None:
-        """What the worker that runs now has last told of itself; None while it has not. From any thread."""
+        """Return the last snapshot of the current worker, None before the first. From any thread."""
         heard = self._heard
         return None if heard is None else Observed(heard[0], self._clock.monotonic() - heard[1])
 

@@ -97,7 +97,7 @@ def whole_api(context: ApiContext, calls: CallStore, settings: ApiTuning) -> Han
 
 
 def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> KeyAuthenticator | None:
-    """What checks API keys, as ``--auth`` says; None when nobody is to be asked for one."""
+    """Make the authenticator of ``--auth``; None if no key is required."""
     from duetime.api.http.authentication import KeyAuthenticator
 
     return (

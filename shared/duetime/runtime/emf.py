@@ -82,7 +82,7 @@ def _metrics(snapshot: EngineSnapshot, last: EngineSnapshot | None) -> Iterator[
 
 
 def _details(snapshot: EngineSnapshot, last: EngineSnapshot | None) -> Iterator[tuple[str, Any]]:
-    """What is counted and no metric: ``retries`` by reason and the like, for queries of the log."""
+    """Yield counters that are no metrics, such as ``retries`` by reason, for queries of the log."""
     for number in COUNTERS:
         if number.cloudwatch is None and (rises := dict(_rises(number.read(snapshot), _before(number.read, last)))):
             yield number.name, rises if number.label else rises[""]

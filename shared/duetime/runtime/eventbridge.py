@@ -42,7 +42,7 @@ class _Bus:
         self._client: Any = None
 
     def put(self, entries: Sequence[dict[str, Any]]) -> dict[int, str]:
-        """By index, why each entry that EventBridge did not take, or that there was no time for, was not."""
+        """Send entries. Returns by index why an entry was not accepted, or that there was no time for it."""
         give_up_at = self._clock.monotonic() + self._seconds
         refused: dict[int, str] = {}
         for start in range(0, len(entries), MAX_ENTRIES):
@@ -56,7 +56,7 @@ class _Bus:
         return refused
 
     def _put(self, entries: Sequence[dict[str, Any]]) -> list[str | None]:
-        """Of each entry the code of its refusal."""
+        """Send one request. Returns per entry the error code, None for an accepted one."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:

@@ -55,7 +55,7 @@ class HookEvents:
             raise EventsUndelivered(next(_reason(result) for result in results if not _is_taken(result)), left)
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel requests in flight."""
         if self._sender is not None:
             self._sender.close(grace_seconds=0)
 
@@ -82,7 +82,7 @@ def _is_taken(result: CallbackResult | None) -> bool:
 
 
 def _reason(result: CallbackResult | None) -> str:
-    """Without the message: it may quote the URL."""
+    """Describe a failure, without its message, which may quote the URL."""
     if result is None:
         return "no answer in time"
     return f"status {result.status}" if result.status is not None else str(result.error)

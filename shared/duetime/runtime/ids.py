@@ -22,6 +22,6 @@ def new_worker_id() -> str:
 
 
 def worker_metadata() -> str:
-    """What a claim stores of this process, for people who look at who owns a shard: JSON."""
+    """Describe this process, as JSON, for people who look at the owner of a shard."""
     facts = {"processId": os.getpid(), "serviceVersion": __version__, "host": socket.gethostname()}
     return json.dumps(facts, separators=(",", ":"))

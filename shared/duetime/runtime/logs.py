@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TextIO
 
+from duetime.domain.redaction import redact_field, redact_text
 from duetime.domain.times import format_instant
-from duetime.runtime.redaction import redact_field, redact_text
 
 
 class LogFormat(StrEnum):
@@ -72,7 +72,7 @@ class _Formatter(logging.Formatter):
         self._fields = dict(fields)
 
     def facts(self, record: logging.LogRecord) -> dict[str, object]:
-        """What is known of an event: the process's fields, the context's and its own extras, redacted."""
+        """Return the redacted fields of an event: the process's, the context's and its own."""
         extras = {name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES}
         return {name: redact_field(name, value) for name, value in (self._fields | _context.get() | extras).items()}
 

@@ -127,10 +127,10 @@ COUNTERS = (
 )
 GAUGES = (
     _gauge("shards_owned", "Shards that the poller owns.", "ShardsOwned"),
-    _gauge("in_flight", "Callbacks under way, parked ones included.", "InFlight"),
-    _gauge("parked", "Parked callbacks still under way."),
+    _gauge("in_flight", "Callbacks in flight, parked ones included.", "InFlight"),
+    _gauge("parked", "Parked callbacks in flight."),
     _gauge("waiting", "Due timers read and not yet started.", "Waiting"),
-    _gauge("slow", "Callbacks under way for so long that they take no place from others."),
+    _gauge("slow", "Slow callbacks in flight, which have a limit of their own."),
     _gauge("breakers_open", "Hosts that are left alone or probed.", "BreakersOpen"),
     _gauge("backlogged_shards", "Shards with more due than may be started.", "BackloggedShards"),
     _gauge("unrecorded", "Outcomes not yet recorded."),
@@ -177,7 +177,7 @@ DISTRIBUTIONS = (
 
 
 def with_outbox(snapshot: EngineSnapshot, outbox: OutboxStats | None) -> EngineSnapshot:
-    """What the process counts that a poller and a dispatcher share; None: it has no dispatcher."""
+    """Add the counters of the outbox to a snapshot; None: this process has no outbox."""
     if outbox is None:
         return snapshot
     return replace(
@@ -198,7 +198,7 @@ def write_snapshot(snapshot: EngineSnapshot) -> bytes:
 
 
 def read_snapshot(line: bytes) -> EngineSnapshot:
-    """What ``write_snapshot`` wrote. ``ValueError`` for anything else."""
+    """Parse what ``write_snapshot`` wrote. Raises ``ValueError`` for anything else."""
     try:
         return _adapter().validate_json(line)
     except ValidationError as error:

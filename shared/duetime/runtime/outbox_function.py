@@ -64,7 +64,7 @@ class SweepFailed(DuetimeError):
 
 @dataclass(slots=True)
 class _Work:
-    """What one invocation did."""
+    """Counts what one invocation did."""
 
     published: int = 0
     failed: dict[CallRef, str] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class OutboxFunction:
         self._sweep_after = timedelta(seconds=sweep_after_seconds)
 
     def __call__(self, event: Mapping[str, Any], context: LambdaContext) -> dict[str, Any]:
-        """For a batch Lambda's ``batchItemFailures``, for a sweep what it found.
+        """Return Lambda's ``batchItemFailures`` of a batch, or the result of a sweep.
 
         Raises ``InvalidInput`` for another event, and for a sweep ``StoreError`` and ``SweepFailed``.
         """

@@ -33,7 +33,7 @@ def make_publishers(
     *,
     on_stored: Callable[[Sequence[Timer]], None] = lambda _: None,
 ) -> list[EventPublisher]:
-    """In the order in which they are asked; the log is last, since its line says that an event was published."""
+    """Make the publishers in order of use. The log is last: its line says that an event was published."""
     makers: dict[EventPublisherName, Callable[[], EventPublisher]] = {
         EventPublisherName.WEBHOOK: lambda: WebhookPublisher(store, clock=clock, on_stored=on_stored),
         EventPublisherName.EVENTBRIDGE: lambda: EventBridgePublisher(settings.event_bus, clock=clock),

@@ -1,4 +1,4 @@
-"""What the process may have of the system: open files, since every callback under way needs one, and threads."""
+"""Raises the limits of the process on open files (each callback in flight needs one) and threads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def allow(connections: int) -> None:
 
 
 def _raise(which: int, needed: int) -> int | None:
-    """What is allowed when that is less than ``needed``; else None."""
+    """Raise a limit. Returns the limit if it is less than ``needed``, else None."""
     soft, hard = resource.getrlimit(which)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return None

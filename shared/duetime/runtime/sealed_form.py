@@ -1,4 +1,4 @@
-"""What sealed secrets begin with: one byte that says what sealed them."""
+"""Marks encrypted secrets with a first byte that tells what encrypted them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def mark(sealed: bytes, by: SealedBy) -> bytes:
 
 
 def unmark(marked: bytes, by: SealedBy) -> bytes:
-    """What was given to ``mark``. Raises ``SecretUnavailable`` when it is damaged or something else sealed it."""
+    """Remove the mark. Raises ``SecretUnavailable`` if the secret is damaged or was encrypted otherwise."""
     if marked[:1] == bytes([by]):
         return marked[1:]
     other = next((name for kind, name in _NAMES.items() if marked[:1] == bytes([kind])), None)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from duetime.calls.redaction import DEFAULT_MAX_BODY_BYTES, LogRules
+from duetime.calls.message_log import DEFAULT_MAX_BODY_BYTES, LogRules
 from duetime.delivery.egress import LOOPBACK, EgressPolicy, parse_cidrs, parse_hosts
 from duetime.domain.call_steps import CallRules
 from duetime.domain.errors import InvalidSettings

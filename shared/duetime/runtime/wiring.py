@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 SQLITE = "sqlite:"
 _INVOKE_CONFIG: dict[str, Any] = {"connect_timeout": 3, "read_timeout": 10, "retries": {"total_max_attempts": 2}}
 """Seconds: an asynchronous invocation is accepted at once, or the next minute's poller is the retry."""
-# A server answers in milliseconds what SQLite answers in microseconds: several calls have to be under way at once.
+# A server answers in milliseconds what SQLite answers in microseconds: several calls have to run at once.
 _SERVER_ENGINE = {"poll_concurrency": 4, "record_concurrency": 4}
 
 
@@ -119,9 +119,9 @@ KEY_FILE_NAME = "duetime.key"
 
 
 def make_secret_box(settings: KeySettings) -> SecretBox | None:
-    """What seals and unseals signing secrets: KMS, else a key file, which an SQLite file has beside it by default.
+    """Make the cipher of signing secrets: KMS, else a key file, by default beside an SQLite file.
 
-    None when there is no key to be had. A store in memory has a key in memory: one box serves the whole process.
+    None: there is no key. A store in memory has a key in memory: one box serves the whole process.
     Raises ``InvalidSettings`` for a key file that cannot be used.
     """
     if settings.kms_key_id:
@@ -166,7 +166,7 @@ def make_poller(
 
 
 def make_sender(settings: EngineTuning, engine_settings: EngineSettings) -> Sender:
-    """What sends callbacks over the network; the caller's to close."""
+    """Make the sender of callbacks. The caller closes it."""
     from duetime.delivery.curl import CurlSender
     from duetime.delivery.settings import SenderSettings
     from duetime.delivery.trust import find_ca_file
@@ -233,7 +233,7 @@ def make_executor(
     new_id: Callable[[], str] = new_id,
     random: Callable[[], float] = random.random,
 ) -> CallExecutor:
-    """What executes ``calls``."""
+    """Make the executor of ``calls``."""
     from duetime.calls.executor import CallExecutor
 
     return CallExecutor(
@@ -308,7 +308,7 @@ def poller_function() -> PollerFunction:
 
 
 def write_line(line: str) -> None:
-    """In one piece: other threads log to the same place."""
+    """Write in one piece: other threads log to the same stream."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def duetime_start() -> datetime:
-    """When time begins. Override it in your own tests."""
+    """Return the start of virtual time. Override it in your own tests."""
     return datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -21,7 +21,7 @@ _NOTHING = object()
 
 @dataclass(frozen=True)
 class Response:
-    """What the receiver answers, and after how long in virtual time. Made by ``respond``, ``hang`` and ``refuse``.
+    """A response, and its delay in virtual time. Made by ``respond``, ``hang`` and ``refuse``.
 
     ``status`` None: no response arrives, for the reason ``error``. ``delay`` None: as long as the request may take.
     """
@@ -81,18 +81,18 @@ class Received:
 
     @property
     def payload(self) -> Any:
-        """Of a callback: the timer's payload."""
+        """The timer's payload (callbacks only)."""
         return self._document["payload"]
 
     @property
     def attempt(self) -> int:
-        """Of a callback: which try it is, from 1."""
+        """The number of the attempt, from 1 (callbacks only)."""
         attempt: int = self._document["attempt"]
         return attempt
 
     @property
     def timer_id(self) -> str:
-        """Of a callback: the timer."""
+        """The id of the timer (callbacks only)."""
         timer_id: str = self._document["timerId"]
         return timer_id
 
@@ -115,7 +115,7 @@ class VirtualSender(ABC):
 
     @abstractmethod
     def result_of(self, callback: Callback) -> CallbackResult:
-        """What comes of ``callback``, which arrives now, once ``duration_seconds`` have passed."""
+        """Return the result of ``callback``, which arrives now. It is delivered after its ``duration_seconds``."""
 
     def start(self, on_results: Callable[[list[CallbackResult]], None]) -> None:
         self.on_results = on_results
@@ -160,7 +160,7 @@ class Receiver(VirtualSender):
         self._by_url[url] = _checked(answers)
 
     def at(self, url: str) -> list[Received]:
-        """What arrived at ``url``, in order."""
+        """Return the requests that arrived at ``url``, in order."""
         return [request for request in self.requests if request.url == url]
 
     def of(self, timer_id: str) -> list[Received]:

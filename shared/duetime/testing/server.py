@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class AdvanceBody(Body):
-    """How far to move time: exactly one of the two."""
+    """The body of a request that moves time: exactly one of the two."""
 
     by: Duration | None = None
     to: Instant | None = None

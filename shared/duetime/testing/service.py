@@ -83,7 +83,7 @@ class VirtualService:
         clock: VirtualClock,
         is_sending: bool,
     ) -> None:
-        """``is_sending``: requests go over a network, so time stands still while one is under way."""
+        """``is_sending``: requests go over a network, so time stands still while one is in flight."""
         self.calls = calls
         self.poller = poller
         self.clock = clock
@@ -98,12 +98,12 @@ class VirtualService:
         self.handler = make_handler(self)
 
     def now(self) -> datetime:
-        """In whole milliseconds, rounded down."""
+        """Return the virtual time in whole milliseconds, rounded down."""
         return round_down(self.clock.now())
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether the caller is called by this service: by a receiver's function, say."""
+        """Tell whether this service calls the caller, for example through a receiver's function."""
         return threading.get_ident() == self._thread_id
 
     def note_stored(self, timers: Sequence[Timer]) -> None:
@@ -143,11 +143,11 @@ class VirtualService:
             runner.run(self._run())
 
     def wait_until_started(self) -> None:
-        """Until another thread is in ``run``: from then on time can be advanced."""
+        """Wait until another thread is in ``run``, so that time can be advanced."""
         self._started.wait(_START_SECONDS)
 
     def stop(self) -> None:
-        """From any thread: let ``run`` return when what is under way has ended."""
+        """Make ``run`` return when the work in progress has ended. From any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._request_stop)
 
@@ -175,7 +175,7 @@ class VirtualService:
             await alarm.wait(self._dispatcher.turn())
 
     def _wake_up(self, alarm: WakeupEvent) -> None:
-        """From any thread."""
+        """Wake the loop. From any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(alarm.set)
 
@@ -201,7 +201,7 @@ class VirtualService:
 
 
 def engine_settings(settings: LocalSettings) -> EngineSettings:
-    """Those of ``settings``, but for intervals."""
+    """Return the engine settings of ``settings``, with intervals for virtual time."""
     return settings.engine_settings(**_ENGINE)
 
 
@@ -310,5 +310,5 @@ def _dispatcher(
 
 
 def _middle() -> float:
-    """In place of a random number in [0, 1): retries come exactly after their interval."""
+    """Replace a random number in [0, 1): retries come exactly after their interval."""
     return 0.5

@@ -43,7 +43,7 @@ class VirtualClock:
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Where a real selector would sleep for ``timeout``, this one asks ``sleep`` to move the clock.
+    """Asks ``sleep`` to move the clock where a real selector would sleep for ``timeout``.
 
     ``sleep`` tells whether to wait for a file after all.
     """

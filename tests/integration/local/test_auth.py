@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -89,19 +88,6 @@ def test_keys_from_the_command_to_their_end(server: DuetimeServer, tmp_path: Pat
     assert {event.get("tenant_id") for event in server.of("request.served")} == {None, "acme", "globex"}
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_nobody_serves_the_network_without_keys_by_mistake(host: str, tmp_path: Path) -> None:
-    if host == "::" and not socket.has_ipv6:
-        pytest.skip("no IPv6 here")
-    refused = duetime("serve", "--port", "0", "--host", host, cwd=tmp_path)
-
-    assert refused.returncode == 2
-    (line,) = refused.stderr.splitlines()
-    assert "--auth" in line
-    assert "--open-to-network" in line
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_it_can_be_allowed_and_is_warned_of(tmp_path: Path) -> None:
     with DuetimeServer("--host", "0.0.0.0", "--open-to-network", cwd=tmp_path) as server:
         assert server.of("server.open")
@@ -113,19 +99,6 @@ def test_with_keys_the_network_may_come(tmp_path: Path) -> None:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         assert httpx.get(f"{url}/v1/namespaces").status_code == 401
         assert not server.of("server.exposed")
-
-
-def test_a_store_in_memory_has_no_keys(tmp_path: Path) -> None:
-    refused = duetime("serve", "--port", "0", "--auth", "--store", "sqlite://", cwd=tmp_path)
-
-    assert (refused.returncode, "--auth: " in refused.stderr) == (2, True)
-
-
-def test_a_switch_can_be_spelled_out_and_set_by_a_variable(tmp_path: Path) -> None:
-    with DuetimeServer("--auth", "false", cwd=tmp_path, DUETIME_AUTH="true") as server:
-        assert server.client.get("/v1/namespaces").status_code == 200
-    with DuetimeServer(cwd=tmp_path, DUETIME_AUTH="true") as server:
-        assert server.client.get("/v1/namespaces").status_code == 401
 
 
 @pytest.mark.parametrize(

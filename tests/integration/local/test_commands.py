@@ -8,9 +8,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import httpx
-import pytest
 
-from duetime import __version__
 from tests.support.processes import DuetimeServer, command_environment
 
 
@@ -24,33 +22,6 @@ def duetime(*arguments: str, cwd: Path, **variables: str) -> CompletedProcess[st
         timeout=30,
         check=False,
     )
-
-
-def test_version_without_loading_anything_heavy(tmp_path: Path) -> None:
-    result = duetime("--version", cwd=tmp_path)
-    assert (result.returncode, result.stdout) == (0, f"duetime {__version__}\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "reason"),
-    [
-        (["serve", "--port", "0", "--store", "nonsense"], 2, "a store URL begins with a scheme"),
-        (["serve", "--port", "0", "--store", "gopher://x"], 2, "unknown store scheme 'gopher'"),
-        (["init", "--store", "sqlite:///blocked/x.db"], 2, "blocked"),
-        (["serve", "--port", "0", "--store", "sqlite:///blocked/x.db"], 2, "blocked"),
-        (["worker", "--store", "sqlite:///none.db"], 1, "duetime init"),
-        (["init", "--store", "sqlite:///not-a-database.db"], 1, "not-a-database.db"),
-    ],
-)
-def test_what_cannot_be_done_is_one_line(arguments: list[str], code: int, reason: str, tmp_path: Path) -> None:
-    (tmp_path / "blocked").write_text("a file, not a directory", encoding="utf-8")
-    (tmp_path / "not-a-database.db").write_bytes(b"x" * 5000)
-    result = duetime(*arguments, cwd=tmp_path)
-    assert result.returncode == code, result.stderr
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("duetime: error: ")
-    assert reason in line
 
 
 def test_init_can_be_repeated_and_is_all_that_a_worker_needs(tmp_path: Path) -> None:
@@ -73,12 +44,6 @@ def test_init_can_be_repeated_and_is_all_that_a_worker_needs(tmp_path: Path) -> 
     assert worker.returncode == 0
     assert "egress.loopback_allowed" in log
     assert "worker.stopped" in log
-
-
-def test_a_variable_that_nothing_reads_is_warned_of(tmp_path: Path) -> None:
-    with DuetimeServer(cwd=tmp_path, DUETIME_LEASE_SECS="3") as server:
-        (warning,) = server.of("settings.unknown")
-    assert "DUETIME_LEASE_SECS" in warning["message"]
 
 
 def test_listen_shows_what_serve_sends(server: DuetimeServer, tmp_path: Path) -> None:

@@ -46,9 +46,6 @@ def test_serve_shows_what_its_poller_and_its_api_did(server: DuetimeServer, rece
     assert scrape.value("duetime_answers_total", worker="worker-1", status="2xx") == 3
     route = "/v1/namespaces/<namespace>/timers"
     assert scrape.value("duetime_http_requests_total", method="POST", route=route, status="201") == 3
-
-
-def test_metrics_is_no_part_of_the_api(server: DuetimeServer) -> None:
     assert "/metrics" not in server.client.get("/v1/openapi.json").json()["paths"]
     assert server.client.post("/metrics").status_code == 405
     assert server.client.get("/v1/metrics").status_code == 404
@@ -95,11 +92,3 @@ def test_a_worker_serves_its_own_on_loopback_when_asked(tmp_path: Path, receiver
             assert httpx.get(f"http://127.0.0.1:{port}/v1/namespaces").status_code == 404
             assert worker.terminate() == 0
         assert server.terminate() == 0
-
-
-def test_a_worker_whose_metrics_port_is_taken_does_not_start(tmp_path: Path) -> None:
-    with DuetimeServer(cwd=tmp_path) as server:
-        port = server.url.rsplit(":", 1)[1]
-        with DuetimeProcess("worker", "--metrics-port", port, cwd=tmp_path) as worker:
-            assert worker.wait() == 1
-            assert any("cannot listen" in line for line in worker.noise)

@@ -187,14 +187,6 @@ def test_what_became_due_while_nobody_ran_fires_at_the_next_start(tmp_path: Path
         receiver.wait_for_timer("t", timeout_seconds=15)
 
 
-def test_a_server_that_stops_hands_over_at_once(tmp_path: Path, receiver: CallbackReceiver) -> None:
-    with DuetimeServer("--lease-seconds", "60", cwd=tmp_path) as server:
-        server.wait_for_shards(16)
-        assert server.terminate() == 0
-    with DuetimeServer("--lease-seconds", "60", cwd=tmp_path) as server:
-        server.wait_for_shards(16)
-
-
 def test_a_body_over_the_limit_is_a_413(server: DuetimeServer) -> None:
     for bytes_sent in (6 * 1024 * 1024 + 1, 20_000_000):
         answer = server.client.post("/v1/namespaces/default/timers", content=b" " * bytes_sent)
@@ -232,13 +224,6 @@ def test_many_clients_at_once_get_their_own_answers(server: DuetimeServer) -> No
     for thread in threads:
         thread.join(30)
     assert problems == []
-
-
-def test_the_default_number_of_shards_is_a_setting(tmp_path: Path) -> None:
-    with DuetimeServer("--default-num-shards", "3", cwd=tmp_path) as server:
-        assert server.client.get("/v1/namespaces/default").json()["numShards"] == 3
-        assert server.client.put("/v1/namespaces/new", json={}).json()["numShards"] == 3
-        assert server.client.put("/v1/namespaces/other", json={"numShards": 5}).json()["numShards"] == 5
 
 
 # -- where callbacks may go ----------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from standardwebhooks import Webhook
 
 from duetime_client.webhooks import verify
@@ -24,17 +23,17 @@ def create_secret(server: DuetimeServer, namespace: str = "default", **body: Any
     return secret
 
 
-@pytest.mark.parametrize("store", ["sqlite:///data/duetime.db", "sqlite://"])
-def test_callbacks_are_signed_once_there_is_a_secret(store: str, tmp_path: Path, receiver: CallbackReceiver) -> None:
-    with DuetimeServer("--store", store, cwd=tmp_path) as server:
-        secrets = [create_secret(server), create_secret(server)]
-        server.create("t", delay="0s", callbackUrl=receiver.url, payload={"text": "Grüße"})
-        arrival = receiver.wait_for_timer("t")
+def test_callbacks_are_signed_once_there_is_a_secret(
+    server: DuetimeServer, tmp_path: Path, receiver: CallbackReceiver
+) -> None:
+    secrets = [create_secret(server), create_secret(server)]
+    server.create("t", delay="0s", callbackUrl=receiver.url, payload={"text": "Grüße"})
+    arrival = receiver.wait_for_timer("t")
 
     for secret in secrets:
         assert Webhook(secret).verify(arrival.raw, arrival.headers) == arrival.body
         assert verify(arrival.raw, arrival.headers, secret).timer_id == "t"
-    assert (tmp_path / "data" / "duetime.key").exists() == (store != "sqlite://")
+    assert (tmp_path / "data" / "duetime.key").exists()
 
 
 def test_the_secret_is_nowhere_but_in_its_answer(tmp_path: Path) -> None:
@@ -96,18 +95,3 @@ def test_without_the_key_timers_wait_and_are_not_lost(tmp_path: Path, receiver: 
 
         arrival = receiver.wait_for_timer("t", timeout_seconds=20)
     Webhook(secret).verify(arrival.raw, arrival.headers)
-
-
-def test_the_namespaces_retry_policy_is_for_timers_without_their_own(
-    server: DuetimeServer, receiver: CallbackReceiver
-) -> None:
-    receiver.answer = lambda arrival: (503, b"")
-    server.ok("PUT", "", json={"retryPolicy": {"maxAttempts": 2, "initialInterval": "100ms"}})
-    own = {"maxAttempts": 3, "initialInterval": "100ms"}
-
-    server.create("own", delay="0s", callbackUrl=receiver.url, retryPolicy=own)
-    server.create("none", delay="0s", callbackUrl=receiver.url)
-    receiver.wait_for(lambda counts: counts["own"] >= 3 and counts["none"] >= 2)
-    server.terminate()
-
-    assert receiver.counts() == {"own": 3, "none": 2}

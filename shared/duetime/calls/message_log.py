@@ -1,5 +1,4 @@
-"""What the execution log keeps of requests and responses: no secrets (``domain.redaction``), and no more than its
-limit. Pure."""
+"""Makes the messages of the execution log: requests and responses without secrets, within a limit. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +18,7 @@ DEFAULT_MAX_BODY_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRules(RedactionRules):
-    """``max_body_bytes`` of each body are kept, as text in UTF-8 (or as base64, where it is none), unless
-    ``keeps_bodies`` is False.
-    """
+    """Adds limits. ``max_body_bytes`` of each body are kept, as UTF-8 text or base64, unless not ``keeps_bodies``."""
 
     keeps_bodies: bool = True
     max_body_bytes: int = DEFAULT_MAX_BODY_BYTES
@@ -66,15 +63,15 @@ def _logged(headers: Sequence[Header], body: bytes | None, rules: LogRules, *, i
 
 
 def cut_text(text: str, max_bytes: int) -> str:
-    """The beginning of ``text`` that has at most ``max_bytes`` in UTF-8, without half a character at its end."""
+    """Cut ``text`` to at most ``max_bytes`` of UTF-8, between characters."""
     encoded = text.encode()
     return text if len(encoded) <= max_bytes else encoded[:max_bytes].decode(errors="ignore")
 
 
 def _decoded(body: bytes, *, is_whole: bool) -> str | None:
-    """``body`` as text; None when it is no UTF-8, or has a NUL, which not every database takes as text.
+    """Decode ``body``; None if it is not UTF-8 or has a NUL, which not every database stores as text.
 
-    One that was cut off may end within a character.
+    A truncated body may end within a character.
     """
     if b"\0" in body:
         return None
@@ -91,7 +88,7 @@ def _first_value(headers: Sequence[Header], wanted: str) -> str:
 
 
 def _redacted_bytes(body: bytes, headers: Sequence[Header], fields: NamePatterns) -> bytes | None:
-    """``body``, which is no text in UTF-8, without secrets; None when it may have some that cannot be seen."""
+    """Redact ``body``, which is not UTF-8; None if it may have secrets that cannot be found."""
     if not fields:
         return body
     content_type = _first_value(headers, "content-type")
@@ -107,7 +104,7 @@ def _redacted_bytes(body: bytes, headers: Sequence[Header], fields: NamePatterns
 
 
 def _read_head(lines: Sequence[bytes]) -> list[Header]:
-    """Names and values of raw header lines; bytes beyond ASCII are read as UTF-8 where they are, else as Latin-1."""
+    """Parse raw header lines. Bytes beyond ASCII are read as UTF-8 if they are, else as Latin-1."""
     headers = []
     for line in lines:
         name, colon, value = line.partition(b":")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime.calls.redaction import (
+from duetime.calls.message_log import (
     LogRules,
     cut_text,
     logged_request,

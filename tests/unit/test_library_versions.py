@@ -1,4 +1,4 @@
-"""Private parts of libraries that the SQL stores use: they are there, and pyproject.toml bounds the versions."""
+"""Private parts of libraries that we use: they are there, and pyproject.toml bounds the versions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from packaging.requirements import Requirement
 from pymysql.connections import Connection
 from sqlalchemy.dialects.mssql.base import MSSQLCompiler
 from sqlalchemy.dialects.oracle.oracledb import OracleExecutionContext_oracledb
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 DECLARED = {
     requirement.name: requirement
     for extra in PROJECT["optional-dependencies"].values()
@@ -28,6 +29,15 @@ DECLARED = {
         ("sqlalchemy", MSSQLCompiler, ("_use_top",)),
         ("sqlalchemy", OracleExecutionContext_oracledb, ("_generate_cursor_outputtype_handler", "_rowcount")),
         ("pymysql", Connection, ("_create_ssl_ctx",)),
+        # And attributes of its instances, which test_bounded_http.py uses.
+        (
+            "uvicorn",
+            HttpToolsProtocol,
+            (
+                *("on_message_begin", "on_headers_complete", "on_body", "on_message_complete"),
+                *("on_response_complete", "timeout_keep_alive_handler"),
+            ),
+        ),
     ],
 )
 def test_a_library_whose_private_parts_are_used_has_an_upper_bound(
