@@ -13,7 +13,7 @@ from tests.support.receiver import WAIT_SECONDS, Answer, Exchange, Gate, Receive
 
 KEPT = 6
 """Idle connections: libcurl goes through up to six of them with one request."""
-CUT_OFF = "the connection, kept from an earlier request, was closed before an answer came"
+CUT_OFF = "the connection, kept from an earlier request, was closed before a response came"
 HALF_AN_ANSWER = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", close=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 
 from duetime.app.api_keys import create_key
 from duetime.domain.principals import Role
-from duetime.local.event_streams import StreamSettings
 from tests.support.call_api import OTHER, TENANT, CallWorld, call_world
 from tests.support.call_server import CallServer, call_server
 
@@ -73,17 +71,6 @@ def test_a_stream_is_followed_to_its_end(calls: CallWorld, server: CallServer) -
     assert (again.status_code, again.content) == (204, b"")
 
 
-def test_a_lost_stream_is_resumed_without_a_gap(calls: CallWorld, server: CallServer) -> None:
-    call_id = calls.submitted()["id"]
-    path = calls.path(call_id, "events")
-    with server.client.stream("GET", path, headers=STREAM) as response:
-        seen = Stream(response).read(1)
-    calls.finish(call_id)
-    with server.client.stream("GET", path, headers=STREAM | {"last-event-id": str(seen[-1])}) as response:
-        seen += Stream(response).read()
-    assert seen == SEVEN
-
-
 def test_requests_go_on_beside_more_streams_than_there_are_threads(calls: CallWorld, server: CallServer) -> None:
     call_id = calls.submitted()["id"]
     path = calls.path(call_id, "events")
@@ -98,24 +85,6 @@ def test_requests_go_on_beside_more_streams_than_there_are_threads(calls: CallWo
             response.close()
 
 
-def test_a_place_is_free_again_when_its_client_has_gone(calls: CallWorld) -> None:
-    path = calls.path(calls.submitted()["id"], "events")
-    with call_server(calls, settings=StreamSettings(max_streams=1)) as server:
-        with server.client.stream("GET", path, headers=STREAM) as response:
-            stream = Stream(response)
-            stream.read(2)
-            refused = server.client.get(path, headers=STREAM)
-            assert (refused.status_code, refused.json()["code"]) == (503, "too_many_streams")
-            assert int(refused.headers["retry-after"]) > 0
-            assert server.client.get(path).status_code == 200  # as JSON
-            assert stream.end is None
-        for _ in range(1000):  # until the server has noticed
-            with server.client.stream("GET", path, headers=STREAM) as response:
-                if response.status_code == 200:
-                    return
-        raise AssertionError("the place is never free")
-
-
 def test_a_stop_does_not_wait_for_streams(calls: CallWorld, server: CallServer) -> None:
     path = calls.path(calls.submitted()["id"], "events")
     with server.client.stream("GET", path, headers=STREAM) as response:
@@ -124,17 +93,6 @@ def test_a_stop_does_not_wait_for_streams(calls: CallWorld, server: CallServer) 
         server.stop_and_wait()  # it would wait 10 s for a request
         assert stream.read() == []
         assert stream.end is None
-
-
-def test_a_quiet_stream_has_comments(calls: CallWorld) -> None:
-    path = calls.path(calls.submitted()["id"], "events")
-    with (
-        call_server(calls, settings=StreamSettings(heartbeat_seconds=0.01)) as server,
-        server.client.stream("GET", path, headers=STREAM) as response,
-    ):
-        lines = response.iter_lines()
-        assert next(line for line in lines if line.startswith(":")) == ": still here"
-        assert next(line for line in lines if line.startswith(":")) == ": still here"
 
 
 def test_a_stream_needs_the_key_that_the_list_needs(calls: CallWorld) -> None:
@@ -162,11 +120,3 @@ def test_a_stream_needs_the_key_that_the_list_needs(calls: CallWorld) -> None:
         assert status() == 401
         assert status(authorization=f"Bearer {keys[OTHER]}") == 404
         assert status(authorization=f"Bearer {keys[TENANT]}") == 200
-
-
-def test_half_a_request_is_no_stream(calls: CallWorld, server: CallServer) -> None:
-    """A client that goes away before it has asked leaves nothing behind."""
-    host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
-        connection.sendall(b"GET /v1/tenants/acme/service-calls/0/events HTTP/1.1\r\nAccept: text/event-stream\r\n")
-    assert server.client.get("/health").status_code == 200

@@ -12,7 +12,7 @@ from tests.support.processes import DuetimeServer
 from tests.support.receiver import Answer, Receiver, hang_up, reply, reset
 
 CALLS = "/v1/tenants/default/service-calls"
-CUT_OFF = "the connection, kept from an earlier request, was closed before an answer came"
+CUT_OFF = "the connection, kept from an earlier request, was closed before a response came"
 QUICK = {"maxAttempts": 3, "initialInterval": "100ms", "backoffMultiplier": 1}
 
 

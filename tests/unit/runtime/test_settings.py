@@ -75,6 +75,7 @@ def test_lambda_logs_json_and_people_read_text() -> None:
         ("DUETIME_ALLOWED_HOSTS", "http://a.test"),
         ("DUETIME_STORE", "postgresql://u:pass word@host/db"),
         ("DUETIME_EGRESS_ALLOW_LOOPBACK", "perhaps"),
+        ("DUETIME_FAILED_HOOK_URL", "ftp://x:k3y@h/"),
     ],
 )
 def test_a_bad_variable_is_named_and_its_value_is_not_shown(variable: str, value: str) -> None:
