@@ -234,9 +234,11 @@ def repeats(stored: Timer, new: Timer) -> bool:
     return stored.digest == new.digest and not is_unreadable
 
 
-def replaced(stored: Timer, new: Timer) -> Timer:
+def replaced(stored: Timer, new: Timer, *, updated_at: datetime | None = None) -> Timer:
     """``new`` in the place of ``stored``: the next revision, with the age of the stored one."""
-    return replace(new, revision=stored.revision + 1, created_at=stored.created_at)
+    return replace(
+        new, revision=stored.revision + 1, created_at=stored.created_at, updated_at=updated_at or new.updated_at
+    )
 
 
 def changed(timer: Timer, change: TimerChange, *, firing_id: str, now: datetime) -> Timer:

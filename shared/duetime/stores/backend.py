@@ -209,16 +209,18 @@ class Backend(Protocol):
 
 
 def insert(entity: Entity, row: Row, *, guard: Guard | None = None, like: str | None = None) -> Write:
-    return Write(change=Change.INSERT, entity=entity, key=entity.key_of(row), row=row, guard=guard, like=like)
+    return Write(Change.INSERT, entity, entity.key_of(row), row, guard=guard, like=like)
 
 
 def put(entity: Entity, row: Row, *, is_new: bool = False, known: Known | None = None) -> Write:
     return Write(change=Change.PUT, entity=entity, key=entity.key_of(row), row=row, is_new=is_new, known=known)
 
 
-def replace(entity: Entity, row: Row, *conditions: Condition, known: Known | None = None) -> Write:
+def replace(
+    entity: Entity, row: Row, *conditions: Condition, known: Known | None = None, like: str | None = None
+) -> Write:
     key = entity.key_of(row)
-    return Write(change=Change.REPLACE, entity=entity, key=key, row=row, conditions=conditions, known=known)
+    return Write(Change.REPLACE, entity, key, row, conditions=conditions, like=like, known=known)
 
 
 def update(
@@ -230,16 +232,7 @@ def update(
     like: str | None = None,
     known: Known | None = None,
 ) -> Write:
-    return Write(
-        change=Change.UPDATE,
-        entity=entity,
-        key=key,
-        changes=changes,
-        conditions=conditions,
-        guard=guard,
-        like=like,
-        known=known,
-    )
+    return Write(Change.UPDATE, entity, key, (), changes, conditions, guard, False, like, known)
 
 
 def difference(entity: Entity, stored: Row, row: Row, *conditions: Condition) -> Write:
@@ -249,5 +242,7 @@ def difference(entity: Entity, stored: Row, row: Row, *conditions: Condition) ->
     return update(entity, entity.key_of(row), changes, *conditions, known=known(entity, stored))
 
 
-def delete(entity: Entity, key: Key, *conditions: Condition, known: Known | None = None) -> Write:
-    return Write(change=Change.DELETE, entity=entity, key=key, conditions=conditions, known=known)
+def delete(
+    entity: Entity, key: Key, *conditions: Condition, known: Known | None = None, like: str | None = None
+) -> Write:
+    return Write(Change.DELETE, entity, key, conditions=conditions, like=like, known=known)

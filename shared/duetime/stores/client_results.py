@@ -29,7 +29,7 @@ def put_result(
     if mode is PutMode.REPLACE:
         if repeats(stored, timer):
             return PutResult(PutStatus.UNCHANGED, stored)
-        return PutResult(PutStatus.REPLACED, replace(replaced(stored, timer), updated_at=now))
+        return PutResult(PutStatus.REPLACED, replaced(stored, timer, updated_at=now))
     is_same = stored.digest == timer.digest
     return PutResult(PutStatus.UNCHANGED if is_same else PutStatus.CONFLICT, stored)
 

@@ -5,10 +5,11 @@ store holds something else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Final
 
 Value = Any
@@ -115,8 +116,13 @@ class Entity:
     def by_name(self) -> dict[str, Field]:
         return {each.name: each for each in self.fields}
 
-    def key_of(self, row: Row) -> Key:
-        return tuple(row[self.places[name]] for name in self.key)
+    @cached_property
+    def key_of(self) -> Callable[[Row], Key]:
+        """From a row to its key."""
+        places = [self.places[name] for name in self.key]
+        if len(places) == 1:
+            return lambda row: (row[places[0]],)
+        return itemgetter(*places)
 
     def place_of(self, path: AccessPath, row: Row) -> Place:
         return tuple(row[self.places[name]] for name in path.order_names)

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from duetime.domain import ids
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import MIN_INSTANT
@@ -16,15 +15,9 @@ from duetime.stores.core import timer_codec
 from duetime.stores.port.timers import PutMode
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
-from tests.support.builders import make_namespace, make_timer
+from tests.support.builders import make_timer
 from tests.support.clock import NOW
 from tests.support.sqlite_rows import executed
-
-
-@pytest.mark.parametrize("timer_id", ["a", "ü😀", "a:b", "x" * 255])
-def test_the_uuid_is_the_domains(timer_id: str) -> None:
-    assert timer_codec.timer_uuid("orders", timer_id) == ids.timer_uuid("orders", timer_id).bytes
-    assert make_timer(make_namespace(), timer_id).timer_uuid.bytes == timer_codec.timer_uuid("orders", timer_id)
 
 
 @pytest.mark.parametrize("tags", [(), ("a",), ("a", "b,c", '"', "ü", "")])

@@ -297,7 +297,8 @@ def test_no_value_shows_in_the_error_behind_an_error(store: SqlStore, single: Na
 
 
 def test_a_file_that_cannot_be_written_is_one_clear_line(store: SqlStore, single: Namespace) -> None:
-    sa.event.listen(store.database.engine, "checkout", lambda raw, *_: raw.execute("PRAGMA query_only = ON"))
+    with store.database.read() as connection:
+        connection.exec_driver_sql("PRAGMA query_only = ON")
 
     with pytest.raises(StoreUnavailable, match="read-only"):
         store.timers.put([make_timer(single)], mode=PutMode.CREATE, now=NOW)

@@ -61,7 +61,8 @@ class Calls:
         if not transitions:
             return []
         guards = guards_of(each.fence for each in transitions)
-        batch = self._backend.atomic([_group(each, guards[each.fence]) for each in transitions], now=now)
+        groups = [_group(each, guard) for each, guard in zip(transitions, guards, strict=True)]
+        batch = self._backend.atomic(groups, now=now)
         return [
             self._status(transition, written, now)
             for transition, written in zip(transitions, batch.results, strict=True)
@@ -69,7 +70,7 @@ class Calls:
 
     def _status(self, transition: Transition, written: Written, now: datetime) -> ApplyStatus:
         if written.status is WriteStatus.NOT_WRITTEN and self._free_key(transition, now):
-            guard = guards_of([transition.fence])[transition.fence]
+            (guard,) = guards_of([transition.fence])
             (written,) = self._backend.atomic([_group(transition, guard)], now=now).results
         if written.error is not None:
             raise written.error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -73,22 +72,23 @@ class Leases:
             return []
         lease_ms = _milliseconds(lease_seconds)
         ordered = sorted(leases, key=lambda lease: lease.shard_id)
-        batch = self._backend.write(
-            [_held(lease, {"shard_lease_expires_at": Now(lease_ms)}) for lease in ordered], now=now
-        )
-        statuses = {lease: written.status for lease, written in zip(ordered, batch.results, strict=True)}
-        if WriteStatus.WRITTEN not in statuses.values():
+        change = {"shard_lease_expires_at": Now(lease_ms)}
+        batch = self._backend.write([_held(lease, change, "lease renewed") for lease in ordered], now=now)
+        statuses = {lease.shard_id: written.status for lease, written in zip(ordered, batch.results, strict=True)}
+        held = [shard_id for shard_id, status in statuses.items() if status is WriteStatus.WRITTEN]
+        if not held:
             _raise_first(batch.results)
-        held = [lease.shard_id for lease, status in statuses.items() if status is WriteStatus.WRITTEN]
         ends = self._ends(held, batch.at_ms, lease_ms)
-        return [_renewed(lease, statuses[lease], ends.get(lease.shard_id)) for lease in leases]
+        return [_renewed(lease, statuses[lease.shard_id], ends.get(lease.shard_id)) for lease in leases]
 
     def release(self, leases: Sequence[Lease], *, now: datetime) -> None:
         if not leases:
             return
         ordered = sorted(leases, key=lambda lease: lease.shard_id)
         gone = {"shard_owner_id": None, "shard_lease_expires_at": None}
-        _raise_first(self._backend.write([_held(lease, gone) for lease in ordered], now=now).results)
+        _raise_first(
+            self._backend.write([_held(lease, gone, "lease released") for lease in ordered], now=now).results
+        )
 
     def _rows(self, shard_ids: Sequence[int]) -> dict[int, Row]:
         if not shard_ids:
@@ -128,15 +128,15 @@ def _claim(row: Row, owner_id: str, lease_ms: int, metadata: str) -> Write:
     return writes.update(SHARD, row[:1], changes, is_same, _IS_FREE, known=writes.known(SHARD, row))
 
 
-def _held(lease: Lease, changes: dict[str, Value]) -> Write:
+def _held(lease: Lease, changes: dict[str, Value], like: str) -> Write:
     """A change of a shard that is made as long as a lease is the stored one."""
-    return writes.update(SHARD, (lease.shard_id,), changes, *guard_of(lease).conditions)
+    return writes.update(SHARD, (lease.shard_id,), changes, *guard_of(lease).conditions, like=like)
 
 
 def _renewed(lease: Lease, status: WriteStatus, end: datetime | None) -> Lease | None:
     if status is WriteStatus.UNAVAILABLE:
         return lease
-    return None if end is None else replace(lease, expires_at=end)
+    return None if end is None else Lease(lease.shard_id, lease.version, lease.owner_id, end)
 
 
 def _raise_first(results: Sequence[Written]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from duetime.domain.outcomes import LeasedOutcome, RecordStatus
+from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, Guard, Write, WriteStatus
+from duetime.stores.backend import Backend, Change, Condition, Guard, Write, WriteStatus
 from duetime.stores.core.timer_codec import decode_or_salvage, encode, key_of, milliseconds, outcome_changes
 from duetime.stores.entities import EXPIRED_RECORDS, EXPIRED_TIMERS, IDEMPOTENCY_RECORD, SHARD, TIMER
 from duetime.stores.entity import AccessPath, Entity
@@ -37,9 +37,13 @@ class Recording:
         return [None if row is None else decode_or_salvage(row) for row in rows]
 
     def _write(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:
-        guards = guards_of(each.fence for each in outcomes)
-        batch = self._backend.write([_write_of(each, guards[each.fence]) for each in outcomes], now=now)
-        return [_STATUSES[written.status] for written in batch.results]
+        guards = guards_of([each.fence for each in outcomes])
+        outcome_writes = [_write_of(each.outcome, guard) for each, guard in zip(outcomes, guards, strict=True)]
+        batch = self._backend.write(outcome_writes, now=now)
+        return [
+            RecordStatus.APPLIED if written is writes.WRITTEN else _STATUSES[written.status]
+            for written in batch.results
+        ]
 
     def prune(self, *, now: datetime, limit: int) -> int:
         """Where the database does it too, by its own clock, this does it when that is off, slow or behind."""
@@ -55,25 +59,34 @@ class Recording:
         return sum(written.is_written for written in self._backend.write(deletes, now=now).results)
 
 
-def _write_of(each: LeasedOutcome, guard: Guard | None) -> Write:
-    timer = each.outcome.timer
+def _write_of(outcome: Outcome, guard: Guard | None) -> Write:
+    timer = outcome.timer
     assert timer.next_attempt_at is not None
-    return writes.update(
-        TIMER,
-        key_of(timer),
-        outcome_changes(each.outcome),
+    conditions = (
         Condition("timer_revision", timer.revision),
         Condition("timer_firing_id", timer.firing_id),
         Condition("timer_execute_at", milliseconds(timer.next_attempt_at)),
+    )
+    return Write(
+        Change.UPDATE,
+        TIMER,
+        (timer.shard_id, timer.namespace, timer.timer_id),
+        changes=outcome_changes(outcome),
+        conditions=conditions,
         guard=guard,
-        like="end" if each.outcome.next_attempt_at is None else "next attempt",
+        like="end" if outcome.next_attempt_at is None else "next attempt",
         known=lambda: dict(zip(TIMER.names, encode(timer), strict=True)),
     )
 
 
-def guards_of(fences: Iterable[Lease | None]) -> dict[Lease | None, Guard | None]:
-    """A guard for each lease; None for none."""
-    return {lease: None if lease is None else guard_of(lease) for lease in set(fences)}
+def guards_of(fences: Iterable[Lease | None]) -> list[Guard | None]:
+    """A guard for each lease, the same for the same one; None for none."""
+    guards: dict[int, Guard | None] = {id(None): None}
+    kept = list(fences)  # whose identities are not given to others meanwhile
+    for lease in kept:
+        if lease is not None and id(lease) not in guards:
+            guards[id(lease)] = guard_of(lease)
+    return [guards[id(lease)] for lease in kept]
 
 
 def guard_of(lease: Lease) -> Guard:

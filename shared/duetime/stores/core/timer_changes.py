@@ -23,7 +23,7 @@ from duetime.stores.core.timer_codec import (
     key_of,
 )
 from duetime.stores.entities import TIMER
-from duetime.stores.entity import Key, Row
+from duetime.stores.entity import DAMAGED, Key, Row
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
 from duetime.stores.refusals import log_refusal
 
@@ -47,6 +47,8 @@ class TimerChanges:
             [writes.insert(TIMER, encode_new(timer), like="new timer") for timer in timers], now=now
         )
         at = now if batch.at_ms is None else instant(batch.at_ms)
+        if all(written is writes.WRITTEN for written in batch.results):
+            return [PutResult(PutStatus.CREATED, created(timer, at)) for timer in timers]
         results: dict[int, PutResult] = {}
         known: list[int] = []
         for place, (timer, written) in enumerate(zip(timers, batch.results, strict=True)):
@@ -71,7 +73,8 @@ class TimerChanges:
             encoded = encode_new(timer) if result.status is PutStatus.CREATED else encode_changed(timer)
             if row is None:
                 return Decision(result, writes.insert(TIMER, encoded))
-            return Decision(result, writes.replace(TIMER, encoded, unchanged(row), known=writes.known(TIMER, row)))
+            known, like = writes.known(TIMER, row), _like(f"timer {result.status}", row)
+            return Decision(result, writes.replace(TIMER, encoded, unchanged(row), known=known, like=like))
 
         return decide(
             self._backend,
@@ -119,7 +122,8 @@ class TimerChanges:
             result = delete_result(present(row, now), refs[place])
             if result.status is not ChangeStatus.APPLIED or row is None:
                 return Decision(result)
-            removal = writes.delete(TIMER, TIMER.key_of(row), unchanged(row), known=writes.known(TIMER, row))
+            known, like = writes.known(TIMER, row), _like("timer removed", row)
+            removal = writes.delete(TIMER, TIMER.key_of(row), unchanged(row), known=known, like=like)
             return Decision(result, removal)
 
         keys = [_key(namespace, ref.timer_id) for ref in refs]
@@ -138,6 +142,11 @@ def present(row: Row | None, now: datetime) -> Timer | None:
 def unchanged(row: Row) -> Condition:
     """Holds as long as a row is as it was read."""
     return Condition("timer_revision", row[_REVISION])
+
+
+def _like(word: str, row: Row) -> str | None:
+    """``word`` for a row like most."""
+    return None if row[_REVISION] is DAMAGED else word
 
 
 def _key(namespace: Namespace, timer_id: str) -> Key:
@@ -162,8 +171,8 @@ def _finished_put(result: PutResult, at_ms: int) -> PutResult:
     if timer is None:
         return result
     if result.status is PutStatus.CREATED:
-        return replace(result, timer=created(timer, instant(at_ms)))
-    return replace(result, timer=replace(timer, updated_at=instant(at_ms)))
+        return PutResult(result.status, created(timer, instant(at_ms)))
+    return PutResult(result.status, replace(timer, updated_at=instant(at_ms)))
 
 
 def _finished_change(result: ChangeResult, at_ms: int) -> ChangeResult:

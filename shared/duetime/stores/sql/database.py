@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from types import TracebackType
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,8 +15,8 @@ from duetime.domain.errors import StoreEmpty, StoreNotReady
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.sql.db_now import db_now_strategy
 from duetime.stores.sql.dialects import SqlDialect
-from duetime.stores.sql.driver_connection import driver_connection
-from duetime.stores.sql.errors import translated
+from duetime.stores.sql.driver_connection import DriverConnections
+from duetime.stores.sql.errors import translation
 from duetime.stores.sql.gathered_rows import AsJson, AsRows, GatheredRows
 from duetime.stores.sql.prepared import Prepared, PreparedList
 from duetime.stores.sql.schema import check_schema, create_schema
@@ -37,6 +38,11 @@ class Database:
         self._dialect = dialect
         self._uses_caller_time = time_source is TimeSource.CALLER
         self.engine = dialect.engine
+        self._connections = (
+            DriverConnections(dialect.engine, kept=dialect.kept_connections) if dialect.driver_errors else None
+        )
+        take: Any = self.engine.connect if self._connections is None else self._connections.take
+        self._connect: Callable[[], AbstractContextManager[sa.Connection]] = take
         self.locking_reads_miss_moved_rows = dialect.locking_reads_miss_moved_rows
         self.streams_rows = dialect.streams_rows
         self.gathered_rows: GatheredRows = AsJson() if dialect.streams_rows else AsRows()
@@ -64,18 +70,13 @@ class Database:
     def insert_if_absent(self, table: sa.Table) -> sa.Insert:
         return self._dialect.insert_if_absent(table)
 
-    @contextmanager
-    def read(self) -> Iterator[sa.Connection]:
+    def read(self) -> AbstractContextManager[sa.Connection]:
         """A connection for reading. Each statement sees the latest committed state."""
-        with self._translated(), self._connection() as connection:
-            yield connection
+        return _Session(self._dialect, self._connect)
 
-    def _translated(self) -> AbstractContextManager[None]:
-        return translated(self._dialect.classify, *self._dialect.driver_errors)
-
-    def _connection(self) -> AbstractContextManager[sa.Connection]:
-        """What runs prepared statements: SQLAlchemy's connection, or its driver's with as much of it as they need."""
-        return driver_connection(self.engine) if self._dialect.driver_errors else self.engine.connect()
+    def _described(self) -> AbstractContextManager[sa.Connection]:
+        """A connection of SQLAlchemy's, for what is not prepared."""
+        return _Session(self._dialect, self.engine.connect)
 
     def clock_ms(self, connection: sa.Connection, now: datetime) -> int:
         """What the database's clock reads, outside of a unit of work: epoch milliseconds, a test's own in tests."""
@@ -93,44 +94,73 @@ class Database:
 
         ``now`` is the caller's; None where a test's clock does not matter.
         """
-        with self._transaction(self._connection, now) as mutation:
-            yield mutation
-
-    @contextmanager
-    def _transaction(
-        self, connect: Callable[[], AbstractContextManager[sa.Connection]], now: datetime | None
-    ) -> Iterator[Mutation]:
         given = to_milliseconds(now) if now is not None and self._uses_caller_time else None
-        dialect = self._dialect
-        with self._translated(), dialect.write_turn(), connect() as connection:
-            dialect.begin_write(connection)
-            seeded = self.db_now.seed(connection, given)
-            yield Mutation(connection, from_milliseconds(seeded))
+        with self._dialect.write_turn(), self.read() as connection:
+            yield self._begun(connection, given)
             connection.commit()
+
+    def _begun(self, connection: sa.Connection, now_ms: int | None) -> Mutation:
+        self._dialect.begin_write(connection)
+        return Mutation(connection, from_milliseconds(self.db_now.seed(connection, now_ms)))
 
     def initialise(self) -> None:
         """Create the database and its schema. Raises ``StoreNotReady`` for any other schema."""
         self._dialect.create_database()
-        with (
-            self._transaction(self.engine.connect, None) as mutation,
-            self._dialect.schema_turn(mutation.connection),
-        ):
-            create_schema(mutation.connection, self.db_now)
+        with self._dialect.write_turn(), self._described() as connection:
+            self._begun(connection, None)
+            with self._dialect.schema_turn(connection):
+                create_schema(connection, self.db_now)
+            connection.commit()
 
     def check(self) -> None:
         """Raises ``StoreUnavailable``, ``StoreNotReady`` or ``StoreEmpty``."""
         try:
-            with self._translated(), self.engine.connect() as connection:
+            with self._described() as connection:
                 check_schema(connection)
         except StoreNotReady:
             self._refuse_empty()
             raise
 
     def _refuse_empty(self) -> None:
-        with self._translated(), self.engine.connect() as connection:
+        with self._described() as connection:
             tables = sa.inspect(connection).get_table_names()
         if not tables:
             raise StoreEmpty("the database has no tables, so no schema of Duetime; `duetime init` makes it")
 
     def close(self) -> None:
+        if self._connections is not None:
+            self._connections.close()
         self.engine.dispose()
+
+
+class _Session:
+    """A connection for a unit of work; errors are translated. A generator would cost more than a small read."""
+
+    __slots__ = ("_connect", "_dialect", "_opened")
+
+    def __init__(self, dialect: SqlDialect, connect: Callable[[], AbstractContextManager[sa.Connection]]) -> None:
+        self._dialect, self._connect = dialect, connect
+
+    def __enter__(self) -> sa.Connection:
+        try:
+            self._opened = self._connect()
+            return self._opened.__enter__()
+        except Exception as error:
+            self._translate(error)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._opened.__exit__(kind, error, trace)
+        except Exception as another:
+            self._translate(another)
+            raise
+        if isinstance(error, Exception):
+            self._translate(error)
+
+    def _translate(self, error: Exception) -> None:
+        translated = translation(self._dialect.classify, error, self._dialect.driver_errors)
+        if translated is not None:
+            raise translated from error

@@ -36,6 +36,8 @@ class SqlDialect(Protocol):
     """Whether the driver reads the rows of an answer as they are asked for, and not all of them at once."""
     driver_errors: tuple[type[Exception], ...]
     """What the driver raises, where it runs prepared statements without SQLAlchemy; none: it does not."""
+    kept_connections: int
+    """How many connections such a driver's are kept between units of work; fewer than there can be."""
     size_function: str
     """What tells the size of a long text, in bytes or characters, without sending it."""
 

@@ -23,6 +23,7 @@ class ServerDialect:
 
     streams_rows = False
     driver_errors: tuple[type[Exception], ...] = ()
+    kept_connections = 0
 
     def create_database(self) -> None:
         """The database itself, or the user and its schema, belongs to its operator."""

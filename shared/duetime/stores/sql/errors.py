@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import exc
@@ -52,32 +51,32 @@ Classifier = Callable[[BaseException], StoreError]
 """A dialect's reading of its driver's exceptions."""
 
 
-@contextmanager
-def translated(classify: Classifier, *driver_errors: type[Exception]) -> Iterator[None]:
-    """Turn whatever SQLAlchemy or the driver raises into ``StoreError`` or one of its kinds.
+def translation(
+    classify: Classifier, error: BaseException, driver_errors: tuple[type[Exception], ...] = ()
+) -> StoreError | None:
+    """``StoreError`` or one of its kinds, for whatever SQLAlchemy or the driver raises. None: it is not theirs.
 
     Messages name the kind of failure and never a statement's values, which belong to the callers. ``driver_errors``:
     those of a driver that is used without SQLAlchemy.
     """
-    try:
-        yield
-    except exc.TimeoutError as error:
-        raise StoreUnavailable("no database connection became free in time") from error
-    except exc.DBAPIError as error:
-        raise _translation(classify, error.orig if error.orig is not None else error) from error
-    except driver_errors as error:
-        raise _translation(classify, error) from error
-    except OSError as error:
+    if isinstance(error, exc.TimeoutError):
+        return StoreUnavailable("no database connection became free in time")
+    if isinstance(error, exc.DBAPIError):
+        return _translation(classify, error.orig if error.orig is not None else error)
+    if isinstance(error, driver_errors):
+        return _translation(classify, error)
+    if isinstance(error, OSError):
         # A driver that passes on what its socket raised.
-        raise StoreUnavailable(f"the connection to the database failed: {type(error).__name__}") from error
-    except UnicodeError as error:
-        raise StoreError("a text has no form that the database takes, such as half of a surrogate pair") from error
-    except exc.SQLAlchemyError as error:
-        raise StoreError(f"the database layer failed: {type(error).__name__}") from error
+        return StoreUnavailable(f"the connection to the database failed: {type(error).__name__}")
+    if isinstance(error, UnicodeError):
+        return StoreError("a text has no form that the database takes, such as half of a surrogate pair")
+    if isinstance(error, exc.SQLAlchemyError):
+        return StoreError(f"the database layer failed: {type(error).__name__}")
+    return None
 
 
 def _translation(classify: Classifier, error: BaseException) -> StoreError:
-    translation = classify(error)
-    if type(translation) is StoreError:
-        logger.error("%s", translation.message, extra={"action": "store.failed"})
-    return translation
+    translated = classify(error)
+    if type(translated) is StoreError:
+        logger.error("%s", translated.message, extra={"action": "store.failed"})
+    return translated

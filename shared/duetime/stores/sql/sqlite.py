@@ -36,6 +36,7 @@ _PRAGMAS = (
     "PRAGMA wal_autocheckpoint=4000",
     "PRAGMA cache_size=-16384",
 )
+_KEPT_CONNECTIONS = 4
 _UNAVAILABLE = {
     sqlite3.SQLITE_BUSY: "the database is locked",
     sqlite3.SQLITE_LOCKED: "the database is locked",
@@ -74,6 +75,7 @@ class SqliteDialect:
         self._pragmas = (*_PRAGMAS, f"PRAGMA synchronous={synchronous}")
         self._turn = threading.Lock()
         connections = 1 if path is None else MAX_CONNECTIONS
+        self.kept_connections = 0 if path is None else _KEPT_CONNECTIONS
         self.engine = sa.create_engine(
             "sqlite://",
             creator=self._connect,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from operator import attrgetter
 
 from duetime.domain.times import to_milliseconds
 from duetime.stores.backend import GUARD_LOST, NOT_WRITTEN, WRITTEN, Batch, Change, Guard, Scan, Write, Written
@@ -71,7 +72,7 @@ class SqlBackend:
         with self.database.write(now) as mutation:
             lost = self._lost(mutation, {write.guard for write in writes})
             kept = [write for write in writes if write.guard not in lost] if lost else writes
-            results = self._made_together(mutation, sorted(kept, key=_lock_order))
+            results = self._made_together(mutation, _in_lock_order(kept))
             if results is None:
                 mutation.connection.rollback()
             else:
@@ -80,7 +81,7 @@ class SqlBackend:
             lost = self._lost(mutation, {write.guard for write in writes})
             results = {
                 id(write): WRITTEN if self._is_made(mutation, write) else NOT_WRITTEN
-                for write in sorted(writes, key=_lock_order)
+                for write in _in_lock_order(writes)
                 if write.guard not in lost
             }
             return _batch(mutation, writes, lost, results)
@@ -174,8 +175,10 @@ def _batch(
     return Batch([GUARD_LOST if write.guard in lost else results.get(id(write), WRITTEN) for write in writes], at_ms)
 
 
-def _lock_order(write: Write) -> tuple[str, Key]:
-    return write.entity.name, write.key
+def _in_lock_order(writes: Sequence[Write]) -> list[Write]:
+    if len({write.entity for write in writes}) <= 1:
+        return sorted(writes, key=attrgetter("key"))
+    return sorted(writes, key=lambda write: (write.entity.name, write.key))
 
 
 def _group_order(group: Sequence[Write]) -> Key:

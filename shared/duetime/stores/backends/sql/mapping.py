@@ -86,6 +86,9 @@ def _columns(entity: Entity) -> tuple[Column, ...]:
 class Mapping:
     """Of an entity that has its table for itself."""
 
+    derived: tuple[str, ...] = ()
+    """The columns that are made of the key's."""
+
     def __init__(self, entity: Entity) -> None:
         self.entity = entity
         self.table = metadata.tables[entity.table]
@@ -146,6 +149,8 @@ class Mapping:
 class TimerMapping(Mapping):
     """A finished timer's row leaves the pollers' range, and keeps the time of its last attempt: a part of the primary
     key cannot be NULL."""
+
+    derived = ("timer_uuid",)
 
     def select(self, name: str) -> sa.ColumnElement[Any]:
         column = super().select(name)

@@ -61,6 +61,7 @@ class Plan:
             statement = sa.update(table).where(*where).values(values)
         self.statement = database.prepare(statement, *self._names, *names)
         self._key = self._mapping.key_reader(write.conditions)
+        self._are_plain = [(place, None) for place in range(len(write.conditions))] == self._old
         self._pick = _picker([place for place, _ in self._new])
         self._converts = [(at, convert) for at, (_, convert) in enumerate(self._new) if convert is not None]
 
@@ -77,6 +78,8 @@ class Plan:
         if self._is_insert:
             return values
         conditions = write.conditions
+        if self._are_plain:
+            return (*values, *self._key(write.key), *[condition.value for condition in conditions])
         old = [
             conditions[place].value if convert is None else convert(conditions[place].value)
             for place, convert in self._old
@@ -88,7 +91,8 @@ class Plan:
         mapping = self._mapping
         names, source = _source(write)
         targets = mapping.targets(names, source)
-        fixed = {name for name in found_by if name != "row_type"} if not self._is_change else set()
+        # A whole row keeps what it is found by, and columns made of that: to write them is to write its indexes.
+        fixed = {*found_by, *mapping.derived} - {"row_type"} if not (self._is_change or self._is_insert) else set()
         values: dict[str, Any] = {}
         for column in mapping.table.c:
             if (name := column.name) not in targets or name in fixed:
