@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.namespaces import Namespace
