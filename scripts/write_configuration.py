@@ -48,7 +48,7 @@ SECTIONS: tuple[tuple[str, type[Settings]], ...] = (
     ("`duetime worker`", WorkerSettings),
     ("`duetime init` and `export`", StoreSettings),
     ("`duetime import`", LocalKeySettings),
-    ("Commands that speak to a server", ClientSettings),
+    ("Commands that call a server", ClientSettings),
     ("The same commands with `--store`", DirectSettings),
     ("Timers API on Lambda", TimersApiSettings),
     ("API of service calls on Lambda", ServiceCallsApiSettings),

@@ -129,7 +129,7 @@ def test_timers_made_through_the_api_are_fired_by_scheduled_pollers(deployment: 
     assert receiver.counts() == dict.fromkeys([*ids, "later"], 1)
 
 
-def test_a_secret_is_sealed_by_the_api_and_unsealed_by_the_poller(deployment: Deployment, key: str) -> None:
+def test_a_secret_is_encrypted_by_the_api_and_decrypted_by_the_poller(deployment: Deployment, key: str) -> None:
     """The emulator checks policies: the API may encrypt only, the poller decrypt only."""
 
     def call(method: str, path: str, body: Any = None) -> Answer:

@@ -10,7 +10,7 @@ import pytest
 from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import NamespaceConflict
 from duetime.domain.event_webhooks import EventWebhook
-from duetime.domain.namespaces import Misfire, Namespace, NamespaceSettings, Pause, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, NamespaceSettings, Pause
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
 from duetime.stores.port.store import Store
 from tests.contract.subject import Subject
@@ -174,8 +174,8 @@ SETTINGS = NamespaceSettings(
         url="https://hooks.test/?key=1", event_types=(CallEventType.FAILED, CallEventType.SUCCEEDED), is_enabled=False
     ),
 )
-OLD_SECRET = SealedSecret("old", b"\x00sealed\xff", NOW, NOW + seconds(60))
-NEW_SECRET = SealedSecret("new", b"", NOW + seconds(0.001))
+OLD_SECRET = EncryptedSecret("old", b"\x00ciphertext\xff", NOW, NOW + seconds(60))
+NEW_SECRET = EncryptedSecret("new", b"", NOW + seconds(0.001))
 
 
 def test_settings_and_secrets_are_kept_exactly(store: Store) -> None:

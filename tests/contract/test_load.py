@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from duetime.domain.api_keys import ApiKey, hash_of
 from duetime.domain.call_events import CallEventType
 from duetime.domain.event_webhooks import EventWebhook
-from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSettings
 from duetime.domain.principals import Role
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
 from duetime.domain.timers import FailureReason, Timer, TimerState
@@ -35,7 +35,7 @@ LOG = '[[1,"f",1700000000000,12,"retry",503]]'
 def grown(name: str = "billing", **fields: Any) -> Namespace:
     """A namespace that has been changed since it was made."""
     settings = NamespaceSettings(retry_policy_json='{"maxAttempts": 3}', max_in_flight=7, rate_limit_per_second=2.5)
-    secrets = (SealedSecret("s1", b"\x00\xffsealed", EARLIER, NOW), SealedSecret("s2", b"other", NOW))
+    secrets = (EncryptedSecret("s1", b"\x00\xffciphertext", EARLIER, NOW), EncryptedSecret("s2", b"other", NOW))
     namespace = replace(make_namespace(name, num_shards=8), created_at=EARLIER, revision=5, tenant_id="acme")
     return replace(namespace, **({"settings": settings, "secrets": secrets} | fields))
 

@@ -11,7 +11,7 @@ from itertools import count
 from duetime.api.context import ApiContext
 from duetime.api.handler import build_handler
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
-from duetime.delivery.sealing import SecretBox
+from duetime.delivery.encryption import SecretBox
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
+from duetime.delivery.encryption import SecretBox
 from duetime.delivery.port import Sender
-from duetime.delivery.sealing import SecretBox
 from duetime.domain.clock import Clock
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer

@@ -9,7 +9,7 @@ from typing import Any
 
 from duetime.domain.api_keys import ApiKey, hash_of
 from duetime.domain.event_webhooks import EventWebhook
-from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSettings
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer, TimerState
 from duetime.stores.port.calls import CallRef
@@ -72,7 +72,10 @@ def in_every_state(namespace: Namespace) -> list[Timer]:
 def _fill_catalogue(store: Store) -> None:
     changed = store.catalogue.create_namespace("changed", num_shards=2, dedicated=False, now=NOW)[0]
     settings = NamespaceSettings(retry_policy_json='{"maxAttempts": 2}', max_in_flight=3, rate_limit_per_second=5)
-    secrets = (SealedSecret("s1", b"\x02sealed", NOW, NOW + seconds(60)), SealedSecret("s2", b"\x02new", NOW))
+    secrets = (
+        EncryptedSecret("s1", b"\x02ciphertext", NOW, NOW + seconds(60)),
+        EncryptedSecret("s2", b"\x02new", NOW),
+    )
     store.catalogue.update_namespace(replace(changed, settings=settings, secrets=secrets), if_revision=1, now=NOW)
     hooks = store.catalogue.create_namespace("events@acme", num_shards=2, dedicated=False, now=NOW, tenant_id="acme")[
         0

@@ -12,7 +12,7 @@ from duetime.calls.webhook_delivery import WebhookOrdering
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.call_events import CallEvent
 from duetime.domain.event_webhooks import EventWebhook, delivery_of, events_namespace
-from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSettings
 from duetime.domain.timers import Timer, TimerState
 from duetime.engine.poller import Poller
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
@@ -42,8 +42,8 @@ class WebhookWorld:
         name = events_namespace(tenant_id)
         self.store.catalogue.create_namespace(name, num_shards=4, dedicated=False, now=START, tenant_id=tenant_id)
         if secret is not None:
-            sealed = SealedSecret("s1", self.box.seal(secret, context=name), START)
-            self._change(tenant_id, lambda namespace: replace(namespace, secrets=(sealed,)))
+            ciphertext = EncryptedSecret("s1", self.box.encrypt(secret, context=name), START)
+            self._change(tenant_id, lambda namespace: replace(namespace, secrets=(ciphertext,)))
         self.set_webhook(EventWebhook(**({"url": URL} | fields)), tenant_id)
 
     def set_webhook(self, webhook: EventWebhook | None, tenant_id: str = "acme") -> None:

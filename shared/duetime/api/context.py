@@ -11,7 +11,7 @@ from duetime.api.http.cursors import CursorCodec
 from duetime.api.http.request import Request
 from duetime.app.namespaces import kept, readable, stored_namespace, visible
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
-from duetime.delivery.sealing import SecretBox
+from duetime.delivery.encryption import SecretBox
 from duetime.domain.clock import Clock
 from duetime.domain.errors import NamespaceNotFound, StoreError
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, NAMESPACE_SECONDS, Namespace
@@ -68,7 +68,7 @@ class ApiContext:
 
     ``log_context`` makes every event that is logged inside carry the request id. All of them are called from
     several threads at once. ``default_num_shards`` is for namespaces that are created without a number.
-    ``egress`` says which callback URLs are accepted. ``secret_box`` seals the signing secrets that are created;
+    ``egress`` says which callback URLs are accepted. ``secret_box`` encrypts the signing secrets that are created;
     without one none can be. ``authenticate`` says who makes a request to a route that is not public, or raises
     ``Unauthenticated``; None: open mode, nobody is asked. ``calls`` is there where service calls are served.
     ``redaction`` says what readers are not shown.

@@ -11,7 +11,7 @@ from duetime.app.api_keys import CreatedKey
 from duetime.app.namespaces import CreatedSecret
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.attempts import AttemptRecord
-from duetime.domain.namespaces import Namespace, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Namespace
 from duetime.domain.principals import Principal
 from duetime.domain.retry import RetryPolicy, policy_in_force, retry_policy_json
 from duetime.domain.shards import ShardStatus
@@ -101,7 +101,7 @@ def namespace_json(namespace: Namespace) -> str:
     return f'{encode(members)[:-1]},"retryPolicy":{settings.retry_policy_json or "null"}}}'
 
 
-def secret_json(secret: SealedSecret) -> str:
+def secret_json(secret: EncryptedSecret) -> str:
     return encode(_secret(secret))
 
 
@@ -110,7 +110,7 @@ def created_secret_json(created: CreatedSecret) -> str:
     return encode(_secret(created.secret) | {"secret": created.text, "previous": previous})
 
 
-def _secret(secret: SealedSecret) -> dict[str, Any]:
+def _secret(secret: EncryptedSecret) -> dict[str, Any]:
     """What may be told of a secret."""
     return {
         "id": secret.secret_id,

@@ -13,7 +13,7 @@ from datetime import datetime
 from secrets import token_bytes
 from typing import Any
 
-from duetime.delivery.sealing import SecretBox, SecretUnavailable
+from duetime.delivery.encryption import SecretBox, SecretUnavailable
 from duetime.domain.errors import (
     InvalidInput,
     NamespaceDeleting,
@@ -23,7 +23,7 @@ from duetime.domain.errors import (
     StoreUnavailable,
 )
 from duetime.domain.ids import check_namespace
-from duetime.domain.namespaces import Namespace, NamespaceState, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceState
 from duetime.domain.principals import Principal
 from duetime.domain.secrets import (
     NEW_SECRET_BYTES,
@@ -42,9 +42,9 @@ _TRIES = 5
 class CreatedSecret:
     """``text`` is ``whsec_...``: it can be read here and never again. ``previous`` ends with the overlap."""
 
-    secret: SealedSecret
+    secret: EncryptedSecret
     text: str = field(repr=False)
-    previous: SealedSecret | None
+    previous: EncryptedSecret | None
 
 
 def changed_settings(
@@ -93,18 +93,18 @@ def create_secret(
         raise InvalidInput("secret", str(error)) from None
     if box is None:
         raise SecretUnavailable(
-            "there is no key to seal secrets with: DUETIME_KMS_KEY_ID or DUETIME_KEY_FILE sets one"
+            "there is no key to encrypt secrets with: DUETIME_KMS_KEY_ID or DUETIME_KEY_FILE sets one"
         )
-    sealed: bytes | None = None
+    ciphertext: bytes | None = None
 
     def change(namespace: Namespace) -> Namespace:
-        nonlocal sealed
+        nonlocal ciphertext
         if any(secret.secret_id == secret_id for secret in namespace.secrets):
             raise SecretShownOnce
         check_can_rotate(namespace, now)
-        if sealed is None:  # it may be a call to a key service: not for what is refused, and once
-            sealed = box.seal(key, context=name)
-        new = SealedSecret(secret_id, sealed, now)
+        if ciphertext is None:  # it may be a call to a key service: not for what is refused, and once
+            ciphertext = box.encrypt(key, context=name)
+        new = EncryptedSecret(secret_id, ciphertext, now)
         return rotated(namespace, new, overlap_seconds=overlap_seconds, now=now)
 
     *before, newest = changed_namespace(

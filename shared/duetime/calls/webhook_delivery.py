@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from duetime.calls.webhook_order import look_again_at, predecessor, wake_next
+from duetime.delivery.encryption import SecretBox
 from duetime.delivery.port import CallbackResult
 from duetime.delivery.request import document_callback
 from duetime.delivery.response import Classification, Disposition, classify, retry_after_seconds
-from duetime.delivery.sealing import SecretBox
 from duetime.delivery.signing import Signer
 from duetime.domain.clock import Clock
 from duetime.domain.event_webhooks import EVENTS_PREFIX, DeliveryId, EventWebhook, read_delivery_id

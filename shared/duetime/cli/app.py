@@ -66,10 +66,11 @@ def app() -> None:
 def serve(**given: str | None) -> int:
     """Serve the API and fire timers, all on this machine.
 
-    Creates an SQLite store that does not exist, and the namespace "default". SIGTERM and Ctrl-C wait for
-    the callbacks in flight; a second signal stops at once.
+    Creates a missing SQLite store, and the namespace "default". SIGTERM and Ctrl-C wait for the
+    callbacks in flight; a second signal stops at once.
 
-    Without --auth anyone who can reach the address may do everything, so only loopback addresses are allowed.
+    Without --auth anyone who can reach the address may do everything, so it must be a loopback address, unless
+    --open-to-network allows others.
     """
     settings = load(LocalSettings, given)
     if settings.clock is ClockKind.VIRTUAL:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from duetime.domain.clock import Clock
-    from duetime.domain.namespaces import Namespace, SealedSecret
+    from duetime.domain.namespaces import EncryptedSecret, Namespace
     from duetime.transfer.importing import Loaded
     from duetime.transfer.lines import Header
     from duetime.transfer.reading import ExportReader
@@ -100,7 +100,7 @@ def export_store(*, output: str, resume: bool, allow_running: bool, shows_progre
     return LEFT_OUT if "unreadable" in totals.shown_counts() else 0
 
 
-@click.command("import", short_help="Import such a file into another store.")
+@click.command("import", short_help="Load an exported file into another store.")
 @settings_options(LocalKeySettings, "store")
 @click.option("--input", "input_", required=True, metavar="FILE", help='File to read, "-" for standard input.')
 @click.option("--dry-run", is_flag=True, help="Check the file and the store; write nothing.")
@@ -197,17 +197,17 @@ def _header(url: str, now: datetime, leases_mark: str) -> Header:
     )
 
 
-def _secret_check(settings: LocalKeySettings) -> Callable[[Namespace, SealedSecret], None]:
-    from duetime.delivery.sealing import SecretUnavailable
+def _secret_check(settings: LocalKeySettings) -> Callable[[Namespace, EncryptedSecret], None]:
+    from duetime.delivery.encryption import SecretUnavailable
     from duetime.runtime.wiring import make_secret_box
     from duetime.transfer.errors import TransferRefused
 
-    def check(namespace: Namespace, secret: SealedSecret) -> None:
+    def check(namespace: Namespace, secret: EncryptedSecret) -> None:
         box = make_secret_box(settings)
         try:
             if box is None:
                 raise SecretUnavailable("no key is given")
-            box.unseal(secret.sealed, context=namespace.name)
+            box.decrypt(secret.ciphertext, context=namespace.name)
         except SecretUnavailable as error:
             raise TransferRefused(
                 f"the signing secrets of namespace {namespace.name!r} cannot be decrypted for the target: "

@@ -69,14 +69,14 @@ class NamespaceSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SealedSecret:
-    """A signing secret as it is stored: ``sealed`` can be read with the deployment's key alone.
+class EncryptedSecret:
+    """A signing secret as it is stored: ``ciphertext`` can be read with the deployment's key alone.
 
     ``expires_at`` None: valid until it is replaced or deleted.
     """
 
     secret_id: str
-    sealed: bytes = field(repr=False)
+    ciphertext: bytes = field(repr=False)
     created_at: datetime
     expires_at: datetime | None = None
 
@@ -99,7 +99,7 @@ class Namespace:
     dedicated: bool
     created_at: datetime
     settings: NamespaceSettings = NamespaceSettings()
-    secrets: tuple[SealedSecret, ...] = ()
+    secrets: tuple[EncryptedSecret, ...] = ()
     revision: int = 1
     tenant_id: str = DEFAULT_TENANT
     unreadable: str | None = None

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from duetime.domain.errors import SecretNotFound, SecretRotationUnderWay
-from duetime.domain.namespaces import Namespace, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Namespace
 from duetime.domain.times import format_instant, round_up
 
 SECRET_PREFIX = "whsec_"  # noqa: S105  (not a secret)
@@ -43,7 +43,7 @@ def parse_secret(text: str) -> bytes:
     return key
 
 
-def valid_secrets(namespace: Namespace, now: datetime) -> tuple[SealedSecret, ...]:
+def valid_secrets(namespace: Namespace, now: datetime) -> tuple[EncryptedSecret, ...]:
     """Return the secrets that sign callbacks at ``now``, oldest first."""
     return tuple(secret for secret in namespace.secrets if secret.is_valid(now))
 
@@ -60,7 +60,7 @@ def check_can_rotate(namespace: Namespace, now: datetime) -> None:
         )
 
 
-def rotated(namespace: Namespace, new: SealedSecret, *, overlap_seconds: float, now: datetime) -> Namespace:
+def rotated(namespace: Namespace, new: EncryptedSecret, *, overlap_seconds: float, now: datetime) -> Namespace:
     """``namespace`` with ``new`` as its newest secret; the one before it stays valid for the overlap.
 
     Expired secrets are left out. Raises ``SecretRotationUnderWay``.

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from duetime.delivery.sealing import SecretBox, SecretUnavailable
+from duetime.delivery.encryption import SecretBox, SecretUnavailable
 from duetime.delivery.signing import Signer
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.domain.namespaces import NAMESPACE_SECONDS, Misfire, Namespace, NamespaceState, SealedSecret
+from duetime.domain.namespaces import NAMESPACE_SECONDS, EncryptedSecret, Misfire, Namespace, NamespaceState
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import Timer
 from duetime.stores.port.catalogue import Catalogue
@@ -65,7 +65,7 @@ class _Entry:
 
 class NamespaceCache:
     def __init__(self, catalogue: Catalogue, *, clock: Clock, secret_box: SecretBox | None) -> None:
-        """``secret_box`` None: this process can unseal nothing, so namespaces with secrets are not usable."""
+        """``secret_box`` None: this process can decrypt nothing, so namespaces with secrets are not usable."""
         self._catalogue = catalogue
         self._clock = clock
         self._secret_box = secret_box
@@ -137,13 +137,13 @@ class NamespaceCache:
             and known.namespace.revision == namespace.revision
             and self._valid_secrets(known.namespace) == valid
         ):
-            signer = known.view.signer  # unsealing may be a call to a key service: not without need
+            signer = known.view.signer  # decryption may be a call to a key service: not without need
         else:
             try:
                 signer = self._signer(namespace, valid)
             except SecretUnavailable as error:
                 log.error(
-                    "the namespace's secret cannot be unsealed; its timers wait",
+                    "the namespace's secret cannot be decrypted; its timers wait",
                     extra={
                         "action": "namespace.secret_unavailable",
                         "namespace": namespace.name,
@@ -153,17 +153,17 @@ class NamespaceCache:
                 return _Entry(_view(namespace, None, is_usable=False), monotonic + _RETRY_SECONDS, namespace)
         return _Entry(_view(namespace, signer, is_usable=True), monotonic + NAMESPACE_SECONDS, namespace)
 
-    def _valid_secrets(self, namespace: Namespace) -> list[SealedSecret]:
+    def _valid_secrets(self, namespace: Namespace) -> list[EncryptedSecret]:
         now = self._clock.now()
         return [secret for secret in namespace.secrets if secret.is_valid(now)]
 
-    def _signer(self, namespace: Namespace, secrets: list[SealedSecret]) -> Signer | None:
+    def _signer(self, namespace: Namespace, secrets: list[EncryptedSecret]) -> Signer | None:
         if not secrets:
             return None
         if self._secret_box is None:
             raise SecretUnavailable("no key is configured")
         box = self._secret_box
-        return Signer(tuple(box.unseal(secret.sealed, context=namespace.name) for secret in secrets))
+        return Signer(tuple(box.decrypt(secret.ciphertext, context=namespace.name) for secret in secrets))
 
 
 def _unreadable(name: str, namespace: Namespace | None, reason: str, monotonic: float) -> _Entry:

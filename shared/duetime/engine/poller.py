@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 
+from duetime.delivery.encryption import SecretBox
 from duetime.delivery.port import CallbackResult, Sender
-from duetime.delivery.sealing import SecretBox
 from duetime.domain.errors import StoreError
 from duetime.domain.timers import Timer
 from duetime.engine.firing.at_least_once import AtLeastOnceDelivery
@@ -66,7 +66,7 @@ class Poller:
 
         ``metadata``: JSON that claims store of this worker. ``events`` is told of timers that failed; ``handler``
         takes over the timers of internal namespaces, and those of others pass ``ordering``.
-        ``secret_box`` unseals the secrets of namespaces; without one, timers of namespaces with a secret wait.
+        ``secret_box`` decrypts the secrets of namespaces; without one, timers of namespaces with a secret wait.
         """
         self._store = store
         self._sender = sender

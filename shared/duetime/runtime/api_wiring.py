@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duetime.api.context import ApiContext, ServedRequest
     from duetime.api.http.authentication import KeyAuthenticator
     from duetime.api.http.request import Request
-    from duetime.delivery.sealing import SecretBox
+    from duetime.delivery.encryption import SecretBox
     from duetime.domain.principals import Principal
     from duetime.runtime.authorizer_function import Authorizer
     from duetime.stores.port.calls import CallStore

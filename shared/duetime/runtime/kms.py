@@ -1,6 +1,6 @@
-"""Secrets sealed by AWS KMS: the key never leaves the service, and each use of it is in CloudTrail.
+"""Secrets encrypted by AWS KMS: the key never leaves the service, and each use of it is in CloudTrail.
 
-A secret is at most 64 bytes, so it is sealed by the key itself (4096 bytes at most) and not by a data key.
+A secret is at most 64 bytes, so it is encrypted by the key itself (4096 bytes at most) and not by a data key.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from duetime.delivery.sealing import SecretUnavailable
-from duetime.runtime.sealed_form import SealedBy, mark, unmark
+from duetime.delivery.encryption import SecretUnavailable
+from duetime.runtime.ciphertexts import EncryptedBy, mark, unmark
 
 if TYPE_CHECKING:
     from mypy_boto3_kms import KMSClient
@@ -23,7 +23,7 @@ _CONFIG: dict[str, Any] = {
 
 
 class KmsSecretBox:
-    """``delivery.sealing.SecretBox``: Encrypt and Decrypt with the context as ``{"namespace": ...}``."""
+    """``delivery.encryption.SecretBox``: Encrypt and Decrypt with the context as ``{"namespace": ...}``."""
 
     def __init__(self, key_id: str, *, endpoint_url: str | None = None) -> None:
         """``key_id``: id, ARN or alias of a symmetric key. Contacts nothing yet."""
@@ -32,12 +32,12 @@ class KmsSecretBox:
         self._client: KMSClient | None = None
         self._lock = threading.Lock()
 
-    def seal(self, plain: bytes, *, context: str) -> bytes:
+    def encrypt(self, plain: bytes, *, context: str) -> bytes:
         answer = self._call("encrypt", Plaintext=plain, EncryptionContext={"namespace": context})
-        return mark(answer["CiphertextBlob"], SealedBy.KMS)
+        return mark(answer["CiphertextBlob"], EncryptedBy.KMS)
 
-    def unseal(self, sealed: bytes, *, context: str) -> bytes:
-        blob = unmark(sealed, SealedBy.KMS)
+    def decrypt(self, ciphertext: bytes, *, context: str) -> bytes:
+        blob = unmark(ciphertext, EncryptedBy.KMS)
         plain: bytes = self._call("decrypt", CiphertextBlob=blob, EncryptionContext={"namespace": context})[
             "Plaintext"
         ]
@@ -48,7 +48,7 @@ class KmsSecretBox:
             from botocore.exceptions import BotoCoreError, ClientError
         except ImportError as error:
             raise SecretUnavailable(
-                "sealing with KMS needs 'boto3', which is not installed: pip install 'duetime[dynamodb]'"
+                "encryption with KMS needs 'boto3', which is not installed: pip install 'duetime[dynamodb]'"
             ) from error
         try:
             answer: dict[str, Any] = getattr(self._connected(), operation)(KeyId=self._key_id, **parameters)

@@ -1,7 +1,7 @@
-"""Secrets sealed with a key of this machine: one in a file, or one that lives as long as the process.
+"""Secrets encrypted with a key of this machine: one in a file, or one that lives as long as the process.
 
-AES-256-GCM with a random nonce. Sealed: the mark, 8 bytes that tell the key, 12 of nonce, and the text with its tag.
-The context is authenticated with it, so a secret that is moved to another namespace cannot be unsealed there.
+AES-256-GCM with a random nonce. Stored: the mark, 8 bytes that tell the key, 12 of nonce, and the text with its tag.
+The context is authenticated with it, so a secret that is moved to another namespace cannot be decrypted there.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from duetime.delivery.sealing import SecretUnavailable
+from duetime.delivery.encryption import SecretUnavailable
 from duetime.domain.errors import InvalidSettings
-from duetime.runtime.sealed_form import SealedBy, mark, unmark
+from duetime.runtime.ciphertexts import EncryptedBy, mark, unmark
 from duetime.stores import private_files
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _MAX_FILE_BYTES = 4096
 
 class KeySource(Protocol):
     def current(self) -> bytes:
-        """The key to seal with; made when there is none yet."""
+        """The key to encrypt with; made when there is none yet."""
         ...
 
     def find(self, key_id: bytes) -> bytes | None:
@@ -43,28 +43,28 @@ class KeySource(Protocol):
 
 
 class LocalSecretBox:
-    """``delivery.sealing.SecretBox`` with keys from ``source``. Raises ``SecretUnavailable``."""
+    """``delivery.encryption.SecretBox`` with keys from ``source``. Raises ``SecretUnavailable``."""
 
     def __init__(self, source: KeySource) -> None:
         self._source = source
 
-    def seal(self, plain: bytes, *, context: str) -> bytes:
+    def encrypt(self, plain: bytes, *, context: str) -> bytes:
         key = self._source.current()
         key_id, nonce = key_id_of(key), secrets.token_bytes(_NONCE_BYTES)
-        return mark(key_id + nonce + _cipher(key).encrypt(nonce, plain, context.encode()), SealedBy.LOCAL_KEY)
+        return mark(key_id + nonce + _cipher(key).encrypt(nonce, plain, context.encode()), EncryptedBy.LOCAL_KEY)
 
-    def unseal(self, sealed: bytes, *, context: str) -> bytes:
+    def decrypt(self, ciphertext: bytes, *, context: str) -> bytes:
         from cryptography.exceptions import InvalidTag
 
-        rest = unmark(sealed, SealedBy.LOCAL_KEY)
+        rest = unmark(ciphertext, EncryptedBy.LOCAL_KEY)
         key_id, nonce = rest[:_KEY_ID_BYTES], rest[_KEY_ID_BYTES:][:_NONCE_BYTES]
         key = self._source.find(key_id)
         if key is None:
-            raise SecretUnavailable(f"the secret was sealed with another key (id {key_id.hex()})")
+            raise SecretUnavailable(f"the secret was encrypted with another key (id {key_id.hex()})")
         try:
             return _cipher(key).decrypt(nonce, rest[_KEY_ID_BYTES + _NONCE_BYTES :], context.encode())
         except (InvalidTag, ValueError):
-            raise SecretUnavailable("the sealed secret is damaged or belongs to another namespace") from None
+            raise SecretUnavailable("the encrypted secret is damaged or belongs to another namespace") from None
 
 
 def _cipher(key: bytes) -> AESGCM:
@@ -72,7 +72,7 @@ def _cipher(key: bytes) -> AESGCM:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
         raise SecretUnavailable(
-            "sealing with a key file needs 'cryptography', which is not installed: pip install 'duetime[local]'"
+            "encryption with a key file needs 'cryptography', which is not installed: pip install 'duetime[local]'"
         ) from error
     return AESGCM(key)
 
@@ -98,7 +98,7 @@ class ProcessKey:
 class KeyFile:
     """The key in a file of mode 0600 or stricter, made when it is first needed. Thread-safe.
 
-    It is read again when a secret was sealed with another key than the one that is known: the file may have been
+    It is read again when a secret was encrypted with another key than the one that is known: the file may have been
     made or restored by somebody else meanwhile.
     """
 
@@ -120,7 +120,7 @@ class KeyFile:
                 self._key = self._read()
             if self._key is None:
                 raise SecretUnavailable(
-                    f"there is no key file {self._path}, without which secrets cannot be unsealed"
+                    f"there is no key file {self._path}, without which secrets cannot be decrypted"
                 )
             return self._key if key_id_of(self._key) == key_id else None
 
@@ -188,7 +188,7 @@ def _write_durably(path: Path, text: bytes) -> None:
 
 
 def _make_durable(directory: Path) -> None:
-    """Secrets that are sealed with a key must not outlive its name in the directory."""
+    """Secrets that are encrypted with a key must not outlive its name in the directory."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -29,8 +29,8 @@ from duetime.stores.store_clock import StoreClock
 
 if TYPE_CHECKING:
     from duetime.calls.executor import CallExecutor
+    from duetime.delivery.encryption import SecretBox
     from duetime.delivery.port import Sender
-    from duetime.delivery.sealing import SecretBox
     from duetime.engine.firing.failure_events import FailureEvents
     from duetime.engine.poller import Poller
     from duetime.engine.settings import EngineSettings

@@ -14,7 +14,7 @@ from typing import Any
 
 from duetime.domain.errors import NamespaceConflict, NamespaceUnreadable
 from duetime.domain.event_webhooks import EventWebhook
-from duetime.domain.namespaces import Misfire, Namespace, NamespaceSettings, Pause, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, NamespaceSettings, Pause
 from duetime.domain.retry import read_retry_policy
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant
 from duetime.stores.decoding import DECODING_ERRORS, repaired, what_is_wrong, whole
@@ -59,12 +59,12 @@ def settings_text(settings: NamespaceSettings) -> str | None:
     return json.dumps(given) if given else None
 
 
-def secrets_text(secrets: tuple[SealedSecret, ...]) -> str | None:
+def secrets_text(secrets: tuple[EncryptedSecret, ...]) -> str | None:
     """None when there are none."""
     rows = [
         {
             "id": secret.secret_id,
-            "sealed": b64encode(secret.sealed).decode(),
+            "sealed": b64encode(secret.ciphertext).decode(),
             "createdAt": format_instant(secret.created_at),
             "expiresAt": None if secret.expires_at is None else format_instant(secret.expires_at),
         }
@@ -101,7 +101,7 @@ def read_namespace(name: str, read: Callable[[], StoredNamespace], *, tenant_id:
 
 
 def _reason(error: Exception) -> str:
-    """The text is not quoted: it holds secrets, sealed as they are."""
+    """The text is not quoted: it holds encrypted secrets."""
     return f"the stored namespace cannot be read: {what_is_wrong(error)}"
 
 
@@ -187,11 +187,11 @@ def _unknown(unknown_json: str | None) -> dict[str, Any]:
     return unknown
 
 
-def _secret(row: dict[str, Any]) -> SealedSecret:
+def _secret(row: dict[str, Any]) -> EncryptedSecret:
     expires_at = row["expiresAt"]
-    return SealedSecret(
+    return EncryptedSecret(
         secret_id=row["id"],
-        sealed=b64decode(row["sealed"], validate=True),
+        ciphertext=b64decode(row["sealed"], validate=True),
         created_at=read_instant(row["createdAt"]),
         expires_at=None if expires_at is None else read_instant(expires_at),
     )

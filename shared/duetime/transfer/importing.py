@@ -14,7 +14,7 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import CallUnreadable, DuetimeError, InvalidInput, StoreError, StoreUnavailable
 from duetime.domain.executions import Execution
-from duetime.domain.namespaces import Namespace, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Namespace
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
 from duetime.stores.port.calls import ApplyStatus, CallRef
@@ -34,12 +34,12 @@ T = TypeVar("T")
 _Result = LoadStatus | DuetimeError
 """The result for a record. An error: the target refuses it for good."""
 
-CheckSecret = Callable[[Namespace, SealedSecret], None]
+CheckSecret = Callable[[Namespace, EncryptedSecret], None]
 """Raises if the processes that will serve the target could not decrypt the secret."""
 
 _MAX_SHOWN = 100
 _MARK_BYTES = 9
-"""The first bytes of an encrypted secret tell which key encrypted it (``runtime.sealed_form``)."""
+"""The first bytes of an encrypted secret tell which key encrypted it (``runtime.ciphertexts``)."""
 
 
 @dataclass(slots=True)
@@ -106,22 +106,22 @@ class Importer:
         catalogue, unreadable = _parted(catalogue)
         self.loaded.num_unreadable += unreadable
         _refuse_other_contents(self._store, catalogue)
-        self._check_seals(catalogue)
+        self._check_keys(catalogue)
         for record in catalogue:
             if not self._is_rehearsal:
                 self._count(record, self._loaded_into_catalogue(record.value))
             elif isinstance(record.value, Namespace):
                 self._namespaces[record.value.name] = record.value
 
-    def _check_seals(self, catalogue: Sequence[Record]) -> None:
+    def _check_keys(self, catalogue: Sequence[Record]) -> None:
         """Check one secret of each encryption key."""
         checked: set[bytes] = set()
         for record in catalogue:
             if self._check_secret is None or not isinstance(record.value, Namespace):
                 continue
             for secret in record.value.secrets:
-                if secret.is_valid(self._now) and secret.sealed[:_MARK_BYTES] not in checked:
-                    checked.add(secret.sealed[:_MARK_BYTES])
+                if secret.is_valid(self._now) and secret.ciphertext[:_MARK_BYTES] not in checked:
+                    checked.add(secret.ciphertext[:_MARK_BYTES])
                     self._check_secret(record.value, secret)
 
     def _loaded_into_catalogue(self, value: object) -> _Result:

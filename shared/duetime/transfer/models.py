@@ -15,7 +15,7 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
-from duetime.domain.namespaces import Misfire, Namespace, NamespaceSettings, Pause, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, NamespaceSettings, Pause
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import (
     CallFailure,
@@ -124,9 +124,9 @@ class SettingsModel(Model):
         )
 
 
-class SealedModel(Model):
+class EncryptedSecretModel(Model):
     id: str
-    sealed: Bytes
+    ciphertext: Bytes
     created_at: Instant
     expires_at: Instant | None = None
 
@@ -140,10 +140,12 @@ class NamespaceModel(Model):
     revision: Ordinal
     created_at: Instant
     settings: SettingsModel = SettingsModel()
-    secrets: tuple[SealedModel, ...] = ()
+    secrets: tuple[EncryptedSecretModel, ...] = ()
 
     def to_domain(self) -> Namespace:
-        secrets = tuple(SealedSecret(each.id, each.sealed, each.created_at, each.expires_at) for each in self.secrets)
+        secrets = tuple(
+            EncryptedSecret(each.id, each.ciphertext, each.created_at, each.expires_at) for each in self.secrets
+        )
         return Namespace(
             name=self.name,
             num_shards=self.num_shards,

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.call_events import CallEvent
 from duetime.domain.executions import Execution, LoggedMessage
-from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSettings
 from duetime.domain.service_calls import CallOutcome, RequestSpec, ServiceCall
 from duetime.domain.timers import Failure, Timer
 from duetime.domain.times import format_instant
@@ -150,7 +150,7 @@ def _namespace(namespace: Namespace) -> dict[str, Any]:
             "revision": namespace.revision,
             "createdAt": _instant(namespace.created_at),
             "settings": _settings(namespace.settings) or None,
-            "secrets": [_sealed(secret) for secret in namespace.secrets] or None,
+            "secrets": [_encrypted(secret) for secret in namespace.secrets] or None,
         }
     )
 
@@ -184,11 +184,11 @@ def _settings(settings: NamespaceSettings) -> dict[str, Any]:
     )
 
 
-def _sealed(secret: SealedSecret) -> dict[str, Any]:
+def _encrypted(secret: EncryptedSecret) -> dict[str, Any]:
     return _given(
         {
             "id": secret.secret_id,
-            "sealed": _bytes(secret.sealed),
+            "ciphertext": _bytes(secret.ciphertext),
             "createdAt": _instant(secret.created_at),
             "expiresAt": _optional(secret.expires_at),
         }

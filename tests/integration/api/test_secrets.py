@@ -1,4 +1,4 @@
-"""Signing secrets through the handler: created, rotated, listed, ended, sealed, and never shown or logged again."""
+"""Signing secrets through the handler: created, rotated, listed, ended, encrypted, and never shown again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duetime.api.handler import build_handler
-from duetime.delivery.sealing import SecretUnavailable
+from duetime.delivery.encryption import SecretUnavailable
 from duetime.domain.secrets import parse_secret
 from duetime.domain.times import format_instant
 from tests.support.api import ContendedStore, World, context_for
@@ -40,7 +40,7 @@ def keys(world: World) -> list[bytes]:
     assert world.secret_box is not None
     now = world.clock.now()
     return [
-        world.secret_box.unseal(secret.sealed, context="default")
+        world.secret_box.decrypt(secret.ciphertext, context="default")
         for secret in namespace.secrets
         if secret.is_valid(now)
     ]
@@ -54,7 +54,7 @@ def test_a_namespace_has_none_to_begin_with(api: Api) -> None:
     assert api.list(PATH).json() == {"items": [], "nextCursor": None}
 
 
-def test_one_is_made_shown_once_and_stored_sealed(world: World) -> None:
+def test_one_is_made_shown_once_and_stored_encrypted(world: World) -> None:
     answer = world.api.call("POST", PATH)
 
     assert (answer.status, answer.headers["cache-control"]) == (201, "no-store")
@@ -69,7 +69,7 @@ def test_one_is_made_shown_once_and_stored_sealed(world: World) -> None:
     assert keys(world) == [key]
     namespace = world.store.catalogue.get_namespace("default")
     assert namespace is not None
-    assert key not in namespace.secrets[0].sealed
+    assert key not in namespace.secrets[0].ciphertext
     shown = world.api.list(PATH)
     assert shown.headers["cache-control"] == "no-cache"
     assert shown.json()["items"] == [{name: created[name] for name in ("id", "createdAt", "expiresAt")}]
@@ -221,10 +221,10 @@ def test_secrets_and_settings_leave_each_other_alone(world: World) -> None:
 
 
 class BrokenBox:
-    def seal(self, plain: bytes, *, context: str) -> bytes:
+    def encrypt(self, plain: bytes, *, context: str) -> bytes:
         raise SecretUnavailable("the key service does not answer")
 
-    def unseal(self, sealed: bytes, *, context: str) -> bytes:
+    def decrypt(self, ciphertext: bytes, *, context: str) -> bytes:
         raise AssertionError("nobody asked for it")
 
 
@@ -243,11 +243,11 @@ class CountingBox:
     def __init__(self) -> None:
         self.calls = 0
 
-    def seal(self, plain: bytes, *, context: str) -> bytes:
+    def encrypt(self, plain: bytes, *, context: str) -> bytes:
         self.calls += 1
-        return b"sealed"
+        return b"ciphertext"
 
-    def unseal(self, sealed: bytes, *, context: str) -> bytes:
+    def decrypt(self, ciphertext: bytes, *, context: str) -> bytes:
         raise AssertionError("nobody asked for it")
 
 

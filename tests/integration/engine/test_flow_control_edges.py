@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
+from duetime.delivery.encryption import SecretUnavailable
 from duetime.delivery.port import Callback
-from duetime.delivery.sealing import SecretUnavailable
-from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSettings
 from duetime.engine import namespace_cache
 from duetime.engine.flow.control import FlowControl
 from duetime.engine.flow.host_health import HostSignal
@@ -94,10 +94,10 @@ def test_more_namespaces_than_are_remembered_are_known_while_their_page_is_offer
 class Box:
     is_down = False
 
-    def seal(self, plain: bytes, *, context: str) -> bytes:
+    def encrypt(self, plain: bytes, *, context: str) -> bytes:
         return plain
 
-    def unseal(self, sealed: bytes, *, context: str) -> bytes:
+    def decrypt(self, ciphertext: bytes, *, context: str) -> bytes:
         if self.is_down:
             raise SecretUnavailable("no key service")
         return bytes(32)
@@ -117,7 +117,7 @@ def rotate(store: Store, secret: str) -> None:
     assert known is not None
     changed = Namespace(
         "n", known.num_shards, known.first_shard, known.dedicated, known.created_at,
-        NamespaceSettings(max_in_flight=4), secrets=(SealedSecret(secret, b"sealed", START, None),),
+        NamespaceSettings(max_in_flight=4), secrets=(EncryptedSecret(secret, b"ciphertext", START, None),),
     )  # fmt: skip
     assert store.catalogue.update_namespace(changed, if_revision=known.revision, now=START) is not None
 

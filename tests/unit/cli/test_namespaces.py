@@ -154,7 +154,7 @@ class TestSecrets:
 
         (secret,) = valid_secrets(orders(store), NOW)
         box = LocalSecretBox(KeyFile(key_file))
-        assert box.unseal(secret.sealed, context="orders") == parse_secret(out.removesuffix("\n"))
+        assert box.decrypt(secret.ciphertext, context="orders") == parse_secret(out.removesuffix("\n"))
         assert error == f"created secret {secret.secret_id} of namespace orders\n"
 
     def test_it_is_rotated_listed_and_undone(self, cli: Cli, store: Store) -> None:
@@ -185,7 +185,7 @@ class TestSecrets:
         assert out == ""
         assert OWN not in error
         (secret,) = orders(store).secrets
-        assert LocalSecretBox(KeyFile(key_file)).unseal(secret.sealed, context="orders") == bytes(range(24))
+        assert LocalSecretBox(KeyFile(key_file)).decrypt(secret.ciphertext, context="orders") == bytes(range(24))
 
     @pytest.mark.parametrize("text", ["", "confidential", "whsec_confidential", OWN * 100])
     def test_a_bad_one_is_refused_and_not_shown(

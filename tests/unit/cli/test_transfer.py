@@ -310,7 +310,7 @@ def test_a_store_that_is_not_ready_is_one_line(cli: Cli) -> None:
     assert "No such file or directory" in cli.import_(code=1)
 
 
-def test_signing_secrets_need_the_key_that_sealed_them(cli: Cli) -> None:
+def test_signing_secrets_need_the_key_that_encrypted_them(cli: Cli) -> None:
     cli("secrets", "create", "orders", "--store", cli.source)
     cli.export()
 

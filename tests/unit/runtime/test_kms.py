@@ -1,4 +1,4 @@
-"""Secrets sealed by KMS, which moto plays."""
+"""Secrets encrypted by KMS, which moto plays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from duetime.delivery.sealing import SecretUnavailable
+from duetime.delivery.encryption import SecretUnavailable
 from duetime.runtime.kms import KmsSecretBox
 
 SECRET = b"thirty-two bytes of great secrecy"
@@ -23,36 +23,36 @@ def key_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield boto3.client("kms").create_key()["KeyMetadata"]["KeyId"]
 
 
-def test_what_was_sealed_can_be_unsealed(key_id: str) -> None:
-    sealed = KmsSecretBox(key_id).seal(SECRET, context="orders")
+def test_what_was_encrypted_can_be_decrypted(key_id: str) -> None:
+    ciphertext = KmsSecretBox(key_id).encrypt(SECRET, context="orders")
 
-    assert SECRET not in sealed
-    assert KmsSecretBox(key_id).unseal(sealed, context="orders") == SECRET
+    assert SECRET not in ciphertext
+    assert KmsSecretBox(key_id).decrypt(ciphertext, context="orders") == SECRET
 
 
 def test_the_context_is_the_namespace(key_id: str) -> None:
-    sealed = KmsSecretBox(key_id).seal(SECRET, context="orders")
+    ciphertext = KmsSecretBox(key_id).encrypt(SECRET, context="orders")
 
-    blob = {"CiphertextBlob": sealed[1:], "EncryptionContext": {"namespace": "orders"}}
+    blob = {"CiphertextBlob": ciphertext[1:], "EncryptionContext": {"namespace": "orders"}}
     assert boto3.client("kms").decrypt(**blob)["Plaintext"] == SECRET
     with pytest.raises(SecretUnavailable, match="KMS refuses to decrypt: InvalidCiphertext"):
-        KmsSecretBox(key_id).unseal(sealed, context="invoices")
+        KmsSecretBox(key_id).decrypt(ciphertext, context="invoices")
 
 
-def test_what_a_key_file_sealed_is_recognised(key_id: str) -> None:
+def test_what_a_key_file_encrypted_is_recognised(key_id: str) -> None:
     with pytest.raises(SecretUnavailable, match="DUETIME_KEY_FILE"):
-        KmsSecretBox(key_id).unseal(b"\x01anything", context="orders")
+        KmsSecretBox(key_id).decrypt(b"\x01anything", context="orders")
 
 
-@pytest.mark.parametrize("sealed", [b"", b"\x07anything"])
-def test_what_nothing_of_ours_sealed_is_damaged(key_id: str, sealed: bytes) -> None:
+@pytest.mark.parametrize("ciphertext", [b"", b"\x07anything"])
+def test_what_nothing_of_ours_encrypted_is_damaged(key_id: str, ciphertext: bytes) -> None:
     with pytest.raises(SecretUnavailable, match="damaged"):
-        KmsSecretBox(key_id).unseal(sealed, context="orders")
+        KmsSecretBox(key_id).decrypt(ciphertext, context="orders")
 
 
 def test_an_unknown_key_is_a_refusal(key_id: str) -> None:
     with pytest.raises(SecretUnavailable, match="KMS refuses to encrypt: NotFoundException"):
-        KmsSecretBox("00000000-0000-0000-0000-000000000000").seal(SECRET, context="orders")
+        KmsSecretBox("00000000-0000-0000-0000-000000000000").encrypt(SECRET, context="orders")
 
 
 def test_an_unreachable_service_is_said_so_without_the_secret(
@@ -65,7 +65,7 @@ def test_an_unreachable_service_is_said_so_without_the_secret(
         probe.bind(("127.0.0.1", 0))
         box = KmsSecretBox("key", endpoint_url=f"http://127.0.0.1:{probe.getsockname()[1]}")
         with pytest.raises(SecretUnavailable, match="KMS cannot be used: EndpointConnectionError"):
-            box.seal(SECRET, context="orders")
+            box.encrypt(SECRET, context="orders")
     assert SECRET.decode() not in caplog.text
 
 
@@ -73,4 +73,4 @@ def test_without_a_region_it_says_what_kind_of_error_it_is(monkeypatch: pytest.M
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
     with pytest.raises(SecretUnavailable, match="KMS cannot be used: NoRegionError"):
-        KmsSecretBox("key").seal(SECRET, context="orders")
+        KmsSecretBox("key").encrypt(SECRET, context="orders")

@@ -1,4 +1,4 @@
-"""Which key seals the secrets of which deployment."""
+"""Which key encrypts the secrets of which deployment."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from duetime.runtime.wiring import make_secret_box
 
 
 def made_file(settings: KeySettings, directory: Path) -> str:
-    """The key file that is made when something is sealed."""
+    """The key file that is made when something is encrypted."""
     before = {*directory.rglob("*")}
     box = make_secret_box(settings)
     assert box is not None
-    assert box.unseal(box.seal(b"x", context="orders"), context="orders") == b"x"
+    assert box.decrypt(box.encrypt(b"x", context="orders"), context="orders") == b"x"
     made = [path.relative_to(directory) for path in {*directory.rglob("*")} - before if path.is_file()]
     return ", ".join(map(str, made))
 

@@ -11,7 +11,7 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
-from duetime.domain.namespaces import Namespace, NamespaceSettings, SealedSecret
+from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSettings
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallFailure, CallOutcome, CallStatus, Method, RequestSpec, ServiceCall
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerContent, TimerState
@@ -44,7 +44,7 @@ settings = st.builds(
     rate_limit_per_second=maybe(st.floats(0.001, 1e9)),
     webhook=maybe(webhooks),
 )
-sealed = st.builds(SealedSecret, texts, raw, instants, maybe(instants))
+ciphertext = st.builds(EncryptedSecret, texts, raw, instants, maybe(instants))
 namespaces = st.builds(
     Namespace,
     name=names,
@@ -53,7 +53,7 @@ namespaces = st.builds(
     dedicated=st.booleans(),
     created_at=instants,
     settings=settings,
-    secrets=st.lists(sealed, max_size=2).map(tuple),
+    secrets=st.lists(ciphertext, max_size=2).map(tuple),
     revision=ordinals,
     tenant_id=names,
 )

@@ -27,7 +27,7 @@ from duetime.api.http.errors import (
     UnsupportedMediaType,
 )
 from duetime.api.http.request import Reply
-from duetime.delivery.sealing import SecretUnavailable
+from duetime.delivery.encryption import SecretUnavailable
 from duetime.domain.errors import (
     AttemptUnderWay,
     CallConflict,

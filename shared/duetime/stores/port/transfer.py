@@ -1,8 +1,8 @@
 """The part of the store port that a transfer from one store to another uses.
 
 These operations read all there is, of all tenants, and they store what another store held exactly as it was: every
-revision, state, time, hash and sealed secret. Nothing is made anew but what a database allots itself: the shards of a
-dedicated namespace, and the positions of events.
+revision, state, time, hash and encrypted secret. Nothing is made anew but what a database allots itself: the shards
+of a dedicated namespace, and the positions of events.
 
 What is loaded is never written over what is there: ``LoadStatus`` tells whether that is the same. So loading the same
 again changes nothing, and a load that was cut short is completed by a repeat.
