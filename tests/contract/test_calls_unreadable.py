@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from duetime.api.service_calls.encoding import call_json
+from duetime.api.http.responses import encode
+from duetime.api.service_calls.responses import call_response
 from duetime.domain.errors import CallUnreadable
 from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall
 from duetime.stores.port.calls import CallFilter, CallOrder, CallStore, DeleteStatus
@@ -110,7 +111,7 @@ def test_damage_that_types_do_not_see_is_shown_in_json_that_can_be_read(
         steps.got(calls, bad)
     listed = calls.list(make.TENANT, CallFilter(), cursor=None, limit=10, now=NOW).items
 
-    shown = {call.call_id: json.loads(call_json(call)) for call in listed}
+    shown = {call.call_id: json.loads(encode(call_response(call))) for call in listed}
     assert (shown[good.call_id]["status"], shown[bad.call_id]["status"]) == ("Scheduled", "Failed")
     assert shown[bad.call_id]["outcome"]["reason"] == "Unreadable"
     steps.assert_waits(store, bad)

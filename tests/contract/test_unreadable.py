@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from duetime.api.encoding import timer_json
+from duetime.api.http.responses import encode
+from duetime.api.timers.responses import timer_response
 from duetime.domain.namespaces import Namespace
 from duetime.domain.retry import DEFAULT_RETRY_POLICY
 from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
@@ -261,7 +262,7 @@ def test_damaged_timers_are_shown_as_unreadable_in_json_that_can_be_read(
     one_by_one = [stored(store, single, timer_id) for timer_id in damaged]
 
     for timers in (listed, correlated, one_by_one):
-        shown = [json.loads(timer_json(timer, DEFAULT_RETRY_POLICY)) for timer in timers]
+        shown = [json.loads(encode(timer_response(timer, DEFAULT_RETRY_POLICY))) for timer in timers]
         assert sorted(each["id"] for each in shown) == damaged
         assert {(each["state"], each["failure"]["reason"]) for each in shown} == {("failed", "unreadable")}
         assert all(each["attempts"] >= 0 for each in shown)

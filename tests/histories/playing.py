@@ -16,9 +16,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from duetime.api.all_routes import ALL_ROUTES
 from duetime.api.context import ApiContext
 from duetime.api.handler import build_handler
+from duetime.api.routes import all_routes
 from duetime.app.service_calls import CallServices
 from duetime.app.submission import CallNamespaces, Submitter
 from duetime.calls.executor import CallExecutor
@@ -82,7 +82,7 @@ class _Player:
             random_bits=Random(plan.seed).getrandbits,
         )
         services = CallServices(store.calls, submitter, _RULES)
-        self._api = Api(build_handler(replace(context, calls=services), ALL_ROUTES))
+        self._api = Api(build_handler(replace(context, calls=services), all_routes()))
 
     async def play(self) -> History:
         for namespace in NAMESPACES:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duetime.api.all_routes import ALL_ROUTES
 from duetime.api.context import ApiContext
 from duetime.api.handler import build_handler
+from duetime.api.routes import all_routes
 from duetime.app.service_calls import CallServices
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.domain.call_steps import CallRules
@@ -123,5 +123,5 @@ def call_world_over(store: Store, *, egress: EgressPolicy = PUBLIC_ONLY) -> Call
     stored: list[Timer] = []
     context = ApiContext(store=store, clock=clock, new_id=ids_at(NOW), on_stored=stored.extend, egress=egress)
     context = replace(context, calls=call_services(store, context=context))
-    api = Api(build_handler(context, ALL_ROUTES))
+    api = Api(build_handler(context, all_routes()))
     return CallWorld(store, calls_store(store), clock, api, context, stored)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import httpx
 
-from duetime.api.all_routes import ALL_ROUTES
 from duetime.api.handler import build_handler
 from duetime.api.http.authentication import KeyAuthenticator
+from duetime.api.routes import all_routes
 from duetime.engine.waiting import ThreadOffload
 from duetime.local.asgi import LambdaAsgiApp
 from duetime.local.event_streams import EventStreams, StreamSettings
@@ -48,7 +48,7 @@ def call_server(
     context = replace(context, authenticate=authenticator)
     started, stop, stopped = threading.Event(), threading.Event(), threading.Event()
     offload = ThreadOffload(2, "test-streams")
-    api = LambdaAsgiApp(build_handler(context, ALL_ROUTES), clock=world.clock, new_id=new_id)
+    api = LambdaAsgiApp(build_handler(context, all_routes()), clock=world.clock, new_id=new_id)
     streams = EventStreams(
         api, world.calls, clock=world.clock, offload=offload, authenticator=authenticator, settings=settings
     )

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
-from duetime.api.all_routes import ALL_ROUTES
-from duetime.api.answers import Problem
-from duetime.api.documents.response_models import RESPONSE_MODELS
+import msgspec
+
 from duetime.api.handler import Handler
+from duetime.api.http.problems import Problem
+from duetime.api.routes import all_routes
 from duetime.local.gateway import HttpRequest, from_result, to_event
 from tests.support.clock import NOW
 
@@ -129,18 +130,17 @@ def _check(method: str, path: str, answer: Answer) -> None:
     """Fails when the OpenAPI document does not describe ``answer``."""
     if method in ("HEAD", "OPTIONS") or not answer.text:
         return
-    is_json = "json" in answer.headers["content-type"]
-    # A payload may hold an integer of more digits than Python converts.
-    document = json.loads(answer.text, parse_int=lambda digits: int(digits[:4000])) if is_json else answer.text
+    # Half a surrogate pair, which an id or a field name may hold, is JSON and no text.
+    text = re.sub(r"(?<!\\)\\u[dD][89a-fA-F][0-9a-fA-F]{2}", "?", answer.text)
     if answer.headers["content-type"] == "application/problem+json":
-        Problem.model_validate(document)
-    for route in ALL_ROUTES:
+        msgspec.json.decode(text, type=Problem)
+    for route in all_routes():
         if route.method == method and re.fullmatch(re.sub(r"<\w+>", "[^/]+", route.path), path):
             assert answer.status in (*route.responses, *route.problem_statuses) or answer.status >= 500, (
                 route,
                 answer,
             )
-            name = route.responses.get(answer.status)
-            if name is not None:
-                RESPONSE_MODELS[name].model_validate(document)
+            model = route.responses.get(answer.status)
+            if model is not None:
+                msgspec.json.decode(text, type=model)
             return

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duetime.api.all_routes import ALL_ROUTES
 from duetime.api.handler import Handler, build_handler
 from duetime.api.http.authentication import KeyAuthenticator
 from duetime.api.http.route import PUBLIC, Route
+from duetime.api.routes import all_routes
 from duetime.app.api_keys import create_key
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.principals import Role
@@ -103,8 +103,8 @@ SAMPLES: dict[str, Sample] = {
     "getConsoleFile": Sample(),
 }
 
-OPERATIONS = {route.operation_id: route for route in ALL_ROUTES}
-NEEDS_KEY = sorted(route.operation_id for route in ALL_ROUTES if route.permission is not PUBLIC)
+OPERATIONS = {route.operation_id: route for route in all_routes()}
+NEEDS_KEY = sorted(route.operation_id for route in all_routes() if route.permission is not PUBLIC)
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def make_tenant_world(store: Store) -> TenantWorld:
         context_for(store, clock, secret_box=LocalSecretBox(ProcessKey())),
         authenticate=KeyAuthenticator(store.catalogue, clock, cache_seconds=CACHE_SECONDS),
     )
-    handler = build_handler(replace(context, calls=call_services(store, context=context)), ALL_ROUTES)
+    handler = build_handler(replace(context, calls=call_services(store, context=context)), all_routes())
     acme, globex = (_make_tenant(name, store, clock, handler) for name in ("acme", "globex"))
     return TenantWorld(store, clock, handler, acme, globex)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from duetime.api.http.cursors import CursorCodec
 from duetime.api.http.request import Request
 from duetime.app.namespaces import kept, readable, stored_namespace, visible
+from duetime.app.timers import Timers
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.encryption import SecretBox
 from duetime.domain.clock import Clock
@@ -141,10 +142,17 @@ class Services:
     context: ApiContext
     namespaces: NamespaceCache
     cursors: CursorCodec
+    timers: Timers
 
     @classmethod
     def of(cls, context: ApiContext) -> Services:
-        return cls(context, NamespaceCache(context.store, context.clock), CursorCodec(context.store.catalogue))
+        store, clock = context.store, context.clock
+        timers = Timers(store, clock, context.on_stored)
+        return cls(context, NamespaceCache(store, clock), CursorCodec(store.catalogue), timers)
+
+    def with_ids(self, new_id: Callable[[], str]) -> Services:
+        """The same for one request, whose ids ``new_id`` makes."""
+        return replace(self, context=replace(self.context, new_id=new_id))
 
     @property
     def calls(self) -> CallServices:

@@ -17,7 +17,7 @@ from duetime.api.http.problems import problem_reply, status_of
 from duetime.api.http.request import Reply, Request, read_request
 from duetime.api.http.route import PUBLIC, WRITES, Keeps, Route
 from duetime.api.http.router import Router
-from duetime.api.routes import ROUTES
+from duetime.api.routes import TIMER_ROUTES
 from duetime.domain.errors import StoreNotReady, StoreUnavailable
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 Handler = Callable[[Mapping[str, Any], Any], dict[str, Any]]
 
 
-def build_handler(context: ApiContext, routes: Sequence[Route] = ROUTES) -> Handler:
+def build_handler(context: ApiContext, routes: Sequence[Route] = TIMER_ROUTES) -> Handler:
     """Make a Lambda handler for HTTP API events of payload format 2.0. It is safe to call from many threads.
 
     It answers ``routes``: those of timers and all that is common, of service calls, or all of them.
@@ -80,13 +80,19 @@ class _Exchange:
         if route.method in WRITES:
             refuse_unsupported(request, route.conditions)
 
-        def act(services: Services) -> Reply:
-            return route.endpoint(services, request, **parameters)
-
         key = given_key(request) if route.is_keyed and route.keeps is not Keeps.RESOURCE else None
         if key is None:
-            return act(services)
-        return carried_out_once(services, request, key, act, keeps=route.keeps)
+            return route.endpoint(services, request, **parameters)
+        context = services.context
+        return carried_out_once(
+            request,
+            key,
+            lambda new_id: route.endpoint(services.with_ids(new_id), request, **parameters),
+            keeps=route.keeps,
+            catalogue=context.store.catalogue,
+            now=context.clock.now(),
+            claim_id=context.new_id(),
+        )
 
     def _problem(self, error: Exception) -> Reply:
         if isinstance(error, StoreUnavailable | StoreNotReady):

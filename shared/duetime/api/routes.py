@@ -1,4 +1,4 @@
-"""The routes of timers and of all that is no service call's. ``all_routes`` has those of service calls too.
+"""The routes: those of timers and all that is no service call's, those of service calls, and all of them.
 
 The first route that matches counts: the words after /timers/ are ids for every method but POST.
 """
@@ -6,15 +6,30 @@ The first route that matches counts: the words after /timers/ are ids for every 
 from __future__ import annotations
 
 from duetime.api.documents import console
-from duetime.api.documents import endpoints as documents
+from duetime.api.documents.endpoints import document_routes
+from duetime.api.http.route import Route
 from duetime.api.keys import endpoints as keys
 from duetime.api.namespaces import endpoints as namespaces
 from duetime.api.namespaces import secrets
+from duetime.api.status import endpoints as status
 from duetime.api.timers import attempts, batches, lists, redrives
 from duetime.api.timers import endpoints as timers
 from duetime.api.webhooks import endpoints as webhooks
 
-ROUTES = (
+
+def call_routes() -> tuple[Route, ...]:
+    """Imported when asked for: the timers API does without."""
+    from duetime.api.service_calls import endpoints, lists
+
+    return (*endpoints.ROUTES, *lists.ROUTES)
+
+
+def all_routes() -> tuple[Route, ...]:
+    """What one process serves, and the document has."""
+    return (*TIMER_ROUTES, *call_routes())
+
+
+TIMER_ROUTES = (
     *namespaces.ROUTES,
     *secrets.ROUTES,
     *batches.ROUTES,
@@ -24,6 +39,7 @@ ROUTES = (
     *attempts.ROUTES,
     *keys.ROUTES,
     *webhooks.ROUTES,
-    *documents.ROUTES,
+    *status.ROUTES,
+    *document_routes(all_routes),
     *console.ROUTES,
 )

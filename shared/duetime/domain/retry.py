@@ -146,21 +146,3 @@ def policy_in_force(own_json: str | None, default: RetryPolicy) -> RetryPolicy:
         return read_retry_policy(own_json)
     except ValueError:
         return default
-
-
-@lru_cache(maxsize=1024)
-def retry_policy_json(policy: RetryPolicy) -> str:
-    """``policy`` whole, as clients see it."""
-    duration, multiplier = policy.max_attempts_duration_seconds, policy.backoff_multiplier
-    members = {
-        "maxAttempts": policy.max_attempts,
-        "maxAttemptsDuration": None if duration is None else _duration(duration),
-        "initialInterval": _duration(policy.initial_interval_seconds),
-        "backoffMultiplier": int(multiplier) if multiplier.is_integer() else multiplier,
-        "maxInterval": _duration(policy.max_interval_seconds),
-    }
-    return json.dumps(members, separators=(",", ":"))
-
-
-def _duration(seconds: float) -> str:
-    return format_duration(round(seconds * 1000))

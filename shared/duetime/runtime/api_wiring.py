@@ -90,10 +90,10 @@ def with_calls(context: ApiContext, calls: CallStore, settings: ApiTuning) -> Ap
 
 def whole_api(context: ApiContext, calls: CallStore, settings: ApiTuning) -> Handler:
     """The handler where one process serves everything; safe to call from several threads."""
-    from duetime.api.all_routes import ALL_ROUTES
     from duetime.api.handler import build_handler
+    from duetime.api.routes import all_routes
 
-    return build_handler(with_calls(context, calls, settings), ALL_ROUTES)
+    return build_handler(with_calls(context, calls, settings), all_routes())
 
 
 def key_authenticator(store: Store, settings: LocalSettings, clock: Clock) -> KeyAuthenticator | None:
@@ -118,12 +118,12 @@ def timers_api_function() -> Handler:
 
 def service_calls_api_function() -> Handler:
     """The API of service calls."""
-    from duetime.api.all_routes import CALL_ROUTES
     from duetime.api.handler import build_handler
+    from duetime.api.routes import call_routes
 
     settings = load_settings(ServiceCallsApiSettings)
     context = _context_on_lambda(settings)
-    return build_handler(with_calls(context, context.store.calls, settings), CALL_ROUTES)
+    return build_handler(with_calls(context, context.store.calls, settings), call_routes())
 
 
 def _context_on_lambda(settings: TimersApiSettings | ServiceCallsApiSettings) -> ApiContext:

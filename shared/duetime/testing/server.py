@@ -9,14 +9,14 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 from duetime import __version__
-from duetime.api.all_routes import ALL_ROUTES
 from duetime.api.context import ApiContext, Services
 from duetime.api.handler import build_handler
 from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.parsing import read_body, validate
 from duetime.api.http.request import Reply, Request
+from duetime.api.http.request_models import PLAIN_SHAPE, Duration, Instant, RequestModel
 from duetime.api.http.route import Route
-from duetime.api.schemas import PLAIN_SHAPE, Body, Duration, Instant
+from duetime.api.routes import all_routes
 from duetime.domain.errors import InvalidInput, InvalidSettings
 from duetime.domain.principals import Role
 from duetime.domain.times import MAX_INSTANT, format_instant, round_down, round_up
@@ -38,7 +38,7 @@ _MAX_BODY_BYTES = 1024
 logger = logging.getLogger(__name__)
 
 
-class AdvanceBody(Body):
+class AdvanceBody(RequestModel):
     """The body of a request that moves time: exactly one of the two."""
 
     by: Duration | None = None
@@ -129,7 +129,7 @@ def handler_with_clock(service: VirtualService, context: ApiContext, settings: L
             responses={200: None},
         ),
     )
-    return build_handler(api_wiring.with_calls(context, service.calls, settings), (*routes, *ALL_ROUTES))
+    return build_handler(api_wiring.with_calls(context, service.calls, settings), (*routes, *all_routes()))
 
 
 def _target(body: AdvanceBody, now: datetime) -> datetime:

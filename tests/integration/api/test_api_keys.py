@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from duetime.api.all_routes import ALL_ROUTES
 from duetime.api.handler import build_handler
 from duetime.api.http.authentication import KeyAuthenticator
 from duetime.api.http.route import PUBLIC
+from duetime.api.routes import all_routes
 from duetime.domain.api_keys import ApiKey
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.principals import Role
@@ -69,7 +69,7 @@ def test_a_store_that_does_not_answer_lets_nobody_in(world: TenantWorld) -> None
 
 
 def test_public_routes_need_none(world: TenantWorld) -> None:
-    for route in ALL_ROUTES:
+    for route in all_routes():
         if route.permission is PUBLIC:
             path = route.path.replace("<file_name>", "app.js")
             assert Api(world.handler).get(path).status == (307 if path == "/" else 200)

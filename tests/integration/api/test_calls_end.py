@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from duetime.api.all_routes import CALL_ROUTES
 from duetime.api.handler import build_handler
+from duetime.api.routes import call_routes
 from duetime.delivery.egress import EgressPolicy
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.times import format_instant
@@ -221,6 +221,6 @@ def test_a_rerun_has_a_key_of_its_own(calls: CallWorld) -> None:
 def test_a_url_that_is_allowed_no_more_is_not_rerun(calls: CallWorld) -> None:
     call_id = calls.submitted()["id"]
     calls.finish(call_id)
-    strict = Api(build_handler(replace(calls.context, egress=EgressPolicy(https_only=True)), CALL_ROUTES))
+    strict = Api(build_handler(replace(calls.context, egress=EgressPolicy(https_only=True)), call_routes()))
     answer = strict.call("POST", calls.path(call_id, "rerun"))
     assert (answer.status, answer.json()["detail"]) == (400, "the URL of the request must be an https URL")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from duetime.api.http.page_size import MAX_ANSWER_CHARACTERS
+from duetime.api.http.page_size import MAX_PAGE_CHARACTERS
 from duetime.api.service_calls.requests import CallQuery
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.times import MAX_INSTANT, format_instant
@@ -169,10 +169,10 @@ def test_a_page_that_is_too_big_is_cut(calls: CallWorld) -> None:
     headers = {f"h{number}": "x" * 255 for number in range(31)}
     ids = [
         calls.submitted(request={"method": "GET", "url": URL, "headers": headers})["id"]
-        for _ in range(MAX_ANSWER_CHARACTERS // 8000 + 5)
+        for _ in range(MAX_PAGE_CHARACTERS // 8000 + 5)
     ]
     page = ask(calls, "limit=500")
-    assert len(page.text) <= MAX_ANSWER_CHARACTERS + 1000
+    assert len(page.text) <= MAX_PAGE_CHARACTERS + 1000
     assert 1 < len(page.json()["items"]) < len(ids)
     assert sorted(all_ids(calls, {}, limit=500)) == sorted(ids)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from duetime.api.all_routes import CALL_ROUTES
 from duetime.api.handler import build_handler
+from duetime.api.routes import call_routes
 from duetime.domain.call_steps import Transition
 from duetime.domain.service_calls import CallStatus
 from duetime.stores.port.calls import ApplyStatus
@@ -44,7 +44,7 @@ def contended(calls: CallWorld, interfere: Callable[[], object], times: int) -> 
     assert calls.context.calls is not None
     store: Any = ContendedCalls(calls, interfere, times)
     context = replace(calls.context, calls=replace(calls.context.calls, store=store))
-    return Api(build_handler(context, CALL_ROUTES))
+    return Api(build_handler(context, call_routes()))
 
 
 def test_a_change_that_loses_a_race_is_made_on_what_the_other_left(calls: CallWorld) -> None:

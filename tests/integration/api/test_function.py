@@ -73,7 +73,6 @@ def test_the_function_loads_nothing_that_a_request_does_not_need() -> None:
         "pycurl",
         "duetime.engine.poller",
         "duetime.api.documents.openapi",
-        "duetime.api.answers",
         "aws_lambda_powertools",
     }
     unwanted |= {
@@ -93,7 +92,6 @@ def test_the_function_of_service_calls_loads_nothing_that_executes_them() -> Non
         "pycurl",
         "duetime.engine.poller",
         "duetime.api.documents.openapi",
-        "duetime.api.answers",
         "aws_lambda_powertools",
     }
     unwanted |= {"duetime.calls.executor", "duetime.calls.dispatch"}
@@ -104,7 +102,7 @@ def test_the_function_of_service_calls_loads_nothing_that_executes_them() -> Non
 def test_the_authorizer_loads_nothing_of_the_api_but_the_check() -> None:
     handler = ROOT / "functions/authorizer/handler.py"
     loaded = json.loads(run(LOAD, handler, store="dynamodb://timers?region=eu-central-1").stderr)
-    unwanted = {"sqlalchemy", "pycurl", "duetime.api.routes", "duetime.api.schemas"}
+    unwanted = {"sqlalchemy", "pycurl", "duetime.api.routes", "duetime.api.http.request_models"}
     assert not unwanted & set(loaded)
     assert not any(name.startswith(("duetime.local", "duetime.stores.sql", "duetime.engine.p")) for name in loaded)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from duetime.api.http.page_size import MAX_ANSWER_CHARACTERS
+from duetime.api.http.page_size import MAX_PAGE_CHARACTERS
 from duetime.domain.times import format_instant
 from duetime.stores.port.timers import PutMode
 from tests.support.api import World
@@ -73,7 +73,7 @@ class TestTimers:
         put(world, *timer_ids, payload_json=payload, correlation_id="c1", tags=("red",))
         first = world.api.list(limit="500", **query)
         assert 1 <= len(first.json()["items"]) < 25
-        assert len(first.text) <= MAX_ANSWER_CHARACTERS + 1000
+        assert len(first.text) <= MAX_PAGE_CHARACTERS + 1000
         assert ids(world.api.all_pages(limit="500", **query)) == timer_ids
 
     @pytest.mark.parametrize(

@@ -10,16 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from duetime.api.all_routes import ALL_ROUTES, CALL_ROUTES
-from duetime.api.schemas import TimerBody, TimerPatch, TimerQuery
+from duetime.api.routes import all_routes, call_routes
 from duetime.api.service_calls.requests import CallQuery, EventQuery, RerunBody, ServiceCallBody, ServiceCallPatch
+from duetime.api.timers.requests import TimerBody, TimerPatch, TimerQuery
 from tests.support.api import World
 from tests.support.call_api import URL, CallWorld
 from tests.support.json_text import json_texts
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=12)
 SEGMENTS = st.one_of(st.sampled_from(["default", "t1", "batch", "..", "base64url:dDE"]), ANY_TEXT.filter(bool))
-PATHS = st.one_of(st.sampled_from([route.path for route in ALL_ROUTES]), ANY_TEXT.map(lambda text: f"/{quote(text)}"))
+PATHS = st.one_of(
+    st.sampled_from([route.path for route in all_routes()]), ANY_TEXT.map(lambda text: f"/{quote(text)}")
+)
 NAMES = sorted({field.alias or "" for model in (TimerBody, TimerPatch) for field in model.model_fields.values()})
 PARAMETERS = sorted(field.alias or "" for field in TimerQuery.model_fields.values())
 VALUES = st.one_of(
@@ -99,7 +101,7 @@ def test_numbers_beyond_all_others_are_the_clients_fault(world: World, field: st
 
 # -- service calls -------------------------------------------------------------------------------------------------
 
-CALL_PATHS = st.sampled_from([route.path for route in CALL_ROUTES])
+CALL_PATHS = st.sampled_from([route.path for route in call_routes()])
 CALL_NAMES = sorted(
     {
         field.alias or ""

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from duetime.api.all_routes import ALL_ROUTES
 from duetime.api.handler import build_handler
 from duetime.api.http.authentication import KeyAuthenticator
+from duetime.api.routes import all_routes
 from duetime.domain.attempts import AttemptOutcome, AttemptRecord, append_attempt
 from duetime.domain.name_patterns import parse_name_patterns
 from duetime.domain.namespaces import Namespace
@@ -146,7 +146,7 @@ def test_an_operator_says_what_is_a_secret(world: TenantWorld, tenant: Tenant) -
         authenticate=KeyAuthenticator(world.store.catalogue, world.clock, cache_seconds=0),
         redaction=RedactionRules(headers=parse_name_patterns("accept"), fields=parse_name_patterns("order")),
     )
-    handler = build_handler(replace(context, calls=call_services(world.store, context=context)), ALL_ROUTES)
+    handler = build_handler(replace(context, calls=call_services(world.store, context=context)), all_routes())
     tenant.api().put("secret", {"delay": "1h", "callbackUrl": URL, "headers": HEADERS, "payload": BODY})
     shown = Api(handler, namespace="acme-orders", key=tenant.keys[Role.READER]).read("secret").json()
     assert shown["headers"]["Accept"] == HIDDEN

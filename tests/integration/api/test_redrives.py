@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from duetime.api.handler import build_handler
-from duetime.api.timers.redrives import IDS_AT_ONCE, IDS_BUDGET_SECONDS
+from duetime.app.timers import IDS_AT_ONCE, IDS_BUDGET_SECONDS
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import Failure, FailureReason, Timer
 from duetime.domain.times import format_instant

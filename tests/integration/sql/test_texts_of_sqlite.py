@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from duetime.api.encoding import timer_json
-from duetime.api.service_calls.encoding import call_json
+from duetime.api.http.responses import encode
+from duetime.api.service_calls.responses import call_response
+from duetime.api.timers.responses import timer_response
 from duetime.domain.api_keys import ApiKey, hash_of
 from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import Namespace
@@ -147,7 +148,7 @@ def test_lists_show_it_as_unreadable_with_all_the_others(
         assert [failure.reason for failure in failures] == [FailureReason.UNREADABLE] * is_in_namespace, column
         assert is_whole(tuple(listed)), column
         for timer in listed:
-            json.loads(timer_json(timer, DEFAULT_RETRY_POLICY).encode())
+            json.loads(encode(timer_response(timer, DEFAULT_RETRY_POLICY)).encode())
 
 
 def test_a_search_by_correlation_finds_the_others(store: SqlStore, single: Namespace, three: list[Timer]) -> None:
@@ -207,7 +208,7 @@ def test_lists_of_calls_go_on(store: SqlStore, ran: None, call_filter: CallFilte
                 lambda cursor: store.calls.list(make.TENANT, call_filter, cursor=cursor, limit=1, now=NOW)
             )
 
-        shown = [json.loads(call_json(call).encode()) for call in listed]
+        shown = [json.loads(encode(call_response(call)).encode()) for call in listed]
         assert is_whole(tuple(listed)), column
         assert {call["id"] for call in shown if call["status"] == "Succeeded"} == {"a", "c"}, column
 

@@ -13,15 +13,9 @@ from duetime.api.http.errors import InvalidFields
 from duetime.api.http.parsing import read_body, read_items, read_query, validate
 from duetime.api.http.raw_json import read_object
 from duetime.api.http.request import Request
-from duetime.api.schemas import (
-    PLAIN_SHAPE,
-    TIMER_SHAPE,
-    TIMERS_SHAPE,
-    NamespaceBody,
-    TimerBody,
-    TimerPatch,
-    TimerQuery,
-)
+from duetime.api.http.request_models import PLAIN_SHAPE
+from duetime.api.namespaces.requests import NamespaceBody
+from duetime.api.timers.requests import TIMER_SHAPE, TIMERS_SHAPE, TimerBody, TimerPatch, TimerQuery
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.domain.times import parse_instant
@@ -58,10 +52,8 @@ def test_a_timer_may_have_every_field() -> None:
     )
     assert body.execute_at == parse_instant(DUE)
     assert body.delay == 5400
-    assert body.payload is not None
-    assert body.payload.text == "[1]"
-    assert body.headers is not None
-    assert body.headers.text == '{"X-Key": "v"}'
+    assert body.payload_json == "[1]"
+    assert body.headers_json == '{"X-Key": "v"}'
     assert body.tags == ("a", "b")
 
 

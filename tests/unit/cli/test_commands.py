@@ -12,6 +12,7 @@ import pytest
 
 from duetime import __version__
 from duetime.api.documents.openapi import openapi_document
+from duetime.api.routes import all_routes
 from duetime.cli.app import app
 from duetime.cli.main import run
 from duetime.runtime.settings import LocalSettings, WorkerSettings, option, variable
@@ -78,7 +79,9 @@ def test_every_command_explains_every_option(words: tuple[str, ...], capsys: pyt
 def test_every_operation_of_the_api_has_a_command() -> None:
     for_people = {"getConsole", "getConsoleFile", "getDocs", "getRoot"}
     operations = {
-        operation["operationId"] for methods in openapi_document()["paths"].values() for operation in methods.values()
+        operation["operationId"]
+        for methods in openapi_document(all_routes())["paths"].values()
+        for operation in methods.values()
     }
     commands = every_command().values()
     assert {each for command in commands for each in getattr(command.callback, "operations", ())} == (

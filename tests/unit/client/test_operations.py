@@ -16,6 +16,7 @@ import pytest
 
 import duetime_client as names
 from duetime.api.documents.openapi import openapi_document
+from duetime.api.routes import all_routes
 from duetime.domain.principals import Role
 from duetime.testing.transport import HandlerTransport
 from duetime_client import UNSET, Conflict, Duetime, NewTimer, RawJson, RetryPolicy
@@ -25,7 +26,7 @@ from tests.support.clock import NOW
 from tests.support.stores import memory_store
 from tests.support.tenants import CALLBACK_URL, Tenant, make_tenant_world
 
-DOCUMENT = openapi_document()
+DOCUMENT = openapi_document(all_routes())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path, operation)

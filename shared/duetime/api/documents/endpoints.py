@@ -2,59 +2,64 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from duetime.api.context import Services
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.route import PUBLIC, Route
 
+AllRoutes = Callable[[], Sequence[Route]]
 _PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 
 
-def get_open_api(services: Services, request: Request) -> Reply:  # noqa: ARG001
-    return Reply(status=200, body=_openapi_json())
-
-
-def get_docs(services: Services, request: Request) -> Reply:  # noqa: ARG001
-    headers = {"content-security-policy": _PAGE_POLICY, "x-content-type-options": "nosniff"}
-    return Reply(status=200, body=_docs_page(), content_type="text/html; charset=utf-8", headers=headers)
-
-
 @cache
-def _openapi_json() -> str:
+def _openapi_json(routes: AllRoutes) -> str:
     from duetime.api.documents.openapi import openapi_document
-    from duetime.api.encoding import encode
 
-    return encode(openapi_document())
+    return json.dumps(openapi_document(routes()), ensure_ascii=False, separators=(",", ":"))
 
 
 @cache
-def _docs_page() -> str:
+def _docs_page(routes: AllRoutes) -> str:
     from duetime.api.documents.openapi import openapi_document
     from duetime.api.documents.page import render
 
-    return render(openapi_document())
+    return render(openapi_document(routes()))
 
 
-ROUTES = (
-    Route(
-        "GET",
-        "/v1/openapi.json",
-        get_open_api,
-        PUBLIC,
-        summary="This document",
-        tag="service",
-        responses={200: None},
-        media_types={200: "application/json"},
-    ),
-    Route(
-        "GET",
-        "/docs",
-        get_docs,
-        PUBLIC,
-        summary="This document as a page",
-        tag="service",
-        responses={200: None},
-        media_types={200: "text/html"},
-    ),
-)
+def document_routes(all_routes: AllRoutes) -> tuple[Route, ...]:
+    """The routes of the document about ``all_routes``, whichever of them the handler answers."""
+
+    def get_open_api(services: Services, request: Request) -> Reply:  # noqa: ARG001
+        return Reply(status=200, body=_openapi_json(all_routes))
+
+    def get_docs(services: Services, request: Request) -> Reply:  # noqa: ARG001
+        headers = {"content-security-policy": _PAGE_POLICY, "x-content-type-options": "nosniff"}
+        return Reply(
+            status=200, body=_docs_page(all_routes), content_type="text/html; charset=utf-8", headers=headers
+        )
+
+    return (
+        Route(
+            "GET",
+            "/v1/openapi.json",
+            get_open_api,
+            PUBLIC,
+            summary="This document",
+            tag="service",
+            responses={200: None},
+            media_types={200: "application/json"},
+        ),
+        Route(
+            "GET",
+            "/docs",
+            get_docs,
+            PUBLIC,
+            summary="This document as a page",
+            tag="service",
+            responses={200: None},
+            media_types={200: "text/html"},
+        ),
+    )

@@ -1,21 +1,21 @@
-"""The OpenAPI 3.1 document, generated from the routes, the request models and the answer models."""
+"""The OpenAPI 3.1 document, generated from the routes, the request models and the response models."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import BaseModel
+import msgspec
 from pydantic.alias_generators import to_camel
-from pydantic.json_schema import JsonSchemaMode, models_json_schema
+from pydantic.json_schema import models_json_schema
 
 from duetime import __version__
-from duetime.api import answers
-from duetime.api.all_routes import ALL_ROUTES
-from duetime.api.documents.response_models import RESPONSE_MODELS
 from duetime.api.http.idempotency import IDEMPOTENCY_KEY
-from duetime.api.http.problems import PROBLEM_JSON
+from duetime.api.http.problems import PROBLEM_JSON, Problem
 from duetime.api.http.request import JSON
+from duetime.api.http.request_models import RequestModel
+from duetime.api.http.responses import ResponseModel
 from duetime.api.http.route import PARAMETER, PUBLIC, Route
 from duetime.domain.tenants import TENANT_PATTERN
 
@@ -44,13 +44,13 @@ _SECURITY_SCHEME: Json = {
     "description": "An API key acts for one tenant. Its role must be the operation's x-duetime-role or more (reader,"
     " writer, admin). A server without --auth asks for no key.",
 }
-_REFERENCES = "#/components/schemas/{model}"
+_REFERENCES = "#/components/schemas/{name}"
 
 
-def openapi_document() -> Json:
-    references, components = _schemas()
+def openapi_document(routes: Sequence[Route]) -> Json:
+    references, components = _schemas(routes)
     paths: dict[str, Json] = {}
-    for route in ALL_ROUTES:
+    for route in routes:
         path = PARAMETER.sub(lambda match: "{" + to_camel(match[1]) + "}", route.path)
         paths.setdefault(path, {})[route.method.lower()] = _operation(route, references)
     return {
@@ -67,15 +67,22 @@ def openapi_document() -> Json:
     }
 
 
-def _schemas() -> tuple[References, Json]:
-    """References to all models in use, and their definitions."""
-    used: dict[type[BaseModel], JsonSchemaMode] = {answers.Problem: "serialization"}
-    for route in ALL_ROUTES:
-        used |= {RESPONSE_MODELS[name]: "serialization" for name in route.responses.values() if name is not None}
+def _schemas(routes: Sequence[Route]) -> tuple[References, Json]:
+    """References to all models in use, by the name of the model, and their definitions."""
+    bodies: dict[type[RequestModel], None] = {}
+    responses: dict[type[ResponseModel], None] = {Problem: None}
+    for route in routes:
+        responses |= dict.fromkeys(model for model in route.responses.values() if model is not None)
         if route.body is not None:
-            used[route.body] = "validation"
-    references, whole = models_json_schema(list(used.items()), by_alias=True, ref_template=_REFERENCES)
-    return {model.__name__: references[model, mode] for model, mode in used.items()}, whole["$defs"]
+            bodies[route.body] = None
+    of_bodies, whole = models_json_schema(
+        [(model, "validation") for model in bodies], by_alias=True, ref_template=_REFERENCES.format(name="{model}")
+    )
+    of_responses, components = msgspec.json.schema_components(responses, ref_template=_REFERENCES)
+    references = {model.__name__: reference for model, reference in zip(responses, of_responses, strict=True)}
+    return references | {model.__name__: of_bodies[model, "validation"] for model in bodies}, (
+        components | whole["$defs"]
+    )
 
 
 def _operation(route: Route, references: References) -> Json:
@@ -92,9 +99,9 @@ def _operation(route: Route, references: References) -> Json:
     if route.body is not None:
         content = {route.body_type: {"schema": references[route.body.__name__]}}
         described["requestBody"] = {"required": route.body_is_required, "content": content}
-    for status, name in route.responses.items():
+    for status, model in route.responses.items():
         response: Json = {"description": HTTPStatus(status).phrase}
-        content = {} if name is None else {JSON: {"schema": references[name]}}
+        content = {} if model is None else {JSON: {"schema": references[model.__name__]}}
         if status in route.media_types:
             content[route.media_types[status]] = {}
         if content:
@@ -116,7 +123,7 @@ def _parameters(route: Route) -> list[Json]:
     headers = (*route.conditions, *keys, *route.headers)
     listed += [{"name": name, "in": "header", "schema": {"type": "string"}} for name in headers]
     if route.query is not None:
-        schema = route.query.model_json_schema(by_alias=True, ref_template=_REFERENCES)
+        schema = route.query.model_json_schema(by_alias=True, ref_template=_REFERENCES.format(name="{model}"))
         listed += [_query_parameter(name, _inlined(one, schema)) for name, one in schema["properties"].items()]
     return listed
 

@@ -21,7 +21,6 @@ from hashlib import blake2b, sha256
 from itertools import count
 from typing import Any, Final
 
-from duetime.api.context import Services
 from duetime.api.http import validators
 from duetime.api.http.authorization import own_tenant
 from duetime.api.http.errors import AnswerNotKept, IdempotencyKeyInUse, IdempotencyKeyReused
@@ -33,6 +32,7 @@ from duetime.domain.errors import InvalidInput, SecretShownOnce, StoreError
 from duetime.domain.idempotency import IdempotencyRecord
 from duetime.domain.ids import UUID7_RANDOM_BITS, uuid7_at
 from duetime.domain.times import from_milliseconds, to_milliseconds
+from duetime.stores.port.catalogue import Catalogue
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replayed"
@@ -43,6 +43,8 @@ CLAIM_SECONDS: Final = 30.0
 """A request that takes longer has died: no gateway waits for one longer than that."""
 MAX_RESPONSE_BYTES: Final = 320 * 1024
 """The longest answer about one timer fits, and with it the record into an item of DynamoDB."""
+
+NewId = Callable[[], str]
 
 _log = logging.getLogger(__name__)
 
@@ -100,23 +102,25 @@ class _Content:
 
 
 def carried_out_once(
-    services: Services,
     request: Request,
     key: str,
-    act: Callable[[Services], Reply],
+    act: Callable[[NewId], Reply],
     *,
     keeps: Keeps,
+    catalogue: Catalogue,
+    now: datetime,
+    claim_id: str,
 ) -> Reply:
     """The answer of ``act``, now or the first time. Raises what it raises, and the errors of reused keys.
 
-    ``act`` gets services whose ``new_id`` makes the same ids whenever it is called for this key.
+    ``act`` gets a maker of ids that makes the same ones whenever it is called for this key. ``claim_id`` is new.
     """
-    attempt = _Attempt(services, request, key)
+    attempt = _Attempt(request, key, catalogue=catalogue, now=now, claim_id=claim_id)
     known = attempt.claim()
     if known is not None:
         return _answer_again(known, keeps)
     try:
-        reply = act(attempt.services)
+        reply = act(attempt.new_id())
     except Exception as error:
         attempt.give_up(error)
         raise
@@ -135,20 +139,17 @@ def _answer_again(known: _Content, keeps: Keeps) -> Reply:
 class _Attempt:
     """One request with a key, from its claim to its answer."""
 
-    def __init__(self, services: Services, request: Request, key: str) -> None:
-        self._services = services
-        self._store = services.context.store
-        self._now = services.context.clock.now()
-        self._claim_id = services.context.new_id()
+    def __init__(self, request: Request, key: str, *, catalogue: Catalogue, now: datetime, claim_id: str) -> None:
+        self._catalogue = catalogue
+        self._now = now
+        self._claim_id = claim_id
         scope = [own_tenant(request.principal), request.method, request.path, key]
         self._key = sha256(json.dumps(scope).encode()).hexdigest()
         self._content = _Content(_fingerprint(request), self._now, self._now)
 
-    @property
-    def services(self) -> Services:
+    def new_id(self) -> NewId:
         """For whoever carries it out."""
-        new_id = _ids_of(self._key, self._content.first_at)
-        return replace(self._services, context=replace(self._services.context, new_id=new_id))
+        return _ids_of(self._key, self._content.first_at)
 
     def claim(self) -> _Content | None:
         """None when it is to be carried out; else what is known of the first time, which is done.
@@ -202,7 +203,7 @@ class _Attempt:
             content=self._content.text(),
             expires_at=self._now + kept_for,
         )
-        return self._store.catalogue.put_idempotency_record(record, if_claim=if_claim, now=self._now)
+        return self._catalogue.put_idempotency_record(record, if_claim=if_claim, now=self._now)
 
 
 def _fingerprint(request: Request) -> str:
@@ -212,7 +213,7 @@ def _fingerprint(request: Request) -> str:
     return sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _ids_of(key: str, first_at: datetime) -> Callable[[], str]:
+def _ids_of(key: str, first_at: datetime) -> NewId:
     """UUIDs of version 7, as ``new_id`` makes them, by their number: of one key at one time always the same."""
     numbers = count()
 

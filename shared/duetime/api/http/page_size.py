@@ -1,40 +1,49 @@
-"""Pages that fit into an answer."""
+"""Pages that fit into a response."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from duetime.stores.port.pages import Page
+from duetime.api.http.request import Reply
+from duetime.api.http.responses import Page, ResponseModel, encode
+from duetime.stores.port import pages
 
 T = TypeVar("T")
+ResponseT = TypeVar("ResponseT", bound=ResponseModel)
 
 # A Lambda answers with at most 6 MB of JSON, in which the body is a string: each quote in it takes two bytes.
-MAX_ANSWER_CHARACTERS = 2_500_000
+MAX_PAGE_CHARACTERS: Final = 2_500_000
 
 
-def fitting_page(
-    fetch: Callable[[int], Page[T]], to_json: Callable[[T], str], *, limit: int
-) -> tuple[list[str], str | None]:
-    """The items of a page as JSON, and the store's cursor behind it.
+def page_reply(
+    page_type: Callable[[list[ResponseT], str | None], Page[ResponseT]],
+    fetch: Callable[[int], pages.Page[T]],
+    respond: Callable[[T], ResponseT],
+    *,
+    limit: int,
+    to_cursor: Callable[[str | None], str | None],
+    encode: Callable[[ResponseModel], str] = encode,
+) -> Reply:
+    """``fetch`` reads at most so many items, and ``respond`` makes the response of each.
 
-    ``fetch`` reads at most so many items. Large ones can make a page too big to be answered. A cursor leads behind a
-    whole page only, so the store is asked again for as many as fit.
+    Large ones can make a page too big to be sent. A cursor leads behind a whole page only, so the store is asked
+    again for as many as fit.
     """
-    page = fetch(limit)
-    items = [to_json(item) for item in page.items]
-    while len(items) > 1 and sum(map(len, items)) > MAX_ANSWER_CHARACTERS:
-        limit = min(fitting(items), limit - 1)
+    while True:
         page = fetch(limit)
-        items = [to_json(item) for item in page.items]
-    return items, page.next_cursor
+        items = [respond(item) for item in page.items]
+        body = encode(page_type(items, to_cursor(page.next_cursor)))
+        if len(items) < 2 or len(body) <= MAX_PAGE_CHARACTERS:
+            return Reply(status=200, body=body)
+        limit = min(_fitting([len(encode(item)) for item in items]), limit - 1)
 
 
-def fitting(items: list[str]) -> int:
-    """How many of ``items`` make an answer of allowed size; at least one."""
+def _fitting(sizes: list[int]) -> int:
+    """How many of the items with these sizes make a page of allowed size; at least one."""
     total = 0
-    for count, item in enumerate(items):
-        total += len(item)
-        if total > MAX_ANSWER_CHARACTERS:
+    for count, size in enumerate(sizes):
+        total += size
+        if total > MAX_PAGE_CHARACTERS:
             return max(1, count)
-    return len(items)
+    return len(sizes)

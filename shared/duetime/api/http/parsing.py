@@ -1,8 +1,9 @@
-"""Reading a request: body and query string into the models of ``schemas``, with every fault named."""
+"""Reads body and query string into request models, and names every fault."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -12,14 +13,16 @@ from pydantic_core import ErrorDetails
 from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.raw_json import RawObject, Shape, read_object
 from duetime.api.http.request import Request
+from duetime.api.http.request_models import RequestModel
 from duetime.api.http.validation_messages import message_of
-from duetime.api.schemas import Body
+from duetime.delivery.egress import EgressPolicy, RefusedUrl
 from duetime.domain.errors import InvalidInput
+from duetime.domain.times import check_range, round_up
 
 _MAX_QUERY_PARAMETERS = 50
 _TIMES = ("dueFrom", "dueTo", "from", "to")
 
-ModelT = TypeVar("ModelT", bound=Body)
+ModelT = TypeVar("ModelT", bound=RequestModel)
 
 
 def read_body(request: Request, shape: Shape, *, limit_bytes: int, is_optional: bool = False) -> RawObject:
@@ -100,3 +103,19 @@ def _field_error(detail: ErrorDetails) -> FieldError:
     if detail["type"] == "duetime":
         return FieldError(path + detail["ctx"]["path"], detail["ctx"]["message"])
     return FieldError(path, message_of(detail))
+
+
+def after(now: datetime, delay_seconds: float) -> datetime:
+    """The due time that a delay leads to, never earlier than the delay by rounding."""
+    try:
+        return check_range(round_up(now + timedelta(seconds=delay_seconds)))
+    except (OverflowError, ValueError):
+        raise InvalidInput("delay", "leads beyond the year 9999") from None
+
+
+def check_egress(field: str, url: str, egress: EgressPolicy) -> None:
+    """What is wrong whenever it is sent is refused now. A name is judged by where it leads when it is sent."""
+    try:
+        egress.check_url(url)
+    except RefusedUrl as error:
+        raise InvalidInput(field, str(error)) from None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Any
+from typing import Annotated
+
+from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import replace
 
 from duetime.api.http.errors import (
     AdvanceUnfinished,
@@ -27,6 +29,7 @@ from duetime.api.http.errors import (
     UnsupportedMediaType,
 )
 from duetime.api.http.request import Reply
+from duetime.api.http.responses import ResponseModel, encode_ascii
 from duetime.delivery.encryption import SecretUnavailable
 from duetime.domain.errors import (
     AttemptUnderWay,
@@ -118,25 +121,44 @@ def status_of(error: Exception) -> int:
     return _kind(error)[0]
 
 
-def problem(error: Exception) -> dict[str, Any]:
+class FieldProblem(ResponseModel):
+    field: Annotated[str, Meta(description="the path of the value as it was sent, e.g. retryPolicy.maxAttempts")]
+    message: str
+
+
+class Problem(ResponseModel):
+    """RFC 9457. ``code`` is stable; ``errors`` is there when the input is at fault."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[FieldProblem] | UnsetType = UNSET
+    request_id: Annotated[str | UnsetType, Meta(description="not in the items of a batch")] = UNSET
+
+
+def problem(error: Exception) -> Problem:
     """The problem object. An error that is not ours to explain tells nothing of the inside."""
     status, title = _kind(error)
     is_known = status != _INTERNAL[0] and isinstance(error, DuetimeError)
     code = error.code if isinstance(error, DuetimeError) else DuetimeError.code
-    body: dict[str, Any] = {
-        "type": f"urn:duetime:problem:{code}",
-        "title": title,
-        "status": status,
-        "detail": _detail(error) if is_known else "the request could not be served; it is not the caller's fault",
-        "code": code,
-    }
-    if isinstance(error, InvalidInput):
-        body["errors"] = [{"field": each.field, "message": each.message} for each in _field_errors(error)]
-    return body
+    return Problem(
+        type=f"urn:duetime:problem:{code}",
+        title=title,
+        status=status,
+        detail=_detail(error) if is_known else "the request could not be served; it is not the caller's fault",
+        code=code,
+        errors=_field_problems(error) if isinstance(error, InvalidInput) else UNSET,
+    )
+
+
+def _field_problems(error: InvalidInput) -> list[FieldProblem]:
+    return [FieldProblem(field=each.field, message=each.message) for each in _field_errors(error)]
 
 
 def problem_reply(error: Exception, *, request_id: str) -> Reply:
-    body = problem(error) | {"requestId": request_id}
+    described = replace(problem(error), request_id=request_id)
     headers = {}
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = ", ".join(error.allowed)
@@ -152,7 +174,7 @@ def problem_reply(error: Exception, *, request_id: str) -> Reply:
     elif isinstance(error, StoreNotReady | TooManyStreams):
         headers["retry-after"] = str(_NOT_READY_RETRY_SECONDS)
     # ASCII: a field name may hold anything, even what has no UTF-8 form.
-    return Reply(status=body["status"], body=json.dumps(body), content_type=PROBLEM_JSON, headers=headers)
+    return Reply(status=described.status, body=encode_ascii(described), content_type=PROBLEM_JSON, headers=headers)
 
 
 def _kind(error: Exception) -> tuple[int, str]:

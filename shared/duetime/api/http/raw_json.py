@@ -30,13 +30,6 @@ _MAX_SHOWN_NAME = 128
 
 
 @dataclass(frozen=True, slots=True)
-class RawJson:
-    """A JSON value as its exact text."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class RawObject:
     """The members of a JSON object, and (name, message) for each that cannot be taken."""
 
@@ -46,7 +39,7 @@ class RawObject:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which members are not plain: ``opaque`` ones become RawJson, but for null, which is None.
+    """Which members are not plain: ``opaque`` ones stay the text that they were, but for null, which is None.
 
     ``items`` names a member that holds an array whose objects are read by the same shape, as RawObject.
     ``objects`` has the shapes of members that hold an object of their own, which becomes a RawObject too.
@@ -103,10 +96,10 @@ def read_object(text: str, shape: Shape) -> RawObject:
     return found
 
 
-def decode_unique(raw: RawJson) -> Any:
-    """What ``raw`` says. Raises ``ValueError`` when an object in it has a name twice, or it is nested too deeply."""
+def decode_unique(text: str) -> Any:
+    """What ``text`` says. Raises ``ValueError`` when an object in it has a name twice, or it is nested too deeply."""
     try:
-        return _decode_unique(raw.text)
+        return _decode_unique(text)
     except RecursionError:  # there was room for it where the body was read, and less of the stack is left here
         raise ValueError("is nested too deeply") from None
 
@@ -126,7 +119,7 @@ def _read_members(text: str, start: int, shape: Shape, has_surrogates: bool) -> 
             name = json.loads(f'"{name}"')
         if name in opaque:
             value, end = _scan_opaque(text, index)
-            value = None if value is None else RawJson(text[index:end])
+            value = None if value is None else text[index:end]
         elif name == items and text.startswith("[", index):
             value, end = _read_items(text, index, shape, has_surrogates)
         elif name in objects and text.startswith("{", index):

@@ -9,10 +9,11 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
-from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from duetime.api.http.request import JSON, Reply
+from duetime.api.http.request_models import RequestModel
+from duetime.api.http.responses import ResponseModel
 from duetime.domain.principals import Role
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -49,8 +50,7 @@ class Route:
     have, or PUBLIC. It has no default, so that no route is without one. A parameter ``<tenant>``
     must be the tenant of the key (``authorization.authorise``).
 
-    ``responses`` maps a status to the name of the model of its body (``documents.response_models``: no request needs
-    them, so they are no cold start); None: without one, or one of ``media_types``, which also has
+    ``responses`` maps a status to the model of its body; None: without one, or one of ``media_types``, which also has
     a second form beside the model's. ``problems`` are the statuses of this route's own problems. ``conditions``: the
     headers of conditional requests that the endpoint honours; on a write, others are refused. ``headers`` are
     further ones that it reads.
@@ -62,13 +62,13 @@ class Route:
     permission: Permission
     summary: str = field(kw_only=True)
     tag: str = field(kw_only=True)
-    responses: Mapping[int, str | None] = field(kw_only=True)
+    responses: Mapping[int, type[ResponseModel] | None] = field(kw_only=True)
     media_types: Mapping[int, str] = field(default_factory=dict, kw_only=True)
     problems: tuple[int, ...] = field(default=(), kw_only=True)
-    body: type[BaseModel] | None = field(default=None, kw_only=True)
+    body: type[RequestModel] | None = field(default=None, kw_only=True)
     body_is_required: bool = field(default=True, kw_only=True)
     body_type: str = field(default=JSON, kw_only=True)
-    query: type[BaseModel] | None = field(default=None, kw_only=True)
+    query: type[RequestModel] | None = field(default=None, kw_only=True)
     headers: tuple[str, ...] = field(default=(), kw_only=True)
     conditions: tuple[str, ...] = field(default=(), kw_only=True)
     keeps: Keeps = field(default=Keeps.ANSWER, kw_only=True)

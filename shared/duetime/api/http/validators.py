@@ -14,14 +14,12 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from duetime.api.http.raw_json import RawJson, decode_unique
+from duetime.api.http.raw_json import decode_unique
 from duetime.delivery.egress import origin_of, parse_destination
-from duetime.delivery.headers import is_reserved
 from duetime.domain.api_keys import MAX_KEY_SECONDS
 from duetime.domain.retry import parse_retry_policy
 from duetime.domain.secrets import MAX_OVERLAP_SECONDS
-from duetime.domain.timers import MAX_EXPIRE_AFTER_MS
-from duetime.domain.times import parse_duration, parse_duration_ms, parse_instant
+from duetime.domain.times import parse_duration, parse_instant
 
 MAX_URL_CHARACTERS = 2048
 MAX_HEADERS = 32
@@ -69,10 +67,6 @@ def duration_seconds(value: Any) -> float:
     return parse_duration(value)
 
 
-def expire_after_ms(value: Any) -> int:
-    return parse_duration_ms(value, max_ms=MAX_EXPIRE_AFTER_MS)
-
-
 def overlap_seconds(value: Any) -> float:
     seconds = parse_duration(value)
     if seconds > MAX_OVERLAP_SECONDS:
@@ -108,17 +102,11 @@ def _check_origin(origin: str) -> None:
     parse_destination(origin)
 
 
-def headers(value: RawJson) -> RawJson:
-    """Custom headers of the callback."""
-    check_headers(value, is_reserved)
-    return value
-
-
 # Timers of one kind have the same headers and policy again and again.
 @lru_cache(maxsize=_CACHED_CHECKS)
-def check_headers(raw: RawJson, is_reserved: Callable[[str], bool]) -> None:
-    """Raises ``ValueError`` unless ``raw`` is an object of headers, with no name that ``is_reserved``."""
-    given = decode_unique(raw)
+def check_headers(json_text: str, is_reserved: Callable[[str], bool]) -> None:
+    """Raises ``ValueError`` unless ``json_text`` is an object of headers, with no name that ``is_reserved``."""
+    given = decode_unique(json_text)
     if not isinstance(given, dict):
         raise ValueError("must be an object of strings")
     if len(given) > MAX_HEADERS:
@@ -131,7 +119,7 @@ def check_headers(raw: RawJson, is_reserved: Callable[[str], bool]) -> None:
             raise at(f".{name}", problem)
         seen.add(name.lower())
         size_bytes += len(name) + len(content)
-    if size_bytes > MAX_HEADERS_BYTES or len(raw.text) > _MAX_HEADERS_TEXT:
+    if size_bytes > MAX_HEADERS_BYTES or len(json_text) > _MAX_HEADERS_TEXT:
         raise ValueError(f"must have at most {MAX_HEADERS_BYTES} bytes")
 
 
@@ -149,16 +137,16 @@ def _header_problem(name: str, content: Any, seen: set[str], is_reserved: Callab
     return None
 
 
-def retry_policy(value: RawJson) -> RawJson:
-    if len(value.text) > MAX_RETRY_POLICY_TEXT:
+def retry_policy(json_text: str) -> str:
+    if len(json_text) > MAX_RETRY_POLICY_TEXT:
         raise ValueError(f"must have at most {MAX_RETRY_POLICY_TEXT} characters")
-    _check_retry_policy(value)
-    return value
+    _check_retry_policy(json_text)
+    return json_text
 
 
 @lru_cache(maxsize=_CACHED_CHECKS)
-def _check_retry_policy(raw: RawJson) -> None:
-    given = decode_unique(raw)
+def _check_retry_policy(json_text: str) -> None:
+    given = decode_unique(json_text)
     if not isinstance(given, dict):
         raise ValueError("must be an object")
     try:

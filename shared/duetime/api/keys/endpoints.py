@@ -5,12 +5,21 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from duetime.api.context import Services
-from duetime.api.encoding import api_key_json, created_key_json, list_json, principal_json
 from duetime.api.http.errors import ApiKeyNotFound, FieldError, InvalidFields
 from duetime.api.http.parsing import read_body, read_query, validate
 from duetime.api.http.request import Reply, Request
+from duetime.api.http.request_models import PLAIN_SHAPE, PageQuery
+from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Keeps, Route
-from duetime.api.schemas import PLAIN_SHAPE, ApiKeyBody, PageQuery
+from duetime.api.keys.requests import ApiKeyBody
+from duetime.api.keys.responses import (
+    ApiKeyPage,
+    CreatedKeyResponse,
+    PrincipalResponse,
+    api_key_response,
+    created_key_response,
+    principal_response,
+)
 from duetime.app.api_keys import create_key
 from duetime.domain.api_keys import is_key_id
 from duetime.domain.errors import InvalidInput
@@ -23,7 +32,7 @@ _NEVER_KEPT = {"cache-control": "no-store"}
 
 def get_principal(services: Services, request: Request) -> Reply:  # noqa: ARG001
     """GET: for whom the key of the request acts, and with which role."""
-    return Reply(status=200, body=principal_json(request.principal), headers=_NEVER_KEPT)
+    return json_reply(200, principal_response(request.principal), _NEVER_KEPT)
 
 
 def create_api_key(services: Services, request: Request, *, tenant: str) -> Reply:
@@ -40,7 +49,7 @@ def create_api_key(services: Services, request: Request, *, tenant: str) -> Repl
         expires_at=_end(body, now),
         now=now,
     )
-    return Reply(status=201, body=created_key_json(created), headers=_NEVER_KEPT)
+    return json_reply(201, created_key_response(created), _NEVER_KEPT)
 
 
 def list_api_keys(services: Services, request: Request, *, tenant: str) -> Reply:
@@ -50,7 +59,7 @@ def list_api_keys(services: Services, request: Request, *, tenant: str) -> Reply
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
     page = services.context.store.catalogue.list_api_keys(tenant, cursor=cursor, limit=query.limit)
     next_cursor = services.cursors.encode(page.next_cursor, bound_to, request.principal)
-    return Reply(status=200, body=list_json(map(api_key_json, page.items), next_cursor))
+    return json_reply(200, ApiKeyPage([api_key_response(key) for key in page.items], next_cursor))
 
 
 def delete_api_key(services: Services, request: Request, *, tenant: str, key_id: str) -> Reply:  # noqa: ARG001
@@ -84,7 +93,7 @@ ROUTES = (
         summary="Create an API key of the tenant",
         tag="API keys",
         body=ApiKeyBody,
-        responses={201: "CreatedKeyAnswer"},
+        responses={201: CreatedKeyResponse},
         problems=(400, 413, 415),
         keeps=Keeps.FACT,
     ),
@@ -96,7 +105,7 @@ ROUTES = (
         summary="List the API keys of the tenant, without their secrets",
         tag="API keys",
         query=PageQuery,
-        responses={200: "ApiKeyPage"},
+        responses={200: ApiKeyPage},
         problems=(400,),
     ),
     Route(
@@ -116,6 +125,6 @@ ROUTES = (
         Role.READER,
         summary="Tell for which tenant and with which role the key acts",
         tag="API keys",
-        responses={200: "PrincipalAnswer"},
+        responses={200: PrincipalResponse},
     ),
 )

@@ -1,38 +1,35 @@
-"""Namespaces, shards and health."""
+"""Namespaces: create, set, read, pause, resume, delete."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from duetime import __version__
 from duetime.api.context import Services
-from duetime.api.encoding import encode, list_json, namespace_json, shard_json
 from duetime.api.http.authorization import own_tenant
 from duetime.api.http.parsing import read_body, read_query, validate
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, EntityTags, etag, if_match, if_none_match
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.route import PUBLIC, Route
-from duetime.api.schemas import (
-    NAMESPACE_SHAPE,
-    PLAIN_SHAPE,
-    DeleteNamespaceQuery,
-    NamespaceBody,
-    NothingBody,
-    PageQuery,
-    PauseBody,
+from duetime.api.http.request_models import PLAIN_SHAPE, NothingBody, PageQuery
+from duetime.api.http.responses import json_reply
+from duetime.api.http.route import Route
+from duetime.api.namespaces.requests import NAMESPACE_SHAPE, DeleteNamespaceQuery, NamespaceBody, PauseBody
+from duetime.api.namespaces.responses import (
+    NamespaceDeletionResponse,
+    NamespacePage,
+    NamespaceResponse,
+    namespace_response,
 )
 from duetime.app import namespace_states
 from duetime.app.namespaces import changed_settings, found_namespace
-from duetime.domain.errors import InvalidCursor, InvalidInput, RevisionMismatch, StoreError, StoreNotReady
+from duetime.domain.errors import InvalidInput, RevisionMismatch
 from duetime.domain.ids import check_namespace
-from duetime.domain.namespaces import Namespace
+from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.principals import Role
-from duetime.stores.store_clock import TOLERANCE_SECONDS
 
 MAX_BODY_BYTES = 64 * 1024
+_SETTINGS = NamespaceSettings.__dataclass_fields__.keys()
 
 
 def put_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
@@ -75,14 +72,9 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
 
 def given_settings(body: NamespaceBody) -> dict[str, Any]:
     """The fields of ``NamespaceSettings`` that ``body`` has, with their values."""
-    policy = body.retry_policy
-    values = {
-        "retry_policy": ("retry_policy_json", None if policy is None else policy.text),
-        "max_in_flight": ("max_in_flight", body.max_in_flight),
-        "rate_limit": ("rate_limit_per_second", None if body.rate_limit is None else float(body.rate_limit)),
-        "misfire": ("misfire", body.misfire),
-    }
-    return dict(field for name, field in values.items() if name in body.model_fields_set)
+    given = {name: getattr(body, name) for name in body.model_fields_set if name in _SETTINGS}
+    rate = given.get("rate_limit_per_second")
+    return given if rate is None else given | {"rate_limit_per_second": float(rate)}
 
 
 def get_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
@@ -95,7 +87,7 @@ def get_namespace(services: Services, request: Request, *, namespace: str) -> Re
 
 
 def _namespace_reply(status: int, namespace: Namespace) -> Reply:
-    return Reply(status=status, body=namespace_json(namespace), headers={"etag": etag(namespace.revision)})
+    return json_reply(status, namespace_response(namespace), {"etag": etag(namespace.revision)})
 
 
 def pause_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
@@ -141,12 +133,10 @@ def delete_namespace(services: Services, request: Request, *, namespace: str) ->
         check=check,
     )
     services.namespaces.forget(namespace)
-    body = encode({"removed": step.removed, "done": step.is_done})
-    return Reply(status=200, body=body) if step.is_done else _to_be_repeated(body, step.wait_seconds)
-
-
-def _to_be_repeated(body: str, wait_seconds: int) -> Reply:
-    return Reply(status=202, body=body, headers={"retry-after": str(wait_seconds)})
+    response = NamespaceDeletionResponse(removed=step.removed, done=step.is_done)
+    if step.is_done:
+        return json_reply(200, response)
+    return json_reply(202, response, {"retry-after": str(step.wait_seconds)})
 
 
 def _checked(wanted: EntityTags | None) -> Callable[[Namespace], None]:
@@ -165,49 +155,7 @@ def list_namespaces(services: Services, request: Request) -> Reply:
     tenant_id = None if request.principal is None else request.principal.tenant_id
     page = services.context.store.catalogue.list_namespaces(cursor=cursor, limit=query.limit, tenant_id=tenant_id)
     next_cursor = services.cursors.encode(page.next_cursor, bound_to, request.principal)
-    return Reply(status=200, body=list_json(map(namespace_json, page.items), next_cursor))
-
-
-def list_shards(services: Services, request: Request) -> Reply:
-    """GET: the shards in order of id, with their owners. A cursor is the last id that was shown."""
-    query = read_query(PageQuery, request)
-    bound_to = ("shards",)
-    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
-    store = services.context.store
-    shard_ids = sorted(store.catalogue.shard_map().shard_ids())
-    start = 0 if cursor is None else bisect_right(shard_ids, _shard_id(cursor))
-    shown = shard_ids[start : start + query.limit]
-    is_last = start + query.limit >= len(shard_ids)
-    statuses = store.leases.statuses(shown, now=services.context.clock.now()) if shown else []
-    items = list(map(shard_json, statuses))
-    next_cursor = None if is_last else services.cursors.encode(str(shown[-1]), bound_to, request.principal)
-    return Reply(status=200, body=list_json(items, next_cursor))
-
-
-def get_health(services: Services, request: Request) -> Reply:  # noqa: ARG001
-    """GET: 200 when the store answers, 503 when it does not. A clock that is wrong is told, and harms nothing."""
-    offset = services.context.clock_offset_seconds()
-    clock = "unknown" if offset is None else "ok" if abs(offset) <= TOLERANCE_SECONDS else "differs"
-    members = {
-        "version": __version__,
-        "clock": clock,
-        "clockOffsetSeconds": offset,
-        "shardsGivenBack": services.context.shards_given_back(),
-    }
-    try:
-        services.context.store.check()
-    except StoreError as error:
-        store = "not_ready" if isinstance(error, StoreNotReady) else "unavailable"
-        body = encode({"status": "unavailable", "store": store} | members)
-        return Reply(status=503, body=body, headers={"retry-after": "1"})
-    return Reply(status=200, body=encode({"status": "ok", "store": "ok"} | members))
-
-
-def _shard_id(cursor: str) -> int:
-    try:
-        return int(cursor)
-    except ValueError:
-        raise InvalidCursor("cursor", "is not a cursor of this list") from None
+    return json_reply(200, NamespacePage([namespace_response(each) for each in page.items], next_cursor))
 
 
 _NAMESPACE = "/v1/namespaces/<namespace>"
@@ -222,7 +170,7 @@ ROUTES = (
         tag="namespaces",
         body=NamespaceBody,
         body_is_required=False,
-        responses={200: "NamespaceAnswer", 201: "NamespaceAnswer"},
+        responses={200: NamespaceResponse, 201: NamespaceResponse},
         problems=(400, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
@@ -233,7 +181,7 @@ ROUTES = (
         Role.READER,
         summary="Read a namespace",
         tag="namespaces",
-        responses={200: "NamespaceAnswer", 304: None},
+        responses={200: NamespaceResponse, 304: None},
         problems=(400, 404),
         conditions=(IF_NONE_MATCH,),
     ),
@@ -245,7 +193,7 @@ ROUTES = (
         summary="List namespaces",
         tag="namespaces",
         query=PageQuery,
-        responses={200: "NamespacePage"},
+        responses={200: NamespacePage},
         problems=(400,),
     ),
     Route(
@@ -256,7 +204,7 @@ ROUTES = (
         summary="Delete a namespace, and with force its timers: a step at a time, until the answer is 200",
         tag="namespaces",
         query=DeleteNamespaceQuery,
-        responses={200: "NamespaceDeletionAnswer", 202: "NamespaceDeletionAnswer"},
+        responses={200: NamespaceDeletionResponse, 202: NamespaceDeletionResponse},
         problems=(400, 404, 409, 412),
         conditions=(IF_MATCH,),
     ),
@@ -269,7 +217,7 @@ ROUTES = (
         tag="namespaces",
         body=PauseBody,
         body_is_required=False,
-        responses={200: "NamespaceAnswer"},
+        responses={200: NamespaceResponse},
         problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
@@ -280,28 +228,8 @@ ROUTES = (
         Role.ADMIN,
         summary="Fire the timers of a namespace again; late ones as its misfire says",
         tag="namespaces",
-        responses={200: "NamespaceAnswer"},
+        responses={200: NamespaceResponse},
         problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
-    ),
-    Route(
-        "GET",
-        "/v1/shards",
-        list_shards,
-        Role.ADMIN,
-        summary="List shards and who polls them",
-        tag="service",
-        query=PageQuery,
-        responses={200: "ShardPage"},
-        problems=(400,),
-    ),
-    Route(
-        "GET",
-        "/health",
-        get_health,
-        PUBLIC,
-        summary="Is the service, with its store, ready?",
-        tag="service",
-        responses={200: "HealthAnswer", 503: "HealthAnswer"},
     ),
 )

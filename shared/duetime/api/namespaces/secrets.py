@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from duetime.api.context import Services
-from duetime.api.encoding import created_secret_json, list_json, secret_json
 from duetime.api.http.parsing import read_body, validate
 from duetime.api.http.request import Reply, Request
+from duetime.api.http.request_models import PLAIN_SHAPE
+from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Keeps, Route
-from duetime.api.schemas import PLAIN_SHAPE, SecretBody
+from duetime.api.namespaces.requests import SecretBody
+from duetime.api.namespaces.responses import (
+    CreatedSecretResponse,
+    SecretPage,
+    created_secret_response,
+    secret_response,
+)
 from duetime.app import namespaces as namespace_changes
 from duetime.domain.principals import Role
 from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
@@ -30,14 +37,15 @@ def create_secret(services: Services, request: Request, *, namespace: str) -> Re
         overlap_seconds=DEFAULT_OVERLAP_SECONDS if body.overlap is None else body.overlap,
         now=context.clock.now(),
     )
-    return Reply(status=201, body=created_secret_json(created), headers=_NEVER_KEPT)
+    return json_reply(201, created_secret_response(created), _NEVER_KEPT)
 
 
 def list_secrets(services: Services, request: Request, *, namespace: str) -> Reply:
     """GET: the secrets that are valid now, oldest first, without what they are."""
     context = services.context
     found = namespace_changes.found_namespace(context.store, namespace, principal=request.principal)
-    return Reply(status=200, body=list_json(map(secret_json, valid_secrets(found, context.clock.now())), None))
+    valid = valid_secrets(found, context.clock.now())
+    return json_reply(200, SecretPage([secret_response(secret) for secret in valid], None))
 
 
 def delete_secret(services: Services, request: Request, *, namespace: str, secret_id: str) -> Reply:
@@ -60,7 +68,7 @@ ROUTES = (
         tag="namespaces",
         body=SecretBody,
         body_is_required=False,
-        responses={201: "CreatedSecretAnswer"},
+        responses={201: CreatedSecretResponse},
         problems=(400, 404, 409, 413, 415, 503),
         keeps=Keeps.FACT,
     ),
@@ -71,7 +79,7 @@ ROUTES = (
         Role.ADMIN,
         summary="List the signing secrets that are valid",
         tag="namespaces",
-        responses={200: "SecretPage"},
+        responses={200: SecretPage},
         problems=(404,),
     ),
     Route(

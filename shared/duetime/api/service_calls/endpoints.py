@@ -11,12 +11,13 @@ from duetime.api.http.idempotency import replayed
 from duetime.api.http.parsing import read_body, validate
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, EntityTags, etag, if_match, if_none_match
 from duetime.api.http.request import Reply, Request
+from duetime.api.http.request_models import PLAIN_SHAPE, NothingBody
+from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Keeps, Route
-from duetime.api.schemas import PLAIN_SHAPE, NothingBody
-from duetime.api.service_calls.encoding import call_json
 from duetime.api.service_calls.parsing import read_patch, read_rerun, read_submission
 from duetime.api.service_calls.requests import CALL_SHAPE, RerunBody, ServiceCallBody, ServiceCallPatch
-from duetime.api.views import views_for
+from duetime.api.service_calls.responses import ServiceCallResponse, call_response
+from duetime.app.readers import shown_call
 from duetime.app.service_calls import check_waits
 from duetime.app.submission import Submitted
 from duetime.delivery.egress import RefusedUrl
@@ -53,7 +54,7 @@ def get_service_call(services: Services, request: Request, *, tenant: str, servi
     known = if_none_match(request)
     if known is not None and known.match_weakly(call.revision):
         return Reply(status=304, headers={"etag": etag(call.revision)})
-    return Reply(status=200, body=views_for(services, request).call(call), headers={"etag": etag(call.revision)})
+    return _call_reply(200, shown_call(call, request.principal, services.context.redaction))
 
 
 def patch_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
@@ -204,7 +205,7 @@ def _submitted_reply(submitted: Submitted) -> Reply:
 
 
 def _call_reply(status: int, call: ServiceCall) -> Reply:
-    return Reply(status=status, body=call_json(call), headers={"etag": etag(call.revision)})
+    return json_reply(status, call_response(call), {"etag": etag(call.revision)})
 
 
 _SERVICE_CALLS = "/v1/tenants/<tenant>/service-calls"
@@ -219,7 +220,7 @@ ROUTES = (
         summary="Submit a service call; 200 when the same was submitted under the same idempotency key before",
         tag="service calls",
         body=ServiceCallBody,
-        responses={202: "ServiceCallAnswer", 200: "ServiceCallAnswer"},
+        responses={202: ServiceCallResponse, 200: ServiceCallResponse},
         problems=(400, 409, 413, 415),
         headers=("X-Correlation-Id",),
         keeps=Keeps.RESOURCE,
@@ -231,7 +232,7 @@ ROUTES = (
         Role.READER,
         summary="Read a service call",
         tag="service calls",
-        responses={200: "ServiceCallAnswer", 304: None},
+        responses={200: ServiceCallResponse, 304: None},
         problems=(400, 404, 409),
         conditions=(IF_NONE_MATCH,),
     ),
@@ -244,7 +245,7 @@ ROUTES = (
         tag="service calls",
         body=ServiceCallPatch,
         body_type="application/merge-patch+json",
-        responses={200: "ServiceCallAnswer"},
+        responses={200: ServiceCallResponse},
         problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
@@ -266,7 +267,7 @@ ROUTES = (
         Role.WRITER,
         summary="Cancel a service call that waits for its due time or its next attempt: it is kept as Cancelled",
         tag="service calls",
-        responses={200: "ServiceCallAnswer"},
+        responses={200: ServiceCallResponse},
         problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
@@ -277,7 +278,7 @@ ROUTES = (
         Role.WRITER,
         summary="Make a service call that waits for its due time or its next attempt due now",
         tag="service calls",
-        responses={200: "ServiceCallAnswer"},
+        responses={200: ServiceCallResponse},
         problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
@@ -290,7 +291,7 @@ ROUTES = (
         tag="service calls",
         body=RerunBody,
         body_is_required=False,
-        responses={202: "ServiceCallAnswer", 200: "ServiceCallAnswer"},
+        responses={202: ServiceCallResponse, 200: ServiceCallResponse},
         problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
         headers=("X-Correlation-Id",),

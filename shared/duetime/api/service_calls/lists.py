@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from duetime.api.context import Services
-from duetime.api.encoding import instant_json, list_json
 from duetime.api.http.errors import FieldError, InvalidFields
-from duetime.api.http.page_size import fitting_page
+from duetime.api.http.page_size import page_reply
 from duetime.api.http.parsing import read_query
 from duetime.api.http.request import Reply, Request
+from duetime.api.http.request_models import PageQuery
+from duetime.api.http.responses import encode_ascii, instant
 from duetime.api.http.route import Route
-from duetime.api.schemas import PageQuery
-from duetime.api.service_calls.encoding import events_json, execution_json, execution_summary_json
 from duetime.api.service_calls.requests import CallQuery, EventQuery
+from duetime.api.service_calls.responses import (
+    EventPage,
+    ExecutionPage,
+    ExecutionResponse,
+    ServiceCallPage,
+    call_response,
+    event_response,
+    execution_response,
+)
 from duetime.api.service_calls.validators import sequence
-from duetime.api.views import views_for
+from duetime.app.readers import shown_call
 from duetime.domain.call_events import CallEvent
 from duetime.domain.errors import ExecutionNotFound, InvalidInput
 from duetime.domain.ids import is_uuid
@@ -33,12 +41,14 @@ def list_service_calls(services: Services, request: Request, *, tenant: str) -> 
     store, now = services.calls.store, services.context.clock.now()
     bound_to = _cursor_query(tenant, query)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
-    items, next_cursor = fitting_page(
+    rules = services.context.redaction
+    return page_reply(
+        ServiceCallPage,
         lambda limit: store.list(tenant, call_filter, cursor=cursor, limit=limit, now=now),
-        views_for(services, request).call_summary,
+        lambda call: call_response(shown_call(call, request.principal, rules), with_body=False),
         limit=query.limit,
+        to_cursor=lambda found: services.cursors.encode(found, bound_to, request.principal),
     )
-    return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))
 
 
 def list_executions(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
@@ -48,12 +58,14 @@ def list_executions(services: Services, request: Request, *, tenant: str, servic
     calls.found(tenant, service_call_id, now=services.context.clock.now())
     bound_to = ("executions", tenant, service_call_id)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
-    items, next_cursor = fitting_page(
+    return page_reply(
+        ExecutionPage,
         lambda limit: calls.store.list_executions(tenant, service_call_id, cursor=cursor, limit=limit),
-        execution_summary_json,
+        lambda execution: execution_response(execution, with_bodies=False),
         limit=query.limit,
+        to_cursor=lambda found: services.cursors.encode(found, bound_to, request.principal),
+        encode=encode_ascii,
     )
-    return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))
 
 
 def get_execution(
@@ -70,7 +82,7 @@ def get_execution(
     found = calls.store.get_execution(tenant, service_call_id, execution_id) if is_uuid(execution_id) else None
     if found is None:
         raise ExecutionNotFound(service_call_id, execution_id)
-    return Reply(status=200, body=execution_json(found))
+    return Reply(status=200, body=encode_ascii(execution_response(found)))
 
 
 def list_events(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
@@ -84,7 +96,8 @@ def list_events(services: Services, request: Request, *, tenant: str, service_ca
     call = calls.found(tenant, service_call_id, now=services.context.clock.now())
     events = calls.store.list_events(tenant, service_call_id, after=after, limit=query.limit)
     next_after = events[-1].sequence if events else after
-    return Reply(status=200, body=events_json(events, next_after=next_after, complete=is_complete(call, events)))
+    page = EventPage([event_response(event) for event in events], next_after, is_complete(call, events))
+    return Reply(status=200, body=encode_ascii(page))
 
 
 def is_complete(call: ServiceCall, events: Sequence[CallEvent]) -> bool:
@@ -129,7 +142,7 @@ def _filter(query: CallQuery) -> CallFilter:
 
 def _cursor_query(tenant: str, query: CallQuery) -> tuple[object, ...]:
     """What a cursor is bound to."""
-    times = map(instant_json, (query.submitted_from, query.submitted_to, query.due_to))
+    times = map(instant, (query.submitted_from, query.submitted_to, query.due_to))
     tags = sorted(query.tag or ())
     return ("calls", tenant, query.status, tags, *times, query.name, query.starred, query.correlation_id, query.order)
 
@@ -147,7 +160,7 @@ ROUTES = (
         summary="List service calls",
         tag="service calls",
         query=CallQuery,
-        responses={200: "ServiceCallPage"},
+        responses={200: ServiceCallPage},
         problems=(400,),
     ),
     Route(
@@ -158,7 +171,7 @@ ROUTES = (
         summary="List the executions of a service call, without bodies",
         tag="service calls",
         query=PageQuery,
-        responses={200: "ExecutionPage"},
+        responses={200: ExecutionPage},
         problems=(400, 404, 409),
     ),
     Route(
@@ -168,7 +181,7 @@ ROUTES = (
         Role.READER,
         summary="Read an execution: what was sent and what came back",
         tag="service calls",
-        responses={200: "ExecutionAnswer"},
+        responses={200: ExecutionResponse},
         problems=(400, 404, 409),
     ),
     Route(
@@ -180,7 +193,7 @@ ROUTES = (
         " with a 204 when there will be no more",
         tag="service calls",
         query=EventQuery,
-        responses={200: "EventPage", 204: None},
+        responses={200: EventPage, 204: None},
         media_types={200: "text/event-stream"},
         problems=(400, 404, 409),
         headers=("Last-Event-ID",),

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from duetime.api.http import validators as fields
+from duetime.api.http import validators
 from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.idempotency import IDEMPOTENCY_KEY, given_key
-from duetime.api.http.parsing import validate
-from duetime.api.http.raw_json import RawJson, RawObject
+from duetime.api.http.parsing import after, check_egress, validate
+from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import Request, utf8_length
 from duetime.api.service_calls.requests import CallRequestPatch, RerunBody, ServiceCallBody, ServiceCallPatch
-from duetime.api.timers.parsing import after
 from duetime.app.service_calls import check_waits
-from duetime.delivery.egress import EgressPolicy, RefusedUrl
+from duetime.delivery.egress import EgressPolicy
 from duetime.domain.call_steps import Submission
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.service_calls import (
@@ -52,13 +51,13 @@ def read_submission(
     """
     _check_body_size(found)
     body = validate(ServiceCallBody, found)
-    _check_url(body.request.url, egress)
+    check_egress("request.url", body.request.url, egress)
     due = _due(body.due_at, body.delay, now)
     spec = request_spec(
         method=body.request.method,
         url=body.request.url,
-        headers_json=_text(body.request.headers),
-        body_json=_text(body.request.body),
+        headers_json=body.request.headers_json,
+        body_json=body.request.body_json,
     )
     timeout_seconds = body.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
     tags = tuple(body.tags or ())
@@ -68,7 +67,7 @@ def read_submission(
         due=due.asked,
         tags=tags,
         timeout_seconds=timeout_seconds,
-        retry_policy_json=_text(body.retry_policy),
+        retry_policy_json=body.retry_policy_json,
         correlation_id=body.correlation_id,
         starred=bool(body.starred),
     )
@@ -78,7 +77,7 @@ def read_submission(
         digest=digest,
         due_at=due.at,
         timeout_seconds=timeout_seconds,
-        retry_policy_json=_text(body.retry_policy),
+        retry_policy_json=body.retry_policy_json,
         correlation_id=body.correlation_id or _correlation_id(request) or new_id(),
         idempotency_key=_idempotency_key(request, body.idempotency_key),
         tags=tags,
@@ -121,7 +120,7 @@ def read_patch(found: RawObject, *, egress: EgressPolicy, now: datetime) -> Call
     if given >= {"due_at", "delay"}:
         raise InvalidFields([FieldError("dueAt", "and delay cannot both be given")])
     if "request" in given and "url" in patch.request.model_fields_set:
-        _check_url(patch.request.url, egress)
+        check_egress("request.url", patch.request.url, egress)
     due_at = after(now, patch.delay) if "delay" in given else patch.due_at
     is_rescheduled = bool(given & {"due_at", "delay"})
 
@@ -145,8 +144,8 @@ def _patched(stored: RequestSpec, patch: CallRequestPatch) -> RequestSpec:
     return request_spec(
         method=patch.method if "method" in given else stored.method,
         url=patch.url if "url" in given else stored.url,
-        headers_json=_text(patch.headers) if "headers" in given else stored.headers_json,
-        body_json=_text(patch.body) if "body" in given else stored.body_json,
+        headers_json=patch.headers_json if "headers_json" in given else stored.headers_json,
+        body_json=patch.body_json if "body_json" in given else stored.body_json,
     )
 
 
@@ -173,25 +172,13 @@ def _correlation_id(request: Request) -> str | None:
     if not header:
         return None
     try:
-        return fields.correlation_id(header)
+        return validators.correlation_id(header)
     except ValueError as error:
         raise InvalidInput(CORRELATION_ID, str(error)) from None
-
-
-def _check_url(url: str, egress: EgressPolicy) -> None:
-    """What is wrong whenever it is sent is refused now. A name is judged by where it leads when it is sent."""
-    try:
-        egress.check_url(url)
-    except RefusedUrl as error:
-        raise InvalidInput("request.url", str(error)) from None
 
 
 def _check_body_size(found: RawObject) -> None:
     request = found.members.get("request")
     body = request.members.get("body") if isinstance(request, RawObject) else None
-    if isinstance(body, RawJson) and utf8_length(body.text) > MAX_BODY_BYTES:
+    if isinstance(body, str) and utf8_length(body) > MAX_BODY_BYTES:
         raise PayloadTooLarge("request.body", f"must have at most {MAX_BODY_BYTES} bytes of JSON")
-
-
-def _text(value: RawJson | None) -> str | None:
-    return None if value is None else value.text

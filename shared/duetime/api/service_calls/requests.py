@@ -1,4 +1,4 @@
-"""What a request about service calls may hold, as ``schemas`` has it for timers."""
+"""Requests about service calls: what they may hold."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
-from duetime.api.http import validators as fields
-from duetime.api.http.raw_json import RawJson, Shape
-from duetime.api.schemas import (
-    Body,
+from duetime.api.http import validators
+from duetime.api.http.request_models import (
     CallbackUrl,
-    CallRetryPolicy,
     CorrelationId,
     Duration,
     Instant,
     Limit,
     PageQuery,
-    RawSchema,
+    RequestModel,
+    retry_policy_schema,
+    shape_of,
 )
-from duetime.api.service_calls import validators as call_fields
+from duetime.api.service_calls import validators as call_validators
 from duetime.domain.service_calls import (
     DEFAULT_TIMEOUT_SECONDS,
     MAX_NAME_CHARACTERS,
     MAX_TAGS,
     MAX_TIMEOUT_SECONDS,
+    ONE_ATTEMPT,
     CallStatus,
     Method,
 )
@@ -33,7 +33,7 @@ DEFAULT_EVENTS = 100
 
 _HEADERS_SCHEMA = {
     "type": "object",
-    "maxProperties": fields.MAX_HEADERS,
+    "maxProperties": validators.MAX_HEADERS,
     "additionalProperties": {"type": "string"},
     "description": "headers of framing and of the connection, and x-correlation-id, are refused",
 }
@@ -44,20 +44,25 @@ _TAGS_SCHEMA = {
     "type": "array",
     "maxItems": MAX_TAGS,
     "uniqueItems": True,
-    "items": {"type": "string", "minLength": 1, "maxLength": fields.MAX_TAG_CHARACTERS},
+    "items": {"type": "string", "minLength": 1, "maxLength": validators.MAX_TAG_CHARACTERS},
 }
 _NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARACTERS}
 _KEY_SCHEMA = {
     "type": "string",
-    "pattern": f"^[\\x20-\\x7e]{{1,{fields.MAX_IDEMPOTENCY_KEY_CHARACTERS}}}$",
+    "pattern": f"^[\\x20-\\x7e]{{1,{validators.MAX_IDEMPOTENCY_KEY_CHARACTERS}}}$",
 }
 
-Name = Annotated[str, AfterValidator(call_fields.name), WithJsonSchema(_NAME_SCHEMA)]
-Tags = Annotated[list[str], AfterValidator(call_fields.tags), WithJsonSchema(_TAGS_SCHEMA)]
-Headers = Annotated[RawJson, RawSchema, AfterValidator(call_fields.headers), WithJsonSchema(_HEADERS_SCHEMA)]
-RequestBody = Annotated[RawJson, RawSchema, WithJsonSchema(_BODY_SCHEMA)]
+Name = Annotated[str, AfterValidator(call_validators.name), WithJsonSchema(_NAME_SCHEMA)]
+Tags = Annotated[list[str], AfterValidator(call_validators.tags), WithJsonSchema(_TAGS_SCHEMA)]
+Headers = Annotated[str, AfterValidator(call_validators.headers), WithJsonSchema(_HEADERS_SCHEMA)]
+RequestBody = Annotated[str, WithJsonSchema(_BODY_SCHEMA)]
+RetryPolicy = Annotated[
+    str,
+    AfterValidator(validators.retry_policy),
+    WithJsonSchema(retry_policy_schema(ONE_ATTEMPT.max_attempts)),
+]
 HttpMethod = Annotated[Method, Field(strict=False)]
-IdempotencyKey = Annotated[str, AfterValidator(fields.idempotency_key), WithJsonSchema(_KEY_SCHEMA)]
+IdempotencyKey = Annotated[str, AfterValidator(validators.idempotency_key), WithJsonSchema(_KEY_SCHEMA)]
 TimeoutSeconds = Annotated[int, Field(ge=1, le=MAX_TIMEOUT_SECONDS)]
 
 _EXAMPLE_REQUEST: dict[str, Any] = {
@@ -68,25 +73,25 @@ _EXAMPLE_REQUEST: dict[str, Any] = {
 }
 
 
-class CallRequest(Body):
+class CallRequest(RequestModel):
     """The HTTP request to be sent."""
 
     method: HttpMethod
     url: CallbackUrl
-    headers: Headers | None = None
-    body: RequestBody | None = None
+    headers_json: Headers | None = None
+    body_json: RequestBody | None = None
 
 
-class CallRequestPatch(Body):
+class CallRequestPatch(RequestModel):
     """What is omitted of the request stays; null removes headers or body, each as a whole."""
 
     method: HttpMethod = Field(default=None)  # type: ignore[assignment]  # omitted; null is refused
     url: CallbackUrl = Field(default=None)  # type: ignore[assignment]
-    headers: Headers | None = None
-    body: RequestBody | None = None
+    headers_json: Headers | None = None
+    body_json: RequestBody | None = None
 
 
-class ServiceCallBody(Body):
+class ServiceCallBody(RequestModel):
     """A service call to submit. At most one of ``dueAt`` and ``delay``; without either it is due now."""
 
     model_config = ConfigDict(
@@ -117,7 +122,7 @@ class ServiceCallBody(Body):
     timeout_seconds: TimeoutSeconds | None = Field(
         default=None, description=f"of one execution; {DEFAULT_TIMEOUT_SECONDS} when it is omitted"
     )
-    retry_policy: CallRetryPolicy | None = Field(
+    retry_policy_json: RetryPolicy | None = Field(
         default=None, description="one attempt when it, or its maxAttempts, is omitted"
     )
     correlation_id: CorrelationId | None = Field(
@@ -125,7 +130,7 @@ class ServiceCallBody(Body):
     )
 
 
-class ServiceCallPatch(Body):
+class ServiceCallPatch(RequestModel):
     """A merge patch: what is omitted stays. ``dueAt``, ``delay`` and ``request`` only while the call
     waits: while it is Scheduled, or between two attempts."""
 
@@ -146,7 +151,7 @@ class ServiceCallPatch(Body):
     request: CallRequestPatch = Field(default=None)  # type: ignore[assignment]
 
 
-class RerunBody(Body):
+class RerunBody(RequestModel):
     """When to repeat a finished service call: now, unless ``dueAt`` or ``delay`` says otherwise."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{}, {"delay": "1h"}]})
@@ -169,7 +174,7 @@ class CallQuery(PageQuery):
     submitted_from: Instant | None = Field(default=None, alias="from", description="by submittedAt, inclusive")
     submitted_to: Instant | None = Field(default=None, alias="to", description="by submittedAt, exclusive")
     name: Name | None = Field(default=None, description="the beginning of the name")
-    starred: Annotated[bool, PlainValidator(call_fields.flag), WithJsonSchema({"type": "boolean"})] | None = None
+    starred: Annotated[bool, PlainValidator(call_validators.flag), WithJsonSchema({"type": "boolean"})] | None = None
     correlation_id: CorrelationId | None = None
     order: Literal["dueAt"] | None = Field(
         default=None, description="dueAt, with status=Scheduled: what comes next; the newest first when omitted"
@@ -178,14 +183,13 @@ class CallQuery(PageQuery):
 
 
 _Sequence = Annotated[
-    int, PlainValidator(call_fields.sequence), WithJsonSchema({"type": "integer", "minimum": 0, "default": 0})
+    int, PlainValidator(call_validators.sequence), WithJsonSchema({"type": "integer", "minimum": 0, "default": 0})
 ]
 
 
-class EventQuery(Body):
+class EventQuery(RequestModel):
     after: _Sequence = Field(default=0, description="events with a greater sequence than this")
     limit: Limit = DEFAULT_EVENTS
 
 
-_REQUEST_SHAPE = Shape(opaque=frozenset({"headers", "body"}))
-CALL_SHAPE = Shape(opaque=frozenset({"retryPolicy"}), objects={"request": _REQUEST_SHAPE})
+CALL_SHAPE = shape_of(ServiceCallBody, objects={"request": shape_of(CallRequest)})

@@ -1,162 +1,269 @@
-"""What the answers about service calls hold, as ``answers`` has it for timers."""
+"""Responses about service calls, their executions and events.
+
+Values of headers that may be secrets are shown to nobody, be it the tenant that gave them
+(``domain.redaction``).
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Literal
+import json
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
 
-from duetime.api.answers import Answer, PageAnswer, RetryPolicyAnswer
-from duetime.domain.call_events import CallEventType
-from duetime.domain.executions import ExecutionStatus
-from duetime.domain.service_calls import CallFailure, CallStatus, Method
+from duetime.api.http.responses import (
+    Instant,
+    Page,
+    ResponseModel,
+    RetryPolicyResponse,
+    instant,
+    raw,
+    retry_policy_response,
+)
+from duetime.domain.call_events import CallEvent, CallEventType
+from duetime.domain.executions import REDACTED, Execution, ExecutionStatus, LoggedMessage
+from duetime.domain.redaction import DEFAULT_RULES
+from duetime.domain.service_calls import (
+    CallFailure,
+    CallOutcome,
+    CallStatus,
+    Method,
+    RequestSpec,
+    ServiceCall,
+)
+from duetime.domain.times import format_instant
 
 _EXAMPLE_ID = "0193e5a1-7c00-7abc-8def-0123456789ab"
 
 
-class CallTimerAnswer(Answer):
+class CallTimerResponse(ResponseModel):
     """The timer of the call: its due time is reached once."""
 
     state: Literal["Scheduled", "Reached"]
-    registered_at: datetime = Field(description="when the due time was last set")
-    reached_at: datetime | None
+    registered_at: Annotated[Instant, Meta(description="when the due time was last set")]
+    reached_at: Instant | None
     correlation_id: str
 
 
-class CallOutcomeAnswer(Answer):
-    """How the last execution ended; the response itself is in the execution."""
+class CallOutcomeResponse(ResponseModel):
+    """How the last execution ended; the receiver's response itself is in the execution."""
 
     execution_id: str
-    status: int | None = Field(description="the HTTP status of the response, if there was one")
-    reason: CallFailure | None = Field(description="null after a success")
+    status: Annotated[int | None, Meta(description="the HTTP status of the response, if there was one")]
+    reason: Annotated[CallFailure | None, Meta(description="null after a success")]
     message: str | None
 
 
-class CallRequestSummary(Answer):
+class CallRequestResponse(ResponseModel):
     method: Method
     url: str
-    headers: dict[str, str] | None = Field(description="values that may be secrets read [redacted]")
-    body_bytes: int = Field(ge=0, description="of the body as JSON text")
+    headers: Annotated[dict[str, str] | None, Meta(description="values that may be secrets read [redacted]")]
+    body_bytes: Annotated[int, Meta(ge=0, description="of the body as JSON text")]
+    body: Annotated[Raw | UnsetType, Meta(description="the exact text that was given; not in lists")] = UNSET
 
 
-class CallRequestAnswer(CallRequestSummary):
-    body: Any = Field(description="the exact text that was given")
-
-
-class ServiceCallSummary(Answer):
-    """A service call as lists show it."""
-
-    id: str = Field(examples=[_EXAMPLE_ID])
+class ServiceCallResponse(ResponseModel):
+    id: Annotated[str, Meta(examples=[_EXAMPLE_ID])]
     tenant_id: str
     name: str
     status: CallStatus
-    revision: int = Field(ge=1, description="counts changes; the ETag is this number in quotes")
-    submitted_at: datetime
-    updated_at: datetime
-    due_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    expires_at: datetime | None = Field(description="when a finished call that is not starred is removed by itself")
-    attempts: int = Field(ge=0, description="executions begun")
-    next_attempt_at: datetime | None = Field(description="null while an execution is under way, and when finished")
-    execution_id: str | None = Field(description="of the execution that is under way")
-    outcome: CallOutcomeAnswer | None
-    tags: list[str]
+    revision: Annotated[int, Meta(ge=1, description="counts changes; the ETag is this number in quotes")]
+    submitted_at: Instant
+    updated_at: Instant
+    due_at: Instant
+    started_at: Instant | None
+    finished_at: Instant | None
+    expires_at: Annotated[
+        Instant | None, Meta(description="when a finished call that is not starred is removed by itself")
+    ]
+    attempts: Annotated[int, Meta(ge=0, description="executions begun")]
+    next_attempt_at: Annotated[
+        Instant | None, Meta(description="null while an execution is under way, and when finished")
+    ]
+    execution_id: Annotated[str | None, Meta(description="of the execution that is under way")]
+    outcome: CallOutcomeResponse | None
+    tags: tuple[str, ...]
     starred: bool
     correlation_id: str
     idempotency_key: str | None
-    rerun_of: str | None = Field(description="the call that this one repeats")
-    timer: CallTimerAnswer
+    rerun_of: Annotated[str | None, Meta(description="the call that this one repeats")]
+    timer: CallTimerResponse
     timeout_seconds: int
-    retry_policy: RetryPolicyAnswer = Field(description="the one in force")
-    request: CallRequestSummary
+    retry_policy: Annotated[RetryPolicyResponse, Meta(description="the one in force")]
+    request: CallRequestResponse
 
 
-class ServiceCallAnswer(ServiceCallSummary):
-    request: CallRequestAnswer
+def call_response(call: ServiceCall, *, with_body: bool = True) -> ServiceCallResponse:
+    """``with_body``: with that of its request. Lists go without."""
+    return ServiceCallResponse(
+        id=call.call_id,
+        tenant_id=call.tenant_id,
+        name=call.name,
+        status=call.status,
+        revision=call.revision,
+        submitted_at=format_instant(call.submitted_at),
+        updated_at=format_instant(call.updated_at),
+        due_at=format_instant(call.due_at),
+        started_at=instant(call.started_at),
+        finished_at=instant(call.finished_at),
+        expires_at=instant(call.expires_at),
+        attempts=call.attempts,
+        next_attempt_at=instant(call.wake_at) if call.is_waiting else None,
+        execution_id=call.execution_id,
+        outcome=None if call.outcome is None else _outcome(call.outcome),
+        tags=call.tags,
+        starred=call.starred,
+        correlation_id=call.correlation_id,
+        idempotency_key=call.idempotency_key,
+        rerun_of=call.rerun_of,
+        timer=CallTimerResponse(
+            state="Scheduled" if call.reached_at is None else "Reached",
+            registered_at=format_instant(call.registered_at),
+            reached_at=instant(call.reached_at),
+            correlation_id=call.correlation_id,
+        ),
+        timeout_seconds=call.timeout_seconds,
+        retry_policy=retry_policy_response(call.retry_policy),
+        request=_request(call.request, with_body=with_body),
+    )
 
 
-class HeaderAnswer(Answer):
+def _outcome(outcome: CallOutcome) -> CallOutcomeResponse:
+    return CallOutcomeResponse(
+        execution_id=outcome.execution_id,
+        status=outcome.http_status,
+        reason=outcome.reason,
+        message=outcome.message or None,
+    )
+
+
+def _request(request: RequestSpec, *, with_body: bool) -> CallRequestResponse:
+    headers = None if request.headers_json is None else json.loads(request.headers_json)
+    return CallRequestResponse(
+        method=request.method,
+        url=request.url,
+        headers=headers and {name: _shown(name, value) for name, value in headers.items()},
+        body_bytes=request.body_bytes,
+        body=raw(request.body_json) if with_body else UNSET,
+    )
+
+
+def _shown(name: str, value: str) -> str:
+    return REDACTED if DEFAULT_RULES.headers.fits(name) else value
+
+
+class ServiceCallPage(Page[ServiceCallResponse]):
+    """The newest first; with name by name, then the newest first; with order=dueAt by due time."""
+
+
+class HeaderResponse(ResponseModel):
     name: str
     value: str
 
 
-class LoggedRequestSummary(Answer):
+class LoggedMessageResponse(ResponseModel, kw_only=True):
+    headers: list[HeaderResponse]
+    body_bytes: Annotated[int, Meta(ge=0, description="as far as it was read")]
+    body_truncated: Annotated[bool, Meta(description="body is not the whole of it")]
+    body_is_base64: Annotated[bool, Meta(description="the bytes of body are no UTF-8")]
+    body: Annotated[str | UnsetType | None, Meta(description="not in lists")] = UNSET
+
+
+class LoggedRequestResponse(LoggedMessageResponse, kw_only=True):
     method: Method
-    url: str = Field(description="values of parameters that may be secrets read [redacted]")
-    headers: list[HeaderAnswer]
-    body_bytes: int = Field(ge=0)
-    body_truncated: bool = Field(description="body is not the whole of it")
-    body_is_base64: bool = Field(description="the bytes of body are no UTF-8")
+    url: Annotated[str, Meta(description="values of parameters that may be secrets read [redacted]")]
 
 
-class LoggedRequestAnswer(LoggedRequestSummary):
-    body: str | None
-
-
-class LoggedResponseSummary(Answer):
+class LoggedResponseResponse(LoggedMessageResponse, kw_only=True):
     status: int
-    headers: list[HeaderAnswer]
-    body_bytes: int = Field(ge=0, description="as far as it was read")
-    body_truncated: bool
-    body_is_base64: bool
 
 
-class LoggedResponseAnswer(LoggedResponseSummary):
-    body: str | None
-
-
-class ExecutionSummary(Answer):
-    """One attempt of a service call, as lists show it."""
+class ExecutionResponse(ResponseModel):
+    """One attempt of a service call: what was sent and what came back, redacted, and cut where it is too long."""
 
     id: str
     service_call_id: str
     tenant_id: str
-    number: int = Field(ge=1)
+    number: Annotated[int, Meta(ge=1)]
     status: ExecutionStatus
-    started_at: datetime
-    finished_at: datetime | None
-    duration_ms: int | None = Field(description="of the exchange; null when nobody came back to tell")
-    deadline_at: datetime = Field(description="when the watchdog ends it as Timeout")
-    request: LoggedRequestSummary
-    response: LoggedResponseSummary | None = Field(description="null when there was none")
+    started_at: Instant
+    finished_at: Instant | None
+    duration_ms: Annotated[int | None, Meta(description="of the exchange; null when nobody came back to tell")]
+    deadline_at: Annotated[Instant, Meta(description="when the watchdog ends it as Timeout")]
+    request: LoggedRequestResponse
+    response: Annotated[LoggedResponseResponse | None, Meta(description="null when there was none")]
     reason: CallFailure | None
     message: str | None
 
 
-class ExecutionAnswer(ExecutionSummary):
-    """What was sent and what came back, redacted, and cut where it is too long."""
+def execution_response(execution: Execution, *, with_bodies: bool = True) -> ExecutionResponse:
+    """``with_bodies``: for whoever wants to see what was sent and what came back. Lists go without."""
+    # The log hides what it is configured to hide; of what was given, no response shows more than that of the call.
+    headers = tuple((name, _shown(name, value)) for name, value in execution.request.headers)
+    response = None
+    if execution.response_status is not None:
+        message = execution.response or LoggedMessage()
+        response = LoggedResponseResponse(
+            status=execution.response_status,
+            **_message(message, message.headers, with_bodies=with_bodies),
+        )
+    return ExecutionResponse(
+        id=execution.execution_id,
+        service_call_id=execution.call_id,
+        tenant_id=execution.tenant_id,
+        number=execution.number,
+        status=execution.status,
+        started_at=format_instant(execution.started_at),
+        finished_at=instant(execution.finished_at),
+        duration_ms=execution.duration_ms,
+        deadline_at=format_instant(execution.deadline_at),
+        request=LoggedRequestResponse(
+            method=execution.method,
+            url=execution.url,
+            **_message(execution.request, headers, with_bodies=with_bodies),
+        ),
+        response=response,
+        reason=execution.failure,
+        message=execution.message or None,
+    )
 
-    request: LoggedRequestAnswer
-    response: LoggedResponseAnswer | None
+
+def _message(message: LoggedMessage, headers: tuple[tuple[str, str], ...], *, with_bodies: bool) -> dict[str, Any]:
+    return {
+        "headers": [HeaderResponse(name=name, value=value) for name, value in headers],
+        "body_bytes": message.body_bytes,
+        "body_truncated": message.is_truncated,
+        "body_is_base64": message.body_is_base64,
+        "body": message.body if with_bodies else UNSET,
+    }
 
 
-class EventAnswer(Answer):
+class ExecutionPage(Page[ExecutionResponse]):
+    """The newest first."""
+
+
+class EventResponse(ResponseModel):
     """The envelope of an event, as it is published too."""
 
     id: str
     type: CallEventType
     tenant_id: str
-    aggregate_id: str = Field(description="the service call")
-    sequence: int = Field(ge=1, description="counts the events of the call without gaps")
-    occurred_at: datetime
+    aggregate_id: Annotated[str, Meta(description="the service call")]
+    sequence: Annotated[int, Meta(ge=1, description="counts the events of the call without gaps")]
+    occurred_at: Instant
     correlation_id: str
     causation_id: str | None
     payload: dict[str, Any]
 
 
-class EventPage(Answer):
+def event_response(event: CallEvent) -> EventResponse:
+    return msgspec.convert(event.document(), EventResponse)
+
+
+class EventPage(ResponseModel):
     """Events in order. Ask again with ``after`` = ``nextAfter``, until ``complete``."""
 
-    items: list[EventAnswer]
-    next_after: int = Field(ge=0)
-    complete: bool = Field(description="the call has finished, and there are no further events")
-
-
-class ServiceCallPage(PageAnswer[ServiceCallSummary]):
-    """The newest first; with name by name, then the newest first; with order=dueAt by due time."""
-
-
-class ExecutionPage(PageAnswer[ExecutionSummary]):
-    """The newest first."""
+    items: list[EventResponse]
+    next_after: Annotated[int, Meta(ge=0)]
+    complete: Annotated[bool, Meta(description="the call has finished, and there are no further events")]

@@ -1,13 +1,12 @@
-"""Rules for single values of a request about service calls, as ``fields`` has them for timers."""
+"""Rules for single values of a request about service calls, beside those of ``http.validators``."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-from duetime.api.http import validators as fields
-from duetime.api.http.raw_json import RawJson, decode_unique
-from duetime.api.http.validators import at
+from duetime.api.http.raw_json import decode_unique
+from duetime.api.http.validators import at, check_headers, checked_tags, text
 from duetime.delivery.headers import is_reserved_in_calls
 from duetime.domain.executions import REDACTED
 from duetime.domain.service_calls import MAX_NAME_CHARACTERS, MAX_TAGS
@@ -16,12 +15,12 @@ _FLAGS = {"true": True, "false": False}
 
 
 def name(value: str) -> str:
-    return fields.text(value, MAX_NAME_CHARACTERS)
+    return text(value, MAX_NAME_CHARACTERS)
 
 
-def headers(value: RawJson) -> RawJson:
+def headers(value: str) -> str:
     """Headers of the request that is sent."""
-    fields.check_headers(value, is_reserved_in_calls)
+    check_headers(value, is_reserved_in_calls)
     for header, content in decode_unique(value).items():
         if content == REDACTED:
             raise at(f".{header}", "is what answers show in place of a secret: give the value itself")
@@ -29,7 +28,7 @@ def headers(value: RawJson) -> RawJson:
 
 
 def tags(value: list[str]) -> tuple[str, ...]:
-    return fields.checked_tags(value, MAX_TAGS)
+    return checked_tags(value, MAX_TAGS)
 
 
 def flag(value: Any) -> bool:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from duetime.api.context import Services
-from duetime.api.encoding import list_json
 from duetime.api.http.request import Reply, Request
+from duetime.api.http.responses import encode_ascii
 from duetime.api.http.route import Route
 from duetime.api.timers.endpoints import read_address
-from duetime.api.views import views_for
+from duetime.api.timers.responses import AttemptPage, attempt_response
+from duetime.app.readers import shown_attempt
 from duetime.domain.attempts import read_attempts
-from duetime.domain.errors import TimerNotFound
 from duetime.domain.principals import Role
+from duetime.domain.timers import Timer
 
 
 def list_attempts(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """GET: the last attempts, oldest first. They are few, so they are one page."""
     space, timer_id = read_address(services, request, namespace, timer_id)
-    timer = services.context.store.timers.get(space, timer_id, now=services.context.clock.now())
-    if timer is None:
-        raise TimerNotFound(space.name, timer_id)
-    attempts = read_attempts(timer.attempt_log)
-    return Reply(status=200, body=list_json(map(views_for(services, request).attempt, attempts), None))
+    return attempts_reply(services, request, services.timers.get(space, timer_id, now=services.context.clock.now()))
+
+
+def attempts_reply(services: Services, request: Request, timer: Timer) -> Reply:
+    rules = services.context.redaction
+    shown = [shown_attempt(each, request.principal, rules) for each in read_attempts(timer.attempt_log)]
+    return Reply(status=200, body=encode_ascii(AttemptPage([attempt_response(each) for each in shown], None)))
 
 
 _TIMER = "/v1/namespaces/<namespace>/timers/<timer_id>"
@@ -33,7 +36,7 @@ ROUTES = (
         Role.READER,
         summary="List the last attempts of a timer, oldest first",
         tag="timers",
-        responses={200: "AttemptPage"},
+        responses={200: AttemptPage},
         problems=(400, 404),
     ),
 )

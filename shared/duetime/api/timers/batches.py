@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import json
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from duetime.api.context import Services
 from duetime.api.http.errors import DuplicateId
 from duetime.api.http.parsing import read_items, validate
-from duetime.api.http.problems import problem
+from duetime.api.http.problems import Problem, problem
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import Reply, Request
+from duetime.api.http.responses import encode_ascii
 from duetime.api.http.route import Route
-from duetime.api.schemas import MAX_BATCH_ITEMS, PLAIN_ITEMS_SHAPE, TIMERS_SHAPE, CancelBatch, CancelItem, TimerBatch
 from duetime.api.timers.parsing import check_id, read_timer
-from duetime.app.redrives import refused
-from duetime.domain.errors import DuetimeError, RevisionMismatch, TimerConflict, TimerNotFound
-from duetime.domain.namespaces import Namespace
+from duetime.api.timers.requests import (
+    MAX_BATCH_ITEMS,
+    PLAIN_ITEMS_SHAPE,
+    TIMERS_SHAPE,
+    CancelBatch,
+    CancelItem,
+    TimerBatch,
+)
+from duetime.api.timers.responses import CancelledBatch, CancelledItem, CreatedBatch, CreatedItem
+from duetime.app.timers import Deleted, Stored
+from duetime.domain.errors import DuetimeError
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer
-from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutResult, PutStatus, TimerRef
-from duetime.stores.refusals import apart
+from duetime.stores.port.timers import TimerRef
 
 MAX_BODY_BYTES = 6 * 1024 * 1024
-Item = dict[str, Any]
+
+WantedT = TypeVar("WantedT")
+ResultT = TypeVar("ResultT")
 
 
 def create_timers(services: Services, request: Request, *, namespace: str) -> Reply:
@@ -33,26 +41,18 @@ def create_timers(services: Services, request: Request, *, namespace: str) -> Re
     space = services.namespaces.open(namespace, request.principal)
     now = context.clock.now()
     found = read_items(request, TIMERS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BODY_BYTES)
-    items: list[Item | None] = []
-    timers: dict[str, Timer] = {}
-    for raw in found:
-        try:
-            timer = read_timer(_object(raw), space, egress=context.egress, new_id=context.new_id, now=now)
-            refuse_duplicate(timer.timer_id, timers)
-        except DuetimeError as error:
-            items.append(failed_item(_given_id(raw), error))
-        else:
-            timers[timer.timer_id] = timer
-            items.append(None)
-    results = apart(
-        lambda some: context.store.timers.put(some, mode=PutMode.CREATE, now=now),
-        list(timers.values()),
-        lambda _: PutResult(PutStatus.REFUSED, None),
-    )
-    created = [result.timer for result in results if result.status is PutStatus.CREATED and result.timer is not None]
-    if created:
-        context.on_stored(created)
-    return _reply(items, [_created(*pair) for pair in zip(timers, results, strict=True)])
+
+    def read(item: RawObject) -> tuple[str, Timer]:
+        timer = read_timer(item, space, egress=context.egress, new_id=context.new_id, now=now)
+        return timer.timer_id, timer
+
+    def created(timer_id: str | None, result: Stored | DuetimeError) -> CreatedItem:
+        if isinstance(result, DuetimeError):
+            return CreatedItem(timer_id, *_failed(result))
+        return CreatedItem(timer_id, 201 if result.is_new else 200)
+
+    items = _each(found, read, lambda timers: services.timers.create_many(timers, now=now), created)
+    return Reply(status=200, body=encode_ascii(CreatedBatch(items)))
 
 
 def cancel_timers(services: Services, request: Request, *, namespace: str) -> Reply:
@@ -60,28 +60,40 @@ def cancel_timers(services: Services, request: Request, *, namespace: str) -> Re
     space = services.namespaces.get(namespace, request.principal)
     now = services.context.clock.now()
     found = read_items(request, PLAIN_ITEMS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BODY_BYTES)
-    items: list[Item | None] = []
-    refs: dict[str, TimerRef] = {}
-    for raw in found:
+
+    def read(item: RawObject) -> tuple[str, TimerRef]:
+        wanted = validate(CancelItem, item)
+        return wanted.id, TimerRef(check_id(space, wanted.id), wanted.revision)
+
+    def cancelled(timer_id: str | None, result: Deleted | DuetimeError) -> CancelledItem:
+        if isinstance(result, DuetimeError):
+            return CancelledItem(timer_id, *_failed(result))
+        return CancelledItem(timer_id, 200, attempt_under_way=result.attempt_under_way)
+
+    items = _each(found, read, lambda refs: services.timers.delete_many(space, refs, now=now), cancelled)
+    return Reply(status=200, body=encode_ascii(CancelledBatch(items)))
+
+
+def _each(
+    found: list[Any],
+    read: Callable[[RawObject], tuple[str, WantedT]],
+    act: Callable[[list[WantedT]], list[ResultT | DuetimeError]],
+    respond: Callable[[str | None, ResultT | DuetimeError], Any],
+) -> list[Any]:
+    """A response per item: of what ``act`` came to for those that can be read, and of the fault of each other."""
+    wanted: dict[str, WantedT] = {}
+    faults: dict[int, DuetimeError] = {}
+    for at, raw in enumerate(found):
         try:
-            wanted = validate(CancelItem, _object(raw))
-            check_id(space, wanted.id)
-            refuse_duplicate(wanted.id, refs)
+            timer_id, one = read(raw if isinstance(raw, RawObject) else RawObject({}, [("", "must be an object")]))
+            refuse_duplicate(timer_id, wanted)
+            wanted[timer_id] = one
         except DuetimeError as error:
-            items.append(failed_item(_given_id(raw), error))
-        else:
-            refs[wanted.id] = TimerRef(wanted.id, wanted.revision)
-            items.append(None)
-    results = apart(
-        lambda some: services.context.store.timers.delete(space, some, now=now),
-        list(refs.values()),
-        lambda _: ChangeResult(ChangeStatus.REFUSED),
-    )
-    return _reply(items, [_cancelled(space, *pair, now=now) for pair in zip(refs, results, strict=True)])
-
-
-def _object(raw: object) -> RawObject:
-    return raw if isinstance(raw, RawObject) else RawObject({}, [("", "must be an object")])
+            faults[at] = error
+    done = iter(zip(wanted, act(list(wanted.values())), strict=True))
+    return [
+        respond(_given_id(raw), faults[at]) if at in faults else respond(*next(done)) for at, raw in enumerate(found)
+    ]
 
 
 def _given_id(raw: object) -> str | None:
@@ -94,35 +106,9 @@ def refuse_duplicate(timer_id: str, known: dict[str, Any]) -> None:
         raise DuplicateId(f"timer {timer_id!r} is in this batch already; the first one counts")
 
 
-def _created(timer_id: str, result: PutResult) -> Item:
-    if result.status is PutStatus.REFUSED:
-        return failed_item(timer_id, refused(timer_id))
-    if result.status is PutStatus.CONFLICT:
-        return failed_item(timer_id, TimerConflict(f"timer {timer_id!r} exists and has other content"))
-    return {"id": timer_id, "status": 201 if result.status is PutStatus.CREATED else 200}
-
-
-def _cancelled(space: Namespace, timer_id: str, result: ChangeResult, *, now: datetime) -> Item:
-    if result.status is ChangeStatus.REFUSED:
-        return failed_item(timer_id, refused(timer_id))
-    if result.status is ChangeStatus.REVISION_MISMATCH:
-        return failed_item(timer_id, RevisionMismatch(f"timer {timer_id!r} has another revision"))
-    if result.status is ChangeStatus.NOT_FOUND:
-        return failed_item(timer_id, TimerNotFound(space.name, timer_id))
-    return {"id": timer_id, "status": 200, "attemptUnderWay": result.attempt_may_be_under_way(now)}
-
-
-def failed_item(timer_id: str | None, error: DuetimeError) -> Item:
+def _failed(error: DuetimeError) -> tuple[int, Problem]:
     described = problem(error)
-    return {"id": timer_id, "status": described["status"], "problem": described}
-
-
-def _reply(items: list[Item | None], stored: list[Item]) -> Reply:
-    """``items`` with the results of those that went to the store, in order."""
-    rest = iter(stored)
-    # ASCII: a refused id may hold half a surrogate pair, which has no UTF-8 form.
-    body = json.dumps({"items": [next(rest) if item is None else item for item in items]}, separators=(",", ":"))
-    return Reply(status=200, body=body)
+    return described.status, described
 
 
 _TIMERS = "/v1/namespaces/<namespace>/timers"
@@ -136,7 +122,7 @@ ROUTES = (
         summary="Create up to 500 timers, with a result for each",
         tag="timers",
         body=TimerBatch,
-        responses={200: "CreatedBatch"},
+        responses={200: CreatedBatch},
         problems=(400, 404, 413, 415),
     ),
     Route(
@@ -147,7 +133,7 @@ ROUTES = (
         summary="Cancel up to 500 timers, with a result for each",
         tag="timers",
         body=CancelBatch,
-        responses={200: "CancelledBatch"},
+        responses={200: CancelledBatch},
         problems=(400, 404, 413, 415),
     ),
 )

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
-from typing import Any
+from dataclasses import MISSING, fields
+from datetime import datetime
+from typing import Any, Final
 
 from duetime.api.http.errors import FieldError, InvalidFields
-from duetime.api.http.parsing import validate
-from duetime.api.http.raw_json import RawJson, RawObject
+from duetime.api.http.parsing import after, check_egress, validate
+from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import utf8_length
-from duetime.api.schemas import TimerBody, TimerPatch
-from duetime.delivery.egress import EgressPolicy, RefusedUrl
+from duetime.api.timers.requests import TimerBody, TimerPatch
+from duetime.delivery.egress import EgressPolicy
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.ids import check_timer_id
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import (
-    DEFAULT_CALLBACK_TIMEOUT_SECONDS,
-    MAX_PAYLOAD_BYTES,
-    UNSET,
-    Timer,
-    TimerChange,
-    TimerContent,
-    Unset,
-    content_digest,
-    new_timer,
-)
-from duetime.domain.times import check_range, round_up
+from duetime.domain.timers import MAX_PAYLOAD_BYTES, Timer, TimerChange, TimerContent, content_digest, new_timer
 
-_FIELD_OF = {
-    "payload_json": "payload",
-    "headers_json": "headers",
-    "retry_policy_json": "retry_policy",
-    "expire_after_ms": "expire_after",
+_NULL: Final[dict[str, Any]] = {
+    field.name: None if field.default is MISSING else field.default for field in fields(TimerContent)
 }
-"""The fields of ``TimerPatch`` that a change has under another name."""
+"""What null stands for, by the fields that a timer's content has."""
 
 
 def check_id(namespace: Namespace, timer_id: str) -> str:
@@ -69,18 +56,10 @@ def read_timer(
     check_egress("callbackUrl", body.callback_url, egress)
     if (body.execute_at is None) == (body.delay is None):
         raise InvalidFields([FieldError("executeAt", "is required, or delay, and not both")])
-    execute_at = body.execute_at if body.execute_at is not None else after(now, body.delay or 0.0)
-    content = TimerContent(
-        execute_at=execute_at,
-        callback_url=body.callback_url,
-        payload_json=_text(body.payload),
-        headers_json=_text(body.headers),
-        retry_policy_json=_text(body.retry_policy),
-        callback_timeout_seconds=body.callback_timeout_seconds or DEFAULT_CALLBACK_TIMEOUT_SECONDS,
-        correlation_id=body.correlation_id,
-        tags=tuple(body.tags or ()),
-        expire_after_ms=body.expire_after,
-    )
+    given = {name: value for name, value in vars(body).items() if value is not None and name in _NULL}
+    if body.delay is not None:
+        given["execute_at"] = after(now, body.delay)
+    content = TimerContent(**given)
     # A create is the same as long as it asks for the same delay; a put asks for the time that the delay leads to.
     digest = content_digest(content, delay_seconds=None if is_put else body.delay)
     return new_timer(namespace, timer_id, content, digest=digest, firing_id=new_id(), now=now)
@@ -95,47 +74,14 @@ def read_change(found: RawObject, *, egress: EgressPolicy, now: datetime) -> Tim
         raise InvalidFields([FieldError("executeAt", "and delay cannot both be given")])
     if "callback_url" in given:
         check_egress("callbackUrl", patch.callback_url, egress)
-    execute_at: datetime | Unset = UNSET
+    values = {name: null if getattr(patch, name) is None else getattr(patch, name) for name, null in _NULL.items()}
+    change = {name: value for name, value in values.items() if name in given}
     if "delay" in given:
-        execute_at = after(now, patch.delay)
-    elif "execute_at" in given:
-        execute_at = patch.execute_at
-    values: dict[str, Any] = {
-        "execute_at": execute_at,
-        "callback_url": patch.callback_url,
-        "payload_json": _text(patch.payload),
-        "headers_json": _text(patch.headers),
-        "retry_policy_json": _text(patch.retry_policy),
-        "callback_timeout_seconds": patch.callback_timeout_seconds or DEFAULT_CALLBACK_TIMEOUT_SECONDS,
-        "correlation_id": patch.correlation_id,
-        "tags": tuple(patch.tags or ()),
-        "expire_after_ms": patch.expire_after,
-    }
-    given_values = {name: value for name, value in values.items() if _FIELD_OF.get(name, name) in given}
-    return TimerChange(**given_values | {"execute_at": execute_at})
-
-
-def after(now: datetime, delay_seconds: float) -> datetime:
-    """The due time that a delay leads to, never earlier than the delay by rounding."""
-    try:
-        return check_range(round_up(now + timedelta(seconds=delay_seconds)))
-    except (OverflowError, ValueError):
-        raise InvalidInput("delay", "leads beyond the year 9999") from None
-
-
-def check_egress(field: str, url: str, egress: EgressPolicy) -> None:
-    """What is wrong whenever it fires is refused now. A name is judged by where it leads when it fires."""
-    try:
-        egress.check_url(url)
-    except RefusedUrl as error:
-        raise InvalidInput(field, str(error)) from None
+        change["execute_at"] = after(now, patch.delay)
+    return TimerChange(**change)
 
 
 def _check_payload_size(found: RawObject) -> None:
     payload = found.members.get("payload")
-    if isinstance(payload, RawJson) and utf8_length(payload.text) > MAX_PAYLOAD_BYTES:
+    if isinstance(payload, str) and utf8_length(payload) > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge("payload", f"must have at most {MAX_PAYLOAD_BYTES} bytes of JSON")
-
-
-def _text(value: RawJson | None) -> str | None:
-    return None if value is None else value.text

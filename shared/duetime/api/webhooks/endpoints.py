@@ -8,21 +8,33 @@ from __future__ import annotations
 from dataclasses import replace
 
 from duetime.api.context import Services
-from duetime.api.encoding import created_secret_json, list_json, secret_json
 from duetime.api.http.errors import EventWebhookNotFound
-from duetime.api.http.page_size import fitting_page
-from duetime.api.http.parsing import read_body, read_query, validate
+from duetime.api.http.page_size import page_reply
+from duetime.api.http.parsing import check_egress, read_body, read_query, validate
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, EntityTags, etag, if_match, if_none_match
 from duetime.api.http.request import Reply, Request
+from duetime.api.http.request_models import PLAIN_SHAPE
+from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Keeps, Route
-from duetime.api.schemas import PLAIN_SHAPE, RedriveBody, SecretBody
-from duetime.api.timers.parsing import check_egress
+from duetime.api.namespaces.requests import SecretBody
+from duetime.api.namespaces.responses import (
+    CreatedSecretResponse,
+    SecretPage,
+    created_secret_response,
+    secret_response,
+)
+from duetime.api.timers.attempts import attempts_reply
 from duetime.api.timers.redrives import redrive_within
-from duetime.api.views import views_for
-from duetime.api.webhooks import encoding as webhook_encoding
+from duetime.api.timers.requests import RedriveBody
+from duetime.api.timers.responses import AttemptPage, RedriveResponse
 from duetime.api.webhooks.requests import DeliveryQuery, EventWebhookBody
+from duetime.api.webhooks.responses import (
+    DeliveryPage,
+    EventWebhookResponse,
+    delivery_response,
+    webhook_response,
+)
 from duetime.app import namespaces as namespace_changes
-from duetime.domain.attempts import read_attempts
 from duetime.domain.call_events import CallEventType
 from duetime.domain.errors import NamespaceConflict, RevisionMismatch, SecretNotFound, TimerNotFound
 from duetime.domain.event_webhooks import EventWebhook, events_namespace, read_delivery_id
@@ -82,8 +94,8 @@ def get_event_webhook(services: Services, request: Request, *, tenant: str) -> R
 
 def _webhook_reply(status: int, namespace: Namespace, webhook: EventWebhook) -> Reply:
     """The revision is that of all that is kept of the webhook: it counts changes of its secrets too."""
-    body = webhook_encoding.webhook_json(webhook, revision=namespace.revision)
-    return Reply(status=status, body=body, headers={"etag": etag(namespace.revision)})
+    response = webhook_response(webhook, revision=namespace.revision)
+    return json_reply(status, response, {"etag": etag(namespace.revision)})
 
 
 def _check_revision(namespace: Namespace, wanted: EntityTags | None) -> None:
@@ -138,14 +150,14 @@ def create_event_secret(services: Services, request: Request, *, tenant: str) ->
         now=context.clock.now(),
         is_internal=True,
     )
-    return Reply(status=201, body=created_secret_json(created), headers=_NEVER_KEPT)
+    return json_reply(201, created_secret_response(created), _NEVER_KEPT)
 
 
 def list_event_secrets(services: Services, request: Request, *, tenant: str) -> Reply:  # noqa: ARG001
     """GET: the secrets that are valid now, oldest first, without what they are."""
     namespace = _found(services, tenant)
     valid = () if namespace is None else valid_secrets(namespace, services.context.clock.now())
-    return Reply(status=200, body=list_json(map(secret_json, valid), None))
+    return json_reply(200, SecretPage([secret_response(secret) for secret in valid], None))
 
 
 def delete_event_secret(services: Services, request: Request, *, tenant: str, secret_id: str) -> Reply:
@@ -175,15 +187,16 @@ def list_deliveries(services: Services, request: Request, *, tenant: str) -> Rep
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
     namespace = _found(services, tenant)
     if namespace is None:
-        return Reply(status=200, body=list_json((), None))
+        return json_reply(200, DeliveryPage([], None))
     timer_filter = TimerFilter(state=query.state, tag=None if query.type is None else str(query.type))
     store, now = services.context.store, services.context.clock.now()
-    items, next_cursor = fitting_page(
+    return page_reply(
+        DeliveryPage,
         lambda limit: store.timers.list(namespace, timer_filter, cursor=cursor, limit=limit, now=now),
-        webhook_encoding.delivery_json,
+        delivery_response,
         limit=query.limit,
+        to_cursor=lambda found: services.cursors.encode(found, bound_to, request.principal),
     )
-    return Reply(status=200, body=list_json(items, services.cursors.encode(next_cursor, bound_to, request.principal)))
 
 
 def list_delivery_attempts(services: Services, request: Request, *, tenant: str, delivery_id: str) -> Reply:
@@ -194,9 +207,7 @@ def list_delivery_attempts(services: Services, request: Request, *, tenant: str,
         timer = services.context.store.timers.get(namespace, delivery_id, now=services.context.clock.now())
     if timer is None:
         raise TimerNotFound(events_namespace(tenant), delivery_id)
-    return Reply(
-        status=200, body=list_json(map(views_for(services, request).attempt, read_attempts(timer.attempt_log)), None)
-    )
+    return attempts_reply(services, request, timer)
 
 
 def redrive_deliveries(services: Services, request: Request, *, tenant: str) -> Reply:
@@ -247,7 +258,7 @@ ROUTES = (
         summary="Set where the events of the tenant's service calls are delivered to",
         tag="event webhooks",
         body=EventWebhookBody,
-        responses={200: "EventWebhookAnswer", 201: "EventWebhookAnswer"},
+        responses={200: EventWebhookResponse, 201: EventWebhookResponse},
         problems=(400, 412, 413, 415),
         conditions=(
             IF_MATCH,
@@ -261,7 +272,7 @@ ROUTES = (
         Role.ADMIN,
         summary="Read the event webhook",
         tag="event webhooks",
-        responses={200: "EventWebhookAnswer", 304: None},
+        responses={200: EventWebhookResponse, 304: None},
         problems=(404,),
         conditions=(IF_NONE_MATCH,),
     ),
@@ -285,7 +296,7 @@ ROUTES = (
         tag="event webhooks",
         body=SecretBody,
         body_is_required=False,
-        responses={201: "CreatedSecretAnswer"},
+        responses={201: CreatedSecretResponse},
         problems=(400, 409, 413, 415, 503),
         keeps=Keeps.FACT,
     ),
@@ -296,7 +307,7 @@ ROUTES = (
         Role.ADMIN,
         summary="List the signing secrets that are valid",
         tag="event webhooks",
-        responses={200: "SecretPage"},
+        responses={200: SecretPage},
     ),
     Route(
         "DELETE",
@@ -316,7 +327,7 @@ ROUTES = (
         summary="List events on their way to the webhook, delivered ones and dead letters",
         tag="event webhooks",
         query=DeliveryQuery,
-        responses={200: "DeliveryPage"},
+        responses={200: DeliveryPage},
         problems=(400,),
     ),
     Route(
@@ -326,7 +337,7 @@ ROUTES = (
         Role.READER,
         summary="List the last attempts of a delivery, oldest first",
         tag="event webhooks",
-        responses={200: "AttemptPage"},
+        responses={200: AttemptPage},
         problems=(404,),
     ),
     Route(
@@ -338,7 +349,7 @@ ROUTES = (
         tag="event webhooks",
         body=RedriveBody,
         body_is_required=False,
-        responses={200: "RedriveAnswer"},
+        responses={200: RedriveResponse},
         problems=(400, 413, 415),
     ),
 )

@@ -1,4 +1,4 @@
-"""What requests about event webhooks may hold, as ``schemas`` has it for timers."""
+"""Requests about event webhooks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
-from duetime.api.schemas import Body, CallbackUrl, PageQuery
+from duetime.api.http.request_models import CallbackUrl, PageQuery, RequestModel
 from duetime.domain.call_events import CallEventType
 from duetime.domain.timers import TimerState
 
@@ -30,7 +30,7 @@ def _event_types(value: list[str]) -> list[str]:
     return value
 
 
-class EventWebhookBody(Body):
+class EventWebhookBody(RequestModel):
     """Where the events of the tenant's service calls are delivered to. What is omitted has its default."""
 
     model_config = ConfigDict(

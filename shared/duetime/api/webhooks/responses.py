@@ -1,39 +1,78 @@
-"""What the answers about event webhooks hold, as ``answers`` has it for timers."""
+"""Responses about event webhooks and their deliveries."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
-from duetime.api.answers import Answer, FailureAnswer, PageAnswer
+from duetime.api.http.responses import (
+    FailureResponse,
+    Instant,
+    Page,
+    ResponseModel,
+    failure_response,
+    instant,
+)
 from duetime.domain.call_events import CallEventType
-from duetime.domain.timers import TimerState
+from duetime.domain.event_webhooks import EventWebhook, read_delivery_id
+from duetime.domain.timers import Timer, TimerState
+from duetime.domain.times import format_instant
 
 
-class EventWebhookAnswer(Answer):
+class EventWebhookResponse(ResponseModel):
     url: str
-    event_types: list[str] | None = Field(description="null: all; a newer version may have stored more of them")
+    event_types: Annotated[
+        list[str] | None, Meta(description="null: all; a newer version may have stored more of them")
+    ]
     enabled: bool
-    revision: int = Field(description="Counts changes, those of its secrets too; it is the ETag")
+    revision: Annotated[int, Meta(description="Counts changes, those of its secrets too; it is the ETag")]
 
 
-class DeliveryAnswer(Answer):
-    """An event on its way to the webhook."""
+def webhook_response(webhook: EventWebhook, *, revision: int) -> EventWebhookResponse:
+    types = None if webhook.event_types is None else [str(event_type) for event_type in webhook.event_types]
+    return EventWebhookResponse(
+        url=webhook.url,
+        event_types=types,
+        enabled=webhook.is_enabled,
+        revision=revision,
+    )
 
-    id: str = Field(description="the service call and the event's sequence")
-    event_id: str = Field(description="the webhook-id of all attempts")
-    type: CallEventType | None
+
+class DeliveryResponse(ResponseModel):
+    """An event on its way to the webhook. The event itself: ``GET .../service-calls/{id}/events`` has it."""
+
+    id: Annotated[str, Meta(description="the service call and the event's sequence")]
+    event_id: Annotated[str, Meta(description="the webhook-id of all attempts")]
+    type: Annotated[str | None, Meta(extra_json_schema={"examples": [str(CallEventType.SUCCEEDED)]})]
     service_call_id: str | None
     sequence: int | None
     state: TimerState
     attempts: int
-    created_at: datetime
-    updated_at: datetime
-    next_attempt_at: datetime | None
-    delivered_at: datetime | None
-    failure: FailureAnswer | None = Field(description="of the last attempt that failed")
+    created_at: Instant
+    updated_at: Instant
+    next_attempt_at: Instant | None
+    delivered_at: Instant | None
+    failure: Annotated[FailureResponse | None, Meta(description="of the last attempt that failed")]
 
 
-class DeliveryPage(PageAnswer[DeliveryAnswer]):
+def delivery_response(timer: Timer) -> DeliveryResponse:
+    delivery = read_delivery_id(timer.timer_id)
+    return DeliveryResponse(
+        id=timer.timer_id,
+        event_id=timer.firing_id,
+        type=timer.content.tags[0] if timer.content.tags else None,
+        service_call_id=None if delivery is None else delivery.call_id,
+        sequence=None if delivery is None else delivery.sequence,
+        state=timer.state,
+        attempts=timer.attempts,
+        created_at=format_instant(timer.created_at),
+        updated_at=format_instant(timer.updated_at),
+        next_attempt_at=instant(timer.next_attempt_at),
+        delivered_at=instant(timer.fired_at) if timer.state is TimerState.FIRED else None,
+        failure=failure_response(timer.failure),
+    )
+
+
+class DeliveryPage(Page[DeliveryResponse]):
     """Deliveries, in no order that means anything."""

@@ -1,0 +1,109 @@
+"""Response models: one declaration that documents a response, types it and encodes it.
+
+A model is a msgspec struct: the fields' order, names (camelCase in JSON) and types are those of the response, and the
+OpenAPI document is generated from them. Structs cost a cold start next to nothing (decision 0029).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Annotated, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw
+
+from duetime.api.http.request import Reply
+from duetime.domain.retry import RetryPolicy
+from duetime.domain.timers import Failure, FailureReason
+from duetime.domain.times import format_duration, format_instant
+
+ItemT = TypeVar("ItemT")
+
+
+class ResponseModel(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """What a response holds. Every field is there unless its type allows ``msgspec.UNSET``."""
+
+
+Instant = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+NULL: Final = Raw(b"null")
+
+
+class RetryPolicyResponse(ResponseModel):
+    """A retry policy, whole. Durations are in whole units, e.g. 1h30m."""
+
+    max_attempts: Annotated[int, Meta(ge=1, description="the first one included")]
+    max_attempts_duration: Annotated[str | None, Meta(description="from the first attempt, or a later redrive")]
+    initial_interval: str
+    backoff_multiplier: float
+    max_interval: str
+
+
+class FailureResponse(ResponseModel):
+    """The last failed attempt."""
+
+    reason: FailureReason
+    message: str
+    status: Annotated[int | None, Meta(description="the HTTP status of the receiver's response, if there was one")]
+    at: Instant
+
+
+class Page(ResponseModel, Generic[ItemT]):
+    """A page may be short, even empty, and not be the last: ``nextCursor`` tells."""
+
+    items: list[ItemT]
+    next_cursor: str | None
+
+
+@lru_cache(maxsize=1024)
+def retry_policy_response(policy: RetryPolicy) -> RetryPolicyResponse:
+    duration, multiplier = policy.max_attempts_duration_seconds, policy.backoff_multiplier
+    return RetryPolicyResponse(
+        max_attempts=policy.max_attempts,
+        max_attempts_duration=None if duration is None else _duration(duration),
+        initial_interval=_duration(policy.initial_interval_seconds),
+        backoff_multiplier=int(multiplier) if multiplier.is_integer() else multiplier,
+        max_interval=_duration(policy.max_interval_seconds),
+    )
+
+
+def _duration(seconds: float) -> str:
+    return format_duration(round(seconds * 1000))
+
+
+def failure_response(failure: Failure | None) -> FailureResponse | None:
+    if failure is None:
+        return None
+    return FailureResponse(
+        reason=failure.reason,
+        message=failure.message,
+        status=failure.status,
+        at=format_instant(failure.at),
+    )
+
+
+def instant(value: datetime | None) -> str | None:
+    return None if value is None else format_instant(value)
+
+
+def raw(json_text: str | None) -> Raw:
+    """What a client gave as JSON is sent back as the text that it was."""
+    return NULL if json_text is None else Raw(json_text.encode())
+
+
+def encode(model: ResponseModel) -> str:
+    return msgspec.json.encode(model).decode()
+
+
+def encode_ascii(model: ResponseModel) -> str:
+    """For text that strangers wrote: control characters, and what has no UTF-8 form, reach a client as escapes.
+
+    Models with ``Raw`` fields are not for this.
+    """
+    return json.dumps(msgspec.to_builtins(model), separators=(",", ":"))
+
+
+def json_reply(status: int, model: ResponseModel, headers: Mapping[str, str] | None = None) -> Reply:
+    return Reply(status=status, body=encode(model), headers=headers or {})

@@ -1,0 +1,67 @@
+"""Requests about namespaces and their secrets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from duetime.api.http import validators
+from duetime.api.http.request_models import DURATION_SCHEMA, RequestModel, RetryPolicy, shape_of
+from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS, Misfire
+
+MAX_NAMESPACE_IN_FLIGHT: Final = 100_000
+MIN_RATE_LIMIT: Final = 0.001
+MAX_RATE_LIMIT: Final = 100_000
+
+Overlap = Annotated[float, PlainValidator(validators.overlap_seconds), WithJsonSchema(DURATION_SCHEMA)]
+
+
+class NamespaceBody(RequestModel):
+    """What is omitted is as it is, or has its default when the namespace is new. Shards never change."""
+
+    num_shards: Annotated[int, Field(ge=1, le=MAX_NUM_SHARDS)] | None = Field(
+        default=None,
+        description=f"when omitted for a new namespace, what the deployment sets: {DEFAULT_NUM_SHARDS} by default",
+    )
+    dedicated: bool | None = Field(default=None, description="a range of shards of its own")
+    retry_policy_json: RetryPolicy | None = Field(
+        default=None, description="for the timers that have none of their own; null for the default"
+    )
+    max_in_flight: Annotated[int, Field(ge=1, le=MAX_NAMESPACE_IN_FLIGHT)] | None = Field(
+        default=None, description="callbacks that may be under way at once; null for no limit of its own"
+    )
+    rate_limit_per_second: (
+        Annotated[float, Field(ge=MIN_RATE_LIMIT, le=MAX_RATE_LIMIT, allow_inf_nan=False)] | None
+    ) = Field(default=None, alias="rateLimit", description="attempts started per second; null for no limit")
+    misfire: Annotated[Misfire, Field(strict=False)] | None = Field(
+        default=None,
+        description="what becomes of timers that came due while the namespace was paused: fire, which is the"
+        " default, or expire",
+    )
+
+
+class PauseBody(RequestModel):
+    """Why nothing is to be fired, for people."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+
+
+class DeleteNamespaceQuery(RequestModel):
+    force: bool = Field(default=False, strict=False, description="whether its timers are deleted with it")
+
+
+class SecretBody(RequestModel):
+    """A signing secret to create. The one before it stays valid for the overlap."""
+
+    secret: str | None = Field(
+        default=None,
+        description="whsec_ and the base64 of 24 to 64 bytes; one is made when it is omitted",
+        repr=False,
+    )
+    overlap: Overlap | None = Field(
+        default=None, description="how long the secret before this one stays valid; 24h when it is omitted"
+    )
+
+
+NAMESPACE_SHAPE: Final = shape_of(NamespaceBody)

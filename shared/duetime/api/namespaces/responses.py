@@ -1,0 +1,109 @@
+"""Responses about namespaces and their secrets."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Raw
+
+from duetime.api.http.responses import Instant, Page, ResponseModel, instant, raw
+from duetime.app.namespaces import CreatedSecret
+from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, NamespaceState
+from duetime.domain.times import format_instant
+
+_GIVEN_POLICY = "of timers without one of their own, as it was given"
+
+
+class NamespaceResponse(ResponseModel):
+    name: str
+    tenant_id: Annotated[str, Meta(description="the owner; never changes")]
+    revision: Annotated[
+        int, Meta(ge=1, description="counts changes of settings and secrets; the ETag is this in quotes")
+    ]
+    num_shards: int
+    dedicated: bool
+    first_shard: int
+    created_at: Instant
+    max_in_flight: int | None
+    rate_limit: float | None
+    misfire: Annotated[Misfire | None, Meta(description="of timers that came due in a pause; null: fire")]
+    state: NamespaceState
+    paused_at: Instant | None
+    pause_reason: str | None
+    unreadable: Annotated[
+        str | None,
+        Meta(
+            description="in a list: why what is stored of it cannot be read; then its settings are null,"
+            " what is not known of its shards is 0, and its timers wait"
+        ),
+    ]
+    retry_policy: Annotated[Raw, Meta(description=_GIVEN_POLICY, extra_json_schema={"type": ["object", "null"]})]
+
+
+def namespace_response(namespace: Namespace) -> NamespaceResponse:
+    settings = namespace.settings
+    rate, pause = settings.rate_limit_per_second, settings.pause
+    return NamespaceResponse(
+        name=namespace.name,
+        tenant_id=namespace.tenant_id,
+        revision=namespace.revision,
+        num_shards=namespace.num_shards,
+        dedicated=namespace.dedicated,
+        first_shard=namespace.first_shard,
+        created_at=format_instant(namespace.created_at),
+        max_in_flight=settings.max_in_flight,
+        rate_limit=int(rate) if rate is not None and rate.is_integer() else rate,
+        misfire=settings.misfire,
+        state=namespace.state,
+        paused_at=None if pause is None else format_instant(pause.at),
+        pause_reason=None if pause is None else pause.reason,
+        unreadable=namespace.unreadable,
+        retry_policy=raw(settings.retry_policy_json),
+    )
+
+
+class NamespacePage(Page[NamespaceResponse]):
+    """Namespaces in order of name."""
+
+
+class NamespaceDeletionResponse(ResponseModel):
+    """One step of a deletion. 200: the namespace is gone; 202: send the same request again."""
+
+    removed: Annotated[int, Meta(description="timers that this step removed")]
+    done: bool
+
+
+class SecretResponse(ResponseModel):
+    id: str
+    created_at: Instant
+    expires_at: Annotated[Instant | None, Meta(description="null until another secret is to replace it")]
+
+
+class CreatedSecretResponse(SecretResponse):
+    secret: Annotated[str, Meta(description="whsec_...; shown by this response alone")]
+    previous: Annotated[
+        SecretResponse | None, Meta(description="the secret before it, which stays valid until it expires")
+    ]
+
+
+def secret_response(secret: EncryptedSecret) -> SecretResponse:
+    """What may be told of a secret."""
+    return SecretResponse(
+        id=secret.secret_id,
+        created_at=format_instant(secret.created_at),
+        expires_at=instant(secret.expires_at),
+    )
+
+
+def created_secret_response(created: CreatedSecret) -> CreatedSecretResponse:
+    return CreatedSecretResponse(
+        id=created.secret.secret_id,
+        created_at=format_instant(created.secret.created_at),
+        expires_at=instant(created.secret.expires_at),
+        secret=created.text,
+        previous=None if created.previous is None else secret_response(created.previous),
+    )
+
+
+class SecretPage(Page[SecretResponse]):
+    """The secrets that are valid now, oldest first: at most two."""

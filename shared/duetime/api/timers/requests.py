@@ -1,0 +1,158 @@
+"""Requests about timers: what they may hold, by which rules it is checked and as what it is kept.
+
+A field of a timer stands here once, under its name in ``TimerContent``: create, replace, change and batches, their
+validation, their decoding and their documentation come from it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
+
+from duetime.api.http import validators
+from duetime.api.http.raw_json import Shape
+from duetime.api.http.request_models import (
+    DURATION_SCHEMA,
+    MAX_PAGE_ITEMS,
+    CallbackUrl,
+    CorrelationId,
+    Cursor,
+    Duration,
+    Instant,
+    PageQuery,
+    RequestModel,
+    RetryPolicy,
+    Tag,
+    shape_of,
+)
+from duetime.delivery.headers import is_reserved
+from duetime.domain.ids import MAX_TIMER_ID_CHARACTERS
+from duetime.domain.timers import (
+    DEFAULT_CALLBACK_TIMEOUT_SECONDS,
+    MAX_CALLBACK_TIMEOUT_SECONDS,
+    MAX_EXPIRE_AFTER_MS,
+    FailureReason,
+    TimerState,
+)
+from duetime.domain.times import parse_duration_ms
+
+MAX_BATCH_ITEMS: Final = 500
+DEFAULT_REDRIVE_ITEMS: Final = 100
+MAX_REVISION: Final = 2**63 - 1
+
+_HEADERS_SCHEMA = {
+    "type": "object",
+    "maxProperties": validators.MAX_HEADERS,
+    "additionalProperties": {"type": "string"},
+    "description": "sent with every callback; framing, connection and webhook- headers are refused",
+}
+_TAGS_SCHEMA = {
+    "type": "array",
+    "maxItems": validators.MAX_TAGS,
+    "uniqueItems": True,
+    "items": {"type": "string", "minLength": 1, "maxLength": validators.MAX_TAG_CHARACTERS},
+}
+_PAYLOAD_SCHEMA = {"description": "any JSON, at most 256 KiB; delivered as the exact text that was sent"}
+
+
+def _headers(text: str) -> str:
+    validators.check_headers(text, is_reserved)
+    return text
+
+
+def _expire_after_ms(value: Any) -> int:
+    return parse_duration_ms(value, max_ms=MAX_EXPIRE_AFTER_MS)
+
+
+TimerId = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_TIMER_ID_CHARACTERS})]
+Payload = Annotated[str, WithJsonSchema(_PAYLOAD_SCHEMA)]
+Headers = Annotated[str, AfterValidator(_headers), WithJsonSchema(_HEADERS_SCHEMA)]
+CallbackTimeout = Annotated[int, Field(ge=1, le=MAX_CALLBACK_TIMEOUT_SECONDS)]
+ExpireAfter = Annotated[int, PlainValidator(_expire_after_ms), WithJsonSchema(DURATION_SCHEMA)]
+Tags = Annotated[list[str], AfterValidator(validators.tags), WithJsonSchema(_TAGS_SCHEMA)]
+
+
+class TimerFields(RequestModel):
+    """What a client gives of a timer. Null is the default."""
+
+    execute_at: Instant | None = Field(default=None, description="a past time is due at once")
+    delay: Duration | None = Field(default=None, description="the due time, counted from now")
+    callback_url: CallbackUrl
+    payload_json: Payload | None = None
+    headers_json: Headers | None = None
+    retry_policy_json: RetryPolicy | None = None
+    callback_timeout_seconds: CallbackTimeout | None = Field(
+        default=None, description=f"{DEFAULT_CALLBACK_TIMEOUT_SECONDS} when it is omitted"
+    )
+    expire_after_ms: ExpireAfter | None = Field(
+        default=None, description="no attempt is begun later than this after the due time; whole milliseconds"
+    )
+    correlation_id: CorrelationId | None = None
+    tags: Tags | None = None
+
+
+class TimerBody(TimerFields):
+    """A timer to create. Exactly one of ``executeAt`` and ``delay`` is required."""
+
+    id: TimerId | None = Field(default=None, description="a UUIDv7 is made when it is omitted")
+
+
+class TimerPatch(TimerFields):
+    """A JSON merge patch: what is omitted stays, null clears. ``executeAt`` and ``callbackUrl`` cannot be cleared."""
+
+    execute_at: Instant = Field(default=None)  # type: ignore[assignment]  # omitted; null is refused
+    delay: Duration = Field(default=None)  # type: ignore[assignment]
+    callback_url: CallbackUrl = Field(default=None)  # type: ignore[assignment]
+
+
+class TimerBatch(RequestModel):
+    """Timers to create. Each is accepted or refused alone."""
+
+    timers: Annotated[list[TimerBody], Field(max_length=MAX_BATCH_ITEMS)]
+
+
+class CancelItem(RequestModel):
+    """One timer to cancel, in whatever revision it is or in this one only."""
+
+    id: str
+    revision: Annotated[int, Field(ge=1, le=MAX_REVISION)] | None = None
+
+
+class CancelBatch(RequestModel):
+    """Timers to cancel. With ``revision`` only if the timer still has it."""
+
+    timers: Annotated[list[CancelItem], Field(max_length=MAX_BATCH_ITEMS)]
+
+
+class TimerQuery(PageQuery):
+    state: Annotated[TimerState, Field(strict=False)] | None = None
+    tag: Tag | None = None
+    due_from: Instant | None = Field(default=None, description="inclusive")
+    due_to: Instant | None = Field(default=None, description="exclusive")
+    correlation_id: CorrelationId | None = None
+    reason: Annotated[FailureReason, Field(strict=False)] | None = Field(
+        default=None, description="of the last failed attempt"
+    )
+
+
+class RedriveBody(RequestModel):
+    """Which failed timers: those that fit all filters given, a page of them, or ``ids``, which go without filters."""
+
+    reason: Annotated[FailureReason, Field(strict=False)] | None = None
+    tag: Tag | None = None
+    correlation_id: CorrelationId | None = None
+    due_from: Instant | None = Field(default=None, description="inclusive")
+    due_to: Instant | None = Field(default=None, description="exclusive")
+    failed_from: Instant | None = Field(default=None, description="inclusive")
+    failed_to: Instant | None = Field(default=None, description="exclusive")
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_ITEMS)] | None = Field(
+        default=None, description=f"the most timers that this call redrives; {DEFAULT_REDRIVE_ITEMS} by default"
+    )
+    cursor: Cursor | None = Field(default=None, description="nextCursor of the call before, with the same filters")
+    ids: Annotated[list[str], Field(max_length=MAX_BATCH_ITEMS)] | None = None
+
+
+TIMER_SHAPE: Final = shape_of(TimerBody)
+TIMERS_SHAPE: Final = shape_of(TimerBody, items="timers")
+PLAIN_ITEMS_SHAPE: Final = Shape(items="timers")

@@ -1,0 +1,176 @@
+"""Responses about timers: what they hold, and how they are made of what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from duetime.api.http.problems import Problem
+from duetime.api.http.responses import (
+    FailureResponse,
+    Instant,
+    Page,
+    ResponseModel,
+    RetryPolicyResponse,
+    failure_response,
+    instant,
+    raw,
+    retry_policy_response,
+)
+from duetime.domain.attempts import AttemptOutcome, AttemptRecord
+from duetime.domain.retry import RetryPolicy, policy_in_force
+from duetime.domain.timers import FailureReason, Timer, TimerState
+from duetime.domain.times import format_duration, format_instant
+
+_HEADERS_SCHEMA = {"type": ["object", "null"], "additionalProperties": {"type": "string"}}
+
+
+class TimerResponse(ResponseModel):
+    id: str
+    namespace: str
+    state: TimerState
+    revision: Annotated[int, Meta(ge=1, description="counts changes; the ETag is this number in quotes")]
+    attempts: Annotated[int, Meta(ge=0, description="attempts of the present firing")]
+    execute_at: Annotated[Instant, Meta(description="the due time that was asked for")]
+    next_attempt_at: Annotated[Instant | None, Meta(description="null when finished")]
+    fired_at: Instant | None
+    created_at: Instant
+    updated_at: Instant
+    failure: FailureResponse | None
+    callback_url: str
+    callback_timeout_seconds: int
+    expire_after: Annotated[str | None, Meta(description="a duration in whole units, e.g. 1h30m")]
+    correlation_id: str | None
+    tags: tuple[str, ...]
+    headers: Annotated[Raw, Meta(extra_json_schema=_HEADERS_SCHEMA)]
+    retry_policy: Annotated[
+        RetryPolicyResponse, Meta(description="the one in force: its own, or else its namespace's")
+    ]
+    payload: Annotated[Raw, Meta(description="the exact text that was given")]
+
+
+def timer_response(timer: Timer, namespace_policy: RetryPolicy) -> TimerResponse:
+    """``namespace_policy`` holds for a timer without a retry policy of its own."""
+    content = timer.content
+    return TimerResponse(
+        id=timer.timer_id,
+        namespace=timer.namespace,
+        state=timer.state,
+        revision=timer.revision,
+        attempts=timer.attempts,
+        execute_at=format_instant(content.execute_at),
+        next_attempt_at=instant(timer.next_attempt_at),
+        fired_at=instant(timer.fired_at),
+        created_at=format_instant(timer.created_at),
+        updated_at=format_instant(timer.updated_at),
+        failure=failure_response(timer.failure),
+        callback_url=content.callback_url,
+        callback_timeout_seconds=content.callback_timeout_seconds,
+        expire_after=None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
+        correlation_id=content.correlation_id,
+        tags=content.tags,
+        headers=raw(content.headers_json),
+        retry_policy=retry_policy_response(policy_in_force(content.retry_policy_json, namespace_policy)),
+        payload=raw(content.payload_json),
+    )
+
+
+class TimerPage(Page[TimerResponse]):
+    """Timers in the order of shard, then id."""
+
+
+class AttemptResponse(ResponseModel):
+    """One attempt: what was sent back, without secrets, and what the timer became by it."""
+
+    number: Annotated[int, Meta(ge=1, description="within its firing")]
+    firing_id: Annotated[str, Meta(description="the webhook-id that was sent")]
+    started_at: Instant
+    ended_at: Instant
+    duration_ms: Annotated[int, Meta(ge=0)]
+    outcome: AttemptOutcome
+    status: Annotated[int | None, Meta(description="the HTTP status of the response, if there was one")]
+    reason: FailureReason | None
+    error_class: Annotated[
+        str | None, Meta(description="what went wrong when there was no response, e.g. timeout, connect, tls")
+    ]
+    message: str | None
+    headers: Annotated[
+        Mapping[str, str], Meta(description="the most telling ones of the response; secrets are redacted")
+    ]
+    body: Annotated[str | None, Meta(description="the beginning of the response")]
+    body_bytes: Annotated[int, Meta(ge=0, description="how much of the response was read")]
+    body_truncated: Annotated[bool, Meta(description="body is not the whole response")]
+
+
+def attempt_response(attempt: AttemptRecord) -> AttemptResponse:
+    return AttemptResponse(
+        number=attempt.number,
+        firing_id=attempt.firing_id,
+        started_at=format_instant(attempt.started_at),
+        ended_at=format_instant(attempt.ended_at),
+        duration_ms=attempt.duration_ms,
+        outcome=attempt.outcome,
+        status=attempt.status,
+        reason=attempt.reason,
+        error_class=attempt.error_class,
+        message=attempt.message or None,
+        headers=attempt.headers,
+        body=attempt.body,
+        body_bytes=attempt.body_bytes,
+        body_truncated=attempt.body_truncated,
+    )
+
+
+class AttemptPage(Page[AttemptResponse]):
+    """The last attempts of a timer, oldest first, always on one page."""
+
+
+class CancelResponse(ResponseModel):
+    id: str
+    namespace: str
+    attempt_under_way: Annotated[
+        bool, Meta(description="an attempt may have been under way; its receiver may see it yet")
+    ]
+
+
+class CreatedItem(ResponseModel):
+    id: str | None
+    status: Annotated[int, Meta(description="201 created, 200 existed with the same content, else as in problem")]
+    problem: Problem | UnsetType = UNSET
+
+
+class CreatedBatch(ResponseModel):
+    items: list[CreatedItem]
+
+
+class CancelledItem(ResponseModel):
+    id: str | None
+    status: Annotated[int, Meta(description="200 cancelled, else as in problem")]
+    problem: Problem | UnsetType = UNSET
+    attempt_under_way: bool | UnsetType = UNSET
+
+
+class CancelledBatch(ResponseModel):
+    items: list[CancelledItem]
+
+
+class RedrivenItem(ResponseModel):
+    id: str
+    status: Annotated[int, Meta(description="200 redriven, else as in problem")]
+    problem: Problem | UnsetType = UNSET
+
+
+class RedriveResponse(ResponseModel):
+    """What this call did. There may be more: call again with ``nextCursor`` until it is null."""
+
+    redriven: int
+    skipped: Annotated[
+        int, Meta(description="failed timers that were not redriven: unreadable, or changed meanwhile")
+    ]
+    examined: int
+    next_cursor: str | None
+    items: Annotated[
+        list[RedrivenItem] | UnsetType, Meta(description="one per id, in order, when ids were given")
+    ] = UNSET

@@ -1,0 +1,333 @@
+"""The use cases of timers: create, put, get, list, update, delete, fire, redrive, and those of many at once.
+
+Each raises what kept it from being done; those of many return it in place of a result. ``wanted`` is a condition on
+the revision (``If-Match``), None when there is none: the store judges a single revision, and of a list or ``*`` the
+revision that is current is read and held on to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol, TypeVar
+
+from duetime.app.redrives import (
+    RedrivePage,
+    find_timers,
+    in_order,
+    redrive_page,
+    redrive_refs,
+    refusal_to_fire,
+    refusal_to_redrive,
+    refused,
+)
+from duetime.domain.clock import Clock
+from duetime.domain.errors import (
+    DuetimeError,
+    RevisionMismatch,
+    StoreUnavailable,
+    TimerConflict,
+    TimerFinished,
+    TimerNotFound,
+)
+from duetime.domain.namespaces import Namespace
+from duetime.domain.timers import Rearm, Timer, TimerChange
+from duetime.stores.port.pages import Page
+from duetime.stores.port.store import Store
+from duetime.stores.port.timers import (
+    ChangeResult,
+    ChangeStatus,
+    PutMode,
+    PutResult,
+    PutStatus,
+    TimerFilter,
+    TimerRef,
+)
+from duetime.stores.refusals import apart
+
+IDS_AT_ONCE = 50
+IDS_BUDGET_SECONDS = 10.0
+"""Large payloads make a redrive slow: ids that are not reached in this time are left to another request."""
+_TRIES = 5
+
+ResultT = TypeVar("ResultT", PutResult, ChangeResult)
+
+
+class Revisions(Protocol):
+    """Those that a condition allows."""
+
+    def match_strongly(self, revision: int) -> bool: ...
+
+    def single_revision(self) -> int | None:
+        """The only one that can match, where it is known without reading the timer."""
+        ...
+
+
+class Stored(NamedTuple):
+    """A timer as it is stored now. ``is_new`` is false when it replaced another one, or repeats it."""
+
+    timer: Timer
+    is_new: bool
+
+
+class Deleted(NamedTuple):
+    attempt_under_way: bool
+    """An attempt may have been in flight at that moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    """``on_stored`` is told of timers that were just stored or changed: a hint for a poller in this process."""
+
+    store: Store
+    clock: Clock
+    on_stored: Callable[[Sequence[Timer]], None]
+
+    def create(self, timer: Timer, *, now: datetime) -> Stored:
+        """Store a timer, unless the same one exists. Raises ``TimerConflict`` and ``StoreRefused``."""
+        (result,) = self.store.timers.put([timer], mode=PutMode.CREATE, now=now)
+        stored = _created(timer.timer_id, result)
+        if isinstance(stored, DuetimeError):
+            raise stored
+        if stored.is_new:
+            self.on_stored([stored.timer])
+        return stored
+
+    def create_many(self, timers: Sequence[Timer], *, now: datetime) -> list[Stored | DuetimeError]:
+        """Create each alone; no two have the same id."""
+        results = apart(
+            lambda some: self.store.timers.put(some, mode=PutMode.CREATE, now=now),
+            timers,
+            lambda _: PutResult(PutStatus.REFUSED, None),
+        )
+        stored = [_created(timer.timer_id, result) for timer, result in zip(timers, results, strict=True)]
+        created = [each.timer for each in stored if isinstance(each, Stored) and each.is_new]
+        if created:
+            self.on_stored(created)
+        return stored
+
+    def put(self, timer: Timer, namespace: Namespace, *, now: datetime, wanted: Revisions | None) -> Stored:
+        """Create or replace a timer, whatever state it is in. One that ``repeats`` stays as it is.
+
+        Raises ``RevisionMismatch`` and ``StoreRefused``.
+        """
+        timer_id = timer.timer_id
+
+        def replace(revision: int | None) -> PutResult:
+            return self.store.timers.put([timer], mode=PutMode.REPLACE, now=now, if_revision=revision)[0]
+
+        absent = RevisionMismatch(f"timer {timer_id!r} does not exist in a revision that If-Match names")
+        result = self._under(wanted, replace, namespace, timer_id, now, absent=absent)
+        if result.timer is None:  # only a mismatch, which has been raised, and a refusal have none
+            raise refused(timer_id)
+        if result.status is not PutStatus.UNCHANGED:
+            self.on_stored([result.timer])
+        return Stored(result.timer, result.status is PutStatus.CREATED)
+
+    def put_new(self, timer: Timer, *, now: datetime) -> Stored:
+        """Create a timer that must not exist (``If-None-Match: *``), or else raise ``RevisionMismatch``."""
+        (result,) = self.store.timers.put([timer], mode=PutMode.CREATE, now=now)
+        if result.status not in (PutStatus.CREATED, PutStatus.REFUSED):
+            raise RevisionMismatch(f"timer {timer.timer_id!r} exists")
+        if result.timer is None:
+            raise refused(timer.timer_id)
+        self.on_stored([result.timer])
+        return Stored(result.timer, is_new=True)
+
+    def get(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer:
+        """Raises ``TimerNotFound``."""
+        timer = self.store.timers.get(namespace, timer_id, now=now)
+        if timer is None:
+            raise TimerNotFound(namespace.name, timer_id)
+        return timer
+
+    def update(
+        self,
+        namespace: Namespace,
+        timer_id: str,
+        change: TimerChange,
+        *,
+        firing_id: str,
+        now: datetime,
+        wanted: Revisions | None,
+    ) -> Timer:
+        """Change what is given of a timer that has not finished. An empty change leaves the revision as it is.
+
+        Raises ``TimerNotFound``, ``TimerFinished`` and ``RevisionMismatch``.
+        """
+        timers = self.store.timers
+
+        def apply(revision: int | None) -> ChangeResult:
+            if not change.given():
+                return _look(timers.get(namespace, timer_id, now=now), revision)
+            return timers.update(namespace, timer_id, change, firing_id=firing_id, now=now, if_revision=revision)
+
+        result = self._under(wanted, apply, namespace, timer_id, now)
+        if result.timer is None or result.status is ChangeStatus.NOT_FOUND:
+            raise TimerNotFound(namespace.name, timer_id)
+        if result.status is ChangeStatus.FINISHED:
+            raise TimerFinished(f"timer {timer_id!r} is {result.timer.state}: it can be replaced, not changed")
+        if change.given():
+            self.on_stored([result.timer])
+        return result.timer
+
+    def delete(self, namespace: Namespace, timer_id: str, *, now: datetime, wanted: Revisions | None) -> Deleted:
+        """Remove a timer in any state. Raises ``TimerNotFound``, ``RevisionMismatch`` and ``StoreRefused``."""
+
+        def delete(revision: int | None) -> ChangeResult:
+            return self.store.timers.delete(namespace, [TimerRef(timer_id, revision)], now=now)[0]
+
+        deleted = _deleted(namespace, timer_id, self._under(wanted, delete, namespace, timer_id, now), now)
+        if isinstance(deleted, DuetimeError):
+            raise deleted
+        return deleted
+
+    def delete_many(
+        self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime
+    ) -> list[Deleted | DuetimeError]:
+        """Remove each alone; no two have the same id."""
+        results = apart(
+            lambda some: self.store.timers.delete(namespace, some, now=now),
+            refs,
+            lambda _: ChangeResult(ChangeStatus.REFUSED),
+        )
+        return [_deleted(namespace, ref.timer_id, result, now) for ref, result in zip(refs, results, strict=True)]
+
+    def fire(self, namespace: Namespace, timer_id: str, *, now: datetime, wanted: Revisions | None) -> Timer:
+        """Make a waiting timer due now. One that is due already is left as it is."""
+        result = self._rearm(namespace, timer_id, Rearm.FIRE, now, wanted)
+        return self._rearmed(result, refusal_to_fire(namespace, timer_id, result))
+
+    def redrive(self, namespace: Namespace, timer_id: str, *, now: datetime, wanted: Revisions | None) -> Timer:
+        """Schedule a failed timer again, due now, as the same firing with all attempts ahead."""
+        result = self._rearm(namespace, timer_id, Rearm.REDRIVE, now, wanted)
+        return self._rearmed(result, refusal_to_redrive(namespace, timer_id, result))
+
+    def redrive_page(
+        self,
+        namespace: Namespace,
+        timer_filter: TimerFilter,
+        *,
+        correlation_id: str | None,
+        cursor: str | None,
+        limit: int,
+        now: datetime,
+    ) -> RedrivePage:
+        """Redrive a page of the failed timers that fit (``redrives.redrive_page``)."""
+        page = redrive_page(
+            self.store, namespace, timer_filter, correlation_id=correlation_id, cursor=cursor, limit=limit, now=now
+        )
+        if page.redriven:
+            self.on_stored(page.redriven)
+        return page
+
+    def redrive_many(self, namespace: Namespace, ids: Sequence[str]) -> dict[str, DuetimeError | None]:
+        """Redrive each of ``ids`` alone: what kept it from being redriven, or None, by id."""
+        found: dict[str, DuetimeError | None] = {}
+        deadline = self.clock.monotonic() + IDS_BUDGET_SECONDS
+        ordered = in_order(ids)
+        for start in range(0, len(ordered), IDS_AT_ONCE):
+            chunk = ordered[start : start + IDS_AT_ONCE]
+            if self.clock.monotonic() > deadline:
+                unreached = StoreUnavailable("this request took too long to reach the timer: send it again")
+                found |= dict.fromkeys(chunk, unreached)
+                continue
+            refs = [TimerRef(timer_id) for timer_id in chunk]
+            done = redrive_refs(self.store, namespace, refs, now=self.clock.now())
+            pairs = zip(chunk, done.results, strict=True)
+            found |= {timer_id: refusal_to_redrive(namespace, timer_id, result) for timer_id, result in pairs}
+            if done.redriven:
+                self.on_stored(done.redriven)
+        return found
+
+    def _rearm(
+        self, namespace: Namespace, timer_id: str, rearm: Rearm, now: datetime, wanted: Revisions | None
+    ) -> ChangeResult:
+        def act(revision: int | None) -> ChangeResult:
+            return self.store.timers.rearm(namespace, [TimerRef(timer_id, revision)], rearm=rearm, now=now)[0]
+
+        return self._under(wanted, act, namespace, timer_id, now)
+
+    def _rearmed(self, result: ChangeResult, refusal: DuetimeError | None) -> Timer:
+        if refusal is not None:
+            raise refusal
+        assert result.timer is not None  # only NOT_FOUND has none
+        self.on_stored([result.timer])
+        return result.timer
+
+    def _under(
+        self,
+        wanted: Revisions | None,
+        act: Callable[[int | None], ResultT],
+        namespace: Namespace,
+        timer_id: str,
+        now: datetime,
+        *,
+        absent: DuetimeError | None = None,
+    ) -> ResultT:
+        """``act`` on the revision that is ``wanted``; ``act(None)`` when any is. Without a timer: ``absent``."""
+        if wanted is None:
+            return act(None)
+        mismatch = RevisionMismatch("the timer has another revision than If-Match names")
+        single = wanted.single_revision()
+        if single is not None:
+            result = act(single)
+            if _is_mismatch(result):
+                raise mismatch
+            return result
+        for _ in range(_TRIES):  # whoever changes it in between makes another try necessary
+            current = self.store.timers.get(namespace, timer_id, now=now)
+            if current is None:
+                raise absent or TimerNotFound(namespace.name, timer_id)
+            if not wanted.match_strongly(current.revision):
+                raise mismatch
+            result = act(current.revision)
+            if not _is_mismatch(result):
+                return result
+        raise StoreUnavailable("the timer is being changed all the time")
+
+    def list(
+        self,
+        namespace: Namespace,
+        timer_filter: TimerFilter,
+        *,
+        correlation_id: str | None,
+        cursor: str | None,
+        limit: int,
+        now: datetime,
+    ) -> Page[Timer]:
+        return find_timers(
+            self.store, namespace, timer_filter, correlation_id=correlation_id, cursor=cursor, limit=limit, now=now
+        )
+
+
+def _is_mismatch(result: PutResult | ChangeResult) -> bool:
+    return result.status in (PutStatus.REVISION_MISMATCH, ChangeStatus.REVISION_MISMATCH)
+
+
+def _look(timer: Timer | None, revision: int | None) -> ChangeResult:
+    """What an update without a change comes to."""
+    if timer is None:
+        return ChangeResult(ChangeStatus.NOT_FOUND)
+    if revision is not None and revision != timer.revision:
+        return ChangeResult(ChangeStatus.REVISION_MISMATCH, timer)
+    return ChangeResult(ChangeStatus.FINISHED if timer.state.is_finished else ChangeStatus.APPLIED, timer)
+
+
+def _created(timer_id: str, result: PutResult) -> Stored | DuetimeError:
+    if result.status is PutStatus.CONFLICT:
+        return TimerConflict(f"timer {timer_id!r} exists and has other content")
+    if result.timer is None:
+        return refused(timer_id)
+    return Stored(result.timer, result.status is PutStatus.CREATED)
+
+
+def _deleted(namespace: Namespace, timer_id: str, result: ChangeResult, now: datetime) -> Deleted | DuetimeError:
+    if result.status is ChangeStatus.REFUSED:
+        return refused(timer_id)
+    if result.status is ChangeStatus.REVISION_MISMATCH:
+        return RevisionMismatch(f"timer {timer_id!r} has another revision")
+    if result.status is ChangeStatus.NOT_FOUND:
+        return TimerNotFound(namespace.name, timer_id)
+    return Deleted(result.attempt_may_be_under_way(now))
