@@ -1,28 +1,59 @@
-"""What the API of service calls needs beside the context of all routes."""
+"""The use cases of service calls: submit, get, update, fire, cancel, delete, rerun.
+
+``wanted`` is a condition on the revision, None when there is none. Each reads the call, decides by ``call_steps`` and
+writes onto the revision that was read. When somebody else changed it meanwhile, it is done to what that left.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
-from duetime.app.submission import CallNamespaces, Submitter
-from duetime.domain.call_steps import CallRules
-from duetime.domain.errors import CallFinished, CallNotFound, CallRunning
+from duetime.app.revisions import Revisions
+from duetime.app.submission import CallNamespaces, Submitted, Submitter
+from duetime.delivery.egress import EgressPolicy, RefusedUrl
+from duetime.domain.call_steps import (
+    CallRules,
+    DeletionReason,
+    Submission,
+    Transition,
+    amended,
+    cancelled,
+    deleted,
+)
+from duetime.domain.errors import (
+    CallFinished,
+    CallNotFinished,
+    CallNotFound,
+    CallRunning,
+    CallUnreadable,
+    InvalidInput,
+    RevisionMismatch,
+    StoreUnavailable,
+)
 from duetime.domain.ids import is_uuid
-from duetime.domain.service_calls import ServiceCall
+from duetime.domain.service_calls import CallChange, CallStatus, ServiceCall, timer_of
 from duetime.domain.timers import Timer
-from duetime.stores.port.calls import CallRef, CallStore
+from duetime.domain.times import round_up
+from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore, DeleteStatus
 from duetime.stores.port.store import Store
+
+NewId = Callable[[], str]
+_TRIES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class CallServices:
-    """``rules`` must be those of whoever executes the calls: a change of stars decides when a call expires."""
+    """``rules`` must be those of whoever executes the calls: a change of stars decides when a call expires.
+    ``on_stored`` is told of the timers of calls that were just stored or changed.
+    """
 
     store: CallStore
     submitter: Submitter
     rules: CallRules
+    on_stored: Callable[[Sequence[Timer]], None]
 
     @classmethod
     def of(
@@ -32,20 +63,135 @@ class CallServices:
         *,
         rules: CallRules,
         num_shards: int,
-        new_id: Callable[[], str],
+        new_id: NewId,
         on_stored: Callable[[Sequence[Timer]], None],
     ) -> CallServices:
         """``num_shards``: of the timers of a tenant's calls, when its first one is submitted."""
         namespaces = CallNamespaces(store.catalogue, num_shards=num_shards)
-        return cls(calls, Submitter(calls, namespaces, new_id=new_id, on_stored=on_stored), rules)
+        submitter = Submitter(calls, namespaces, new_id=new_id, on_stored=on_stored)
+        return cls(calls, submitter, rules, on_stored)
 
-    def found(self, tenant_id: str, call_id: str, *, now: datetime) -> ServiceCall:
+    def submit(self, tenant_id: str, submission: Submission, *, now: datetime) -> Submitted:
+        """``Submitter.submit``."""
+        return self.submitter.submit(tenant_id, submission, now=now)
+
+    def get(self, ref: CallRef, *, now: datetime) -> ServiceCall:
         """Raises ``CallNotFound``, also for what cannot be the id of a call."""
-        if is_uuid(call_id):
-            (call,) = self.store.get([CallRef(tenant_id, call_id)], now=now)
+        if is_uuid(ref.call_id):
+            (call,) = self.store.get([ref], now=now)
             if call is not None:
                 return call
-        raise CallNotFound(tenant_id, call_id)
+        raise CallNotFound(ref.tenant_id, ref.call_id)
+
+    def update(
+        self,
+        ref: CallRef,
+        change_of: Callable[[ServiceCall], CallChange],
+        *,
+        new_id: NewId,
+        now: datetime,
+        wanted: Revisions | None,
+    ) -> ServiceCall:
+        """The call with a change that is a function of what is stored. One that changes nothing is not made."""
+
+        def step_of(call: ServiceCall) -> Transition | None:
+            change = change_of(call)
+            return amended(call, change, new_id=new_id, now=now, rules=self.rules) if change.given() else None
+
+        return self._stepped(ref, step_of, now, wanted)
+
+    def fire(self, ref: CallRef, *, new_id: NewId, now: datetime, wanted: Revisions | None) -> ServiceCall:
+        """A call that waits, be it for its due time or its next attempt, is due now. One that is due already is
+        left as it is."""
+
+        def change_of(call: ServiceCall) -> CallChange:
+            check_waits(call, "it cannot be fired")
+            assert call.wake_at is not None
+            return CallChange(due_at=round_up(now)) if call.wake_at > now else CallChange()
+
+        return self.update(ref, change_of, new_id=new_id, now=now, wanted=wanted)
+
+    def cancel(self, ref: CallRef, *, new_id: NewId, now: datetime, wanted: Revisions | None) -> ServiceCall:
+        """A call that waits ends as Cancelled, and is kept. One that is Cancelled already is left as it is."""
+
+        def step_of(call: ServiceCall) -> Transition | None:
+            if call.status is CallStatus.CANCELLED:
+                return None
+            check_waits(call, "it cannot be cancelled")
+            return cancelled(call, new_id=new_id, now=now, rules=self.rules)
+
+        return self._stepped(ref, step_of, now, wanted)
+
+    def delete(self, ref: CallRef, *, new_id: NewId, now: datetime, wanted: Revisions | None) -> None:
+        """A finished call goes with all that it has. Raises ``CallNotFinished`` and ``CallNotFound``."""
+        for _ in range(_TRIES):
+            revision = event = None
+            try:
+                call = self.get(ref, now=now)
+            except CallUnreadable:  # it can only be removed
+                if wanted is not None:
+                    raise
+            else:
+                _check_revision(call, wanted)
+                _check_finished(call, "cancel it first to remove it")
+                revision = call.revision
+                event = deleted(call, DeletionReason.REQUEST, new_id=new_id, now=now)
+            status = self.store.delete(ref.tenant_id, ref.call_id, now=now, if_revision=revision, event=event)
+            if status is DeleteStatus.DELETED:
+                return
+            if status is DeleteStatus.NOT_FOUND:
+                raise CallNotFound(ref.tenant_id, ref.call_id)
+        raise StoreUnavailable("the service call is being changed all the time")
+
+    def rerun(
+        self,
+        ref: CallRef,
+        submission_of: Callable[[ServiceCall], Submission],
+        *,
+        egress: EgressPolicy,
+        now: datetime,
+        wanted: Revisions | None,
+    ) -> Submitted:
+        """A new call that asks for the same as a finished one."""
+        call = self.get(ref, now=now)
+        _check_revision(call, wanted)
+        _check_finished(call, "it can be rerun when it has finished")
+        try:
+            egress.check_url(call.request.url)
+        except RefusedUrl as error:  # the rules may have changed since it was submitted
+            raise InvalidInput("", f"the URL of the request {error}") from None
+        return self.submit(ref.tenant_id, submission_of(call), now=now)
+
+    def _stepped(
+        self,
+        ref: CallRef,
+        step_of: Callable[[ServiceCall], Transition | None],
+        now: datetime,
+        wanted: Revisions | None,
+    ) -> ServiceCall:
+        """The call after a step; as it is when there is none to take."""
+        for _ in range(_TRIES):
+            call = self.get(ref, now=now)
+            _check_revision(call, wanted)
+            transition = step_of(call)
+            if transition is None:
+                return call
+            (status,) = self.store.apply([transition], now=now)
+            if status is ApplyStatus.APPLIED:
+                if not transition.after.status.is_finished:
+                    self.on_stored([timer_of(transition.after)])
+                return transition.after
+        raise StoreUnavailable("the service call is being changed all the time")
+
+
+def _check_revision(call: ServiceCall, wanted: Revisions | None) -> None:
+    if wanted is not None and not wanted.match_strongly(call.revision):
+        raise RevisionMismatch("the service call has another revision than If-Match names")
+
+
+def _check_finished(call: ServiceCall, otherwise: str) -> None:
+    if not call.status.is_finished:
+        raise CallNotFinished(f"service call {call.call_id!r} is {call.status}: {otherwise}")
 
 
 def check_waits(call: ServiceCall, otherwise: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from duetime.app.redrives import (
     RedrivePage,
@@ -22,6 +22,7 @@ from duetime.app.redrives import (
     refusal_to_redrive,
     refused,
 )
+from duetime.app.revisions import Revisions
 from duetime.domain.clock import Clock
 from duetime.domain.errors import (
     DuetimeError,
@@ -52,16 +53,6 @@ IDS_BUDGET_SECONDS = 10.0
 _TRIES = 5
 
 ResultT = TypeVar("ResultT", PutResult, ChangeResult)
-
-
-class Revisions(Protocol):
-    """Those that a condition allows."""
-
-    def match_strongly(self, revision: int) -> bool: ...
-
-    def single_revision(self) -> int | None:
-        """The only one that can match, where it is known without reading the timer."""
-        ...
 
 
 class Stored(NamedTuple):

@@ -29,7 +29,7 @@ from duetime.domain.errors import ExecutionNotFound, InvalidInput
 from duetime.domain.ids import is_uuid
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallStatus, ServiceCall
-from duetime.stores.port.calls import CallFilter, CallOrder
+from duetime.stores.port.calls import CallFilter, CallOrder, CallRef
 
 LAST_EVENT_ID = "Last-Event-ID"
 
@@ -55,7 +55,7 @@ def list_executions(services: Services, request: Request, *, tenant: str, servic
     """GET: the executions of a call, the newest first, without bodies."""
     calls = services.calls
     query = read_query(PageQuery, request)
-    calls.found(tenant, service_call_id, now=services.context.clock.now())
+    calls.get(CallRef(tenant, service_call_id), now=services.context.clock.now())
     bound_to = ("executions", tenant, service_call_id)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
     return page_reply(
@@ -78,7 +78,7 @@ def get_execution(
 ) -> Reply:
     """GET: one execution with what was sent and what came back."""
     calls = services.calls
-    calls.found(tenant, service_call_id, now=services.context.clock.now())
+    calls.get(CallRef(tenant, service_call_id), now=services.context.clock.now())
     found = calls.store.get_execution(tenant, service_call_id, execution_id) if is_uuid(execution_id) else None
     if found is None:
         raise ExecutionNotFound(service_call_id, execution_id)
@@ -93,7 +93,7 @@ def list_events(services: Services, request: Request, *, tenant: str, service_ca
     calls = services.calls
     query = read_query(EventQuery, request)
     after = _last_event_id(request, query.after)
-    call = calls.found(tenant, service_call_id, now=services.context.clock.now())
+    call = calls.get(CallRef(tenant, service_call_id), now=services.context.clock.now())
     events = calls.store.list_events(tenant, service_call_id, after=after, limit=query.limit)
     next_after = events[-1].sequence if events else after
     page = EventPage([event_response(event) for event in events], next_after, is_complete(call, events))

@@ -1,0 +1,15 @@
+"""Conditions on the revision of what is changed (``If-Match``)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Revisions(Protocol):
+    """Those that a condition allows."""
+
+    def match_strongly(self, revision: int) -> bool: ...
+
+    def single_revision(self) -> int | None:
+        """The only one that can match, where it is known without reading what is stored."""
+        ...
