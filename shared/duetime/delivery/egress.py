@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from duetime.delivery.reserved_addresses import reserved_kind
@@ -52,7 +53,12 @@ def origin_of(url: str) -> str:
 
 def parse_destination(url: str) -> Destination:
     """Raises ``RefusedUrl`` for what is no absolute http or https URL, or names its host in an unusual form."""
-    match = _ORIGIN.match(url)
+    return _parse_origin(origin_of(url))
+
+
+@lru_cache(maxsize=1024)
+def _parse_origin(origin: str) -> Destination:
+    match = _ORIGIN.match(origin)
     if match is None:
         raise RefusedUrl("must be an absolute http or https URL with a plain host")
     scheme, in_brackets, plain, port_text = match.groups()

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic_core import PydanticCustomError
 
 from duetime.api.http.raw_json import decode_unique
-from duetime.delivery.egress import origin_of, parse_destination
+from duetime.delivery.egress import parse_destination
 from duetime.domain.api_keys import MAX_KEY_SECONDS
 from duetime.domain.retry import parse_retry_policy
 from duetime.domain.secrets import MAX_OVERLAP_SECONDS
@@ -87,7 +87,7 @@ def callback_url(value: str) -> str:
     if len(value) > MAX_URL_CHARACTERS:
         raise ValueError(f"must have at most {MAX_URL_CHARACTERS} characters")
     if _URL.fullmatch(value) is not None:
-        _check_origin(origin_of(value))
+        parse_destination(value)
         return value
     authority = value.partition("://")[2].split("/")[0].split("?")[0]
     if "@" in authority:
@@ -95,11 +95,6 @@ def callback_url(value: str) -> str:
     if "#" in value:
         raise ValueError("must not have a fragment")
     raise ValueError("must be an absolute http or https URL in ASCII, without spaces or control characters")
-
-
-@lru_cache(maxsize=_CACHED_CHECKS)
-def _check_origin(origin: str) -> None:
-    parse_destination(origin)
 
 
 # Timers of one kind have the same headers and policy again and again.
