@@ -162,7 +162,7 @@ class HeaderResponse(ResponseModel):
     value: str
 
 
-class LoggedMessageResponse(ResponseModel, kw_only=True):
+class _Message(ResponseModel, kw_only=True):
     headers: list[HeaderResponse]
     body_bytes: Annotated[int, Meta(ge=0, description="as far as it was read")]
     body_truncated: Annotated[bool, Meta(description="body is not the whole of it")]
@@ -170,12 +170,12 @@ class LoggedMessageResponse(ResponseModel, kw_only=True):
     body: Annotated[str | UnsetType | None, Meta(description="not in lists")] = UNSET
 
 
-class LoggedRequestResponse(LoggedMessageResponse, kw_only=True):
+class SentRequest(_Message, kw_only=True):
     method: Method
     url: Annotated[str, Meta(description="values of parameters that may be secrets read [redacted]")]
 
 
-class LoggedResponseResponse(LoggedMessageResponse, kw_only=True):
+class ReceivedResponse(_Message, kw_only=True):
     status: int
 
 
@@ -191,8 +191,8 @@ class ExecutionResponse(ResponseModel):
     finished_at: Instant | None
     duration_ms: Annotated[int | None, Meta(description="of the exchange; null when nobody came back to tell")]
     deadline_at: Annotated[Instant, Meta(description="when the watchdog ends it as Timeout")]
-    request: LoggedRequestResponse
-    response: Annotated[LoggedResponseResponse | None, Meta(description="null when there was none")]
+    request: SentRequest
+    response: Annotated[ReceivedResponse | None, Meta(description="null when there was none")]
     reason: CallFailure | None
     message: str | None
 
@@ -204,7 +204,7 @@ def execution_response(execution: Execution, *, with_bodies: bool = True) -> Exe
     response = None
     if execution.response_status is not None:
         message = execution.response or LoggedMessage()
-        response = LoggedResponseResponse(
+        response = ReceivedResponse(
             status=execution.response_status,
             **_message(message, message.headers, with_bodies=with_bodies),
         )
@@ -218,7 +218,7 @@ def execution_response(execution: Execution, *, with_bodies: bool = True) -> Exe
         finished_at=instant(execution.finished_at),
         duration_ms=execution.duration_ms,
         deadline_at=format_instant(execution.deadline_at),
-        request=LoggedRequestResponse(
+        request=SentRequest(
             method=execution.method,
             url=execution.url,
             **_message(execution.request, headers, with_bodies=with_bodies),
