@@ -69,7 +69,7 @@ class EngineStats:
     ``calls_by`` counts service calls that ended here, by status, ``executions_timed_out`` what the watchdog
     ended.
 
-    ``answers_by[n]`` counts the responses with a status of n hundred and something, ``answers_by[0]`` attempts
+    ``responses_by[n]`` counts the responses with a status of n hundred and something, ``responses_by[0]`` attempts
     without a response. ``lag`` is of first attempts only: a retry is late on purpose.
     """
 
@@ -77,7 +77,7 @@ class EngineStats:
     poll_errors: int = 0
     timers_read: int = 0
     attempts_started: int = 0
-    answers: int = 0
+    responses: int = 0
     fired: int = 0
     retried: int = 0
     rescheduled: int = 0
@@ -100,14 +100,14 @@ class EngineStats:
     retried_by: dict[str, int] = field(default_factory=_no_reasons)
     failed_by: dict[str, int] = field(default_factory=_no_reasons)
     calls_by: dict[str, int] = field(default_factory=_no_endings)
-    answers_by: list[int] = field(default_factory=lambda: [0] * 6)
+    responses_by: list[int] = field(default_factory=lambda: [0] * 6)
     lag: Histogram = field(default_factory=lambda: Histogram(LAG_BOUNDS))
     latency: Histogram = field(default_factory=lambda: Histogram(LATENCY_BOUNDS))
 
     def count_response(self, status: int | None, duration_seconds: float) -> None:
         """``status`` None: no response came."""
-        self.answers += 1
-        self.answers_by[0 if status is None else min(status // 100, 5)] += 1
+        self.responses += 1
+        self.responses_by[0 if status is None else min(status // 100, 5)] += 1
         self.latency.observe(duration_seconds)
 
     def count_outcome(self, outcome: Outcome, status: RecordStatus | None) -> None:
@@ -146,8 +146,8 @@ COUNTERS = tuple(spec.name for spec in fields(EngineStats) if spec.type == "int"
 class EngineSnapshot:
     """What a poller has counted since it was made (all but ``gauges``), and what it has now (``gauges``).
 
-    The keys of ``retried_by`` and ``failed_by`` are failure reasons, those of ``answers_by`` ``none``, ``1xx``, ...,
-    those of ``calls_by`` the statuses in which service calls end.
+    Keys: of ``retried_by`` and ``failed_by`` failure reasons, of ``responses_by`` ``none``, ``1xx``, ..., of
+    ``calls_by`` the statuses in which service calls end.
     """
 
     counters: Mapping[str, int]
@@ -155,7 +155,7 @@ class EngineSnapshot:
     retried_by: Mapping[str, int]
     failed_by: Mapping[str, int]
     calls_by: Mapping[str, int]
-    answers_by: Mapping[str, int]
+    responses_by: Mapping[str, int]
     lag: HistogramSnapshot
     latency: HistogramSnapshot
 
@@ -169,7 +169,7 @@ def snapshot_of(stats: EngineStats, gauges: Mapping[str, int]) -> EngineSnapshot
         retried_by={str(reason): count for reason, count in stats.retried_by.items()},
         failed_by={str(reason): count for reason, count in stats.failed_by.items()},
         calls_by={str(status): count for status, count in stats.calls_by.items()},
-        answers_by=dict(zip(classes, tuple(stats.answers_by), strict=True)),
+        responses_by=dict(zip(classes, tuple(stats.responses_by), strict=True)),
         lag=stats.lag.snapshot(),
         latency=stats.latency.snapshot(),
     )

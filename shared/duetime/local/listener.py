@@ -113,7 +113,7 @@ def describe(
     if signature is not None:
         rows.append(("signed", signature))
     rows += [("header", f"{name}: {value}") for name, value in headers if name not in _DULL_HEADERS]
-    rows.append(("answer", f"{reply.status} {reply.body}".rstrip()))
+    rows.append(("response", f"{reply.status} {reply.body}".rstrip()))
     return "\n".join([_printable(title), *(f"    {name:<8} {_printable(value)}" for name, value in rows)])
 
 

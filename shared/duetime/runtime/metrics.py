@@ -1,10 +1,10 @@
-"""The metrics of a poller: names, meaning, and how each is read from a snapshot of what it has counted.
+"""Defines the metrics of a poller: their names, meanings, and how each is read from a snapshot.
 
-One catalogue for all exporters: ``local.metrics`` makes Prometheus's text of it, ``runtime.emf`` CloudWatch's.
+All exporters use this catalogue: ``local.metrics`` for Prometheus, ``runtime.emf`` for CloudWatch.
 docs/metrics.md explains every one of them; a test compares the names.
 
-No metric has a label whose values come from clients: no timer id, URL, host, namespace or tenant. What a metric
-costs, here and in whatever stores it, is known before the first timer is.
+No label has values that come from clients: no timer id, URL, host, namespace or tenant. So the number of series, and
+their cost, is known in advance.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PREFIX = "duetime_"
 class Number:
     """A counter or a gauge. ``read`` gives a value for each value of ``label``; without a label the key is empty.
 
-    ``cloudwatch`` is its name there; None: it is not worth a metric of its own, which CloudWatch charges for, and is
-    written beside the metrics, where queries of the log find it.
+    ``cloudwatch`` is its name there; None: it is no metric there, since CloudWatch charges for each, but a property
+    of the log line.
     """
 
     name: str
@@ -69,16 +69,16 @@ def camel_case(name: str) -> str:
 
 
 COUNTERS = (
-    _counter("attempts", "attempts_started", "Callbacks begun.", "Attempts"),
+    _counter("attempts", "attempts_started", "Callbacks started.", "Attempts"),
     Number(
-        "answers",
-        "Callbacks that ended, by class of the HTTP status; none: no answer came.",
-        lambda snapshot: snapshot.answers_by,
+        "responses",
+        "Callbacks that ended, by class of the HTTP status; none: no response.",
+        lambda snapshot: snapshot.responses_by,
         label="status",
     ),
     Number(
         "outcomes",
-        "What attempts led to, as recorded.",
+        "Recorded outcomes of attempts.",
         lambda snapshot: {name: snapshot.counters[name] for name in _OUTCOMES},
         label="outcome",
         cloudwatch=camel_case,
@@ -94,36 +94,34 @@ COUNTERS = (
         "Unreported executions of service calls that the watchdog ended.",
         "ExecutionsTimedOut",
     ),
-    _counter("parkings", "parked", "Callbacks that were parked because they took long.", "Parkings"),
+    _counter("parkings", "parked", "Callbacks parked because they took long.", "Parkings"),
     _counter(
-        "deferrals", "deferred", "Due timers left in the store since there was no room for their host, by page."
+        "deferrals", "deferred", "Due timers left in the store because there was no room for their host, by page."
     ),
-    _counter(
-        "breaker_openings", "breakers_opened", "Hosts whose callbacks were stopped for a while.", "BreakerOpenings"
-    ),
-    _counter("quarantined", "quarantined", "Stored timers that could not be read and were set aside.", "Quarantined"),
+    _counter("breaker_openings", "breakers_opened", "Circuit breakers that opened.", "BreakerOpenings"),
+    _counter("quarantined", "quarantined", "Unreadable timers that were set aside.", "Quarantined"),
     _counter(
         "quarantine_errors",
         "quarantine_errors",
-        "Times that a stored timer that could not be read could not be set aside either.",
+        "Failures to set an unreadable timer aside.",
     ),
-    _counter("events_published", "events_published", "Events of failed timers that were published."),
+    _counter("events_published", "events_published", "Published events of failed timers."),
     _counter(
         "events_undelivered",
         "events_undelivered",
         "Events of failed timers that could only be logged.",
         "EventsUndelivered",
     ),
-    _counter("polls", "polls", "Pages of due timers asked for."),
-    _counter("poll_errors", "poll_errors", "Polls that the store did not answer.", "PollErrors"),
+    _counter("polls", "polls", "Pages of due timers read."),
+    _counter("poll_errors", "poll_errors", "Polls that failed in the store.", "PollErrors"),
     _counter("timers_read", "timers_read", "Due timers read."),
     _counter("record_batches", "record_batches", "Batches of outcomes written."),
-    _counter("record_errors", "record_errors", "Batches of outcomes that the store did not take.", "RecordErrors"),
+    _counter("record_errors", "record_errors", "Batches of outcomes that the store did not accept.", "RecordErrors"),
     _counter(
-        "record_refused", "record_refused", "Outcomes and steps that the store refuses for good.", "RecordRefused"
+        "record_refused", "record_refused", "Outcomes and steps that the store refused for good.", "RecordRefused"
     ),
     _counter("shard_claims", "claims", "Shards claimed."),
-    _counter("leases_lost", "leases_lost", "Shards that another owner claimed while they were held.", "LeasesLost"),
+    _counter("leases_lost", "leases_lost", "Shards that another poller claimed while they were held.", "LeasesLost"),
 )
 GAUGES = (
     _gauge("shards_owned", "Shards that the poller owns.", "ShardsOwned"),
@@ -131,45 +129,45 @@ GAUGES = (
     _gauge("parked", "Parked callbacks in flight."),
     _gauge("waiting", "Due timers read and not yet started.", "Waiting"),
     _gauge("slow", "Slow callbacks in flight, which have a limit of their own."),
-    _gauge("breakers_open", "Hosts that are left alone or probed.", "BreakersOpen"),
-    _gauge("backlogged_shards", "Shards with more due than may be started.", "BackloggedShards"),
+    _gauge("breakers_open", "Hosts whose circuit breaker is open or probing.", "BreakersOpen"),
+    _gauge("backlogged_shards", "Shards with more due timers than may be started.", "BackloggedShards"),
     _gauge("unrecorded", "Outcomes not yet recorded."),
-    _gauge("unreadable_namespaces", "Namespaces that cannot be read: their timers wait.", "UnreadableNamespaces"),
-    _gauge("orphaned_shards", "Shards that nobody has held for longer than a lease."),
-    _gauge("shards_given_back", "Shards that the poller gave back since it cannot read them."),
+    _gauge("unreadable_namespaces", "Unreadable namespaces, whose timers wait.", "UnreadableNamespaces"),
+    _gauge("orphaned_shards", "Shards without an owner for longer than a lease."),
+    _gauge("shards_given_back", "Shards that the poller released because it cannot read them."),
     _gauge(
         "clock_offset_milliseconds",
-        "How far the machine's clock is ahead of the store's, by which timers fire.",
+        "How far the machine's clock is ahead of the store's.",
     ),
 )
-# Of the dispatcher that shares a process with the poller; 0 where there is none.
+# Of the outbox relay in the same process; 0 if there is none.
 OUTBOX_COUNTERS = tuple(
     _outbox(name, lambda snapshot: snapshot.counters, help_)
     for name, help_ in (
-        ("outbox_published", "Events of service calls that every publisher took."),
-        ("outbox_failures", "Tries of a call's next event that a publisher did not take."),
-        ("outbox_store_errors", "Turns of the dispatcher that the store did not answer."),
-        ("outbox_pruned", "Published events and expired calls that were removed."),
+        ("outbox_published", "Events of service calls that every publisher accepted."),
+        ("outbox_failures", "Tries of a call's next event that a publisher did not accept."),
+        ("outbox_store_errors", "Turns of the outbox relay that failed in the store."),
+        ("outbox_pruned", "Published events and expired calls removed."),
     )
 )
 OUTBOX_GAUGES = tuple(
     _outbox(name, lambda snapshot: snapshot.gauges, help_)
     for name, help_ in (
         ("outbox_active", "1 in the process that publishes events of service calls."),
-        ("outbox_backlog", "Events of service calls that wait, as far as the dispatcher looked."),
-        ("outbox_oldest_seconds", "Age of the oldest of them."),
+        ("outbox_backlog", "Pending events of service calls, as far as the outbox relay looked."),
+        ("outbox_oldest_seconds", "Age of the oldest pending event."),
     )
 )
 DISTRIBUTIONS = (
     Distribution(
         "first_attempt_lag_seconds",
-        "From when a timer could have fired until its first attempt began.",
+        "Time from when a timer could have fired until its first attempt started.",
         lambda snapshot: snapshot.lag,
         "Lag",
     ),
     Distribution(
         "callback_duration_seconds",
-        "From the start of a callback until its answer was complete or it was given up.",
+        "Time from the start of a callback until its response was complete or it was given up.",
         lambda snapshot: snapshot.latency,
         "CallbackDuration",
     ),
@@ -193,7 +191,7 @@ def _adapter() -> TypeAdapter[EngineSnapshot]:
 
 
 def write_snapshot(snapshot: EngineSnapshot) -> bytes:
-    """``snapshot`` as one line of JSON, without its end."""
+    """Encode ``snapshot`` as a line of JSON, without its end."""
     return _adapter().dump_json(snapshot)
 
 

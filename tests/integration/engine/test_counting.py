@@ -70,8 +70,8 @@ def test_outcomes_are_counted_by_class_and_reason(store: Store, clock: VirtualCl
         "timeout": 1,
     }
     assert [last.counters[name] for name in ("fired", "rescheduled", "retried", "failed")] == [1, 1, 3, 4]
-    assert last.answers_by == {"none": 2, "1xx": 0, "2xx": 4, "3xx": 0, "4xx": 1, "5xx": 2}
-    assert last.counters["attempts_started"] == last.counters["answers"] == 9
+    assert last.responses_by == {"none": 2, "1xx": 0, "2xx": 4, "3xx": 0, "4xx": 1, "5xx": 2}
+    assert last.counters["attempts_started"] == last.counters["responses"] == 9
 
 
 def test_lag_is_counted_once_per_firing_and_from_when_the_timer_could_fire(store: Store, clock: VirtualClock) -> None:

@@ -43,7 +43,7 @@ def test_serve_shows_what_its_poller_and_its_api_did(server: DuetimeServer, rece
     assert scrape.value("duetime_shards_owned", worker="worker-1") == 16
     assert scrape.value("duetime_first_attempt_lag_seconds_count", worker="worker-1") == 3
     assert scrape.value("duetime_callback_duration_seconds_count", worker="worker-1") == 3
-    assert scrape.value("duetime_answers_total", worker="worker-1", status="2xx") == 3
+    assert scrape.value("duetime_responses_total", worker="worker-1", status="2xx") == 3
     route = "/v1/namespaces/<namespace>/timers"
     assert scrape.value("duetime_http_requests_total", method="POST", route=route, status="201") == 3
     assert "/metrics" not in server.client.get("/v1/openapi.json").json()["paths"]

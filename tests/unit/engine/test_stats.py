@@ -34,8 +34,8 @@ def test_answers_are_counted_by_the_class_of_their_status() -> None:
     for status in (None, 100, 200, 204, 302, 404, 500, 599, 999):
         stats.count_response(status, 0.2)
     snapshot = snapshot_of(stats, {})
-    assert snapshot.answers_by == {"none": 1, "1xx": 1, "2xx": 2, "3xx": 1, "4xx": 1, "5xx": 3}
-    assert snapshot.counters["answers"] == sum(snapshot.latency.counts) == 9
+    assert snapshot.responses_by == {"none": 1, "1xx": 1, "2xx": 2, "3xx": 1, "4xx": 1, "5xx": 3}
+    assert snapshot.counters["responses"] == sum(snapshot.latency.counts) == 9
 
 
 def test_a_snapshot_does_not_change_when_more_is_counted() -> None:
@@ -46,7 +46,7 @@ def test_a_snapshot_does_not_change_when_more_is_counted() -> None:
     stats.lag.observe(1)
     stats.count_response(200, 1)
     gauges["in_flight"] = 2
-    assert before.counters["fired"] == before.failed_by["timeout"] == before.answers_by["2xx"] == 0
+    assert before.counters["fired"] == before.failed_by["timeout"] == before.responses_by["2xx"] == 0
     assert sum(before.lag.counts) == sum(before.latency.counts) == 0
     assert before.gauges == {"in_flight": 1}
 

@@ -40,7 +40,7 @@ def test_a_callback_is_shown_with_its_lateness() -> None:
         'payload  {"köln": [1, 2.5, null]}',
         "header   webhook-id: msg_1",
         "header   x-correlation-id: c-1",
-        'answer   503 {"ok": false}',
+        'response 503 {"ok": false}',
     ]
 
 

@@ -58,7 +58,7 @@ def test_every_series_is_there_before_anything_happened() -> None:
     reasons = {reason.value for reason in FailureReason}
     assert metrics.labels("duetime_dead_letters_total", "reason") == reasons
     assert metrics.labels("duetime_retries_total", "reason") == reasons
-    assert metrics.labels("duetime_answers_total", "status") == {"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
+    assert metrics.labels("duetime_responses_total", "status") == {"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
 
 def test_histograms_count_upwards() -> None:

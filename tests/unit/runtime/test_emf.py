@@ -70,7 +70,7 @@ def test_later_reports_have_what_was_added() -> None:
 def test_what_is_no_metric_is_a_property() -> None:
     (document,) = report(make_snapshot(polls=5, record_batches=2, latencies=[0.1, 0.2]))
     assert metrics_of(document).keys() == GAUGES.keys() | {"CallbackDuration"}
-    assert (document["polls"], document["record_batches"], document["answers"]) == (5, 2, {"2xx": 2})
+    assert (document["polls"], document["record_batches"], document["responses"]) == (5, 2, {"2xx": 2})
 
 
 def test_a_distribution_is_made_of_bucket_bounds_and_counts() -> None:

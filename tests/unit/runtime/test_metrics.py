@@ -31,13 +31,13 @@ def test_everything_that_a_poller_counts_is_a_metric() -> None:
         retried_by=snapshot.retried_by,
         failed_by=snapshot.failed_by,
         calls_by=snapshot.calls_by,
-        answers_by=snapshot.answers_by,
+        responses_by=snapshot.responses_by,
         lag=snapshot.lag,
         latency=snapshot.latency,
     )
     for number in COUNTERS:
         number.read(noting)
-    assert counters.asked == set(COUNTED) - {"answers"}  # the sum of the answers by class
+    assert counters.asked == set(COUNTED) - {"responses"}  # the sum of the answers by class
 
 
 def test_every_gauge_of_a_snapshot_is_a_metric() -> None:
