@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from duetime.local.event_streams import Authenticator, EventStreams, StreamSettings
-from duetime.local.gateway import HttpAnswer, HttpRequest, from_result, to_event
+from duetime.local.gateway import HttpRequest, HttpResponse, from_result, to_event
 from duetime.stores.port.calls import CallStore
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.call_api import CallWorld
@@ -28,7 +28,7 @@ class InPlace:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.others += 1
 
-    async def answer(self, scope: Any, receive: Any) -> HttpAnswer | None:
+    async def respond(self, scope: Any, receive: Any) -> HttpResponse | None:
         if (await receive())["type"] == "http.disconnect":
             return None
         return from_result(self._world.api._handler(to_event(request_of(scope)), None))
@@ -57,7 +57,7 @@ class Client:
     headers: dict[str, str] = field(default_factory=lambda: {"accept": "text/event-stream"})
     reads: bool = True
     status: int = 0
-    answer_headers: dict[str, str] = field(default_factory=dict)
+    response_headers: dict[str, str] = field(default_factory=dict)
     chunks: list[tuple[float, str]] = field(default_factory=list)
     ended: bool = False
     gone: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,7 +88,7 @@ class Client:
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self.answer_headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            self.response_headers = {name.decode(): value.decode() for name, value in message["headers"]}
             return
         if not self.reads:
             await asyncio.Event().wait()

@@ -78,8 +78,8 @@ def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_js
     if from_stdin == is_described:
         raise click.UsageError("give a URL with options, or --stdin and nothing else")
     if not from_stdin:
-        answer = remote.call("POST", _CALLS, body=_submission(target, options))
-        return _shown(remote, answer, follow=follow, as_json=as_json)
+        response = remote.call("POST", _CALLS, body=_submission(target, options))
+        return _shown(remote, response, follow=follow, as_json=as_json)
     try:
         body = RawJson(read_stdin("the JSON of a submission"))
     except InvalidArgument as error:
@@ -154,8 +154,8 @@ def update(
         "delay": options["delay"],
         "request": request or None,
     }
-    answer = remote.call("PATCH", _path(call_id), body=body, if_revision=if_revision)
-    return _shown(remote, answer, follow=False, as_json=as_json, in_full=True)
+    response = remote.call("PATCH", _path(call_id), body=body, if_revision=if_revision)
+    return _shown(remote, response, follow=False, as_json=as_json, in_full=True)
 
 
 @calls.command(short_help="List the executions of a service call, or show one.")
@@ -170,11 +170,11 @@ def executions(*, remote: Remote, call_id: str, execution_id: str, as_json: bool
     if not execution_id:
         call_views.show_executions(remote.items(_path(call_id, "/executions")), as_json=as_json)
         return
-    answer = remote.call("GET", _path(call_id) + path("/executions/{}", execution_id))
+    response = remote.call("GET", _path(call_id) + path("/executions/{}", execution_id))
     if as_json:
-        click.echo(answer.content.decode())
+        click.echo(response.content.decode())
     else:
-        call_views.show_execution(json.loads(answer.content))
+        call_views.show_execution(json.loads(response.content))
 
 
 @calls.command()
@@ -210,8 +210,8 @@ def cancel(*, remote: Remote, call_id: str, if_revision: int | None) -> None:
 @on_server("fireServiceCall", tenant=True)
 def fire(*, remote: Remote, call_id: str, if_revision: int | None, follow: bool, as_json: bool) -> int:
     """Make a service call due now that waits for its due time or next attempt. Prints its id."""
-    answer = remote.call("POST", _path(call_id, "/fire"), if_revision=if_revision)
-    return _shown(remote, answer, follow=follow, as_json=as_json)
+    response = remote.call("POST", _path(call_id, "/fire"), if_revision=if_revision)
+    return _shown(remote, response, follow=follow, as_json=as_json)
 
 
 @calls.command(short_help="Remove a finished service call.")
@@ -237,8 +237,8 @@ def rerun(
 ) -> int:
     """Submit a finished service call again. Prints the id of the new call."""
     body = {"dueAt": options["due_at"], "delay": options["delay"], "idempotencyKey": options["idempotency_key"]}
-    answer = remote.call("POST", _path(call_id, "/rerun"), body=body, if_revision=if_revision)
-    return _shown(remote, answer, follow=follow, as_json=as_json)
+    response = remote.call("POST", _path(call_id, "/rerun"), body=body, if_revision=if_revision)
+    return _shown(remote, response, follow=follow, as_json=as_json)
 
 
 @calls.command()
@@ -306,13 +306,13 @@ def _request(options: dict[str, Any]) -> dict[str, Any]:
     return given({"method": options["method"], "headers": dict(options["headers"]) or None, "body": body})
 
 
-def _shown(remote: Remote, answer: Answer, *, follow: bool, as_json: bool, in_full: bool = False) -> int:
+def _shown(remote: Remote, response: Answer, *, follow: bool, as_json: bool, in_full: bool = False) -> int:
     """Print a call. Returns the exit code."""
     from duetime.cli import call_views
 
-    call = json.loads(answer.content)
+    call = json.loads(response.content)
     if as_json:
-        click.echo(answer.content.decode())
+        click.echo(response.content.decode())
     elif in_full:
         call_views.show_call(call)
     else:

@@ -17,7 +17,7 @@ class HandlerTransport(httpx.BaseTransport):
         self._clock = clock
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        answer = gateway.ask(
+        response = gateway.ask(
             self._handler,
             request.method,
             request.url.raw_path.decode(),
@@ -25,4 +25,4 @@ class HandlerTransport(httpx.BaseTransport):
             body=request.read(),
             received_at=self._clock.now(),
         )
-        return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
+        return httpx.Response(response.status, headers=response.headers, content=response.body)

@@ -15,7 +15,7 @@ from duetime.cli.remote import (
     on_server,
     path,
 )
-from duetime.cli.tables import printable, show_answer, show_items
+from duetime.cli.tables import printable, show_item, show_items
 from duetime.cli.values import NONE, Json, OrNone, dead_letter_options, options
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def create(
 ) -> None:
     """Create NAMESPACE. One that exists with these shards is left as it is."""
     body = {"numShards": num_shards, "dedicated": dedicated or None, **_settings(settings)}
-    show_answer(remote.call("PUT", _path(namespace), body=body, has="name").content, as_json=as_json)
+    show_item(remote.call("PUT", _path(namespace), body=body, has="name").content, as_json=as_json)
 
 
 @namespaces.command("list", short_help="List namespaces by name.")
@@ -102,7 +102,7 @@ def list_namespaces(*, remote: Remote, limit: int, as_json: bool) -> None:
 @on_server("getNamespace")
 def show(*, remote: Remote, namespace: str, as_json: bool) -> None:
     """Show NAMESPACE."""
-    show_answer(remote.call("GET", _path(namespace), has="name").content, as_json=as_json)
+    show_item(remote.call("GET", _path(namespace), has="name").content, as_json=as_json)
 
 
 @namespaces.command()
@@ -125,12 +125,12 @@ def update(*, remote: Remote, namespace: str, if_revision: int | None, as_json: 
         # PUT would create one that is not there.
         revision = if_revision or remote.call("GET", _path(namespace), has="name").json()["revision"]
         try:
-            answer = remote.call("PUT", _path(namespace), body=changes, if_revision=revision, has="name")
+            response = remote.call("PUT", _path(namespace), body=changes, if_revision=revision, has="name")
         except PreconditionFailed:
             if if_revision or not tries_left:
                 raise
         else:
-            show_answer(answer.content, as_json=as_json)
+            show_item(response.content, as_json=as_json)
             return
 
 
@@ -145,10 +145,10 @@ def pause(*, remote: Remote, namespace: str, reason: str | None, if_revision: in
 
     Pollers apply the change within seconds. Attempts in flight finish.
     """
-    answer = remote.call(
+    response = remote.call(
         "POST", _path(namespace, "/pause"), body={"reason": reason}, if_revision=if_revision, has="name"
     )
-    show_answer(answer.content, as_json=as_json)
+    show_item(response.content, as_json=as_json)
 
 
 @namespaces.command(short_help="Resume a paused namespace.")
@@ -158,8 +158,8 @@ def pause(*, remote: Remote, namespace: str, reason: str | None, if_revision: in
 @on_server("resumeNamespace")
 def resume(*, remote: Remote, namespace: str, if_revision: int | None, as_json: bool) -> None:
     """Resume NAMESPACE. Its setting --misfire says whether timers that came due meanwhile fire or expire."""
-    answer = remote.call("POST", _path(namespace, "/resume"), if_revision=if_revision, has="name")
-    show_answer(answer.content, as_json=as_json)
+    response = remote.call("POST", _path(namespace, "/resume"), if_revision=if_revision, has="name")
+    show_item(response.content, as_json=as_json)
 
 
 @namespaces.command(short_help="Delete a namespace.")

@@ -81,14 +81,14 @@ class Remote:
                 return
 
 
-def checked(answer: Answer, has: str) -> Answer:
-    """Raise ``UnexpectedAnswer`` unless this is an object of the API: any server can answer 200."""
+def checked(response: Answer, has: str) -> Answer:
+    """Raise ``UnexpectedAnswer`` unless this is an object of the API: any server can return 200."""
     from duetime_client import UnexpectedAnswer
 
-    found = answer.json()
+    found = response.json()
     if not isinstance(found, dict) or has not in found:
-        raise UnexpectedAnswer(f"{has} is missing", status=answer.status)
-    return answer
+        raise UnexpectedAnswer(f"{has} is missing", status=response.status)
+    return response
 
 
 CLEARED = object()

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from duetime.cli.remote import Remote, json_option, limit_option, on_server
-from duetime.cli.tables import show_answer, show_items, show_lines
+from duetime.cli.tables import show_item, show_items, show_lines
 
 _SHARD_COLUMNS = {
     "SHARD": "shardId",
@@ -50,9 +50,9 @@ def shards(*, remote: Remote, limit: int, as_json: bool) -> None:
 @on_server("getPrincipal")
 def whoami(*, remote: Remote, as_json: bool) -> None:
     """Show the tenant and the role of the API key."""
-    answer = remote.call("GET", "/v1/principal", has="tenantId")
-    if as_json or answer.json()["tenantId"] is not None:
-        show_answer(answer.content, as_json=as_json)
+    response = remote.call("GET", "/v1/principal", has="tenantId")
+    if as_json or response.json()["tenantId"] is not None:
+        show_item(response.content, as_json=as_json)
     else:
         click.echo("the server requires no API key")
 

@@ -52,7 +52,7 @@ def show_table(rows: Sequence[Sequence[str]]) -> None:
         click.echo("  ".join(cells).rstrip())
 
 
-def show_answer(content: bytes, *, as_json: bool, facts: Columns | None = None) -> None:
+def show_item(content: bytes, *, as_json: bool, facts: Columns | None = None) -> None:
     """Print one item: as JSON, or its ``facts`` in lines; without ``facts``, all members that are not null."""
     if as_json:
         click.echo(content.decode())

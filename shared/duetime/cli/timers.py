@@ -17,7 +17,7 @@ from duetime.cli.remote import (
     path,
     timer_path,
 )
-from duetime.cli.tables import show_answer, show_items
+from duetime.cli.tables import show_item, show_items
 from duetime.cli.values import (
     Instant,
     Json,
@@ -104,8 +104,8 @@ def create(
     from duetime_client.bodies import new_id
 
     body = _body(callback_url, given) | {"id": timer_id or new_id()}
-    answer = remote.call("POST", path("/v1/namespaces/{}/timers", namespace), body=body)
-    click.echo(answer.content.decode() if as_json else answer.json()["id"])
+    response = remote.call("POST", path("/v1/namespaces/{}/timers", namespace), body=body)
+    click.echo(response.content.decode() if as_json else response.json()["id"])
 
 
 @timers.command()
@@ -129,8 +129,8 @@ def put(
 ) -> None:
     """Create or replace the timer ID, even after it fired. The options are those of `create`."""
     body = _body(callback_url, given)
-    answer = remote.call("PUT", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
-    show_answer(answer.content, as_json=as_json)
+    response = remote.call("PUT", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
+    show_item(response.content, as_json=as_json)
 
 
 @timers.command()
@@ -140,7 +140,7 @@ def put(
 @on_server("getTimer")
 def show(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> None:
     """Show a timer."""
-    show_answer(remote.call("GET", timer_path(namespace, timer_id)).content, as_json=as_json)
+    show_item(remote.call("GET", timer_path(namespace, timer_id)).content, as_json=as_json)
 
 
 @timers.command("list", short_help="List the timers of a namespace.")
@@ -184,8 +184,8 @@ def update(
 ) -> None:
     """Change the given values of a timer that has not finished; keep the rest."""
     body = _body(callback_url, given) | dict.fromkeys((_CLEARABLE[each] for each in clear), CLEARED)
-    answer = remote.call("PATCH", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
-    show_answer(answer.content, as_json=as_json)
+    response = remote.call("PATCH", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
+    show_item(response.content, as_json=as_json)
 
 
 @timers.command()
@@ -196,10 +196,10 @@ def update(
 @on_server("deleteTimer")
 def cancel(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
     """Cancel a timer: it is removed, and not fired any more."""
-    answer = remote.call("DELETE", timer_path(namespace, timer_id), if_revision=if_revision)
+    response = remote.call("DELETE", timer_path(namespace, timer_id), if_revision=if_revision)
     if as_json:
-        click.echo(answer.content.decode())
-    under_way = b'"attemptUnderWay":true' in answer.content
+        click.echo(response.content.decode())
+    under_way = b'"attemptUnderWay":true' in response.content
     note = "; an attempt is in flight, so its receiver may see one more callback" if under_way else ""
     click.echo(f"cancelled {timer_id}{note}", err=True)
 
@@ -212,8 +212,8 @@ def cancel(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | 
 @on_server("fireTimer")
 def fire(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
     """Fire a waiting timer now."""
-    answer = remote.call("POST", timer_path(namespace, timer_id, "/fire"), if_revision=if_revision)
-    show_answer(answer.content, as_json=as_json)
+    response = remote.call("POST", timer_path(namespace, timer_id, "/fire"), if_revision=if_revision)
+    show_item(response.content, as_json=as_json)
 
 
 @timers.command()
@@ -224,8 +224,8 @@ def fire(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | No
 @on_server("redriveTimer")
 def redrive(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
     """Schedule a failed timer again, due now. For many, see `duetime namespaces redrive`."""
-    answer = remote.call("POST", timer_path(namespace, timer_id, "/redrive"), if_revision=if_revision)
-    show_answer(answer.content, as_json=as_json)
+    response = remote.call("POST", timer_path(namespace, timer_id, "/redrive"), if_revision=if_revision)
+    show_item(response.content, as_json=as_json)
 
 
 @timers.command()

@@ -9,7 +9,7 @@ import click
 from duetime.cli.namespaces import Progress, show_redriven
 from duetime.cli.remote import Remote, if_revision_option, json_option, limit_option, on_server, path
 from duetime.cli.signing_secrets import create_options, show_created, show_secrets
-from duetime.cli.tables import show_answer, show_items
+from duetime.cli.tables import show_item, show_items
 from duetime.cli.timers import ATTEMPT_COLUMNS
 from duetime.cli.values import dead_letter_options
 
@@ -48,7 +48,7 @@ def put(
 ) -> None:
     """Set the event webhook of the tenant to URL, or replace it."""
     body = {"url": url_, "eventTypes": list(types) or None, "enabled": not disabled}
-    show_answer(remote.call("PUT", _PATH, body=body, if_revision=if_revision, has="url").content, as_json=as_json)
+    show_item(remote.call("PUT", _PATH, body=body, if_revision=if_revision, has="url").content, as_json=as_json)
 
 
 @webhook.command()
@@ -56,7 +56,7 @@ def put(
 @on_server("getEventWebhook", tenant=True)
 def show(*, remote: Remote, as_json: bool) -> None:
     """Show the event webhook."""
-    show_answer(remote.call("GET", _PATH, has="url").content, as_json=as_json)
+    show_item(remote.call("GET", _PATH, has="url").content, as_json=as_json)
 
 
 @webhook.command()

@@ -19,7 +19,7 @@ from duetime.api.http.problems import problem_reply
 from duetime.api.http.request import Reply
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
-from duetime.local.gateway import HttpAnswer, HttpRequest, from_result, to_event
+from duetime.local.gateway import HttpRequest, HttpResponse, from_result, to_event
 
 MAX_BODY_BYTES = 6 * 1024 * 1024
 """What Lambda takes in one synchronous invocation."""
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class ClientGone(Exception):
-    """The client has closed the connection; nobody waits for an answer."""
+    """The client has closed the connection; nobody waits for a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,27 +92,27 @@ class LambdaAsgiApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = await self.answer(scope, receive)
-        if answer is not None:
-            await send_answer(answer, send, is_head=scope["method"] == "HEAD")
+        response = await self.respond(scope, receive)
+        if response is not None:
+            await send_response(response, send, is_head=scope["method"] == "HEAD")
 
-    async def answer(self, scope: Scope, receive: Receive) -> HttpAnswer | None:
+    async def respond(self, scope: Scope, receive: Receive) -> HttpResponse | None:
         """Return the handler's response to the request; None if the client has disconnected."""
         async with AsyncExitStack() as stack:
             try:
-                return await self._answer(scope, receive, stack)
+                return await self._respond(scope, receive, stack)
             except ClientGone:
                 return None
 
-    async def _answer(self, scope: Scope, receive: Receive, stack: AsyncExitStack) -> HttpAnswer:
+    async def _respond(self, scope: Scope, receive: Receive, stack: AsyncExitStack) -> HttpResponse:
         request_id = self._new_id()
         try:
             body = await self._read(scope, receive, stack)
             event = to_event(self._request(scope, body, request_id))
         except TimeoutError:
-            return HttpAnswer(408, (("connection", "close"),), b"")
+            return HttpResponse(408, (("connection", "close"),), b"")
         except InvalidInput as error:
-            return to_answer(problem_reply(error, request_id=request_id))
+            return to_response(problem_reply(error, request_id=request_id))
         try:
             loop = asyncio.get_running_loop()
             return from_result(
@@ -120,7 +120,7 @@ class LambdaAsgiApp:
             )
         except Exception as error:
             logger.exception("a request failed", extra={"action": "http.failed", "request_id": request_id})
-            return to_answer(problem_reply(error, request_id=request_id))
+            return to_response(problem_reply(error, request_id=request_id))
 
     async def _read(self, scope: Scope, receive: Receive, stack: AsyncExitStack) -> bytes:
         """The whole body. A large one has a place until ``stack`` ends; waiting for it is not the client's fault."""
@@ -178,15 +178,15 @@ async def body_parts(scope: Scope, receive: Receive, limit: int) -> AsyncIterato
             return
 
 
-async def send_answer(answer: HttpAnswer, send: Send, *, is_head: bool = False) -> None:
+async def send_response(response: HttpResponse, send: Send, *, is_head: bool = False) -> None:
     """``is_head``: the body that a GET would get is not there, so no length is told (RFC 9110, section 8.6)."""
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
-    if answer.status not in (204, 304) and not is_head:
-        headers.append((b"content-length", str(len(answer.body)).encode()))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
+    if response.status not in (204, 304) and not is_head:
+        headers.append((b"content-length", str(len(response.body)).encode()))
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body})
 
 
-def to_answer(reply: Reply) -> HttpAnswer:
+def to_response(reply: Reply) -> HttpResponse:
     headers = (("content-type", reply.content_type), *reply.headers.items())
-    return HttpAnswer(reply.status, headers, reply.body.encode())
+    return HttpResponse(reply.status, headers, reply.body.encode())

@@ -60,13 +60,13 @@ class BoundedHttp(HttpToolsProtocol):
         self._piece_bytes, self._is_within_piece = len(data), False
         super().data_received(data)
         self._beside_bodies += len(data)
-        if not self._is_in_head and self.timeout_keep_alive_task is None and self._is_answered():
+        if not self._is_in_head and self.timeout_keep_alive_task is None and self._has_responded():
             # Empty lines, or the rest of a refused body, start no request: the connection is still idle.
             self.timeout_keep_alive_task = self.loop.call_later(
                 self.timeout_keep_alive, self.timeout_keep_alive_handler
             )
         if self._beside_bodies > MAX_HEAD_BYTES and not self.transport.is_closing():
-            if self._is_in_head and self._is_answered():
+            if self._is_in_head and self._has_responded():
                 self.transport.write(_TOO_LARGE)
             self._close()
 
@@ -110,13 +110,13 @@ class BoundedHttp(HttpToolsProtocol):
         )
 
     def _note_state(self) -> None:
-        if not self._is_answered() and not self._is_within_message:
+        if not self._has_responded() and not self._is_within_message:
             state = State.UNDER_WAY
         else:
             state = State.HALF_OPEN if self._is_within_message else State.IDLE
         self._crowd.note(self, state)
 
-    def _is_answered(self) -> bool:
+    def _has_responded(self) -> bool:
         """Tell whether no response is in progress."""
         return self.cycle is None or self.cycle.response_complete
 

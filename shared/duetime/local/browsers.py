@@ -22,7 +22,7 @@ from duetime.api.http.errors import CrossSiteRequest, UnknownHost
 from duetime.api.http.problems import problem_reply
 from duetime.delivery.egress import is_listed
 from duetime.domain.errors import DuetimeError
-from duetime.local.asgi import Asgi, Receive, Scope, Send, send_answer, to_answer
+from duetime.local.asgi import Asgi, Receive, Scope, Send, send_response, to_response
 
 _ALWAYS: Final = ("localhost", "*.localhost")
 """The machine itself resolves them, so nobody else can redirect them."""
@@ -51,7 +51,7 @@ class OwnOriginOnly:
             return
         facts = {"action": "http.refused", "reason": error.code, "method": scope["method"]}
         logger.info("a request was refused: %s", error, extra=facts)
-        await send_answer(to_answer(problem_reply(error, request_id=self._new_id())), send)
+        await send_response(to_response(problem_reply(error, request_id=self._new_id())), send)
 
     def _refusal(self, scope: Scope) -> DuetimeError | None:
         hosts = _values(scope, b"host")  # none with HTTP/1.0, which no browser speaks

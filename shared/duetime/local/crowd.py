@@ -15,9 +15,9 @@ class State(Enum):
     HALF_OPEN = auto()
     """A request is awaited, or has arrived in part."""
     UNDER_WAY = auto()
-    """A request has arrived and is being answered."""
+    """A request has arrived and is being processed."""
     IDLE = auto()
-    """All is answered, and nothing of another request has come."""
+    """Every request has its response, and no further one has begun."""
 
 
 class Connection(Protocol):

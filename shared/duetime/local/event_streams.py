@@ -29,8 +29,8 @@ from duetime.domain.clock import Clock
 from duetime.domain.errors import CallUnreadable, StoreError
 from duetime.domain.principals import Principal
 from duetime.engine.waiting import Offload
-from duetime.local.asgi import Receive, Scope, Send, send_answer, to_answer
-from duetime.local.gateway import HttpAnswer
+from duetime.local.asgi import Receive, Scope, Send, send_response, to_response
+from duetime.local.gateway import HttpResponse
 from duetime.stores.port.calls import CallRef, CallStore
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -62,12 +62,12 @@ class StreamSettings:
     retry_ms: int = 2000
 
 
-class AnsweringApp(Protocol):
-    """``local.asgi.LambdaAsgiApp``: an ASGI application that also tells its answer instead of sending it."""
+class RespondingApp(Protocol):
+    """``local.asgi.LambdaAsgiApp``: an ASGI application that can also return its response instead of sending it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
-    async def answer(self, scope: Scope, receive: Receive) -> HttpAnswer | None: ...
+    async def respond(self, scope: Scope, receive: Receive) -> HttpResponse | None: ...
 
 
 class Authenticator(Protocol):
@@ -77,14 +77,14 @@ class Authenticator(Protocol):
 
 
 class EventStreams:
-    """The ASGI application: answers what asks for a stream, and leaves everything else to ``app``.
+    """An ASGI application: serves requests for a stream, and leaves everything else to ``app``.
 
     ``authenticator``: that of ``app``; None in open mode.
     """
 
     def __init__(
         self,
-        app: AnsweringApp,
+        app: RespondingApp,
         calls: CallStore,
         *,
         clock: Clock,
@@ -111,19 +111,19 @@ class EventStreams:
         if ref is None:
             await self._app(scope, receive, send)
             return
-        first = await self._app.answer(scope, receive)
+        first = await self._app.respond(scope, receive)
         if first is None:
             return
         if first.status != 200:
-            await send_answer(first, send)
+            await send_response(first, send)
             return
         page = json.loads(first.body)
         if page["complete"] and not page["items"]:
             # By this status a client knows that it need not come back.
-            await send_answer(HttpAnswer(204, _kept(first), b""), send)
+            await send_response(HttpResponse(204, _kept(first), b""), send)
         elif (error := self._refusal(ref.tenant_id)) is not None:
             reply = problem_reply(error, request_id=dict(first.headers)["x-request-id"])
-            await send_answer(to_answer(reply), send)
+            await send_response(to_response(reply), send)
         else:
             self._open[ref.tenant_id] += 1
             try:
@@ -151,7 +151,7 @@ class EventStreams:
         self,
         ref: CallRef,
         page: dict[str, Any],
-        first: HttpAnswer,
+        first: HttpResponse,
         check_key: Callable[[], object],
         receive: Receive,
         send: Send,
@@ -240,7 +240,7 @@ class _Stream:
         self.sent = 0
 
     async def follow(self, page: dict[str, Any]) -> str:
-        """Send the events of ``page`` (an answer of the list, as JSON) and all that come after them.
+        """Send the events of ``page`` (a response of the list, as JSON) and all that come after them.
 
         Returns why it ended: ``finished``, ``removed``, ``unauthenticated``, ``lifetime`` or ``unread``. Of the first
         two the client is told, since there is nothing to come back for; after the third it is refused when it does.
@@ -342,7 +342,7 @@ def _wanted(scope: Scope) -> CallRef | None:
     return CallRef(match[1], match[2])
 
 
-def _kept(first: HttpAnswer) -> tuple[tuple[str, str], ...]:
+def _kept(first: HttpResponse) -> tuple[tuple[str, str], ...]:
     """Return the headers of the first response that apply to the stream."""
     return tuple(header for header in first.headers if header[0] == "x-request-id")
 

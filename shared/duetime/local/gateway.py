@@ -38,7 +38,7 @@ class HttpRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpResponse:
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
@@ -52,7 +52,7 @@ def ask(
     headers: Iterable[tuple[str, str]],
     body: bytes,
     received_at: datetime,
-) -> HttpAnswer:
+) -> HttpResponse:
     """Ask ``handler`` in this process, as a client on this machine would.
 
     ``target``: path and query, percent-encoded. Raises ``InvalidInput``.
@@ -114,8 +114,8 @@ def to_event(request: HttpRequest) -> dict[str, Any]:
     return event
 
 
-def from_result(result: Mapping[str, Any]) -> HttpAnswer:
-    """The HTTP answer that the gateway makes of what a handler returned."""
+def from_result(result: Mapping[str, Any]) -> HttpResponse:
+    """Make the HTTP response of what a handler returned, as the gateway does."""
     text = result.get("body") or ""
     try:
         body = base64.b64decode(text) if result.get("isBase64Encoded") else text.encode()
@@ -123,7 +123,7 @@ def from_result(result: Mapping[str, Any]) -> HttpAnswer:
         raise ValueError("the handler returned a body that cannot be encoded") from error
     headers = [(name.lower(), str(value)) for name, value in (result.get("headers") or {}).items()]
     headers += [("set-cookie", cookie) for cookie in result.get("cookies") or ()]
-    return HttpAnswer(status=int(result["statusCode"]), headers=tuple(headers), body=body)
+    return HttpResponse(status=int(result["statusCode"]), headers=tuple(headers), body=body)
 
 
 def _decode_path(raw_path: str) -> str:

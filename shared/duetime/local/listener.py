@@ -13,8 +13,8 @@ from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidSettings, PayloadTooLarge
 from duetime.domain.secrets import parse_secret
 from duetime.domain.times import format_instant, parse_instant
-from duetime.local.asgi import ClientGone, Receive, Scope, Send, read_body, send_answer
-from duetime.local.gateway import HttpAnswer
+from duetime.local.asgi import ClientGone, Receive, Scope, Send, read_body, send_response
+from duetime.local.gateway import HttpResponse
 from duetime.local.http import bind, http_service, url_of
 from duetime.local.services import run_services
 from duetime_client.webhooks import VerificationError, verify
@@ -79,7 +79,7 @@ class Listener:
         )
         await asyncio.sleep(reply.delay_seconds)
         content = (("content-type", "application/json"),) if reply.body else ()
-        await send_answer(HttpAnswer(reply.status, content, reply.body.encode()), send)
+        await send_response(HttpResponse(reply.status, content, reply.body.encode()), send)
 
     def _judge(self, body: bytes, headers: Sequence[tuple[str, str]], now: datetime) -> str:
         try:

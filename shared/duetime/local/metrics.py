@@ -30,8 +30,8 @@ from duetime.api.http.problems import problem_reply
 from duetime.domain.errors import DuetimeError
 from duetime.domain.principals import Role
 from duetime.engine.stats import EngineSnapshot, HistogramSnapshot
-from duetime.local.asgi import Asgi, Receive, Scope, Send, send_answer, to_answer
-from duetime.local.gateway import HttpAnswer
+from duetime.local.asgi import Asgi, Receive, Scope, Send, send_response, to_response
+from duetime.local.gateway import HttpResponse
 from duetime.runtime.metrics import (
     COUNTERS,
     DISTRIBUTIONS,
@@ -114,13 +114,13 @@ class ApiMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
             f"{PREFIX}http_requests",
-            "Requests that the API answered.",
+            "Requests that the API responded to.",
             ["method", "route", "status"],
             registry=registry,
         )
         self._durations = Histogram(
             f"{PREFIX}http_request_duration_seconds",
-            "From the whole request until the answer was ready.",
+            "From the whole request until the response was ready.",
             ["route"],
             registry=registry,
             buckets=_API_BOUNDS,
@@ -135,7 +135,7 @@ class ApiMetrics:
 
 
 class MetricsApp:
-    """Answers ``/metrics`` and leaves every other path to ``app``.
+    """Serves ``/metrics`` and leaves every other path to ``app``.
 
     With an ``authenticator`` the page needs an admin's API key, of whichever tenant: it has nothing of any tenant's.
     """
@@ -150,21 +150,21 @@ class MetricsApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] == PATH:
             # In a thread: a key may have to be read from the store.
-            await send_answer(await asyncio.to_thread(self._answer, scope), send)
+            await send_response(await asyncio.to_thread(self._respond, scope), send)
         else:
             await self._app(scope, receive, send)
 
-    def _answer(self, scope: Scope) -> HttpAnswer:
+    def _respond(self, scope: Scope) -> HttpResponse:
         if self._authenticator is not None:
             try:
                 authorise(Role.ADMIN, self._authenticator.authenticate(_authorization(scope)), {})
             except DuetimeError as error:
-                return to_answer(problem_reply(error, request_id=""))
+                return to_response(problem_reply(error, request_id=""))
         if scope["method"] not in ("GET", "HEAD"):
-            return HttpAnswer(405, (("allow", "GET, HEAD"),), b"")
+            return HttpResponse(405, (("allow", "GET, HEAD"),), b"")
         body = generate_latest(self._registry) if scope["method"] == "GET" else b""
         headers = (("content-type", CONTENT_TYPE_PLAIN_0_0_4), ("cache-control", "no-store"))
-        return HttpAnswer(200, headers, body)
+        return HttpResponse(200, headers, body)
 
 
 def _authorization(scope: Scope) -> str | None:
@@ -180,7 +180,7 @@ async def nothing_else(scope: Scope, receive: Receive, send: Send) -> None:
             await receive()
             await send({"type": f"lifespan.{event}.complete"})
     elif scope["type"] == "http":
-        await send_answer(HttpAnswer(404, (), b""), send)
+        await send_response(HttpResponse(404, (), b""), send)
 
 
 def new_registry(observe: Observe) -> CollectorRegistry:

@@ -51,37 +51,37 @@ def call(app: LambdaAsgiApp, method: str, path: str, **options: Any) -> httpx.Re
 
 
 def test_a_request_reaches_the_handler_as_a_gateway_event() -> None:
-    answer = call(make_app(echo), "POST", "/v1/a%20b?x=1", json={"k": "v"})
-    seen = answer.json()
-    assert answer.status_code == 200
+    response = call(make_app(echo), "POST", "/v1/a%20b?x=1", json={"k": "v"})
+    seen = response.json()
+    assert response.status_code == 200
     assert seen["event"]["rawPath"] == "/v1/a b"
     assert seen["event"]["queryStringParameters"] == {"x": "1"}
     assert json.loads(seen["event"]["body"]) == {"k": "v"}
     assert seen["request_id"] == seen["event"]["requestContext"]["requestId"] == "r-0"
-    assert answer.headers["content-length"] == str(len(answer.content))
+    assert response.headers["content-length"] == str(len(response.content))
 
 
 def test_an_empty_answer_has_no_length() -> None:
-    answer = call(make_app(lambda event, context: {"statusCode": 204}), "DELETE", "/")
-    assert answer.status_code == 204
-    assert "content-length" not in answer.headers
+    response = call(make_app(lambda event, context: {"statusCode": 204}), "DELETE", "/")
+    assert response.status_code == 204
+    assert "content-length" not in response.headers
 
 
 def test_an_answer_to_head_tells_no_length_that_a_get_would_not_have() -> None:
-    answer = call(make_app(lambda event, context: {"statusCode": 200, "body": ""}), "HEAD", "/")
-    assert answer.status_code == 200
-    assert "content-length" not in answer.headers
+    response = call(make_app(lambda event, context: {"statusCode": 200, "body": ""}), "HEAD", "/")
+    assert response.status_code == 200
+    assert "content-length" not in response.headers
 
 
 def test_a_handler_that_fails_is_a_500_without_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     def fail(event: dict[str, Any], context: LocalContext) -> dict[str, Any]:
         raise RuntimeError("secret detail")
 
-    answer = call(make_app(fail), "GET", "/")
-    assert answer.status_code == 500
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["code"] == "internal"
-    assert "secret detail" not in answer.text
+    response = call(make_app(fail), "GET", "/")
+    assert response.status_code == 500
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["code"] == "internal"
+    assert "secret detail" not in response.text
     assert [record.action for record in caplog.records if hasattr(record, "action")] == ["http.failed"]
 
 
@@ -91,9 +91,9 @@ def test_a_path_that_is_not_utf8_is_a_400() -> None:
 
 def test_a_body_at_the_limit_is_served_and_one_over_it_is_a_413() -> None:
     assert call(make_app(echo), "POST", "/", content=b"x" * LIMIT).status_code == 200
-    answer = call(make_app(echo), "POST", "/", content=b"x" * (LIMIT + 1))
-    assert answer.status_code == 413
-    assert answer.json()["code"] == "payload_too_large"
+    response = call(make_app(echo), "POST", "/", content=b"x" * (LIMIT + 1))
+    assert response.status_code == 413
+    assert response.json()["code"] == "payload_too_large"
 
 
 def test_a_body_of_unknown_length_is_refused_as_soon_as_it_is_over_the_limit() -> None:
@@ -136,9 +136,9 @@ def test_a_body_that_does_not_arrive_is_a_408_and_closes_the_connection() -> Non
         yield b"{"
         await asyncio.Event().wait()
 
-    answer = call(make_app(echo, body_timeout_seconds=0.05), "POST", "/", content=stall())
-    assert answer.status_code == 408
-    assert answer.headers["connection"] == "close"
+    response = call(make_app(echo, body_timeout_seconds=0.05), "POST", "/", content=stall())
+    assert response.status_code == 408
+    assert response.headers["connection"] == "close"
 
 
 def test_bodies_that_arrive_slowly_keep_only_large_ones_waiting() -> None:
@@ -165,7 +165,7 @@ def test_bodies_that_arrive_slowly_keep_only_large_ones_waiting() -> None:
             assert (await client.get("/")).status_code == 200
             assert not waiting.done()
             goes_on.set()
-            assert {answer.status_code for answer in await asyncio.gather(waiting, *slow)} == {200}
+            assert {response.status_code for response in await asyncio.gather(waiting, *slow)} == {200}
 
     asyncio.run(drive())
 
@@ -193,7 +193,7 @@ def test_requests_run_side_by_side_in_a_bounded_number_of_threads() -> None:
             return await asyncio.gather(*(client.get(f"/{number}") for number in range(API_THREADS * 3)))
 
     answers = asyncio.run(send_many())
-    assert [answer.text for answer in answers] == [f"/{number}" for number in range(API_THREADS * 3)]
+    assert [response.text for response in answers] == [f"/{number}" for number in range(API_THREADS * 3)]
     assert max(at_once) == API_THREADS
 
 

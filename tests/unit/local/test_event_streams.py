@@ -58,7 +58,7 @@ def test_what_has_happened_is_sent_at_once_and_the_rest_when_it_happens(calls: C
 
     play(calls, script)
     assert client.status == 200
-    assert client.answer_headers == {
+    assert client.response_headers == {
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-store",
         "x-accel-buffering": "no",
@@ -130,7 +130,7 @@ def test_who_has_seen_everything_need_not_come_back(calls: CallWorld) -> None:
     calls.finish(call_id)
     client = Client(calls.path(call_id, "events"), "after=7")
     play(calls, client.ask)
-    assert (client.status, client.text, client.answer_headers) == (204, "", {"x-request-id": "r1"})
+    assert (client.status, client.text, client.response_headers) == (204, "", {"x-request-id": "r1"})
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_what_the_api_refuses_is_no_stream(
     accept = {"accept": "text/html, text/event-stream;q=0.9"}
     client = Client(calls.path(path.format(call=call_id)), query, accept | headers)
     play(calls, client.ask)
-    assert (client.status, client.answer_headers["content-type"]) == (status, "application/problem+json")
+    assert (client.status, client.response_headers["content-type"]) == (status, "application/problem+json")
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_there_is_room_for_so_many_and_again_when_one_ends(calls: CallWorld) -> 
         await asyncio.sleep(1)
         await third.ask(streams)
         assert (third.status, json.loads(third.text)["code"]) == (503, "too_many_streams")
-        assert third.answer_headers["retry-after"]
+        assert third.response_headers["retry-after"]
         first.gone.set()
         await tasks[0]
         tasks.append(asyncio.create_task(fourth.ask(streams)))

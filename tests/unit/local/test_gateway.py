@@ -144,12 +144,12 @@ def test_text_stays_text_and_the_rest_is_base64(content_type: str, body: bytes, 
 
 
 def test_an_answer() -> None:
-    answer = from_result(
+    response = from_result(
         {"statusCode": 201, "headers": {"ETag": '"1"', "X-N": 5}, "cookies": ["a=1", "b=2"], "body": "é"}
     )
-    assert answer.status == 201
-    assert answer.headers == (("etag", '"1"'), ("x-n", "5"), ("set-cookie", "a=1"), ("set-cookie", "b=2"))
-    assert answer.body == "é".encode()
+    assert response.status == 201
+    assert response.headers == (("etag", '"1"'), ("x-n", "5"), ("set-cookie", "a=1"), ("set-cookie", "b=2"))
+    assert response.body == "é".encode()
 
 
 def test_an_answer_in_base64_and_one_without_a_body() -> None:
