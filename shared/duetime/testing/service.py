@@ -193,10 +193,10 @@ class VirtualService:
         return self.poller.stats()["attempts_started"]
 
     def _unfinished(self, seconds: float) -> str:
-        under_way = self.poller.stats()["in_flight"]
+        in_flight = self.poller.stats()["in_flight"]
         return (
             f"not all that is due could be fired in {seconds:g} s: the clock stands at {format_instant(self.now())},"
-            f" requests under way: {under_way}. The same request goes on from there"
+            f" requests in flight: {in_flight}. The same request continues from there"
         )
 
 

@@ -92,13 +92,17 @@ class SteppedLoop(VirtualTimeLoop):
         super().__init__(clock)
 
     async def advance(self, to: datetime) -> None:
-        """Return when all that happens up to ``to``, inclusive, has happened. For one caller at a time."""
+        """Return when all that happens up to ``to``, inclusive, has happened. For one caller at a time.
+
+        The next call may begin after this one was cancelled, and before that has reached it.
+        """
         self._limit = to
-        self._arrival = self.create_future()
+        arrival = self._arrival = self.create_future()
         try:
-            await self._arrival
+            await arrival
         finally:
-            self._limit, self._arrival = self._virtual_clock.now(), None
+            if self._arrival is arrival:
+                self._limit, self._arrival = self._virtual_clock.now(), None
 
     def unlimit(self) -> None:
         """Time has no limit any more: what is left, the end of the program say, takes as long as it takes."""

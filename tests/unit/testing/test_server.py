@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from duetime.testing.receiver import Receiver
 from duetime.testing.server import handler_with_clock, in_memory_alone
 from duetime.testing.service import VirtualService, virtual_service
 from duetime.testing.transport import HandlerTransport
-from duetime.testing.virtual_time import VirtualClock
+from duetime.testing.virtual_time import SteppedLoop, VirtualClock
 from tests.support.api import api_world
 from tests.support.clock import NOW
 
@@ -119,6 +120,21 @@ def test_an_advance_that_takes_too_long_says_where_time_stands_and_can_go_on() -
         assert NOW <= service.now() <= NOW + timedelta(hours=1)
         service.advance(NOW + timedelta(hours=4))
         assert len(receiver.requests) == 3
+
+
+def test_an_advance_that_is_being_cancelled_leaves_the_next_one_alone(clock: VirtualClock) -> None:
+    loop = SteppedLoop(clock, lambda: False)
+
+    async def advance_twice() -> None:
+        first = asyncio.create_task(loop.advance(NOW + timedelta(hours=1)))
+        await asyncio.sleep(0)
+        second = asyncio.create_task(loop.advance(NOW + timedelta(hours=2)))
+        first.cancel()  # reaches it when the second has begun
+        await second
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(advance_twice())
+    assert clock.now() == NOW + timedelta(hours=2)
 
 
 def test_a_real_clock_is_not_moved_and_the_answer_says_how_to_get_another() -> None:
