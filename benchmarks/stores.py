@@ -34,7 +34,8 @@ from benchmarks.firing import drain, precision
 from benchmarks.receiver import Receiver
 from benchmarks.service import running
 from benchmarks.store_sql import NOW, NUM_SHARDS, create, fired, make_timers, read_due, record
-from duetime.stores.cassandra.store import CassandraStore
+from duetime.stores.backends.cassandra.backend import CassandraBackend
+from duetime.stores.core.store import CoreStore
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
 from duetime.stores.sql.driver_connection import DriverConnection
@@ -72,8 +73,9 @@ def requests_sent(store: Store) -> Iterator[Callable[[], int]]:
             sa.event.listen(*listened)
             forget = partial(sa.event.remove, *listened)
     else:
-        assert isinstance(store, CassandraStore)
-        session = store.session._connected()
+        assert isinstance(store, CoreStore)
+        assert isinstance(store.backend, CassandraBackend)
+        session = store.backend.session._connected()
         session.add_request_init_listener(note)
         forget = partial(session.remove_request_init_listener, note)
     try:

@@ -11,7 +11,7 @@ from typing import Self
 
 import pytest
 
-from duetime.stores.cassandra.session import CassandraSession
+from duetime.stores.backends.cassandra.session import CassandraSession
 from tests.chaos.cluster import Cluster, Load
 from tests.chaos.ledger import Allowed, judge
 from tests.integration.cassandra.test_expiry import check_expiry

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,37 +16,29 @@ from urllib.parse import urlsplit, urlunsplit
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
-from duetime.stores.cassandra.changes import timer_key
-from duetime.stores.cassandra.requests import Statement
-from duetime.stores.cassandra.schema import initialise
-from duetime.stores.cassandra.session import CassandraSession
-from duetime.stores.cassandra.store import CassandraStore
-from duetime.stores.cassandra.timer_rows import key_of
-from duetime.stores.cassandra.url import CassandraUrl, parse_cassandra_url
+from duetime.stores.backends.cassandra.backend import CassandraBackend
+from duetime.stores.backends.cassandra.layout import PARTITION_COLUMNS, place_of
+from duetime.stores.backends.cassandra.requests import Statement
+from duetime.stores.backends.cassandra.schema import initialise, tables
+from duetime.stores.backends.cassandra.session import CassandraSession
+from duetime.stores.backends.cassandra.url import CassandraUrl, parse_cassandra_url
+from duetime.stores.core.store import CoreStore
+from duetime.stores.entities import TIMER
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
 from tests.support.cassandra_faults import FaultySession, Network
 from tests.support.databases import own_name
 
 URL_VARIABLE = "DUETIME_TEST_CASSANDRA_URL"
-TABLES = {
-    "timers": "shard_id",
-    "catalogue": "catalogue_part",
-    "workers": "worker_group",
-    "idempotency_records": "record_key",
-    "service_calls": "tenant_id, call_id",
-    "call_lists": "tenant_id, list, slice",
-    "call_due": "shard_id",
-    "call_outbox": "slice",
-    "call_removals": "slice",
-    "call_keys": "tenant_id, idempotency_key",
-}
+TABLES = PARTITION_COLUMNS | {"hints": ("path", "by_values", "slice"), "unique_values": ("path", "by_values")}
 """What their partitions are named by."""
 _CORRUPT = (
-    "UPDATE timers SET timer_tags = ?, timer_state = ? WHERE shard_id = ? AND row_kind = ? AND sort_at = ? "
-    "AND timer_namespace = ? AND sort_text = ? AND timer_id = ? IF EXISTS"
+    "UPDATE timers SET timer_tags = ?, timer_state = ? WHERE shard_id = ? AND row_kind = ? AND place = ? IF EXISTS"
 )
-_CORRUPT_CALL = "UPDATE service_calls SET document = ? WHERE tenant_id = ? AND call_id = ? IF revision > 0"
+_CORRUPT_CALL = (
+    "UPDATE service_calls SET request_spec = ? WHERE tenant_id = ? AND service_call_id = ? AND row_kind = ? "
+    "AND place = ? IF is_there = true"
+)
 
 
 def server_url() -> str | None:
@@ -77,13 +70,23 @@ def patient(url: str) -> CassandraUrl:
     return replace(parse_cassandra_url(url), timeout_seconds=60.0)
 
 
-def store_on(session: CassandraSession) -> CassandraStore:
-    return CassandraStore(session, time_source=TimeSource.CALLER)
+def store_on(session: CassandraSession) -> CoreStore:
+    return CoreStore(CassandraBackend(session, time_source=TimeSource.CALLER))
+
+
+def session_of(store: CoreStore) -> CassandraSession:
+    assert isinstance(store.backend, CassandraBackend)
+    return store.backend.session
 
 
 def own_url() -> str:
     """Of the process's keyspace."""
-    return with_keyspace(os.environ[URL_VARIABLE], own_name())
+    return with_keyspace(os.environ[URL_VARIABLE], own_keyspace())
+
+
+def own_keyspace() -> str:
+    """Of the process, for the tables as they are now: those of an earlier version may still be there."""
+    return f"{own_name()}_{zlib.crc32(''.join(tables()).encode()):08x}"
 
 
 def empty_keyspace() -> str:
@@ -97,11 +100,11 @@ def empty_keyspace() -> str:
 
 def empty(session: CassandraSession) -> None:
     names = list(TABLES.items())
-    parts = session.read_each([Statement(f"SELECT DISTINCT {key} FROM {table}") for table, key in names])
+    parts = session.read_each([Statement(f"SELECT DISTINCT {', '.join(key)} FROM {table}") for table, key in names])
     session.write(
         [
             Statement(
-                f"DELETE FROM {table} WHERE {' AND '.join(f'{name} = ?' for name in key.split(', '))}",
+                f"DELETE FROM {table} WHERE {' AND '.join(f'{name} = ?' for name in key)}",
                 tuple(row.values()),
             )
             for (table, key), rows in zip(names, parts, strict=True)
@@ -117,18 +120,19 @@ def server_subject() -> Iterator[Subject]:
     url = empty_keyspace()
     session = shared_session(url)
     store = store_on(session)
-    others: list[CassandraStore] = []
+    others: list[CoreStore] = []
 
-    def reopen() -> CassandraStore:
+    def reopen() -> CoreStore:
         others.append(store_on(CassandraSession(patient(url))))
         return others[-1]
 
     def corrupt(timer: Timer) -> None:
-        values = ("{broken", "nonsense", *timer_key(key_of(timer)))
+        key = (timer.shard_id, timer.namespace, timer.timer_id)
+        values = ("{broken", "nonsense", timer.shard_id, TIMER.name, place_of(TIMER, key))
         assert session.decide([Statement(_CORRUPT, values)])
 
     def corrupt_call(call: ServiceCall) -> None:
-        values = ("{broken", call.tenant_id, call.call_id)
+        values = ("{broken", call.tenant_id, call.call_id, "service_call", b"")
         assert session.decide([Statement(_CORRUPT_CALL, values)])
 
     try:
@@ -148,7 +152,7 @@ def client_of(network: Network) -> CassandraSession:
 
 
 @contextmanager
-def store_over(network: Network | None = None) -> Iterator[CassandraStore]:
+def store_over(network: Network | None = None) -> Iterator[CoreStore]:
     """A store in the process's keyspace, which is empty."""
     empty_keyspace()
     store = store_on(client_of(network or new_network()))

@@ -1,4 +1,4 @@
-"""Call stores on Cassandra, whose requests can be lost one by one."""
+"""Stores with service calls on Cassandra, whose requests can be lost one by one."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from duetime.stores.cassandra.calls.store import CassandraCallStore
-from duetime.stores.family_parts import FamilyCalls, FamilyOutbox
-from tests.support.cassandra import client_of, empty_keyspace, new_network
+import pytest
+
+from duetime.stores.backends.cassandra import hints
+from duetime.stores.backends.cassandra.backend import CassandraBackend
+from duetime.stores.backends.cassandra.hints import Attempts
+from duetime.stores.core.store import CallStore, CoreStore
+from duetime.stores.time_source import TimeSource
+from tests.support.cassandra import client_of, empty_keyspace, new_network, own_keyspace
 from tests.support.cassandra_faults import Fault, Network, Request
-from tests.support.databases import own_name
-
-INDEXES = ("call_lists", "call_due", "call_outbox", "call_removals")
 
 
-class OpenedCalls(FamilyCalls):
+class OpenedCalls(CallStore):
     """A call store with its outbox and its timers."""
 
-    def __init__(self, store: CassandraCallStore) -> None:
-        super().__init__(store)
-        self.outbox = FamilyOutbox(store)
-        self.due = store.due
+    def __init__(self, store: CoreStore) -> None:
+        super().__init__(store.backend)
+        self.outbox = store.outbox
+        self.timers = store.timers
         self.store = store
 
 
@@ -32,23 +34,19 @@ class World:
         empty_keyspace()
         self.now_s = 1_800_000_000.0
         self.network = new_network()
-        self._opened: list[CassandraCallStore] = []
+        self._opened: list[CoreStore] = []
 
-    def open(self, *, settle_seconds: float = 2.0, ahead_s: float = 0.0) -> OpenedCalls:
+    def open(self, *, ahead_s: float = 0.0) -> OpenedCalls:
         """A call store as another process has it, whose clock is ahead of the others'."""
-        store = CassandraCallStore(
-            client_of(self.network),
-            lost_leases=lambda leases: set(),
-            now_s=lambda: self.now_s + ahead_s,
-            settle_seconds=settle_seconds,
-            max_parallel=1,
-        )
+        attempts = Attempts(lambda: self.now_s + ahead_s)
+        backend = CassandraBackend(client_of(self.network), time_source=TimeSource.CALLER, attempts=attempts)
+        store = CoreStore(backend)
         self._opened.append(store)
         return OpenedCalls(store)
 
     def execute(self, cql: str) -> list[dict[str, Any]]:
         """Beside the network; tables are those of the keyspace ``ks``."""
-        return list(self.network.driver.execute(cql.replace(" ks.", f" {own_name()}.")))
+        return list(self.network.driver.execute(cql.replace(" ks.", f" {own_keyspace()}.")))
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         return self.execute(f"SELECT * FROM ks.{table}")
@@ -65,6 +63,14 @@ def world() -> Iterator[World]:
         yield made
     finally:
         made.close()
+
+
+@contextmanager
+def nobody_waits() -> Iterator[None]:
+    """A key whose holder does not come to its end is taken over at once."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(hints, "SETTLE_SECONDS", 0.0)
+        yield
 
 
 class FailAt:

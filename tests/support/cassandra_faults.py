@@ -14,8 +14,8 @@ from cassandra import ConsistencyLevel, OperationTimedOut, ReadTimeout, Unavaila
 from cassandra.cluster import NoHostAvailable
 from cassandra.query import BatchStatement, PreparedStatement
 
-from duetime.stores.cassandra.session import CassandraSession
-from duetime.stores.cassandra.url import CassandraUrl
+from duetime.stores.backends.cassandra.session import CassandraSession
+from duetime.stores.backends.cassandra.url import CassandraUrl
 
 _TABLES = re.compile(r"\b(?:FROM|INTO|UPDATE|EXISTS) ([\w.]+)")
 _SERIAL_PROFILE = "serial"

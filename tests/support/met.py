@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from duetime.stores.cassandra.session import CassandraSession
-from duetime.stores.cassandra.url import parse_cassandra_url
+from duetime.stores.backends.cassandra.session import CassandraSession
+from duetime.stores.backends.cassandra.url import parse_cassandra_url
 from duetime.stores.kinds import BY_SCHEME
 from duetime.stores.sql.dialects import open_dialect
 from tests.support.databases import server_urls

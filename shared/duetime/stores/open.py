@@ -33,9 +33,10 @@ def _open_mongodb(url: str, time_source: TimeSource) -> Store:
 
 
 def _open_cassandra(url: str, time_source: TimeSource) -> Store:
-    from duetime.stores.cassandra.store import open_cassandra_store
+    from duetime.stores.backends.cassandra.backend import open_cassandra
+    from duetime.stores.core.store import CoreStore
 
-    return open_cassandra_store(url, time_source=time_source)
+    return CoreStore(open_cassandra(url, time_source=time_source))
 
 
 _OPENERS: dict[str, _Opener] = {

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import pytest
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import ServiceCall, calls_namespace, timer_of
-from duetime.stores.cassandra.calls import places
-from duetime.stores.cassandra.calls.index import Entry
+from duetime.stores.backends.cassandra import layout, places
+from duetime.stores.backends.cassandra.changes import Hint
+from duetime.stores.backends.cassandra.hints import Attempts, Hints
+from duetime.stores.entities import SERVICE_CALL, TAGGED_CALLS, UNPUBLISHED
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
-from tests.support.cassandra import store_over
+from tests.support.cassandra import client_of, store_over
 from tests.support.cassandra_calls import OpenedCalls, World, count_requests, world
 from tests.support.cassandra_faults import Fault, Request, no_faults
 from tests.support.clock import NOW
@@ -42,7 +43,7 @@ def before_the_change(cassandra: World, act: Callable[[], object]) -> None:
 
 
 def due(calls: OpenedCalls, call: ServiceCall) -> list[object]:
-    return list(calls.due.due_timers(call.shard_id, until=NOW + seconds(3600), limit=10).timers)
+    return list(calls.timers.due(call.shard_id, until=NOW + seconds(3600), limit=10).timers)
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -71,7 +72,7 @@ def test_a_change_whose_entries_were_cleared_away_begins_again(cassandra: World,
 
 def test_a_key_whose_holder_does_not_come_to_its_end_is_taken_over(cassandra: World) -> None:
     """And the holder, when it goes on after all, finds that another call has its key."""
-    slow, fast = cassandra.open(), cassandra.open(settle_seconds=0)
+    slow, fast = cassandra.open(), cassandra.open()
     first, second = make.submitted(idempotency_key="k"), make.submitted(idempotency_key="k")
     results: list[ApplyStatus] = []
 
@@ -149,7 +150,7 @@ def test_what_became_of_a_change_is_told_although_tidying_up_fails(cassandra: Wo
     if not is_made:
         steps.begin(other, call)
     cassandra.network.faults = lambda request: (
-        Fault.NO_HOST if request.cql.startswith("DELETE") and request.tables[0].startswith("call_") else None
+        Fault.NO_HOST if request.cql.startswith("DELETE") and request.tables == ("hints",) else None
     )
 
     assert calls.apply([late], now=NOW) == [ApplyStatus.APPLIED if is_made else ApplyStatus.SUPERSEDED]
@@ -169,8 +170,10 @@ def test_the_requests_of_a_calls_life_are_few(cassandra: World) -> None:
     submit = count_requests(cassandra.network, lambda: calls.apply([transition], now=NOW))
     begin = count_requests(cassandra.network, lambda: steps.begin(calls, transition.after))
 
-    assert [request.kind for request in submit] == ["write"] * 7 + ["cas_batch"]
-    assert [request.kind for request in begin] == ["write"] * 3 + ["cas_batch"] + ["write"] * 3
+    assert sorted(request.kind for request in submit) == ["batch", "cas_batch"] + ["write"] * 6
+    assert submit[-1].kind == "cas_batch"
+    assert sorted(request.kind for request in begin[:3]) == ["batch", "write", "write"]
+    assert [request.kind for request in begin[3:]] == ["cas_batch"] + ["write"] * 3
 
 
 def test_the_timer_of_a_call_is_read_by_its_id() -> None:
@@ -185,22 +188,20 @@ def test_the_timer_of_a_call_is_read_by_its_id() -> None:
         assert store.timers.get(namespace, call.call_id, now=NOW) == timer_of(call)
         done = steps.run(store.calls, call, now=LATER)
         assert store.timers.get(namespace, call.call_id, now=LATER) == timer_of(done)
-        assert store.timers.get(namespace, call.call_id, now=LATER + make.RETENTION) is None
         assert store.timers.get(namespace, "nobody", now=NOW) is None
 
 
 def test_pages_of_many_calls_with_entries_that_are_wrong_among_them(cassandra: World) -> None:
     calls = cassandra.open()
+    hints = Hints(client_of(cassandra.network), Attempts())
+    by = layout.encode_by(SERVICE_CALL, TAGGED_CALLS, (make.TENANT, "a"))
     kept = []
     for number in range(60):
         call = steps.submit(calls, tags=("a",), now=NOW + seconds(number))
         if number % 3:
             calls.delete(make.TENANT, call.call_id, now=NOW)
-            cassandra.execute(
-                "INSERT INTO ks.call_lists (tenant_id, list, slice, sort, call_id, revision, attempt) VALUES "
-                f"('acme', 'tag:a', {number % 8}, '{call.call_id}', '{call.call_id}', 1, "
-                f"'{1_700_000_000_000:016d}-x')"
-            )
+            at = Hint(TAGGED_CALLS, by, place_of_call(call), (make.TENANT, call.call_id))
+            hints.put([(at, f"{1_700_000_000_000_000:017d}-x")])
         else:
             kept.append(call.call_id)
     for _ in range(3):
@@ -213,35 +214,37 @@ def test_pages_of_many_calls_with_entries_that_are_wrong_among_them(cassandra: W
             if cursor is None:
                 break
         assert found == sorted(kept, reverse=True)
-    assert len(cassandra.rows("call_lists")) == len(kept) * 6  # all, its status, correlation, tag, name and due
+    # All, its status, correlation, tag, name and due; when it wakes; and its event.
+    left = [row for row in cassandra.rows("hints") if row["path"] != UNPUBLISHED.name]
+    assert len(left) == len(kept) * 7
 
 
-def test_an_outbox_entry_whose_change_comes_while_it_is_looked_at_stays(cassandra: World) -> None:
+def place_of_call(call: ServiceCall) -> bytes:
+    return places.encode(places.parts_of(SERVICE_CALL, TAGGED_CALLS.order), (call.call_id,))
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_a_hint_whose_change_comes_while_it_is_looked_at_leads_there(cassandra: World, number: int) -> None:
+    """The change is under way for an hour, and arrives before any of the requests of a reader who tidies up."""
     calls, other = cassandra.open(), cassandra.open()
     transition = make.submitted()
-    ref = CallRef(make.TENANT, transition.after.call_id)
-    attempt = calls.store._attempts.next()
-    entry = Entry(places.outbox_place(make.TENANT), make.TENANT, ref.call_id, 1, attempt)
-    calls.store._index.put([entry])
+    cassandra.network.faults = lambda request: Fault.LATE if request.kind == "cas_batch" else None
+    with pytest.raises(StoreUnavailable):
+        calls.apply([transition], now=NOW)
     cassandra.now_s += 3600
-    for number in range(1, 8):
-        state = {"count": 0}
+    state = {"count": 0}
 
-        def meet(request: Request, state: dict[str, int] = state, number: int = number) -> Fault | None:
-            state["count"] += request.kind != "prepare" and request.tables == ("service_calls",)
-            if state["count"] == number:
-                cassandra.network.faults = no_faults
-                with suppress(StoreUnavailable):
-                    calls.store._partitions.change(transition, attempt=attempt, barred=None)
-            return None
+    def meet(request: Request) -> Fault | None:
+        state["count"] += request.kind != "prepare" and request.tables == ("service_calls",)
+        if state["count"] == number:
+            cassandra.network.faults = no_faults
+            cassandra.network.deliver_late()
+        return None
 
-        cassandra.network.faults = meet
-        other.outbox.unpublished(limit=5)
-        cassandra.network.faults = no_faults
-        stored = calls.get([ref], now=NOW)
-        if stored == [transition.after]:
-            assert len(other.outbox.unpublished(limit=5)) == 2, number
-            other.delete(make.TENANT, ref.call_id, now=NOW)
-            other.outbox.mark_published(other.outbox.unpublished(limit=5), now=NOW)
-        cassandra.execute("TRUNCATE ks.service_calls")
-        calls.store._index.put([entry])
+    cassandra.network.faults = meet
+    other.outbox.unpublished(limit=5)
+    cassandra.network.faults = no_faults
+    if calls.get([steps.ref(transition.after)], now=NOW) == [transition.after]:
+        assert len(other.outbox.unpublished(limit=5)) == len(transition.events)
+        assert due(other, transition.after) == [timer_of(transition.after)]
+    assert (state["count"] < number) == (cassandra.network._late != [])

@@ -15,12 +15,15 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import CallStatus, ServiceCall, timer_of
 from duetime.domain.timers import Timer
-from duetime.stores.cassandra.calls.places import OUTBOX, Place, places_of
+from duetime.stores.backends.cassandra.layout import Way, places_on, way_of
+from duetime.stores.core.call_codec import encode_call
+from duetime.stores.core.timer_codec import encode
+from duetime.stores.entities import DUE, EXPIRED_CALLS, PUBLISHED, SERVICE_CALL, TIMER
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, DeleteStatus
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
-from tests.support.cassandra_calls import INDEXES, FailAt, OpenedCalls, World, world
+from tests.support.cassandra_calls import FailAt, OpenedCalls, World, world
 from tests.support.cassandra_faults import Fault, no_faults
 from tests.support.clock import NOW
 
@@ -178,12 +181,12 @@ def check(cassandra: World, *, marked: int) -> None:
 def settle(calls: OpenedCalls, cassandra: World) -> None:
     """Transactions that were accepted and not committed come to their end, as with whoever changes the call next."""
     cassandra.network.finish()
-    for row in cassandra.execute("SELECT DISTINCT tenant_id, call_id FROM ks.service_calls"):
-        calls.delete(row["tenant_id"], row["call_id"], now=NOW, if_revision=-1)
+    for row in cassandra.execute("SELECT DISTINCT tenant_id, service_call_id FROM ks.service_calls"):
+        calls.delete(row["tenant_id"], row["service_call_id"], now=NOW, if_revision=-1)
 
 
 def due(calls: OpenedCalls) -> list[Timer]:
-    return [timer for shard in range(4) for timer in calls.due.due_timers(shard, until=NOW + DAY, limit=10).timers]
+    return [timer for shard in range(4) for timer in calls.timers.due(shard, until=NOW + DAY, limit=10).timers]
 
 
 def listed(calls: OpenedCalls) -> list[ServiceCall]:
@@ -281,10 +284,17 @@ def walk_everything(calls: OpenedCalls) -> None:
 
 def check_indexes(cassandra: World, stored: list[ServiceCall]) -> None:
     """Nothing is left of what was cut short, but for removals that are not due yet."""
-    right = frozenset[Place]().union(*(places_of(call) for call in stored))
-    for table in INDEXES[:3]:
-        for values in cassandra.rows(table):
-            partition = (values["list"], values["slice"]) if "list" in values else (values["slice"],)
-            assert Place(table, partition, values["sort"]) in right, (table, values)
-        if table == OUTBOX:
-            assert cassandra.rows(table) == []
+    right = {each for call in stored for each in hints_of(call)}
+    removals = {EXPIRED_CALLS.name, PUBLISHED.name}
+    found = {(row["path"], row["by_values"], row["place"]) for row in cassandra.rows("hints")}
+    assert {each for each in found if each[0] not in removals} <= right
+
+
+def hints_of(call: ServiceCall) -> set[tuple[str, bytes, bytes]]:
+    """Those that lead to a call, and the one by which its timer is due."""
+    row = dict(zip(SERVICE_CALL.names, encode_call(call), strict=True))
+    timer = dict(zip(TIMER.names, encode(timer_of(call)), strict=True))
+    paths = [path for path in SERVICE_CALL.paths if way_of(SERVICE_CALL, path) is Way.HINTS]
+    found = [(path, places_on(SERVICE_CALL, path, row, has_hints=True)) for path in paths]
+    found.append((DUE, places_on(TIMER, DUE, timer, has_hints=True)))
+    return {(path.name, by, place) for path, places in found for by, place in places}

@@ -26,7 +26,7 @@ from tests.integration.cassandra.test_calls_crashes import (
 )
 from tests.integration.cassandra.test_calls_crashes import due as poll
 from tests.support import calls as make
-from tests.support.cassandra_calls import OpenedCalls, World, world
+from tests.support.cassandra_calls import OpenedCalls, World, nobody_waits, world
 from tests.support.clock import NOW
 from tests.support.interleaving import Interleaving
 
@@ -78,7 +78,7 @@ RACES = [
 @pytest.mark.parametrize("race", RACES, ids=lambda race: race.name)
 def test_whatever_the_order_all_is_whole(race: Race) -> None:
     for seed in SEEDS:
-        with world() as cassandra:
+        with world() as cassandra, nobody_waits():
             results = run(cassandra, race, seed)
             made = [result for result in results if result in WON]
             others = [result for result in results if result not in WON and result is not None]
@@ -91,7 +91,7 @@ def test_whatever_the_order_all_is_whole(race: Race) -> None:
 
 def run(cassandra: World, race: Race, seed: int) -> list[object]:
     call = race.prepare(cassandra.open())
-    stores = [cassandra.open(settle_seconds=0, ahead_s=3600.0 * (act is tidy)) for act in race.acts]
+    stores = [cassandra.open(ahead_s=3600.0 * (act is tidy)) for act in race.acts]
     interleaving = Interleaving(seed)
     cassandra.network.gate = interleaving.gate
     acts = [lambda act=act, calls=calls: act(calls, call) for act, calls in zip(race.acts, stores, strict=True)]

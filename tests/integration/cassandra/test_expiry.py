@@ -11,26 +11,29 @@ import pytest
 
 from duetime.domain.errors import StoreError
 from duetime.domain.timers import TimerState
-from duetime.stores.cassandra.requests import Statement
-from duetime.stores.cassandra.store import CassandraStore
+from duetime.stores.backends.cassandra.layout import place_of
+from duetime.stores.backends.cassandra.requests import Statement
+from duetime.stores.core.store import CoreStore
+from duetime.stores.entities import TIMER
 from tests.contract.steps import claim, create, record, stored
 from tests.support.builders import fired, make_timer, seconds
-from tests.support.cassandra import store_over
+from tests.support.cassandra import session_of, store_over
 from tests.support.clock import NOW
 
-TTL = Statement(
-    "SELECT TTL(timer_state) AS ttl FROM timers WHERE shard_id = 0 AND row_kind = 2 AND sort_at = 0 AND "
-    "timer_namespace = 'single' AND sort_text = '' AND timer_id = ?"
-)
+TTL = "SELECT TTL(timer_state) AS ttl FROM timers WHERE shard_id = 0 AND row_kind = 'timer' AND place = ?"
 YEAR_SECONDS = 365 * 86_400
 TO_2037 = (datetime(2037, 12, 31, tzinfo=UTC) - NOW).total_seconds()
 
 
-def ttl(store: CassandraStore, timer_id: str) -> Any:
-    return store.session.read(replace(TTL, values=(timer_id,)))[0]["ttl"]
+def rows(store: CoreStore, timer_id: str) -> list[dict[str, Any]]:
+    return session_of(store).read(Statement(TTL, (place_of(TIMER, (0, "single", timer_id)),)))
 
 
-def check_expiry(store: CassandraStore, *, has_limit: bool) -> None:
+def ttl(store: CoreStore, timer_id: str) -> Any:
+    return rows(store, timer_id)[0]["ttl"]
+
+
+def check_expiry(store: CoreStore, *, has_limit: bool) -> None:
     """``has_limit``: the server refuses what would end later than 2038. Duetime never asks for it: it stays then."""
     single = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
     ends = {
@@ -48,14 +51,14 @@ def check_expiry(store: CassandraStore, *, has_limit: bool) -> None:
     assert ttl(store, "2300") is None
 
     with pytest.raises(StoreError, match="2038") if has_limit else nullcontext():
-        store.session.write([_worker_for(12 * YEAR_SECONDS)])
+        session_of(store).write([_worker_for(12 * YEAR_SECONDS)])
     with pytest.raises(StoreError, match="ttl is too large"):
-        store.session.write([_worker_for(20 * YEAR_SECONDS + 1)])
+        session_of(store).write([_worker_for(20 * YEAR_SECONDS + 1)])
 
 
 def _worker_for(ttl_seconds: int) -> Statement:
-    cql = "INSERT INTO workers (worker_group, worker_id, worker_expires_at) VALUES (?, ?, ?) USING TTL ?"
-    return Statement(cql, ("group", "id", 1, ttl_seconds))
+    cql = "UPDATE workers USING TTL ? SET is_there = true WHERE worker_group = ? AND row_kind = ? AND place = ?"
+    return Statement(cql, (ttl_seconds, "group", "worker", b"id"))
 
 
 def test_nothing_is_to_end_later_than_the_server_can_tell() -> None:
@@ -72,7 +75,7 @@ def test_a_timer_that_has_ended_goes_by_itself() -> None:
         lease = claim(store)
         record(store, [replace(fired(timer), expires_at=ends[timer.timer_id]) for timer in timers], lease)
         give_up = 600
-        while store.session.read(replace(TTL, values=("soon",))):
+        while rows(store, "soon"):
             give_up -= 1
             assert give_up
         assert store.timers.get(single, "soon", now=NOW) is None

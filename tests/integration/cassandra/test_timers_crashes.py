@@ -14,7 +14,7 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Rearm, Timer, TimerChange
-from duetime.stores.cassandra.store import CassandraStore
+from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, TimerRef
 from tests.contract.steps import claim, create, due, stored
 from tests.support.builders import failed, fired, leased, make_timer, retried, seconds
@@ -33,7 +33,7 @@ FAR = NOW + seconds(86_400)
 class World:
     """A store with two timers on shard 0, which is owned; ``ready`` has failed where an operation needs that."""
 
-    def __init__(self, network: Network, store: CassandraStore) -> None:
+    def __init__(self, network: Network, store: CoreStore) -> None:
         self.network = network
         self.store = store
         self.single: Namespace = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]

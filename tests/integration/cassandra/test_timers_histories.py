@@ -15,7 +15,7 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
-from duetime.stores.cassandra.store import CassandraStore
+from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, TimerRef
 from tests.contract.steps import claim, read_all
 from tests.support.builders import failed, fired, leased, make_timer, parked, retried, seconds
@@ -59,7 +59,7 @@ class Trouble:
 @dataclass
 class History:
     network: Network
-    store: CassandraStore
+    store: CoreStore
     single: Namespace = field(init=False)
     ended: Counter[tuple[str, int]] = field(default_factory=Counter)
     number: int = 0

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import pytest
 
+from duetime.domain.ids import timer_uuid
 from duetime.domain.times import to_milliseconds
-from duetime.stores.cassandra.requests import Statement
-from duetime.stores.cassandra.schema import DUE, TIMER
+from duetime.stores.backends.cassandra.layout import place_of
+from duetime.stores.backends.cassandra.requests import Statement
+from duetime.stores.core.store import CoreStore
+from duetime.stores.entities import DUE, TIMER
 from duetime.stores.port.timers import TimerRef
 from tests.contract.steps import claim, create, due, record, stored
 from tests.support.builders import failed, fired, make_timer, retried, seconds
-from tests.support.cassandra import store_over
+from tests.support.cassandra import session_of, store_over
+from tests.support.cassandra_rows import entry_of
 from tests.support.clock import NOW
 
-_KEY = (
-    "shard_id = 0 AND row_kind = ? AND sort_at = ? AND timer_namespace = 'single' AND sort_text = '' "
-    "AND timer_id = 't1'"
-)
-_AT = to_milliseconds(NOW)
-OLD_DUE_ROW = Statement(f"UPDATE timers SET timer_size = ? WHERE {_KEY} IF timer_size = ?", (1, DUE, _AT, None))
-OLD_INSTANT = Statement(
-    f"UPDATE timers SET timer_execute_at = ? WHERE {_KEY} IF timer_revision > ?", (_AT, TIMER, 0, 0)
-)
+KEY = (0, "single", "t1")
+
+
+def bring_back_entry(store: CoreStore) -> None:
+    """The entry by which the timer was due at first."""
+    cql = "UPDATE timers SET target = ? WHERE shard_id = 0 AND row_kind = ? AND place = ? IF target = ?"
+    row = {"timer_execute_at": to_milliseconds(NOW), "timer_uuid": timer_uuid("single", "t1").bytes}
+    row |= dict(zip(TIMER.key, KEY, strict=True))
+    place, target = entry_of(DUE, row)
+    assert session_of(store).decide([Statement(cql, (target, DUE.name, place, None))])
+
+
+def bring_back_instant(store: CoreStore) -> None:
+    """And the value that the end of the timer took away."""
+    cql = (
+        "UPDATE timers SET timer_execute_at = ? WHERE shard_id = 0 AND row_kind = ? AND place = ? "
+        "IF timer_revision > ?"
+    )
+    values = (to_milliseconds(NOW), TIMER.name, place_of(TIMER, KEY), 0)
+    assert session_of(store).decide([Statement(cql, values)])
 
 
 @pytest.mark.parametrize("end", [fired, failed])
@@ -32,9 +47,9 @@ def test_a_timer_that_has_ended_does_not_fire_again(end: object) -> None:
         (timer,) = create(store, make_timer(single))
         record(store, [end(timer)], claim(store))
 
-        assert store.session.decide([OLD_DUE_ROW])
+        bring_back_entry(store)
         assert due(store, single) == []
-        assert store.session.decide([OLD_INSTANT])
+        bring_back_instant(store)
         assert due(store, single) == []
 
 
@@ -44,7 +59,7 @@ def test_a_timer_that_waits_for_another_time_does_not_fire_at_the_old_one() -> N
         (timer,) = create(store, make_timer(single))
         record(store, [retried(timer, next_attempt_at=NOW + seconds(9))], claim(store))
 
-        assert store.session.decide([OLD_DUE_ROW])
+        bring_back_entry(store)
         assert due(store, single) == []
         assert due(store, single, until=NOW + seconds(9)) == [stored(store, single)]
         store.timers.delete(single, [TimerRef("t1")], now=NOW)

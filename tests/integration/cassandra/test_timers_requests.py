@@ -8,7 +8,7 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, TimerChange
-from duetime.stores.cassandra.store import CassandraStore
+from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, due, stored
 from tests.support.builders import failed, fired, leased, make_timer, make_timers, retried, seconds
@@ -27,13 +27,13 @@ def network() -> Network:
 
 
 @pytest.fixture
-def store(network: Network) -> Iterator[CassandraStore]:
+def store(network: Network) -> Iterator[CoreStore]:
     with store_over(network) as store:
         yield store
 
 
 @pytest.fixture
-def single(store: CassandraStore) -> Namespace:
+def single(store: CoreStore) -> Namespace:
     return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
@@ -50,26 +50,26 @@ def kinds(requests: list[Request]) -> list[str]:
 
 
 def test_creating_many_is_one_conditional_batch_of_the_shard(
-    asked: Asked, store: CassandraStore, single: Namespace
+    asked: Asked, store: CoreStore, single: Namespace
 ) -> None:
     assert kinds(asked(lambda: create(store, *make_timers(single, 30)))) == ["cas_batch"]
     assert kinds(asked(lambda: create(store, *make_timers(single, 61, prefix="more")))) == ["cas_batch"] * 3
 
 
-def test_many_large_ones_are_several_batches(asked: Asked, store: CassandraStore, single: Namespace) -> None:
+def test_many_large_ones_are_several_batches(asked: Asked, store: CoreStore, single: Namespace) -> None:
     timers = make_timers(single, 8, payload_json=f'"{"x" * 250_000}"')
 
     assert kinds(asked(lambda: create(store, *timers))) == ["cas_batch"] * 2
 
 
-def test_creating_for_several_shards_is_a_batch_for_each(asked: Asked, store: CassandraStore) -> None:
+def test_creating_for_several_shards_is_a_batch_for_each(asked: Asked, store: CoreStore) -> None:
     orders, _ = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
 
     assert kinds(asked(lambda: create(store, *make_timers(orders, 40)))) == ["cas_batch"] * 4
 
 
 def test_a_new_due_time_is_a_deletion_and_an_insertion_in_the_batch_that_changes_the_timer(
-    asked: Asked, store: CassandraStore, single: Namespace
+    asked: Asked, store: CoreStore, single: Namespace
 ) -> None:
     create(store, make_timer(single))
     change = TimerChange(execute_at=LATER)
@@ -78,13 +78,13 @@ def test_a_new_due_time_is_a_deletion_and_an_insertion_in_the_batch_that_changes
 
     assert kinds(requests) == ["read", "cas_batch"]
     statements = requests[1].cql.split("; ")
-    assert [statement.split()[0] for statement in statements] == ["UPDATE", "DELETE", "INSERT"]
-    assert "IF write_id = ?" in statements[0]
+    assert [statement.split()[0] for statement in statements] == ["UPDATE", "DELETE", "UPDATE"]
+    assert "IF is_there = ? AND timer_revision = ?" in statements[0]
     assert requests[1].tables == ("timers",)
 
 
 def test_a_change_that_leaves_the_due_time_writes_the_timer_alone(
-    asked: Asked, store: CassandraStore, single: Namespace
+    asked: Asked, store: CoreStore, single: Namespace
 ) -> None:
     create(store, make_timer(single))
 
@@ -95,7 +95,7 @@ def test_a_change_that_leaves_the_due_time_writes_the_timer_alone(
     assert kinds(requests) == ["read", "cas"]
 
 
-def test_recording_reads_nothing_and_holds_the_lease(asked: Asked, store: CassandraStore, single: Namespace) -> None:
+def test_recording_reads_nothing_and_holds_the_lease(asked: Asked, store: CoreStore, single: Namespace) -> None:
     timers = create(store, *make_timers(single, 20))
     lease = claim(store)
     outcomes = [*map(fired, timers[:10]), *(retried(timer, next_attempt_at=LATER) for timer in timers[10:])]
@@ -104,22 +104,24 @@ def test_recording_reads_nothing_and_holds_the_lease(asked: Asked, store: Cassan
 
     assert kinds(requests) == ["cas_batch"]
     assert requests[0].cql.count("IF shard_version = ? AND shard_owner_id = ?") == 1
-    assert requests[0].cql.count("IF timer_revision = ? AND timer_firing_id = ?") == 20
+    fired_as = "IF is_there = ? AND timer_revision = ? AND timer_firing_id = ? AND timer_execute_at = ?"
+    assert requests[0].cql.count(fired_as) == 20
 
 
-def test_a_poll_is_two_reads_of_timers_and_one_for_each_fifty_due(
-    asked: Asked, store: CassandraStore, single: Namespace
+def test_an_idle_poll_is_two_reads_and_a_page_six_and_one_for_each_fifty_due(
+    asked: Asked, store: CoreStore, single: Namespace
 ) -> None:
-    def of_timers(until_timers: int) -> list[str]:
+    def tables() -> list[str]:
         requests = asked(lambda: store.timers.due(0, until=NOW, limit=500))
-        return [request.kind for request in requests if request.tables == ("timers",)]
+        assert {request.kind for request in requests} == {"read"}
+        return [table for request in requests for table in request.tables]
 
-    assert of_timers(0) == ["read"] * 2
+    assert tables() == ["timers", "hints"]
     create(store, *make_timers(single, 60))
-    assert of_timers(60) == ["read"] * 4
+    assert tables() == ["timers", "hints"] * 2 + ["timers"] * 2 + ["timers", "hints"]
 
 
-def test_the_other_operations(asked: Asked, store: CassandraStore, single: Namespace) -> None:
+def test_the_other_operations(asked: Asked, store: CoreStore, single: Namespace) -> None:
     create(store, *make_timers(single, 3))
     lease = claim(store)
     store.timers.record(leased([failed(timer) for timer in due(store, single)], lease), now=NOW)
@@ -134,7 +136,7 @@ def test_the_other_operations(asked: Asked, store: CassandraStore, single: Names
     assert requests(lambda: store.timers.rearm(single, refs, rearm=Rearm.REDRIVE, now=NOW)) == ["read", "cas_batch"]
     assert requests(lambda: store.timers.list(single, page, cursor=None, limit=9, now=NOW)) == ["read"] * 2
     assert requests(lambda: store.timers.delete(single, refs, now=NOW)) == ["read", "cas_batch"]
-    assert requests(lambda: store.leases.statuses([0, 1, 2], now=NOW)) == ["read"] * 3
+    assert requests(lambda: store.leases.statuses([0, 1, 2], now=NOW)) == ["read"]
     assert requests(lambda: claim_shard(store, 1, "w", lease_seconds=9, now=NOW)) == ["read", "cas"]
     assert requests(lambda: store.leases.renew([lease], lease_seconds=9, now=NOW)) == ["cas"]
     assert requests(lambda: store.leases.release([lease], now=NOW)) == ["cas"]
@@ -142,7 +144,7 @@ def test_the_other_operations(asked: Asked, store: CassandraStore, single: Names
     assert requests(lambda: store.leases.withdraw_worker("w")) == ["write"]
     assert requests(lambda: store.catalogue.shard_map()) == ["read"]
     assert requests(lambda: store.catalogue.get_namespace("single")) == ["read"]
-    assert requests(lambda: store.catalogue.secret("s", b"x")) == ["read", "cas", "serial_read"]
+    assert requests(lambda: store.catalogue.secret("s", b"x")) == ["read", "cas", "read"]
     assert requests(lambda: store.catalogue.secret("s", b"x")) == ["read"]
     assert requests(lambda: store.catalogue.create_namespace("n", num_shards=2, dedicated=True, now=NOW)) == [
         "read",
@@ -152,7 +154,7 @@ def test_the_other_operations(asked: Asked, store: CassandraStore, single: Names
 
 
 def test_timers_and_catalogue_have_conditional_writes_alone(
-    network: Network, store: CassandraStore, single: Namespace
+    network: Network, store: CoreStore, single: Namespace
 ) -> None:
     create(store, *make_timers(single, 3))
     store.timers.put(make_timers(single, 3, execute_at=LATER), mode=PutMode.REPLACE, now=NOW)

@@ -19,8 +19,8 @@ from cassandra.connection import ConnectionShutdown
 from cassandra.protocol import ConfigurationException, OverloadedErrorMessage
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.cassandra.errors import DRIVER_ERRORS, NoTables, translate
-from duetime.stores.cassandra.requests import Unsettled
+from duetime.stores.backends.cassandra.errors import DRIVER_ERRORS, NoTables, translate
+from duetime.stores.backends.cassandra.requests import Unsettled
 
 CAS_TIMEOUT = WriteTimeout("timed out", write_type=WriteType.CAS)
 UNCERTAIN = [

@@ -14,9 +14,9 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, NoHostAvailable
 from cassandra.policies import RetryPolicy
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.cassandra import session
-from duetime.stores.cassandra.session import CarefulRetries
-from duetime.stores.cassandra.url import parse_cassandra_url
+from duetime.stores.backends.cassandra import session
+from duetime.stores.backends.cassandra.session import CarefulRetries
+from duetime.stores.backends.cassandra.url import parse_cassandra_url
 from duetime.stores.open import open_store
 from tests.support.ports import reserved_port
 

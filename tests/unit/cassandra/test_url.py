@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from duetime.domain.errors import InvalidSettings
-from duetime.stores.cassandra.schema import make_keyspace_cql
-from duetime.stores.cassandra.session import CassandraSession
-from duetime.stores.cassandra.url import CassandraUrl, parse_cassandra_url
+from duetime.stores.backends.cassandra.schema import make_keyspace_cql
+from duetime.stores.backends.cassandra.session import CassandraSession
+from duetime.stores.backends.cassandra.url import CassandraUrl, parse_cassandra_url
 
 
 def test_a_url_may_say_everything() -> None:

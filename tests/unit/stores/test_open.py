@@ -67,7 +67,7 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch, url: 
     original = builtins.__import__
 
     def without_driver(name: str, *arguments: Any, **more: Any) -> Any:
-        packages = ("sql", "dynamodb", "backends.mongodb", "cassandra")
+        packages = ("sql", "dynamodb", "backends.mongodb", "backends.cassandra")
         if name.startswith(tuple(f"duetime.stores.{package}." for package in packages)):
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
         return original(name, *arguments, **more)

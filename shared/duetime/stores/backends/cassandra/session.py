@@ -27,11 +27,11 @@ from cassandra.policies import (
 )
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType, dict_factory
 
-from duetime.domain.errors import InvalidSettings, StoreError, StoreUnavailable
+from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady
 from duetime.domain.times import from_milliseconds
-from duetime.stores.cassandra.errors import DRIVER_ERRORS, no_such_datacenter, translate
-from duetime.stores.cassandra.requests import Row, Statement
-from duetime.stores.cassandra.url import CassandraUrl
+from duetime.stores.backends.cassandra.errors import DRIVER_ERRORS, no_such_datacenter, translate
+from duetime.stores.backends.cassandra.requests import Row, Statement
+from duetime.stores.backends.cassandra.url import CassandraUrl
 
 R = TypeVar("R")
 _Result = Callable[[], Any]
@@ -90,7 +90,8 @@ class CarefulRetries(RetryPolicy):  # type: ignore[misc]  # the driver has no ty
 
 
 class CassandraSession:
-    """Implements ``requests.Requests``. Nothing is contacted before the first request.
+    """Nothing is contacted before the first request. Thread-safe. Raises ``StoreUnavailable``, ``StoreNotReady`` and
+    ``StoreError``, no error of the driver.
 
     A process that was forked makes connections of its own.
     """
@@ -175,79 +176,68 @@ class CassandraSession:
     # -- requests --------------------------------------------------------------------------------------------
 
     def read(self, statement: Statement, *, is_serial: bool = False) -> list[Row]:
+        """All rows, by a quorum. ``is_serial``: of one partition, and after whatever conditional write of it had been
+        accepted."""
         profile = _SERIAL_PROFILE if is_serial else EXEC_PROFILE_DEFAULT
-        return self._answer(lambda: list(self._execute(statement, profile)))
+
+        def ask() -> list[Row]:
+            session = self._connected()
+            return list(session.execute(self._query(session, [statement]), execution_profile=profile))
+
+        return self._answer(ask)
 
     def read_each(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        answers = self._side_by_side([self._read_later(statement) for statement in statements])
-        found: list[list[Row]] = []
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
-            found.append(answer)
-        return found
+        """All rows of each, by a quorum; side by side, but for pages after the first."""
+        return _raised(self._side_by_side([self._later([statement], list) for statement in statements]))
 
     def write(self, statements: Sequence[Statement]) -> None:
-        answers = self._side_by_side([self._write_later(statement) for statement in statements])
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
+        """All of them by a quorum, in no order and not as one; after an error any of them may have been made."""
+        self.write_each([[statement] for statement in statements])
+
+    def write_each(self, groups: Sequence[Sequence[Statement]]) -> None:
+        """As ``write``; those of a group are of one partition, and one request."""
+        _raised(self._side_by_side([self._later(statements, bool, BatchType.UNLOGGED) for statements in groups]))
 
     def decide(self, statements: Sequence[Statement]) -> bool:
+        """Conditional writes of one partition as one: whether their conditions held. Raises ``Unsettled``."""
         (answer,) = self.decide_each([statements])
-        if isinstance(answer, StoreUnavailable):
+        if isinstance(answer, StoreError):
             raise answer
         return answer
 
-    def decide_each(self, groups: Sequence[Sequence[Statement]]) -> list[bool | StoreUnavailable]:
-        answers = self._side_by_side([self._decide_later(statements) for statements in groups], is_conditional=True)
-        decided: list[bool | StoreUnavailable] = []
+    def decide_each(self, groups: Sequence[Sequence[Statement]]) -> list[bool | StoreError]:
+        """As ``decide`` of each group, side by side: what it answers or raises, be it ``Unsettled``."""
+        answers = self._side_by_side(
+            [self._later(statements, _applied) for statements in groups], is_conditional=True
+        )
         for answer in answers:
-            if isinstance(answer, Exception) and not isinstance(answer, StoreUnavailable):
+            if isinstance(answer, StoreNotReady):
                 raise answer
-            decided.append(answer)
-        return decided
+        return answers
 
     def _execute_text(self, cql: str) -> None:
         self._connected().execute(cql)
 
-    def _execute(self, statement: Statement, profile: Any) -> Any:
-        session = self._connected()
-        bound = self._prepare(session, statement.cql).bind(statement.values)
-        return session.execute(bound, execution_profile=profile)
+    def _later(
+        self, statements: Sequence[Statement], told: Callable[[Any], Any], kind: BatchType = BatchType.LOGGED
+    ) -> _Start:
+        """``told``: makes the answer of what the driver gives."""
 
-    def _read_later(self, statement: Statement) -> _Start:
-        def start() -> _Result:
-            future = self._start(statement)
-            return lambda: list(future.result())  # over all pages, which a server may cut short
-
-        return start
-
-    def _write_later(self, statement: Statement) -> _Start:
-        def start() -> _Result:
-            future = self._start(statement)
-            return lambda: future.result()
-
-        return start
-
-    def _start(self, statement: Statement) -> Any:
-        session = self._connected()
-        return session.execute_async(self._prepare(session, statement.cql).bind(statement.values))
-
-    def _decide_later(self, statements: Sequence[Statement]) -> _Start:
         def start() -> _Result:
             session = self._connected()
-            bound = [self._prepare(session, each.cql).bind(each.values) for each in statements]
-            if len(bound) == 1:
-                query: Any = bound[0]
-            else:
-                query = BatchStatement(BatchType.LOGGED)
-                for each in bound:
-                    query.add(each)
-            future = session.execute_async(query)
-            return lambda: bool(future.result().was_applied)
+            future = session.execute_async(self._query(session, statements, kind))
+            return lambda: told(future.result())
 
         return start
+
+    def _query(self, session: Any, statements: Sequence[Statement], kind: BatchType = BatchType.LOGGED) -> Any:
+        bound = [self._prepare(session, each.cql).bind(each.values) for each in statements]
+        if len(bound) == 1:
+            return bound[0]
+        query = BatchStatement(kind)
+        for each in bound:
+            query.add(each)
+        return query
 
     def _prepare(self, session: Any, cql: str) -> Any:
         prepared = self._prepared.get(cql)
@@ -299,6 +289,17 @@ class CassandraSession:
             return act()
         except DRIVER_ERRORS as error:
             raise translate(error) from error
+
+
+def _applied(answer: Any) -> bool:
+    return bool(answer.was_applied)
+
+
+def _raised(answers: list[Any]) -> list[Any]:
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    return answers
 
 
 def make_cluster(url: CassandraUrl, tls: ssl.SSLContext | None) -> Any:

@@ -21,7 +21,7 @@ from cassandra.pool import NoConnectionsAvailable
 from cassandra.protocol import ConfigurationException, ErrorMessage, InternalError, NotSupportedError, SyntaxException
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.cassandra.requests import Unsettled
+from duetime.stores.backends.cassandra.requests import Unsettled
 
 DRIVER_ERRORS = (
     DriverException,
