@@ -11,7 +11,7 @@ from duetime.api.context import ApiContext, ServedRequest, Services
 from duetime.api.http.authentication import refuse_key_in_query
 from duetime.api.http.authorization import authorise
 from duetime.api.http.errors import MethodNotAllowed
-from duetime.api.http.idempotency import carried_out_once, given_key
+from duetime.api.http.idempotency import IDEMPOTENCY_KEY, carried_out_once, given_key
 from duetime.api.http.preconditions import refuse_unsupported
 from duetime.api.http.problems import problem_reply, status_of
 from duetime.api.http.request import Reply, Request, read_request
@@ -72,7 +72,8 @@ class _Exchange:
         services, request = self._services, self._request
         route, parameters = self._router.find(request.method, request.path)
         self._route = route
-        refuse_key_in_query(request)
+        if request.query:
+            refuse_key_in_query(request)
         authenticate = services.context.authenticate
         if authenticate is not None and route.permission is not PUBLIC:
             request = self._request = replace(request, principal=authenticate(request))
@@ -80,7 +81,8 @@ class _Exchange:
         if route.method in WRITES:
             refuse_unsupported(request, route.conditions)
 
-        key = given_key(request) if route.is_keyed and route.keeps is not Keeps.RESOURCE else None
+        is_kept = route.is_keyed and route.keeps is not Keeps.RESOURCE
+        key = given_key(request) if is_kept and IDEMPOTENCY_KEY.lower() in request.headers else None
         if key is None:
             return route.endpoint(services, request, **parameters)
         context = services.context

@@ -7,12 +7,12 @@ long, and a deletion ends only when nobody can still be creating timers: ``_SETT
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from duetime.app.namespaces import changed_namespace, found_namespace, kept
+from duetime.app.namespaces import changed_namespace, check_revision, found_namespace, kept
+from duetime.app.revisions import Revisions
 from duetime.domain.errors import NamespaceNotEmpty
 from duetime.domain.namespaces import NAMESPACE_SECONDS, Namespace, NamespaceState, Pause
 from duetime.domain.principals import Principal
@@ -25,12 +25,6 @@ _SETTLED = timedelta(seconds=2 * NAMESPACE_SECONDS)
 _PAGE = 500
 _PAGES_AT_ONCE = 10
 _EVERYTHING = TimerFilter()
-
-Check = Callable[[Namespace], None]
-"""May refuse the namespace as it was read."""
-
-
-def _anything(namespace: Namespace) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +44,7 @@ def paused(
     reason: str | None,
     principal: Principal | None,
     now: datetime,
-    check: Check = _anything,
+    wanted: Revisions | None = None,
 ) -> Namespace:
     """The namespace, from which nothing is fired from now on. One that is paused already stays so since then.
 
@@ -58,7 +52,7 @@ def paused(
     """
 
     def change(namespace: Namespace) -> Namespace:
-        check(namespace)
+        check_revision(namespace, wanted)
         since = now if namespace.settings.pause is None else namespace.settings.pause.at
         return _with(kept(namespace), pause=Pause(since, reason))
 
@@ -70,7 +64,7 @@ def paused(
 
 
 def resumed(
-    store: Store, name: str, *, principal: Principal | None, now: datetime, check: Check = _anything
+    store: Store, name: str, *, principal: Principal | None, now: datetime, wanted: Revisions | None = None
 ) -> Namespace:
     """The namespace, whose timers are fired again; its ``misfire`` says what becomes of the late ones.
 
@@ -78,7 +72,7 @@ def resumed(
     """
 
     def change(namespace: Namespace) -> Namespace:
-        check(namespace)
+        check_revision(namespace, wanted)
         is_paused = kept(namespace).settings.pause is not None
         return _with(namespace, pause=None, resumed_at=now) if is_paused else namespace
 
@@ -96,7 +90,7 @@ def delete_some(
     is_forced: bool,
     principal: Principal | None,
     now: datetime,
-    check: Check = _anything,
+    wanted: Revisions | None = None,
 ) -> Deletion:
     """One bounded step towards the end of a namespace, to be repeated until it ``is_done``.
 
@@ -108,7 +102,7 @@ def delete_some(
     """
     namespace = found_namespace(store, name, principal=principal)
     if namespace.state is not NamespaceState.DELETING:
-        check(namespace)  # what it is while it is being deleted is for nobody to keep up with
+        check_revision(namespace, wanted)  # what it is while it is being deleted is for nobody to keep up with
     if not is_forced and _has_timers(store, namespace, now):
         changed_namespace(store, name, lambda found: _with(found, deleting_since=None), principal=principal, now=now)
         raise NamespaceNotEmpty(name)

@@ -13,18 +13,20 @@ from datetime import datetime
 from secrets import token_bytes
 from typing import Any
 
+from duetime.app.revisions import Revisions
 from duetime.delivery.encryption import SecretBox, SecretUnavailable
 from duetime.domain.errors import (
     InvalidInput,
     NamespaceDeleting,
     NamespaceNotFound,
     NamespaceUnreadable,
+    RevisionMismatch,
     SecretShownOnce,
     StoreUnavailable,
 )
 from duetime.domain.ids import check_namespace
 from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceState
-from duetime.domain.principals import Principal
+from duetime.domain.principals import Principal, own_tenant
 from duetime.domain.secrets import (
     NEW_SECRET_BYTES,
     check_can_rotate,
@@ -45,6 +47,50 @@ class CreatedSecret:
     secret: EncryptedSecret
     text: str = field(repr=False)
     previous: EncryptedSecret | None
+
+
+def put_namespace(
+    store: Store,
+    name: str,
+    given: Mapping[str, Any],
+    *,
+    num_shards: int | None,
+    dedicated: bool | None,
+    default_num_shards: int,
+    principal: Principal | None,
+    now: datetime,
+    wanted: Revisions | None,
+) -> tuple[Namespace, bool]:
+    """The namespace with the settings ``given`` and whether it is new: create it, confirm it or change its settings.
+
+    Shards that are None are those that it has, or the defaults of a new one. Raises ``NamespaceConflict`` when it
+    exists with other shards or belongs to another tenant, and ``RevisionMismatch``.
+    """
+    known = store.catalogue.get_namespace(name)
+    if known is not None and principal is not None and known.tenant_id != principal.tenant_id:
+        known = None  # nothing of it must show, not even in what is asked of the store below
+    if wanted is not None and known is None:
+        raise RevisionMismatch(f"namespace {name!r} does not exist in a revision that If-Match names")
+    if num_shards is None:
+        num_shards = known.num_shards if known else default_num_shards
+    if dedicated is None:
+        dedicated = known.dedicated if known else False
+    # In open mode a namespace that exists may be any tenant's.
+    tenant_id = known.tenant_id if known else own_tenant(principal)
+    stored, is_new = store.catalogue.create_namespace(
+        name, num_shards=num_shards, dedicated=dedicated, now=now, tenant_id=tenant_id
+    )
+    if given or wanted is not None:
+        stored = changed_settings(
+            store, name, given, principal=principal, now=now, check=lambda found: check_revision(found, wanted)
+        )
+    return stored, is_new
+
+
+def check_revision(namespace: Namespace, wanted: Revisions | None) -> None:
+    """Raises ``RevisionMismatch`` unless the namespace has a revision that is ``wanted``; None: any."""
+    if wanted is not None and not wanted.match_strongly(namespace.revision):
+        raise RevisionMismatch("the namespace has another revision than If-Match names")
 
 
 def changed_settings(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from duetime.domain.tenants import DEFAULT_TENANT
+
 
 class Role(StrEnum):
     """What an API key may do. Each role includes the one before it."""
@@ -27,3 +29,8 @@ class Principal:
     tenant_id: str
     role: Role
     key_id: str
+
+
+def own_tenant(principal: Principal | None) -> str:
+    """Return the tenant that owns what ``principal`` creates; None: nobody was asked (open mode)."""
+    return DEFAULT_TENANT if principal is None else principal.tenant_id

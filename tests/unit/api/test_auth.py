@@ -4,13 +4,13 @@ import inspect
 
 import pytest
 
-from duetime.api.http.authorization import authorise, own_tenant
+from duetime.api.http.authorization import authorise
 from duetime.api.http.errors import Forbidden, TenantNotFound
 from duetime.api.http.problems import problem_reply
 from duetime.api.http.route import PUBLIC, Route
 from duetime.api.routes import all_routes
 from duetime.domain.errors import InvalidInput
-from duetime.domain.principals import Principal, Role
+from duetime.domain.principals import Principal, Role, own_tenant
 from duetime.domain.tenants import DEFAULT_TENANT
 
 OPEN = {"getHealth", "getOpenApi", "getDocs", "getRoot", "getConsole", "getConsoleFile"}

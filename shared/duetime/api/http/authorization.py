@@ -12,7 +12,7 @@ from duetime.api.http.errors import Forbidden, TenantNotFound
 from duetime.api.http.route import Permission, Public
 from duetime.domain.errors import InvalidInput
 from duetime.domain.principals import Principal
-from duetime.domain.tenants import DEFAULT_TENANT, check_tenant
+from duetime.domain.tenants import check_tenant
 
 TENANT_PARAMETER = "tenant"
 
@@ -37,8 +37,3 @@ def authorise(permission: Permission, principal: Principal | None, parameters: M
         check_tenant(tenant_id)
     except ValueError as error:
         raise InvalidInput(TENANT_PARAMETER, str(error)) from None
-
-
-def own_tenant(principal: Principal | None) -> str:
-    """The tenant that owns what the request creates."""
-    return DEFAULT_TENANT if principal is None else principal.tenant_id

@@ -22,7 +22,6 @@ from itertools import count
 from typing import Any, Final
 
 from duetime.api.http import validators
-from duetime.api.http.authorization import own_tenant
 from duetime.api.http.errors import AnswerNotKept, IdempotencyKeyInUse, IdempotencyKeyReused
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH
 from duetime.api.http.problems import status_of
@@ -31,6 +30,7 @@ from duetime.api.http.route import Keeps
 from duetime.domain.errors import InvalidInput, SecretShownOnce, StoreError
 from duetime.domain.idempotency import IdempotencyRecord
 from duetime.domain.ids import UUID7_RANDOM_BITS, uuid7_at
+from duetime.domain.principals import own_tenant
 from duetime.domain.times import from_milliseconds, to_milliseconds
 from duetime.stores.port.catalogue import Catalogue
 

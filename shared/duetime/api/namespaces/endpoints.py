@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from duetime.api.context import Services
-from duetime.api.http.authorization import own_tenant
 from duetime.api.http.parsing import read_body, read_query, validate
-from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, EntityTags, etag, if_match, if_none_match
+from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE, NothingBody, PageQuery
 from duetime.api.http.responses import json_reply
@@ -22,8 +20,8 @@ from duetime.api.namespaces.responses import (
     namespace_response,
 )
 from duetime.app import namespace_states
-from duetime.app.namespaces import changed_settings, found_namespace
-from duetime.domain.errors import InvalidInput, RevisionMismatch
+from duetime.app import namespaces as app
+from duetime.domain.errors import InvalidInput
 from duetime.domain.ids import check_namespace
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.principals import Role
@@ -44,33 +42,24 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
         raise InvalidInput("namespace", str(error)) from None
     wanted = if_match(request)
     body = validate(NamespaceBody, read_body(request, NAMESPACE_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
-    store, now = services.context.store, services.context.clock.now()
-    principal = request.principal
-    known = store.catalogue.get_namespace(namespace)
-    if known is not None and principal is not None and known.tenant_id != principal.tenant_id:
-        known = None  # nothing of it must show, not even in what is asked of the store below
-    if wanted is not None and known is None:
-        raise RevisionMismatch(f"namespace {namespace!r} does not exist in a revision that If-Match names")
-    num_shards, dedicated = body.num_shards, body.dedicated
-    if num_shards is None:
-        num_shards = known.num_shards if known else services.context.default_num_shards
-    if dedicated is None:
-        dedicated = known.dedicated if known else False
-
-    # In open mode a namespace that exists may be any tenant's.
-    tenant_id = known.tenant_id if known else own_tenant(principal)
-    stored, is_new = store.catalogue.create_namespace(
-        namespace, num_shards=num_shards, dedicated=dedicated, now=now, tenant_id=tenant_id
+    context = services.context
+    stored, is_new = app.put_namespace(
+        context.store,
+        namespace,
+        _given_settings(body),
+        num_shards=body.num_shards,
+        dedicated=body.dedicated,
+        default_num_shards=context.default_num_shards,
+        principal=request.principal,
+        now=context.clock.now(),
+        wanted=wanted,
     )
-    given = given_settings(body)
-    if given or wanted is not None:
-        stored = changed_settings(store, namespace, given, principal=principal, now=now, check=_checked(wanted))
     services.namespaces.note(stored)
     reply = _namespace_reply(201 if is_new else 200, stored)
     return replace(reply, headers={**reply.headers, "location": f"/v1/namespaces/{namespace}"}) if is_new else reply
 
 
-def given_settings(body: NamespaceBody) -> dict[str, Any]:
+def _given_settings(body: NamespaceBody) -> dict[str, Any]:
     """The fields of ``NamespaceSettings`` that ``body`` has, with their values."""
     given = {name: getattr(body, name) for name in body.model_fields_set if name in _SETTINGS}
     rate = given.get("rate_limit_per_second")
@@ -79,7 +68,7 @@ def given_settings(body: NamespaceBody) -> dict[str, Any]:
 
 def get_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """GET: 304 when ``If-None-Match`` names the revision."""
-    found = found_namespace(services.context.store, namespace, principal=request.principal)
+    found = app.found_namespace(services.context.store, namespace, principal=request.principal)
     known = if_none_match(request)
     if known is not None and known.match_weakly(found.revision):
         return Reply(status=304, headers={"etag": etag(found.revision)})
@@ -92,7 +81,7 @@ def _namespace_reply(status: int, namespace: Namespace) -> Reply:
 
 def pause_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """POST: nothing of it is fired any more, ``NAMESPACE_SECONDS`` from now at the latest."""
-    check = _checked(if_match(request))
+    wanted = if_match(request)
     body = validate(PauseBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
     context = services.context
     stored = namespace_states.paused(
@@ -101,7 +90,7 @@ def pause_namespace(services: Services, request: Request, *, namespace: str) -> 
         reason=body.reason,
         principal=request.principal,
         now=context.clock.now(),
-        check=check,
+        wanted=wanted,
     )
     services.namespaces.note(stored)
     return _namespace_reply(200, stored)
@@ -109,11 +98,11 @@ def pause_namespace(services: Services, request: Request, *, namespace: str) -> 
 
 def resume_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """POST: it is fired from again. Late timers follow its ``misfire``."""
-    check = _checked(if_match(request))
+    wanted = if_match(request)
     validate(NothingBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
     context = services.context
     stored = namespace_states.resumed(
-        context.store, namespace, principal=request.principal, now=context.clock.now(), check=check
+        context.store, namespace, principal=request.principal, now=context.clock.now(), wanted=wanted
     )
     services.namespaces.note(stored)
     return _namespace_reply(200, stored)
@@ -121,7 +110,7 @@ def resume_namespace(services: Services, request: Request, *, namespace: str) ->
 
 def delete_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """DELETE: 202 for a step of the deletion, to be repeated until 200."""
-    check = _checked(if_match(request))
+    wanted = if_match(request)
     query = read_query(DeleteNamespaceQuery, request)
     context = services.context
     step = namespace_states.delete_some(
@@ -130,21 +119,13 @@ def delete_namespace(services: Services, request: Request, *, namespace: str) ->
         is_forced=query.force,
         principal=request.principal,
         now=context.clock.now(),
-        check=check,
+        wanted=wanted,
     )
     services.namespaces.forget(namespace)
     response = NamespaceDeletionResponse(removed=step.removed, done=step.is_done)
     if step.is_done:
         return json_reply(200, response)
     return json_reply(202, response, {"retry-after": str(step.wait_seconds)})
-
-
-def _checked(wanted: EntityTags | None) -> Callable[[Namespace], None]:
-    def check(current: Namespace) -> None:
-        if wanted is not None and not wanted.match_strongly(current.revision):
-            raise RevisionMismatch("the namespace has another revision than If-Match names")
-
-    return check
 
 
 def list_namespaces(services: Services, request: Request) -> Reply:
