@@ -1,9 +1,9 @@
-"""Redriving failed timers, one by one and by filter: the rules that the API and the command line share."""
+"""The rules of redriving failed timers: deliveries of a call in their order, and what keeps a timer from it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from duetime.domain.errors import (
@@ -19,9 +19,8 @@ from duetime.domain.errors import (
 from duetime.domain.event_webhooks import EVENTS_PREFIX, DeliveryId, read_delivery_id
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerState
-from duetime.stores.port.pages import Page
 from duetime.stores.port.store import Store
-from duetime.stores.port.timers import ChangeResult, ChangeStatus, TimerFilter, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, TimerRef
 from duetime.stores.refusals import apart
 
 
@@ -40,65 +39,6 @@ class RedrivePage:
     @property
     def examined(self) -> int:
         return len(self.redriven) + self.skipped
-
-
-def find_timers(
-    store: Store,
-    namespace: Namespace,
-    timer_filter: TimerFilter,
-    *,
-    correlation_id: str | None,
-    cursor: str | None,
-    limit: int,
-    now: datetime,
-) -> Page[Timer]:
-    """A page of the timers that fit, found by their correlation id where one is given."""
-    if correlation_id is None:
-        return store.timers.list(namespace, timer_filter, cursor=cursor, limit=limit, now=now)
-    page = store.timers.find_by_correlation(namespace, correlation_id, cursor=cursor, limit=limit, now=now)
-    return Page([timer for timer in page.items if timer_filter.fits(timer)], page.next_cursor)
-
-
-def redrive_page(
-    store: Store,
-    namespace: Namespace,
-    timer_filter: TimerFilter,
-    *,
-    correlation_id: str | None = None,
-    cursor: str | None,
-    limit: int,
-    now: datetime,
-    dry_run: bool = False,
-) -> RedrivePage:
-    """Redrive a page of the failed timers that fit: at most ``limit`` of them, in a bounded piece of work.
-
-    Called again with ``next_cursor`` until that is None, it meets every timer once, also one that fails again
-    meanwhile. A timer is redriven only in the revision that was found failed. With ``dry_run`` nothing is changed.
-    Of deliveries to a webhook more than ``limit`` may be redriven: those that go before them.
-    """
-    failed = replace(timer_filter, state=TimerState.FAILED)
-    page = find_timers(
-        store,
-        namespace,
-        failed,
-        correlation_id=correlation_id,
-        cursor=cursor,
-        limit=limit,
-        now=now,
-    )
-    if dry_run:
-        redriven = tuple(timer for timer in page.items if not _is_unreadable(timer))
-    else:
-        refs = [TimerRef(timer.timer_id, timer.revision) for timer in page.items]
-
-        def fits(timer: Timer) -> bool:
-            return failed.fits(timer) and correlation_id in (None, timer.content.correlation_id)
-
-        done = redrive_refs(store, namespace, refs, now=now, fits=fits)
-        redriven = done.redriven
-        skipped = sum(result.status is not ChangeStatus.APPLIED for result in done.results)
-        return RedrivePage(redriven, skipped, page.next_cursor)
-    return RedrivePage(redriven, len(page.items) - len(redriven), page.next_cursor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,13 @@ revision that is current is read and held on to.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from duetime.app.redrives import (
     RedrivePage,
-    find_timers,
     in_order,
-    redrive_page,
     redrive_refs,
     refusal_to_fire,
     refusal_to_redrive,
@@ -33,7 +31,7 @@ from duetime.domain.errors import (
     TimerNotFound,
 )
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import Rearm, Timer, TimerChange
+from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
 from duetime.stores.port.pages import Page
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import (
@@ -105,11 +103,11 @@ class Timers:
         """
         timer_id = timer.timer_id
 
-        def replace(revision: int | None) -> PutResult:
+        def put(revision: int | None) -> PutResult:
             return self.store.timers.put([timer], mode=PutMode.REPLACE, now=now, if_revision=revision)[0]
 
         absent = RevisionMismatch(f"timer {timer_id!r} does not exist in a revision that If-Match names")
-        result = self._under(wanted, replace, namespace, timer_id, now, absent=absent)
+        result = self._under(wanted, put, namespace, timer_id, now, absent=absent)
         if result.timer is None:  # only a mismatch, which has been raised, and a refusal have none
             raise refused(timer_id)
         if result.status is not PutStatus.UNCHANGED:
@@ -205,13 +203,24 @@ class Timers:
         limit: int,
         now: datetime,
     ) -> RedrivePage:
-        """Redrive a page of the failed timers that fit (``redrives.redrive_page``)."""
-        page = redrive_page(
-            self.store, namespace, timer_filter, correlation_id=correlation_id, cursor=cursor, limit=limit, now=now
-        )
-        if page.redriven:
-            self.on_stored(page.redriven)
-        return page
+        """Redrive a page of the failed timers that fit: at most ``limit`` of them, in a bounded piece of work.
+
+        Called again with ``next_cursor`` until that is None, it meets every timer once, also one that fails again
+        meanwhile. A timer is redriven only in the revision that was found failed. Of deliveries to a webhook more
+        than ``limit`` may be redriven: those that go before them.
+        """
+        failed = replace(timer_filter, state=TimerState.FAILED)
+
+        def fits(timer: Timer) -> bool:
+            return failed.fits(timer) and correlation_id in (None, timer.content.correlation_id)
+
+        page = self.list(namespace, failed, correlation_id=correlation_id, cursor=cursor, limit=limit, now=now)
+        refs = [TimerRef(timer.timer_id, timer.revision) for timer in page.items]
+        done = redrive_refs(self.store, namespace, refs, now=now, fits=fits)
+        if done.redriven:
+            self.on_stored(done.redriven)
+        skipped = sum(result.status is not ChangeStatus.APPLIED for result in done.results)
+        return RedrivePage(done.redriven, skipped, page.next_cursor)
 
     def redrive_many(self, namespace: Namespace, ids: Sequence[str]) -> dict[str, DuetimeError | None]:
         """Redrive each of ``ids`` alone: what kept it from being redriven, or None, by id."""
@@ -288,9 +297,11 @@ class Timers:
         limit: int,
         now: datetime,
     ) -> Page[Timer]:
-        return find_timers(
-            self.store, namespace, timer_filter, correlation_id=correlation_id, cursor=cursor, limit=limit, now=now
-        )
+        """A page of the timers that fit, found by their correlation id where one is given."""
+        if correlation_id is None:
+            return self.store.timers.list(namespace, timer_filter, cursor=cursor, limit=limit, now=now)
+        page = self.store.timers.find_by_correlation(namespace, correlation_id, cursor=cursor, limit=limit, now=now)
+        return Page([timer for timer in page.items if timer_filter.fits(timer)], page.next_cursor)
 
 
 def _is_mismatch(result: PutResult | ChangeResult) -> bool:
