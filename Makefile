@@ -159,6 +159,17 @@ CONSOLE_PACKAGES = $$(.venv-console/bin/python -c 'import sysconfig; print(sysco
 test-console: $(VENV)/.dev-installed .venv-console/.installed ## Run the web console in a browser, where there is Chromium
 	PYTHONPATH=$(CONSOLE_PACKAGES) $(BIN)/python -m pytest -m console tests/console
 
+# Tools of npm, which no test runs in its own process: beside those of PyPI, in the environment that is ignored anyway.
+.venv-openapi/npm/.installed: tests/openapi/package-lock.json .venv-openapi/.installed
+	mkdir -p $(@D)
+	cp tests/openapi/package.json tests/openapi/package-lock.json $(@D)
+	npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent
+	@touch $@
+
+.PHONY: test-openapi
+test-openapi: $(VENV)/.dev-installed .venv-openapi/npm/.installed ## Lint the API's document, generate clients of it, try it on a server (needs npm)
+	$(BIN)/python -m pytest -m openapi tests/openapi
+
 CHAOS_SERVERS ?= postgresql mariadb
 
 .PHONY: chaos
@@ -170,7 +181,7 @@ mutate: $(VENV)/.dev-installed ## Put one mistake at a time into a copy of the s
 	$(BIN)/python -m tests.mutation $(MUTATE)
 
 .PHONY: test-all
-test-all: test-slow test-databases test-repeated test-console test ## Run all tests
+test-all: test-slow test-databases test-repeated test-console test-openapi test ## Run all tests
 
 .PHONY: validate
 validate: $(VENV)/.dev-installed .venv-sam/.installed ## The SAM template, as it is and as CloudFormation will see it
@@ -204,7 +215,7 @@ lock: ## Resolve the requirements files again (needs uv)
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --no-emit-package duetime-client --custom-compile-command "make lock" pyproject.toml "$$@" -o requirements/$$name.txt || exit 1; \
 	done
-	for tool in sam ministack mongodb postgresql lambda-runtime console; do \
+	for tool in sam ministack mongodb postgresql lambda-runtime console openapi; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$tool.in -o requirements/$$tool.txt || exit 1; \
 	done

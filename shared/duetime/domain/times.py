@@ -14,6 +14,7 @@ from math import inf
 MIN_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_INSTANT = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
 MAX_DURATION_SECONDS = 100 * 366 * 86_400.0
+MAX_DURATION_CHARACTERS = 64
 
 _RANGE = "must lie between 1970-01-01T00:00:00Z and 9999-12-31T23:59:59.999Z"
 _MILLISECOND = timedelta(milliseconds=1)
@@ -147,7 +148,7 @@ def format_duration(milliseconds: int) -> str:
 
 
 def _duration_text(text: str) -> float:
-    if len(text) <= 64:
+    if len(text) <= MAX_DURATION_CHARACTERS:
         if _GO_DURATION.fullmatch(text):
             return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _GO_PART.findall(text))
         match = _ISO_DURATION.fullmatch(text)

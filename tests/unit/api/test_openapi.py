@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from duetime.api.documents.openapi import openapi_document
 from duetime.api.documents.page import render
+from duetime.api.documents.webhooks import TimerCallback
 from duetime.api.http.request_models import RequestModel
 from duetime.api.namespaces.requests import NamespaceBody
 from duetime.api.routes import all_routes
 from duetime.api.timers.requests import TimerBody, TimerPatch, TimerQuery
+from duetime.delivery.request import callback_for
+from tests.support.builders import make_namespace, make_timer
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,8 @@ def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
     found = references(document)
     assert found
     for reference in found:
-        assert reference.removeprefix("#/components/schemas/") in document["components"]["schemas"]
+        _, components, kind, name = reference.split("/")
+        assert name in document[components][kind]
 
 
 def test_path_parameters_are_those_of_the_path(document: dict[str, Any]) -> None:
@@ -61,6 +67,42 @@ def test_a_list_has_the_parameters_of_its_model(document: dict[str, Any]) -> Non
     assert by_name["state"]["enum"] == ["scheduled", "firing", "fired", "failed"]
     assert by_name["limit"]["maximum"] == 500
     assert by_name["dueFrom"]["format"] == "date-time"
+
+
+def test_everything_says_what_it_means_and_shows_an_example(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    members = {
+        (name, member): schema for name in schemas for member, schema in schemas[name].get("properties", {}).items()
+    }
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    parameters = [parameter for operation in operations for parameter in operation["parameters"]]
+    assert [one for one in (*operations, *parameters) if not one.get("description")] == []
+    assert [name for name, schema in members.items() if not schema.get("description")] == []
+    speak = ('"examples"', '"enum"', '"$ref"', '"boolean"', '"const"')
+    shown = {name: any(word in json.dumps(schema) for word in speak) for name, schema in members.items()}
+    assert [name for name, is_shown in shown.items() if not is_shown and "examples" not in schemas[name[0]]] == []
+
+
+def test_optional_members_of_requests_have_no_default(document: dict[str, Any]) -> None:
+    """Generators of types make a member with a default a required one."""
+    for schema in document["components"]["schemas"].values():
+        assert [name for name, member in schema.get("properties", {}).items() if "default" in member] == []
+
+
+def test_responses_have_their_headers(document: dict[str, Any]) -> None:
+    created = document["paths"]["/v1/namespaces/{namespace}/timers"]["post"]["responses"]
+    assert {"ETag", "Location", "X-Request-Id"} <= set(created["201"]["headers"])
+    assert "WWW-Authenticate" in created["401"]["headers"]
+    assert "Retry-After" in created["409"]["headers"]
+
+
+def test_the_callback_is_the_one_that_is_sent(document: dict[str, Any]) -> None:
+    now = datetime(2026, 12, 20, tzinfo=UTC)
+    sent = callback_for(make_timer(make_namespace()), key=1, fired_at=now)
+    msgspec.json.decode(sent.body, type=TimerCallback)
+    described = document["webhooks"]["timerDue"]["post"]["parameters"]
+    names = {line.partition(":")[0].lower() for line in sent.headers}
+    assert {one["name"] for one in described if one.get("required")} <= names
 
 
 def test_it_is_plain_json(document: dict[str, Any]) -> None:

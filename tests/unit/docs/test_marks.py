@@ -23,5 +23,8 @@ def test_slow_tests_are_where_make_test_slow_looks() -> None:
     assert outside("SLOW_DIRECTORIES", marked) == []
 
 
-def test_all_tests_but_those_of_the_console_are_where_make_test_looks() -> None:
-    assert {path.parent for path in outside("FAST_DIRECTORIES", FILES)} == {Path("tests/console")}
+def test_all_tests_but_those_with_tools_of_their_own_are_where_make_test_looks() -> None:
+    assert {path.parent for path in outside("FAST_DIRECTORIES", FILES)} == {
+        Path("tests/console"),
+        Path("tests/openapi"),
+    }

@@ -54,6 +54,12 @@ def _refuse_constant(name: str) -> Never:
     raise ValueError(f"{name} is not JSON")
 
 
+def _number(text: str) -> int | float:
+    """JSON has no integers: 16.0 is the number 16, as JSON Schema has it."""
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
 def _integer(digits: str) -> int | float:
     """Plain integers are small; one that is absurdly long is out of every range, and slow to convert."""
     return int(digits) if len(digits) <= _MAX_INTEGER_DIGITS else float(digits)
@@ -69,8 +75,8 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 # Both give (value, index after it). ``str`` leaves digits as they are: of an opaque value only the end counts.
 _scan_opaque = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant).raw_decode
-_scan_plain = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant).raw_decode
-_decode_unique = json.JSONDecoder(parse_int=_integer, object_pairs_hook=_unique_members).decode
+_scan_plain = json.JSONDecoder(parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant).raw_decode
+_decode_unique = json.JSONDecoder(parse_int=_integer, parse_float=_number, object_pairs_hook=_unique_members).decode
 
 
 def read_object(text: str, shape: Shape) -> RawObject:

@@ -11,57 +11,112 @@ from pydantic.alias_generators import to_camel
 from duetime.api.http import validators
 from duetime.api.http.raw_json import Shape
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, MAX_ATTEMPTS, MIN_INTERVAL_SECONDS
+from duetime.domain.service_calls import ONE_ATTEMPT
+from duetime.domain.times import MAX_DURATION_CHARACTERS, MAX_DURATION_SECONDS
 
 MAX_PAGE_ITEMS: Final = 500
 DEFAULT_PAGE_ITEMS: Final = 50
 MAX_CURSOR_CHARACTERS: Final = 8192
 
-DURATION_SCHEMA: Final[dict[str, Any]] = {
-    "anyOf": [{"type": "string"}, {"type": "number", "minimum": 0}],
-    "examples": ["1h30m", "PT5M", 90],
+COMPONENT: Final = "x-component"
+"""Names the component that the document makes of a schema which no model has."""
+_INSTANT_SCHEMA: Final = {
+    "type": "string",
+    "format": "date-time",
+    "pattern": "^(?:19[7-9][0-9]|[2-9][0-9]{3})-",
+    "examples": ["2026-12-20T15:30:00Z"],
 }
-_INSTANT_SCHEMA = {"type": "string", "format": "date-time", "examples": ["2026-12-20T15:30:00Z"]}
-_INTERVAL_SCHEMA = DURATION_SCHEMA | {
-    "anyOf": [{"type": "string"}, {"type": "number", "minimum": MIN_INTERVAL_SECONDS}],
-    "description": "at least 100ms",
+_URL_SCHEMA: Final = {
+    "type": "string",
+    "format": "uri",
+    "maxLength": validators.MAX_URL_CHARACTERS,
+    "description": "an absolute http or https URL in ASCII, without user information or fragment",
+    "examples": ["https://shop.example.com/hooks/orders"],
 }
 
 
-def retry_policy_schema(max_attempts: int) -> dict[str, Any]:
-    """``max_attempts``: when it is omitted."""
+def duration_schema(
+    *, least_seconds: float = 0, most_seconds: float = MAX_DURATION_SECONDS, step_seconds: float | None = None
+) -> dict[str, Any]:
+    # Not the format "duration" of JSON Schema, which is ISO 8601 alone.
+    text = {"type": "string", "format": "duetime-duration", "maxLength": MAX_DURATION_CHARACTERS}
+    number = {"type": "number", "minimum": least_seconds, "maximum": most_seconds}
+    if step_seconds is not None:
+        number["multipleOf"] = step_seconds
+    return {"anyOf": [text, number], "examples": ["1h30m", "PT5M", 90]}
+
+
+def text_schema(max_characters: int) -> dict[str, Any]:
+    return {"type": "string", "minLength": 1, "maxLength": max_characters, "pattern": validators.TEXT_PATTERN}
+
+
+TAG_SCHEMA: Final = text_schema(validators.MAX_TAG_CHARACTERS)
+
+
+def tags_schema(max_items: int) -> dict[str, Any]:
+    return {"type": "array", "maxItems": max_items, "uniqueItems": True, "items": TAG_SCHEMA}
+
+
+def headers_schema(description: str) -> dict[str, Any]:
     return {
         "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "maxAttempts": {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPTS, "default": max_attempts},
-            "maxAttemptsDuration": DURATION_SCHEMA
-            | {"default": "24h", "description": "from the first attempt, or a later redrive"},
-            "initialInterval": _INTERVAL_SCHEMA | {"default": "2s"},
-            "backoffMultiplier": {"type": "number", "minimum": 1, "maximum": 100, "default": 2},
-            "maxInterval": _INTERVAL_SCHEMA | {"default": "1h"},
-        },
+        "maxProperties": validators.MAX_HEADERS,
+        "propertyNames": {"pattern": validators.HEADER_NAME_PATTERN},
+        "additionalProperties": {"type": "string", "pattern": validators.HEADER_VALUE_PATTERN},
+        "description": description,
     }
 
 
+_RETRY_POLICY_SCHEMA: Final[dict[str, Any]] = {
+    COMPONENT: "RetryPolicy",
+    "description": "When failed attempts are repeated. What is omitted has its default.",
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "maxAttempts": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MAX_ATTEMPTS,
+            "description": "the most attempts, the first one included; when it is omitted,"
+            f" {DEFAULT_RETRY_POLICY.max_attempts} for a timer, {ONE_ATTEMPT.max_attempts} for a service call",
+        },
+        "maxAttemptsDuration": duration_schema()
+        | {"default": "24h", "description": "from the first attempt, or a later redrive"},
+        "initialInterval": duration_schema(least_seconds=MIN_INTERVAL_SECONDS)
+        | {"default": "2s", "description": "at least 100ms"},
+        "backoffMultiplier": {"type": "number", "minimum": 1, "maximum": 100, "default": 2},
+        "maxInterval": duration_schema(least_seconds=MIN_INTERVAL_SECONDS)
+        | {"default": "1h", "description": "at least 100ms"},
+    },
+}
+
+
+def given(name: str) -> dict[str, Any]:
+    """The member is there and not null."""
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+
+def at_most_one_of(first: str, second: str) -> dict[str, Any]:
+    """In a ``not``, since generators make a type per branch of a ``oneOf``."""
+    return {"not": {"allOf": [given(first), given(second)]}}
+
+
+def one_of(first: str, second: str) -> dict[str, Any]:
+    neither = {"properties": {name: {"type": "null"} for name in (first, second)}}
+    return {"not": {"anyOf": [at_most_one_of(first, second)["not"], neither]}}
+
+
 Instant = Annotated[datetime, PlainValidator(validators.instant), WithJsonSchema(_INSTANT_SCHEMA)]
-Duration = Annotated[float, PlainValidator(validators.duration_seconds), WithJsonSchema(DURATION_SCHEMA)]
-CallbackUrl = Annotated[
-    str,
-    AfterValidator(validators.callback_url),
-    WithJsonSchema({"type": "string", "format": "uri", "maxLength": validators.MAX_URL_CHARACTERS}),
-]
-RetryPolicy = Annotated[
-    str,
-    AfterValidator(validators.retry_policy),
-    WithJsonSchema(retry_policy_schema(DEFAULT_RETRY_POLICY.max_attempts)),
-]
+Duration = Annotated[float, PlainValidator(validators.duration_seconds), WithJsonSchema(duration_schema())]
+CallbackUrl = Annotated[str, AfterValidator(validators.callback_url), WithJsonSchema(_URL_SCHEMA)]
+RetryPolicy = Annotated[str, AfterValidator(validators.retry_policy), WithJsonSchema(_RETRY_POLICY_SCHEMA)]
 """JSON text."""
 CorrelationId = Annotated[
     str,
     AfterValidator(validators.correlation_id),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": validators.MAX_CORRELATION_ID_CHARACTERS}),
+    WithJsonSchema(text_schema(validators.MAX_CORRELATION_ID_CHARACTERS)),
 ]
-Tag = Annotated[str, AfterValidator(validators.tag)]
+Tag = Annotated[str, AfterValidator(validators.tag), WithJsonSchema(TAG_SCHEMA)]
 Limit = Annotated[
     int,
     PlainValidator(validators.whole_number(1, MAX_PAGE_ITEMS)),

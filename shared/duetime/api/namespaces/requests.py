@@ -7,14 +7,24 @@ from typing import Annotated, Final
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from duetime.api.http import validators
-from duetime.api.http.request_models import DURATION_SCHEMA, RequestModel, RetryPolicy, shape_of
+from duetime.api.http.request_models import RequestModel, RetryPolicy, duration_schema, shape_of
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS, Misfire
+from duetime.domain.secrets import MAX_OVERLAP_SECONDS
 
 MAX_NAMESPACE_IN_FLIGHT: Final = 100_000
 MIN_RATE_LIMIT: Final = 0.001
 MAX_RATE_LIMIT: Final = 100_000
 
-Overlap = Annotated[float, PlainValidator(validators.overlap_seconds), WithJsonSchema(DURATION_SCHEMA)]
+_SECRET_SCHEMA = {
+    "type": "string",
+    "pattern": "^whsec_(?:[A-Za-z0-9+/]{4}){8,20}(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+    "examples": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
+}
+Overlap = Annotated[
+    float,
+    PlainValidator(validators.overlap_seconds),
+    WithJsonSchema(duration_schema(most_seconds=MAX_OVERLAP_SECONDS)),
+]
 
 
 class NamespaceBody(RequestModel):
@@ -44,7 +54,7 @@ class NamespaceBody(RequestModel):
 class PauseBody(RequestModel):
     """Why nothing is to be fired, for people."""
 
-    reason: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    reason: Annotated[str, Field(min_length=1, max_length=255)] | None = Field(default=None, description="for people")
 
 
 class DeleteNamespaceQuery(RequestModel):
@@ -54,7 +64,7 @@ class DeleteNamespaceQuery(RequestModel):
 class SecretBody(RequestModel):
     """A signing secret to create. The one before it stays valid for the overlap."""
 
-    secret: str | None = Field(
+    secret: Annotated[str, WithJsonSchema(_SECRET_SCHEMA)] | None = Field(
         default=None,
         description="whsec_ and the base64 of 24 to 64 bytes; one is made when it is omitted",
         repr=False,

@@ -15,8 +15,12 @@ from duetime.api.http.request_models import (
     Limit,
     PageQuery,
     RequestModel,
-    retry_policy_schema,
+    RetryPolicy,
+    at_most_one_of,
+    headers_schema,
     shape_of,
+    tags_schema,
+    text_schema,
 )
 from duetime.api.service_calls import validators as call_validators
 from duetime.domain.service_calls import (
@@ -24,43 +28,22 @@ from duetime.domain.service_calls import (
     MAX_NAME_CHARACTERS,
     MAX_TAGS,
     MAX_TIMEOUT_SECONDS,
-    ONE_ATTEMPT,
     CallStatus,
     Method,
 )
 
 DEFAULT_EVENTS = 100
 
-_HEADERS_SCHEMA = {
-    "type": "object",
-    "maxProperties": validators.MAX_HEADERS,
-    "additionalProperties": {"type": "string"},
-    "description": "headers of framing and of the connection, and x-correlation-id, are refused",
-}
+_HEADERS_SCHEMA = headers_schema("headers of framing and of the connection, and x-correlation-id, are refused")
 _BODY_SCHEMA = {
     "description": "any JSON, at most 256 KiB: a string is sent as its text, any other value as the JSON text given"
 }
-_TAGS_SCHEMA = {
-    "type": "array",
-    "maxItems": MAX_TAGS,
-    "uniqueItems": True,
-    "items": {"type": "string", "minLength": 1, "maxLength": validators.MAX_TAG_CHARACTERS},
-}
-_NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARACTERS}
-_KEY_SCHEMA = {
-    "type": "string",
-    "pattern": f"^[\\x20-\\x7e]{{1,{validators.MAX_IDEMPOTENCY_KEY_CHARACTERS}}}$",
-}
+_KEY_SCHEMA = {"type": "string", "pattern": validators.IDEMPOTENCY_KEY_PATTERN}
 
-Name = Annotated[str, AfterValidator(call_validators.name), WithJsonSchema(_NAME_SCHEMA)]
-Tags = Annotated[list[str], AfterValidator(call_validators.tags), WithJsonSchema(_TAGS_SCHEMA)]
+Name = Annotated[str, AfterValidator(call_validators.name), WithJsonSchema(text_schema(MAX_NAME_CHARACTERS))]
+Tags = Annotated[list[str], AfterValidator(call_validators.tags), WithJsonSchema(tags_schema(MAX_TAGS))]
 Headers = Annotated[str, AfterValidator(call_validators.headers), WithJsonSchema(_HEADERS_SCHEMA)]
 RequestBody = Annotated[str, WithJsonSchema(_BODY_SCHEMA)]
-RetryPolicy = Annotated[
-    str,
-    AfterValidator(validators.retry_policy),
-    WithJsonSchema(retry_policy_schema(ONE_ATTEMPT.max_attempts)),
-]
 HttpMethod = Annotated[Method, Field(strict=False)]
 IdempotencyKey = Annotated[str, AfterValidator(validators.idempotency_key), WithJsonSchema(_KEY_SCHEMA)]
 TimeoutSeconds = Annotated[int, Field(ge=1, le=MAX_TIMEOUT_SECONDS)]
@@ -95,7 +78,8 @@ class ServiceCallBody(RequestModel):
     """A service call to submit. At most one of ``dueAt`` and ``delay``; without either it is due now."""
 
     model_config = ConfigDict(
-        json_schema_extra={
+        json_schema_extra=at_most_one_of("dueAt", "delay")
+        | {
             "examples": [
                 {
                     "name": "invoice November",
@@ -135,7 +119,8 @@ class ServiceCallPatch(RequestModel):
     waits: while it is Scheduled, or between two attempts."""
 
     model_config = ConfigDict(
-        json_schema_extra={
+        json_schema_extra=at_most_one_of("dueAt", "delay")
+        | {
             "examples": [
                 {"starred": True, "tags": ["invoices"]},
                 {"dueAt": "2026-12-02T06:00:00Z", "request": {"url": "https://billing.example.com/v2"}},
@@ -154,7 +139,9 @@ class ServiceCallPatch(RequestModel):
 class RerunBody(RequestModel):
     """When to repeat a finished service call: now, unless ``dueAt`` or ``delay`` says otherwise."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"delay": "1h"}]})
+    model_config = ConfigDict(
+        json_schema_extra=at_most_one_of("dueAt", "delay") | {"examples": [{}, {"delay": "1h"}]}
+    )
 
     due_at: Instant | None = Field(default=None, description="a past time is due at once")
     delay: Duration | None = Field(default=None, description="the due time, counted from now")
@@ -183,7 +170,9 @@ class CallQuery(PageQuery):
 
 
 _Sequence = Annotated[
-    int, PlainValidator(call_validators.sequence), WithJsonSchema({"type": "integer", "minimum": 0, "default": 0})
+    int,
+    PlainValidator(call_validators.sequence),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 10**15 - 1, "default": 0}),
 ]
 
 

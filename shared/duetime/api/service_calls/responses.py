@@ -167,7 +167,7 @@ class _Message(ResponseModel, kw_only=True):
     body_bytes: Annotated[int, Meta(ge=0, description="as far as it was read")]
     body_truncated: Annotated[bool, Meta(description="body is not the whole of it")]
     body_is_base64: Annotated[bool, Meta(description="the bytes of body are no UTF-8")]
-    body: Annotated[str | UnsetType | None, Meta(description="not in lists")] = UNSET
+    body: Annotated[str | UnsetType | None, Meta(description="not in lists", examples=["accepted"])] = UNSET
 
 
 class SentRequest(_Message, kw_only=True):

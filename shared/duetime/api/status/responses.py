@@ -23,7 +23,7 @@ class ShardResponse(ResponseModel):
     """Who polls a shard. ``live`` is false when the lease has run out or was released."""
 
     shard_id: int
-    version: Annotated[int, Meta(description="0 when it was never claimed")]
+    version: Annotated[int, Meta(description="counts claims; 0 when it was never claimed", examples=[42])]
     owner_id: str | None
     claimed_at: Instant | None
     lease_expires_at: Instant | None

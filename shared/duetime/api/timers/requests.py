@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from duetime.api.http import validators
 from duetime.api.http.raw_json import Shape
 from duetime.api.http.request_models import (
-    DURATION_SCHEMA,
     MAX_PAGE_ITEMS,
     CallbackUrl,
     CorrelationId,
@@ -24,7 +23,13 @@ from duetime.api.http.request_models import (
     RequestModel,
     RetryPolicy,
     Tag,
+    at_most_one_of,
+    duration_schema,
+    given,
+    headers_schema,
+    one_of,
     shape_of,
+    tags_schema,
 )
 from duetime.delivery.headers import is_reserved
 from duetime.domain.ids import MAX_TIMER_ID_CHARACTERS
@@ -41,18 +46,17 @@ MAX_BATCH_ITEMS: Final = 500
 DEFAULT_REDRIVE_ITEMS: Final = 100
 MAX_REVISION: Final = 2**63 - 1
 
-_HEADERS_SCHEMA = {
-    "type": "object",
-    "maxProperties": validators.MAX_HEADERS,
-    "additionalProperties": {"type": "string"},
-    "description": "sent with every callback; framing, connection and webhook- headers are refused",
+_HEADERS_SCHEMA = headers_schema("sent with every callback; framing, connection and webhook- headers are refused")
+TIMER_ID_SCHEMA: Final = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": MAX_TIMER_ID_CHARACTERS,
+    "pattern": r"^[^/\u0000-\u001f\u007f-\u009f]+$",
+    "examples": ["order-4711-reminder"],
 }
-_TAGS_SCHEMA = {
-    "type": "array",
-    "maxItems": validators.MAX_TAGS,
-    "uniqueItems": True,
-    "items": {"type": "string", "minLength": 1, "maxLength": validators.MAX_TAG_CHARACTERS},
-}
+_EXPIRE_AFTER_SCHEMA = duration_schema(
+    least_seconds=0.001, most_seconds=MAX_EXPIRE_AFTER_MS / 1000, step_seconds=0.001
+)
 _PAYLOAD_SCHEMA = {"description": "any JSON, at most 256 KiB; delivered as the exact text that was sent"}
 
 
@@ -65,12 +69,12 @@ def _expire_after_ms(value: Any) -> int:
     return parse_duration_ms(value, max_ms=MAX_EXPIRE_AFTER_MS)
 
 
-TimerId = Annotated[str, Field(json_schema_extra={"minLength": 1, "maxLength": MAX_TIMER_ID_CHARACTERS})]
+TimerId = Annotated[str, WithJsonSchema(TIMER_ID_SCHEMA)]
 Payload = Annotated[str, WithJsonSchema(_PAYLOAD_SCHEMA)]
 Headers = Annotated[str, AfterValidator(_headers), WithJsonSchema(_HEADERS_SCHEMA)]
 CallbackTimeout = Annotated[int, Field(ge=1, le=MAX_CALLBACK_TIMEOUT_SECONDS)]
-ExpireAfter = Annotated[int, PlainValidator(_expire_after_ms), WithJsonSchema(DURATION_SCHEMA)]
-Tags = Annotated[list[str], AfterValidator(validators.tags), WithJsonSchema(_TAGS_SCHEMA)]
+ExpireAfter = Annotated[int, PlainValidator(_expire_after_ms), WithJsonSchema(_EXPIRE_AFTER_SCHEMA)]
+Tags = Annotated[list[str], AfterValidator(validators.tags), WithJsonSchema(tags_schema(validators.MAX_TAGS))]
 
 
 class TimerFields(RequestModel):
@@ -95,11 +99,33 @@ class TimerFields(RequestModel):
 class TimerBody(TimerFields):
     """A timer to create. Exactly one of ``executeAt`` and ``delay`` is required."""
 
+    model_config = ConfigDict(
+        json_schema_extra=one_of("executeAt", "delay")
+        | {
+            "examples": [
+                {
+                    "id": "order-4711-reminder",
+                    "executeAt": "2026-12-20T15:30:00Z",
+                    "callbackUrl": "https://shop.example.com/hooks/orders",
+                    "payload": {"orderId": 4711},
+                    "retryPolicy": {"maxAttempts": 5, "initialInterval": "30s"},
+                    "tags": ["reminder"],
+                },
+                {"delay": "1h30m", "callbackUrl": "https://shop.example.com/hooks/orders"},
+            ]
+        }
+    )
+
     id: TimerId | None = Field(default=None, description="a UUIDv7 is made when it is omitted")
 
 
 class TimerPatch(TimerFields):
     """A JSON merge patch: what is omitted stays, null clears. ``executeAt`` and ``callbackUrl`` cannot be cleared."""
+
+    model_config = ConfigDict(
+        json_schema_extra=at_most_one_of("executeAt", "delay")
+        | {"examples": [{"delay": "2h"}, {"payload": {"orderId": 4712}, "tags": None}]}
+    )
 
     execute_at: Instant = Field(default=None)  # type: ignore[assignment]  # omitted; null is refused
     delay: Duration = Field(default=None)  # type: ignore[assignment]
@@ -115,8 +141,10 @@ class TimerBatch(RequestModel):
 class CancelItem(RequestModel):
     """One timer to cancel, in whatever revision it is or in this one only."""
 
-    id: str
-    revision: Annotated[int, Field(ge=1, le=MAX_REVISION)] | None = None
+    id: TimerId
+    revision: Annotated[int, Field(ge=1, le=MAX_REVISION)] | None = Field(
+        default=None, description="in any revision when it is omitted"
+    )
 
 
 class CancelBatch(RequestModel):
@@ -136,8 +164,21 @@ class TimerQuery(PageQuery):
     )
 
 
+_REDRIVE_FILTERS = (
+    *("reason", "tag", "correlationId", "dueFrom", "dueTo", "failedFrom", "failedTo"),
+    *("limit", "cursor"),
+)
+
+
 class RedriveBody(RequestModel):
     """Which failed timers: those that fit all filters given, a page of them, or ``ids``, which go without filters."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "not": {"allOf": [given("ids"), {"anyOf": [given(name) for name in _REDRIVE_FILTERS]}]},
+            "examples": [{"reason": FailureReason.HTTP_STATUS, "limit": 100}, {"ids": ["order-4711-reminder"]}],
+        }
+    )
 
     reason: Annotated[FailureReason, Field(strict=False)] | None = None
     tag: Tag | None = None
@@ -150,7 +191,9 @@ class RedriveBody(RequestModel):
         default=None, description=f"the most timers that this call redrives; {DEFAULT_REDRIVE_ITEMS} by default"
     )
     cursor: Cursor | None = Field(default=None, description="nextCursor of the call before, with the same filters")
-    ids: Annotated[list[str], Field(max_length=MAX_BATCH_ITEMS)] | None = None
+    ids: Annotated[list[TimerId], Field(max_length=MAX_BATCH_ITEMS)] | None = Field(
+        default=None, description="these timers, and no filter beside them"
+    )
 
 
 TIMER_SHAPE: Final = shape_of(TimerBody)

@@ -99,7 +99,7 @@ class AttemptResponse(ResponseModel):
     headers: Annotated[
         Mapping[str, str], Meta(description="the most telling ones of the response; secrets are redacted")
     ]
-    body: Annotated[str | None, Meta(description="the beginning of the response")]
+    body: Annotated[str | None, Meta(description="the beginning of the response", examples=["accepted"])]
     body_bytes: Annotated[int, Meta(ge=0, description="how much of the response was read")]
     body_truncated: Annotated[bool, Meta(description="body is not the whole response")]
 

@@ -1,0 +1,95 @@
+"""The requests that Duetime sends, as webhooks of the document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Raw
+from pydantic import ConfigDict
+
+from duetime.api.documents.schemas import REFERENCE, References
+from duetime.api.http.request import JSON
+from duetime.api.http.request_models import Instant as GivenInstant
+from duetime.api.http.request_models import RequestModel
+from duetime.api.http.responses import Instant, ResponseModel
+
+Json = dict[str, Any]
+
+
+class TimerCallback(ResponseModel):
+    """What is sent to the callbackUrl of a timer that is due."""
+
+    namespace: str
+    timer_id: str
+    execute_at: Annotated[Instant, Meta(description="the due time that was asked for")]
+    fired_at: Annotated[Instant, Meta(description="when this attempt started")]
+    attempt: Annotated[int, Meta(ge=1)]
+    payload: Annotated[Raw, Meta(description="the exact JSON text that was stored; null if there was none")]
+
+
+class CallbackResponse(RequestModel):
+    """What a receiver may answer with a 2xx. An empty body is a success too."""
+
+    model_config = ConfigDict(extra="allow")
+
+    ok: bool | None = None
+    next_execute_at: GivenInstant | None = None
+
+
+WEBHOOK_BODIES: Final = (TimerCallback,)
+WEBHOOK_RESPONSES: Final = (CallbackResponse,)
+
+_EVENT: Final = {"$ref": REFERENCE.format(name="EventResponse")}
+"""The pages of events have it, so the document does."""
+_HEADERS: Final = (
+    ("webhook-id", True, "names what is delivered, the same in all attempts: deduplicate by it", "msg_2026"),
+    ("webhook-timestamp", True, "when this attempt started, in seconds since 1970", "1797780600"),
+    (
+        "webhook-signature",
+        False,
+        "one signature by each valid secret (Standard Webhooks, scheme v1), once there is a secret",
+        "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
+    ),
+    ("x-correlation-id", False, "the correlation id, if there is one", "order-4711"),
+)
+
+
+def webhooks(references: References) -> Json:
+    parameters = [
+        {
+            "name": name,
+            "in": "header",
+            "required": is_required,
+            "description": description,
+            "schema": {"type": "string", "examples": [example]},
+        }
+        for name, is_required, description, example in _HEADERS
+    ]
+    done: Json = {"description": "It is done."}
+    again: Json = {"description": "It is sent again, as the retry policy says; so are 408, 425, 429 and no response."}
+    final: Json = {"description": "It is not sent again: any other 4xx."}
+    fired = done | {"content": {JSON: {"schema": references["CallbackResponse"]}}}
+    return {
+        "timerDue": {
+            "post": {
+                "operationId": "timerDue",
+                "summary": "A timer is due",
+                "description": "Sent to the callbackUrl of the timer. Its own headers are sent along.",
+                "tags": ["timers"],
+                "parameters": parameters,
+                "requestBody": {"required": True, "content": {JSON: {"schema": references["TimerCallback"]}}},
+                "responses": {"200": fired, "400": final, "503": again},
+            }
+        },
+        "serviceCallEvent": {
+            "post": {
+                "operationId": "serviceCallEvent",
+                "summary": "Something happened to a service call",
+                "description": "Sent to the event webhook of the tenant, in order for each service call.",
+                "tags": ["event webhooks"],
+                "parameters": parameters,
+                "requestBody": {"required": True, "content": {JSON: {"schema": _EVENT}}},
+                "responses": {"204": done, "410": final, "503": again},
+            }
+        },
+    }

@@ -1,0 +1,55 @@
+"""What Schemathesis cannot know of the API: `make test-openapi` loads this into its environment."""
+
+import os
+import unicodedata
+from typing import Any
+
+import schemathesis
+from hypothesis import strategies as st
+
+DURATIONS = ("1s", "90s", "1h30m", "250ms", "PT5M", "P1D", "30")
+"""Good for every duration: none is shorter or longer than any of them may be."""
+MAX_CURSOR_CHARACTERS = 1000
+URLS = ("https://example.com/", "http://shop.example.com:8443/hooks?kind=order", "HTTPS://EXAMPLE.COM")
+
+schemathesis.openapi.format("duetime-duration", st.sampled_from(DURATIONS))
+schemathesis.openapi.format("uri", st.sampled_from(URLS))
+
+
+@schemathesis.hook
+def before_call(context: Any, case: schemathesis.Case, kwargs: Any) -> None:
+    """Mend requests that the document cannot tell to be bad. What is to be refused stays as it is."""
+    headers, query, body = case.headers or {}, case.query or {}, case.body
+    if case.operation.label.startswith("DELETE /v1/tenants/{tenant}/api-keys/"):
+        _spare_own_key(case)
+    # The server itself refuses a head that is too long, before it can answer with a problem.
+    if len(str(query.get("cursor", ""))) > MAX_CURSOR_CHARACTERS:
+        query["cursor"] = query["cursor"][:MAX_CURSOR_CHARACTERS]
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return
+    # Only a cursor that a page has given is good, and an order goes with one status alone.
+    for name in ("cursor", "order", "dueTo"):
+        query.pop(name, None)
+    if isinstance(body, dict):
+        body.pop("cursor", None)
+        if case.method == "PUT":  # the id in the path counts
+            body.pop("id", None)
+        if "Idempotency-Key" in headers:  # two that differ are refused
+            body.pop("idempotencyKey", None)
+    # Schemathesis puts nothing but letters and digits into some headers, whatever their pattern.
+    for name in ("If-Match", "If-None-Match"):
+        if headers.get(name, "").isalnum():
+            headers[name] = f'"{headers[name]}"'
+    # The result of an item that was refused has its id, which Schemathesis takes for one of a timer.
+    timer_id = str(case.path_parameters.get("timerId", ""))
+    if any(unicodedata.category(character) in ("Cc", "Cs") or character == "/" for character in timer_id):
+        case.path_parameters["timerId"] = "another"
+    if "If-Match" in headers:
+        headers.pop("If-None-Match", None)
+
+
+def _spare_own_key(case: schemathesis.Case) -> None:
+    """The key of the whole run must live: nothing else would be tried after its end."""
+    key_id = str(case.path_parameters.get("keyId", ""))
+    if key_id and key_id in os.environ["DUETIME_API_KEY"]:
+        case.path_parameters["keyId"] = "another"
