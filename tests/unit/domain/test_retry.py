@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duetime.api.http.responses import encode, retry_policy_response
 from duetime.domain.retry import (
     DEFAULT_RETRY_POLICY,
     MAX_RETRY_AFTER_SECONDS,
@@ -15,7 +16,6 @@ from duetime.domain.retry import (
     parse_retry_policy,
     policy_in_force,
     read_retry_policy,
-    retry_policy_json,
 )
 from duetime.domain.times import MAX_DURATION_SECONDS, MAX_INSTANT
 from tests.support.clock import NOW as START
@@ -206,7 +206,7 @@ def test_a_policy_of_its_own_counts_and_takes_nothing_from_the_namespace() -> No
 
 
 def test_a_policy_is_shown_whole_and_can_be_read_back() -> None:
-    assert json.loads(retry_policy_json(DEFAULT_RETRY_POLICY)) == {
+    assert json.loads(encode(retry_policy_response(DEFAULT_RETRY_POLICY))) == {
         "maxAttempts": 10,
         "maxAttemptsDuration": "1d",
         "initialInterval": "2s",
@@ -220,4 +220,4 @@ def test_a_policy_is_shown_whole_and_can_be_read_back() -> None:
         backoff_multiplier=1.5,
         max_interval_seconds=61,
     )
-    assert parse_retry_policy(json.loads(retry_policy_json(policy))) == policy
+    assert parse_retry_policy(json.loads(encode(retry_policy_response(policy)))) == policy
