@@ -43,6 +43,7 @@ from duetime.stores.port.pages import Page
 from duetime.stores.rounds import rounds
 
 _REVISION, _STATUS, _EXPIRES_AT, _SHARD = "call_revision", "status", "expires_at", "shard_id"
+_EXPIRES_PLACE = LISTED.index(_EXPIRES_AT)
 _CALLS_PER_READ = 50
 _EVENTS_PER_READ = 500
 _NUMBER_DIGITS = 9
@@ -161,17 +162,24 @@ class Calls:
             if scan.end is None:
                 break
             after = scan.end
-        deletes = [writes.delete(EVENT, row[:3], Condition("published_at", row[3])) for row in doomed[:limit]]
-        if not deletes:
+        if not doomed:
             return 0
+        # The arguments tell whether to look. What goes does not come back: the database's time decides.
+        before_ms = to_milliseconds(published_before + (self._backend.time(now=now).at - now))
+        deletes = [
+            writes.delete(EVENT, row[:3], Condition("published_at", row[3]))
+            for row in doomed[:limit]
+            if row[3] is DAMAGED or row[3] < before_ms
+        ]
         return sum(written.is_written for written in self._backend.write(deletes, now=now).results)
 
     def _remove_expired(self, now: datetime, limit: int, event_of: EventOf | None) -> tuple[int, bool]:
         """How many went, and whether there are no more."""
         scan = self._backend.scan(SERVICE_CALL, EXPIRED_CALLS, fields=LISTED, until=to_milliseconds(now), limit=limit)
-        groups = [_expiry(row, event_of) for row in scan.rows]
-        if not groups:
+        if not scan.rows:
             return 0, True
+        at = self._backend.time(now=now).at
+        groups = [_expiry(row, event_of) for row in scan.rows if _is_over(row[_EXPIRES_PLACE], at)]
         results = self._backend.atomic(groups, now=now).results
         removed = sum(written.is_written for written in results)
         return removed, scan.end is None or not removed
@@ -264,6 +272,11 @@ def _expiry(row: Row, event_of: EventOf | None) -> list[Write]:
         with suppress(CallUnreadable, UnreadableCallError):
             event = event_of(decode_call(row))
     return _removal(row, event)
+
+
+def _is_over(expires_at: Value, at: datetime) -> bool:
+    """Whether a call on the path of those that expire may go; one whose end cannot be read goes too."""
+    return expires_at is DAMAGED or _is_expired(expires_at, at)
 
 
 def _is_expired(expires_at: Value, now: datetime) -> bool:

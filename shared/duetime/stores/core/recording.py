@@ -13,7 +13,7 @@ from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Change, Condition, Guard, Write, WriteStatus
 from duetime.stores.core.timer_codec import decode_or_salvage, encode, key_of, milliseconds, outcome_changes
 from duetime.stores.entities import EXPIRED_RECORDS, EXPIRED_TIMERS, IDEMPOTENCY_RECORD, SHARD, TIMER
-from duetime.stores.entity import AccessPath, Entity
+from duetime.stores.entity import DAMAGED, AccessPath, Entity
 from duetime.stores.recording import record
 
 _STATUSES = {
@@ -54,8 +54,16 @@ class Recording:
         assert entity.expires is not None
         fields = (*entity.key, entity.expires)
         found = self._backend.scan(entity, path, fields=fields, until=to_milliseconds(now), limit=limit)
+        if not found.rows:
+            return 0
+        # ``now`` tells whether to look. What goes does not come back: the database's time decides, where it has one.
+        at_ms = to_milliseconds(self._backend.time(now=now).at)
         # Conditional: it may have been redriven or replaced meanwhile.
-        deletes = [writes.delete(entity, row[:-1], Condition(entity.expires, row[-1])) for row in found.rows]
+        deletes = [
+            writes.delete(entity, row[:-1], Condition(entity.expires, row[-1]))
+            for row in found.rows
+            if row[-1] is DAMAGED or row[-1] <= at_ms
+        ]
         return sum(written.is_written for written in self._backend.write(deletes, now=now).results)
 
 

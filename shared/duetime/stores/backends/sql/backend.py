@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
+from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.times import to_milliseconds
-from duetime.stores.backend import GUARD_LOST, NOT_WRITTEN, WRITTEN, Batch, Change, Guard, Scan, Write, Written
+from duetime.stores.backend import (
+    GUARD_LOST,
+    NOT_WRITTEN,
+    WRITTEN,
+    Batch,
+    Change,
+    Condition,
+    Guard,
+    Scan,
+    Test,
+    Write,
+    WriteStatus,
+    Written,
+)
 from duetime.stores.backends.sql.reads import Reads
 from duetime.stores.backends.sql.statements import Statements
 from duetime.stores.entities import TIMER
-from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
+from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Place, Row, Value
 from duetime.stores.sql.database import Database, Mutation
 from duetime.stores.sql.restarting import restarted
 from duetime.stores.time_source import StoreTime
@@ -64,27 +78,27 @@ class SqlBackend:
 
     # -- writes ----------------------------------------------------------------------------------------------
 
-    @restarted
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
-        """The usual case is that each statement makes all of its writes, or none. Else each write is run alone."""
         if not writes:
             return Batch([], None)
+        try:
+            batch = self._write(writes, now)
+        except StoreError as error:
+            _refusal(error)
+            batch = None
+        return batch or self._apart([(write,) for write in writes], now)
+
+    @restarted
+    def _write(self, writes: Sequence[Write], now: datetime | None) -> Batch | None:
+        """The usual case: each statement makes all of its writes, or none. Else None, and nothing is written."""
         with self.database.write(now) as mutation:
             lost = self._lost(mutation, {write.guard for write in writes})
             kept = [write for write in writes if write.guard not in lost] if lost else writes
             results = self._made_together(mutation, _in_lock_order(kept))
-            if results is None:
-                mutation.connection.rollback()
-            else:
+            if results is not None:
                 return _batch(mutation, writes, lost, results)
-        with self.database.write(now) as mutation:
-            lost = self._lost(mutation, {write.guard for write in writes})
-            results = {
-                id(write): WRITTEN if self._is_made(mutation, write) else NOT_WRITTEN
-                for write in _in_lock_order(writes)
-                if write.guard not in lost
-            }
-            return _batch(mutation, writes, lost, results)
+            mutation.connection.rollback()
+        return None
 
     def _made_together(self, mutation: Mutation, writes: Sequence[Write]) -> dict[int, Written] | None:
         """The results of those that are not made. None where they cannot be told: the transaction is to be rolled
@@ -99,21 +113,62 @@ class SqlBackend:
             results |= {id(write): NOT_WRITTEN for write in run.writes}
         return results
 
-    @restarted
     def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
-        """The usual case is that all groups are made. Else a transaction each tells which cannot."""
-        with self.database.write(now) as mutation:
-            lost = self._lost(mutation, {write.guard for group in groups for write in group})
-            kept = [group for group in groups if not any(write.guard in lost for write in group if write.guard)]
-            ordered = [write for group in sorted(kept, key=_group_order) for write in group]
-            if self._are_made(mutation, ordered):
-                is_kept = {id(group) for group in kept}
-                results = [WRITTEN if id(group) in is_kept else GUARD_LOST for group in groups]
-                return Batch(results, to_milliseconds(mutation.now))
-            mutation.connection.rollback()
+        if not groups:
+            return Batch([], None)
+        return self._apart(groups, now, is_judged=False)
+
+    @restarted
+    def _apart(self, groups: Sequence[Sequence[Write]], now: datetime | None, *, is_judged: bool = True) -> Batch:
+        """Makes those groups that can be made, in one transaction where all goes well.
+
+        ``is_judged``: what is stored tells which cannot. Where another writer is faster, or the database refuses one
+        of them, each half is made by itself.
+        """
+        result = NOT_WRITTEN
+        try:
+            with self.database.write(now) as mutation:
+                results = self._guarded(mutation, groups)
+                if is_judged:
+                    self._judge(mutation, groups, results)
+                kept = [group for group, each in zip(groups, results, strict=True) if each is WRITTEN]
+                if self._are_made(mutation, [write for group in sorted(kept, key=_group_order) for write in group]):
+                    return Batch(results, to_milliseconds(mutation.now))
+                mutation.connection.rollback()
+        except StoreError as error:
+            result = Written(WriteStatus.REFUSED, _refusal(error))
+        if not is_judged and len(groups) > 1:
+            return self._apart(groups, now)
         if len(groups) == 1:
-            return Batch([NOT_WRITTEN], None)
-        return Batch([self.atomic([group], now=now).results[0] for group in groups], None)
+            return Batch([result], None)
+        middle = len(groups) // 2
+        first = self._apart(groups[:middle], now).results
+        try:
+            return Batch(first + self._apart(groups[middle:], now).results, None)
+        except StoreUnavailable:  # the others are written
+            return Batch(first + [Written(WriteStatus.UNAVAILABLE)] * (len(groups) - middle), None)
+
+    def _guarded(self, mutation: Mutation, groups: Sequence[Sequence[Write]]) -> list[Written]:
+        lost = self._lost(mutation, {write.guard for group in groups for write in group})
+        return [GUARD_LOST if any(write.guard in lost for write in group) else WRITTEN for group in groups]
+
+    def _judge(self, mutation: Mutation, groups: Sequence[Sequence[Write]], results: list[Written]) -> None:
+        """Put down which groups cannot be made by what is stored. The rows that the others change stay locked."""
+        asked: dict[tuple[str, tuple[str, ...], bool], list[tuple[int, Write]]] = {}
+        for place, group in enumerate(groups):
+            for write in group if results[place] is WRITTEN else ():
+                if _is_told_by_its_row(write):
+                    is_new = write.change is Change.INSERT
+                    fields = tuple(each.name for each in write.conditions) or write.entity.key
+                    asked.setdefault((write.entity.name, fields, is_new), []).append((place, write))
+        for (_, fields, is_new), about in sorted(asked.items(), key=itemgetter(0)):
+            entity, keys = about[0][1].entity, [write.key for _, write in about]
+            rows = self._reads.rows(mutation.connection, entity, keys, fields=fields, is_locking=not is_new)
+            for place, write in about:
+                row = rows.get(write.key)
+                can_be_made = row is None if is_new else _all_hold(write.conditions, row, mutation.now)
+                if not can_be_made:
+                    results[place] = NOT_WRITTEN
 
     def _are_made(self, mutation: Mutation, writes: Sequence[Write]) -> bool:
         """Whether all of ``writes`` are made. If not, some may be: the transaction is to be rolled back."""
@@ -184,6 +239,32 @@ def _in_lock_order(writes: Sequence[Write]) -> list[Write]:
 def _group_order(group: Sequence[Write]) -> Key:
     """That of the timers' batches: transactions that meet on several rows must not wait for each other."""
     return next((write.key for write in group if write.entity is TIMER), group[0].key)
+
+
+def _is_told_by_its_row(write: Write) -> bool:
+    """Whether the row that a write finds by its key tells what becomes of it."""
+    is_unconditional = write.change is Change.DELETE and not write.conditions
+    return write.change is not Change.PUT and not is_unconditional and DAMAGED not in write.key
+
+
+def _all_hold(conditions: Sequence[Condition], values: Row | None, now: datetime) -> bool:
+    """``values``: of the conditions' fields; None: there is no such row."""
+    if values is None:
+        return False
+    for condition, value in zip(conditions, values, strict=False):
+        if condition.test is Test.IS_PAST:
+            if value is not None and value > to_milliseconds(now):
+                return False
+        elif condition.value is not DAMAGED and value != condition.value:
+            return False
+    return True
+
+
+def _refusal(error: StoreError) -> StoreError:
+    """``error``, if the database refuses a statement for good. Any other is raised."""
+    if type(error) is not StoreError:
+        raise error
+    return error
 
 
 def _holds(guard: Guard, row: Row | None) -> bool:

@@ -271,7 +271,8 @@ class _OnPath:
             columns[name].desc() if is_descending else columns[name].asc()
             for name, is_descending in zip(order, path.is_descending, strict=True)
         ]
-        select = select.order_by(*by_order).limit(given_count("limit"))
+        # Without what is alike in all rows, which makes MariaDB sort.
+        select = select.order_by(*by_order[part.equal or 0 :]).limit(given_count("limit"))
         if self._is_gathered:
             select = self._database.gathered_rows.select(select)
         return self._database.prepare(select, *given_names, "limit")
