@@ -72,7 +72,10 @@ ACTIONS: dict[str, Action] = {
         single, "c500", cursor=None, limit=5, now=NOW
     ),
     "prune": prune,
-    "list": lambda store, single: store.timers.list(single, TimerFilter(), cursor="0:t0003", limit=10, now=NOW),
+    "list": lambda store, single: [
+        store.timers.list(single, TimerFilter(), cursor=cursor, limit=10, now=NOW)
+        for cursor in (None, store.timers.list(single, TimerFilter(), cursor=None, limit=3, now=NOW).next_cursor)
+    ],
 }
 
 

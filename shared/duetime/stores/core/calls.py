@@ -233,7 +233,8 @@ def _group(transition: Transition, guard: Guard | None) -> list[Write]:
         call = writes.update(SERVICE_CALL, _key(after), changes, is_same, guard=guard, known=known)
     # Whatever the timer's row holds, or if it is missing, it becomes what the call says.
     group = [call, writes.put(TIMER, encode(timer_of(after)), is_new=before is None, known=_timer_before(before))]
-    group += [writes.put(EXECUTION, encode_execution(each)) for each in transition.executions]
+    executions = transition.executions
+    group += [writes.put(EXECUTION, encode_execution(each), is_new=each.finished_at is None) for each in executions]
     return group + [writes.insert(EVENT, encode_event(event)) for event in transition.events]
 
 
