@@ -56,11 +56,11 @@ MUTANTS = (
     *_of(
         "engine/flow/control.py",
         "tests/unit/engine/test_flow.py tests/integration/engine/test_flow_control.py",
-        ("queue.slow -= is_slow", "queue.slow -= 0", "a queue that was slow once stays slow for ever"),
+        ("queue.slow -= attempt.is_slow", "queue.slow -= 0", "a queue that was slow once stays slow for ever"),
         ("        queue.host.in_flight -= 1\n", "", "a host's room is never given back"),
-        ("line.bucket.take()", "pass", "a namespace's rate limit limits nothing"),
+        ("queue.namespace.bucket.take()", "pass", "a namespace's rate limit limits nothing"),
         (
-            "while queue.waiting and queue.waiting[0][2] < oldest:",
+            "while queue.waiting and queue.waiting[0].read_at < oldest:",
             "while False:",
             "what waits too long is not read again",
         ),
@@ -84,16 +84,16 @@ MUTANTS = (
         ("if self.bytes + size > 2 * self._max_bytes:", "if False:", "large payloads have no bound"),
     ),
     *_of(
-        "engine/firing/outcomes.py",
-        "tests/unit/engine/test_outcomes.py",
+        "engine/response/decide.py",
+        "tests/unit/engine/test_decide.py",
         (
             "at=at, fired_at=fired_at, firing_id=new_firing_id",
             "at=at, fired_at=fired_at, firing_id=timer.firing_id",
             "a rescheduled timer looks like a repeat",
         ),
         (
-            "at = max(answer.next_execute_at, earliest)",
-            "at = answer.next_execute_at",
+            "at = max(classification.next_execute_at, earliest)",
+            "at = classification.next_execute_at",
             "a receiver keeps the poller busy with itself",
         ),
         (
@@ -109,14 +109,19 @@ MUTANTS = (
         ),
     ),
     *_of(
-        "engine/shards/shard.py",
-        "tests/unit/engine/test_shard.py tests/integration/engine/test_poller.py",
+        "engine/in_flight.py",
+        "tests/unit/engine/test_in_flight.py tests/integration/engine/test_poller.py",
+        ("if attempt.shard.is_polling:", "if False:", "a page read meanwhile fires a recorded attempt again"),
+        ("return attempt is None or attempt.shard is not shard", "return True", "a timer is fired beside itself"),
         (
-            "            self.settled.add(key)\n",
-            "            pass\n",
-            "a page read meanwhile fires a recorded attempt again",
+            "        attempt.timer, attempt.state = parked, AttemptState.PARKED\n        self._let_go(attempt)\n",
+            "        attempt.timer, attempt.state = parked, AttemptState.PARKED\n",
+            "a parked attempt keeps its shard from being released",
         ),
-        (" and key not in self.parked", "", "a parked attempt is fired again beside itself"),
+    ),
+    *_of(
+        "engine/shards/shard.py",
+        "tests/integration/engine/test_poller.py",
         ("return monotonic < self.trusted_until", "return True", "a shard is fired from after its lease"),
     ),
     *_of(
@@ -142,8 +147,8 @@ MUTANTS = (
         ),
     ),
     *_of(
-        "delivery/response.py",
-        "tests/unit/delivery/test_response.py",
+        "engine/response/classify.py",
+        "tests/unit/engine/test_classify.py",
         ("frozenset({408, 425, 429})", "frozenset({408, 425})", "a receiver that is busy loses its timers"),
         ('document.get("ok") is not False', "True", '"ok": false counts as success'),
         ("if 400 <= status < 500 and", "if 400 <= status < 600 and", "a receiver that is down loses its timers"),

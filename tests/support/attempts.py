@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from duetime.delivery.port import CallbackResult
-from duetime.delivery.response import classify
 from duetime.domain.attempts import AttemptOutcome
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import TimerState
-from duetime.engine.firing.attempt_log import log_attempt
+from duetime.engine.response.attempt_log import log_attempt
+from duetime.engine.response.classify import classify
 from duetime.engine.settings import EngineSettings
 from tests.support.clock import NOW
 

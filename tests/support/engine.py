@@ -14,12 +14,15 @@ from duetime.delivery.port import Sender
 from duetime.domain.clock import Clock
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
+from duetime.engine.delivery import Attempt, Delivery
 from duetime.engine.firing.execution_handler import ExecutionHandler
-from duetime.engine.firing.failure_events import FailureEvents
 from duetime.engine.firing.ordering_policy import OrderingPolicy
+from duetime.engine.keys import queue_key
 from duetime.engine.poller import Poller
+from duetime.engine.response.failure_events import FailureEvents
 from duetime.engine.settings import EngineSettings
-from duetime.engine.shards.reading import ShardReading
+from duetime.engine.shards.reading import START as BEGINNING
+from duetime.engine.shards.reading import Position, ShardReading, Span
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.waiting import Offload
 from duetime.stores.port.store import Store
@@ -41,6 +44,14 @@ def make_shard(shard_id: int = 0, *, trusted_until: float = float("inf")) -> Sha
         trusted_until=trusted_until,
         reading=ShardReading(shard_id=shard_id, interval_seconds=0.1, survey_at=0.0),
     )
+
+
+PAGE = Span(BEGINNING, Position(START, "first"))
+
+
+def make_attempt(timer: Timer, shard: ShardState, *, read_at: float = 0.0) -> Attempt:
+    """A timer that was taken from ``PAGE``."""
+    return Attempt(Delivery(), shard, timer, queue_key(timer), PAGE, number=0, read_at=read_at)
 
 
 def make_poller(

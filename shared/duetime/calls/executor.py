@@ -266,7 +266,7 @@ class CallExecutor:
             else:
                 log.warning(
                     "an answer came after its execution had ended",
-                    extra={"action": "call.late_answer", **_names(_ref_of(end.call))},
+                    extra={"action": "call.late_response", **_names(_ref_of(end.call))},
                 )
         return still_open
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from duetime.calls.message_log import LogRules, logged_response
 from duetime.delivery.port import CallbackResult, TransportError
-from duetime.delivery.response import RETRIED_4XX, retry_after_seconds
 from duetime.domain.call_steps import ExecutionResult
 from duetime.domain.service_calls import CallFailure
+from duetime.engine.response.classify import RETRIED_4XX, retry_after_seconds
 
 _FAILURES: Final = {
     TransportError.TIMEOUT: CallFailure.TIMEOUT,

@@ -15,7 +15,6 @@ from duetime.calls.webhook_order import look_again_at, predecessor, wake_next
 from duetime.delivery.encryption import SecretBox
 from duetime.delivery.port import CallbackResult
 from duetime.delivery.request import document_callback
-from duetime.delivery.response import Classification, Disposition, classify, retry_after_seconds
 from duetime.delivery.signing import Signer
 from duetime.domain.clock import Clock
 from duetime.domain.event_webhooks import EVENTS_PREFIX, DeliveryId, EventWebhook, read_delivery_id
@@ -25,6 +24,7 @@ from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import round_up
 from duetime.engine.firing.ordering_policy import Decision
 from duetime.engine.namespace_cache import NamespaceCache
+from duetime.engine.response.classify import Classification, Disposition, classify, retry_after_seconds
 from duetime.stores.port.store import Store
 
 UNUSABLE_SECONDS = 30.0

@@ -43,6 +43,11 @@ class Outcome:
         timer = self.timer
         return self.state is TimerState.FIRING or (self.attempts, self.firing_id) != (timer.attempts, timer.firing_id)
 
+    @property
+    def is_put_off(self) -> bool:
+        """Whether the turn of the timer had not come: nothing was sent, and it is due again."""
+        return self.state is TimerState.SCHEDULED and not self.is_of_attempt
+
 
 @dataclass(frozen=True, slots=True)
 class LeasedOutcome:

@@ -260,6 +260,13 @@ def refusal(timer: Timer, error: Exception | None) -> dict[str, str | None]:
     """For a log line about what cannot be written even alone. ``error`` None: the store has said why."""
     return {
         "error": error.message if isinstance(error, StoreError) else type(error).__name__ if error else None,
+        **timer_facts(timer),
+    }
+
+
+def timer_facts(timer: Timer) -> dict[str, str | None]:
+    """For a log line about a timer."""
+    return {
         "namespace": timer.namespace,
         "timer_id": timer.timer_id,
         "firing_id": timer.firing_id,

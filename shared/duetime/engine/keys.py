@@ -1,4 +1,4 @@
-"""What attempts and waiting lines are called."""
+"""Dictionary keys: one for each attempt, one for each queue of a namespace and host."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def queue_key_of(namespace: str, callback_url: str) -> QueueKey:
 
 @lru_cache(maxsize=4096)
 def _origin(url: str) -> str:
-    """Scheme, host and port; what is no such URL is refused by the sender, and has a line of its own until then."""
+    """Scheme, host and port; what is no such URL is refused by the sender, and has a queue of its own until then."""
     match = _ORIGIN.match(url)
     return "" if match is None else match[0].lower()

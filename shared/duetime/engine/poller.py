@@ -16,22 +16,17 @@ from duetime.delivery.encryption import SecretBox
 from duetime.delivery.port import CallbackResult, Sender
 from duetime.domain.errors import StoreError
 from duetime.domain.timers import Timer
-from duetime.engine.firing.at_least_once import AtLeastOnceDelivery
-from duetime.engine.firing.at_most_once import AtMostOnceDelivery
-from duetime.engine.firing.deferring import Deferrals
+from duetime.engine.context import EngineContext
 from duetime.engine.firing.execution_handler import ExecutionHandler
-from duetime.engine.firing.failure_events import FailureEventPublisher, FailureEvents
 from duetime.engine.firing.firing import Firing
-from duetime.engine.firing.ordered import OrderedDelivery
 from duetime.engine.firing.ordering_policy import OrderingPolicy
-from duetime.engine.firing.recording import Recorder
 from duetime.engine.namespace_cache import NamespaceCache
-from duetime.engine.payloads import HeldPayloads
+from duetime.engine.response.failure_events import FailureEvents
 from duetime.engine.settings import EngineSettings
 from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.polling import Polling
 from duetime.engine.stats import EngineSnapshot, EngineStats, snapshot_of
-from duetime.engine.waiting import Offload, ThreadOffload, WakeupEvent
+from duetime.engine.waiting import Offload, ThreadOffload, Threads, WakeupEvent
 from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 
@@ -39,7 +34,6 @@ log = logging.getLogger(__name__)
 
 _FINAL_WRITES_SECONDS = 5.0
 """Kept back from a deadline for the last records and the release of the shards."""
-_PRUNE_LIMIT = 500
 
 
 class Poller:
@@ -72,136 +66,40 @@ class Poller:
         self._sender = sender
         self._clock = clock
         self._settings = settings
-        self._random = random
         self._stats = EngineStats()
-        # Leases have a thread of their own: however slow other calls are, a renewal is never kept waiting.
-        self._lease_offload = make_offload(1, "duetime-leases")
-        self._claim_offload = make_offload(1, "duetime-claims")
-        self._poll_offload = make_offload(settings.poll_concurrency, "duetime-poll")
-        self._record_offload = make_offload(settings.record_concurrency, "duetime-record")
-        self._event_offload = None if events is None else make_offload(1, "duetime-events")
         self._wake = WakeupEvent()
-        self._recorder = self._make_recorder(events)
-        self._postponed = Deferrals(settings, random)
-        self._payloads = payloads = HeldPayloads(settings.max_payload_bytes)
-        self._namespaces = namespaces = NamespaceCache(store.catalogue, clock=clock, secret_box=secret_box)
-        self._ordering_offload = None if ordering is None else make_offload(1, "duetime-ordering")
-        self._ordered = self._make_ordered(ordering, self._ordering_offload)
-        recorded = self._make_recorded(new_id)
-        self._handler_offload: Offload | None = None
-        self._at_most_once: AtMostOnceDelivery | None = None
-        if handler is not None:
-            self._handler_offload = make_offload(settings.record_concurrency, "duetime-handler")
-            self._at_most_once = self._make_at_most_once(handler, self._handler_offload, recorded, new_id)
-        self._firing = Firing(
-            sender,
-            recorded,
-            namespaces,
-            payloads,
+        self._threads = Threads(make_offload)
+        context = EngineContext(
             clock=clock,
             settings=settings,
             stats=self._stats,
             random=random,
-            on_room=self._wake_for_room,
-            postponed=self._postponed,
-            at_most_once=self._at_most_once,
-            ordered=self._ordered,
-        )
-        self._recorder.on_batch = self._firing.start_attempts
-        self._leases = self._make_leases(worker_id, metadata, payloads)
-        self._polling = self._make_polling(namespaces)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_sender_started = False
-
-    def _make_recorded(self, new_id: Callable[[], str]) -> AtLeastOnceDelivery:
-        return AtLeastOnceDelivery(
-            self._recorder,
-            clock=self._clock,
-            settings=self._settings,
-            stats=self._stats,
             new_id=new_id,
-            random=self._random,
-            on_due=self._wake.set,
-            postponed=self._postponed,
-            ordered=self._ordered,
+            wake=self._wake,
+            threads=self._threads,
         )
-
-    def _make_leases(self, worker_id: str, metadata: str, payloads: HeldPayloads) -> LeaseKeeper:
-        return LeaseKeeper(
-            self._store,
-            clock=self._clock,
-            settings=self._settings,
-            stats=self._stats,
-            offload=self._lease_offload,
-            claim_offload=self._claim_offload,
+        self._namespaces = NamespaceCache(store.catalogue, clock=clock, secret_box=secret_box)
+        self._firing = Firing(
+            context,
+            sender,
+            store.timers,
+            self._namespaces,
+            on_room=self._wake_for_room,
+            events=events,
+            handler=handler,
+            ordering=ordering,
+        )
+        self._leases = LeaseKeeper(
+            context,
+            store,
             worker_id=worker_id,
             metadata=metadata,
-            on_change=self._wake.set,
             on_recovery=self._retry,
             drop=self._firing.drop,
-            payloads=payloads,
         )
-
-    def _make_polling(self, namespaces: NamespaceCache) -> Polling:
-        return Polling(
-            self._store.timers,
-            self._leases,
-            self._recorder,
-            self._firing,
-            namespaces,
-            clock=self._clock,
-            settings=self._settings,
-            stats=self._stats,
-            offload=self._poll_offload,
-            wake=self._wake,
-            random=self._random,
-        )
-
-    def _make_recorder(self, events: FailureEvents | None) -> Recorder:
-        publisher = None
-        if events is not None and self._event_offload is not None:
-            publisher = FailureEventPublisher(
-                events, offload=self._event_offload, stats=self._stats, random=self._random
-            )
-        return Recorder(
-            self._store.timers,
-            clock=self._clock,
-            settings=self._settings,
-            stats=self._stats,
-            offload=self._record_offload,
-            random=self._random,
-            publisher=publisher,
-        )
-
-    def _make_at_most_once(
-        self, handler: ExecutionHandler, offload: Offload, recorded: AtLeastOnceDelivery, new_id: Callable[[], str]
-    ) -> AtMostOnceDelivery:
-        return AtMostOnceDelivery(
-            handler,
-            clock=self._clock,
-            settings=self._settings,
-            stats=self._stats,
-            offload=offload,
-            random=self._random,
-            new_id=new_id,
-            payloads=self._payloads,
-            record=recorded.record,
-            on_due=self._wake.set,
-            postponed=self._postponed,
-        )
-
-    def _make_ordered(self, ordering: OrderingPolicy | None, offload: Offload | None) -> OrderedDelivery | None:
-        if ordering is None or offload is None:
-            return None
-        return OrderedDelivery(
-            ordering,
-            clock=self._clock,
-            settings=self._settings,
-            stats=self._stats,
-            offload=offload,
-            random=self._random,
-            postponed=self._postponed,
-        )
+        self._polling = Polling(context, store.timers, self._leases, self._firing, self._namespaces)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_sender_started = False
 
     # -- for others ------------------------------------------------------------------------------------------
 
@@ -244,9 +142,7 @@ class Poller:
             {
                 "shards_owned": len(shards),
                 **self._firing.gauges(),
-                "parked": sum(len(shard.parked) for shard in shards),
                 "backlogged_shards": sum(shard.reading.has_backlog for shard in shards),
-                "unrecorded": self._firing.unstored,
                 "orphaned_shards": self._leases.orphans,
                 "shards_given_back": self.shards_given_back,
                 "clock_offset_milliseconds": round((self._clock.offset_seconds or 0.0) * 1000),
@@ -260,17 +156,7 @@ class Poller:
 
     def close(self) -> None:
         """Release the threads. The sender and the store belong to the caller."""
-        for offload in (
-            self._lease_offload,
-            self._claim_offload,
-            self._poll_offload,
-            self._record_offload,
-            self._event_offload,
-            self._handler_offload,
-            self._ordering_offload,
-        ):
-            if offload is not None:
-                offload.close()
+        self._threads.close()
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -288,11 +174,10 @@ class Poller:
             self._is_sender_started = True
         self._firing.begin(None if deadline is None else deadline - _FINAL_WRITES_SECONDS)
         self._leases.begin(shard_ids, deadline)
-        writers = [self._recorder, *(writer for writer in (self._at_most_once, self._ordered) if writer is not None)]
-        lasting = [self._loop.create_task(service.run()) for service in (*writers, self._leases)]
+        lasting = [self._loop.create_task(service.run()) for service in (self._firing, self._leases)]
         others = [
             self._loop.create_task(coroutine)
-            for coroutine in (self._polling.run(), self._tend_loop(), self._prune_loop())
+            for coroutine in (self._polling.run(), self._tend_loop(), self._polling.prune())
         ]
         tasks = [*lasting, *others]
         stop_wait = self._loop.create_task(_wait_for(stop))
@@ -309,7 +194,7 @@ class Poller:
             await self._hand_back()
         finally:
             await _cancel([stop_wait, *tasks, *self._polling.tasks])
-            self._postponed.clear()
+            self._firing.end()
             self._loop = None
 
     def _seconds_to_drain(self, deadline: float) -> float:
@@ -326,14 +211,13 @@ class Poller:
     async def _drain(self, deadline: float | None) -> None:
         """Let what is in flight finish; hand shards back as soon as nothing of them is."""
         self._leases.stop_claiming()
-        self._firing.stop_starting()
-        self._recorder.drain()
+        self._firing.drain()
         end = self._clock.monotonic() + self._settings.drain_seconds
         if deadline is not None:
             end = min(end, deadline - min(_FINAL_WRITES_SECONDS, (deadline - self._clock.monotonic()) / 2))
         for shard in self._leases.owned.values():
             shard.is_releasing = True
-        while self._clock.monotonic() < end and not self._is_done:
+        while self._clock.monotonic() < end and not self._firing.is_idle:
             self._firing.tend()
             await self._wake.wait(min(0.1, end - self._clock.monotonic()))
         self._firing.park_all()
@@ -341,10 +225,6 @@ class Poller:
         while self._clock.monotonic() < final and self._firing.unstored:
             await self._wake.wait(0.05)
         self._firing.abandon()
-
-    @property
-    def _is_done(self) -> bool:
-        return self._firing.is_idle and self._recorder.is_idle
 
     async def _hand_back(self) -> None:
         try:
@@ -376,9 +256,7 @@ class Poller:
         """The store answers again after an outage."""
         for shard in self._leases.owned.values():
             shard.reading.retry(self._clock.monotonic())
-        for writer in (self._recorder, self._at_most_once, self._ordered):
-            if writer is not None:
-                writer.retry()
+        self._firing.retry()
         self._wake.set()
 
     def _wake_for_room(self) -> None:
@@ -394,27 +272,12 @@ class Poller:
             try:
                 loop.call_soon_threadsafe(self._firing.take_results, results)
             except RuntimeError:
-                log.debug("answers came after the loop had closed", extra={"action": "poller.answers_dropped"})
+                log.debug("responses came after the loop had closed", extra={"action": "poller.responses_dropped"})
 
     async def _tend_loop(self) -> None:
         while True:
             await asyncio.sleep(self._settings.park_after_seconds / 4)
             self._firing.tend()
-
-    async def _prune_loop(self) -> None:
-        """Delete expired timers, a bounded number at a time, where the database does not do it itself."""
-        while True:
-            await asyncio.sleep(self._settings.prune_interval_seconds * (0.5 + self._random() / 2))
-            try:
-                while True:
-                    now = self._clock.now()
-                    pruned = await self._poll_offload.run(
-                        lambda now=now: self._store.timers.prune(now=now, limit=_PRUNE_LIMIT)  # type: ignore[misc]
-                    )
-                    if pruned < _PRUNE_LIMIT:
-                        break
-            except StoreError as error:
-                log.warning("expired timers were not deleted", extra={"action": "prune.failed", "error": error.code})
 
 
 async def _wait_for(event: asyncio.Event) -> None:

@@ -19,7 +19,7 @@ class EngineSettings:
     longer than ``slow_after_seconds``: those that hang must not keep the others waiting.
     ``max_in_flight_per_namespace``, ``max_in_flight_per_host``: of both kinds together; of a host, a namespace has
     three quarters at most. Each host of a namespace begins with ``initial_window``, or with the namespace's own limit
-    where it has one, and earns one with every answer.
+    where it has one, and earns one with every response.
     ``max_buffered``: timers read and waiting for their turn. ``max_wait_seconds``: one that was read longer ago is
     read again before it is fired, for it may have been changed or cancelled.
     ``max_payload_bytes``: payloads, but for small ones, of the timers that wait, are in flight or are not recorded;

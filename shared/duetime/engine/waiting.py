@@ -1,4 +1,4 @@
-"""Two small tools of the event loop: an alarm that can be rung early, and work handed to threads."""
+"""Small tools of the event loop: an event that wakes early, and work handed to threads."""
 
 from __future__ import annotations
 
@@ -59,3 +59,19 @@ class ThreadOffload:
 
     def close(self) -> None:
         self._executor.shutdown(wait=True)
+
+
+class Threads:
+    """Makes what runs blocking calls, and closes all of it."""
+
+    def __init__(self, make_offload: Callable[[int, str], Offload]) -> None:
+        self._make_offload = make_offload
+        self._made: list[Offload] = []
+
+    def make(self, threads: int, name: str) -> Offload:
+        self._made.append(self._make_offload(threads, name))
+        return self._made[-1]
+
+    def close(self) -> None:
+        for offload in self._made:
+            offload.close()

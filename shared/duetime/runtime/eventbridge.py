@@ -8,7 +8,7 @@ from typing import Any
 from duetime.domain.call_events import CallEvent
 from duetime.domain.clock import Clock
 from duetime.domain.events import TimerFailed
-from duetime.engine.firing.failure_events import EventsUndelivered
+from duetime.engine.response.failure_events import EventsUndelivered
 
 SOURCE = "duetime.timers"
 DETAIL_TYPE = "Timer Failed"
@@ -75,7 +75,7 @@ class _Bus:
 
 
 class EventBridgeEvents:
-    """``engine.firing.failure_events.FailureEvents``."""
+    """``engine.response.failure_events.FailureEvents``."""
 
     def __init__(self, bus: str, *, clock: Clock, make_client: Callable[[], Any] = eventbridge_client) -> None:
         """``bus``: name or ARN of the event bus."""

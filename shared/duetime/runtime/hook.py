@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from duetime import __version__
 from duetime.delivery.port import Callback, CallbackResult, Sender
 from duetime.domain.events import TimerFailed
-from duetime.engine.firing.failure_events import EventsUndelivered
+from duetime.engine.response.failure_events import EventsUndelivered
 
 TIMEOUT_SECONDS = 3.0
 """The total deadline of one POST; below the engine's patience."""

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from duetime.calls.executor import CallExecutor
     from duetime.delivery.encryption import SecretBox
     from duetime.delivery.port import Sender
-    from duetime.engine.firing.failure_events import FailureEvents
     from duetime.engine.poller import Poller
+    from duetime.engine.response.failure_events import FailureEvents
     from duetime.engine.settings import EngineSettings
     from duetime.engine.waiting import Offload
     from duetime.runtime.hook import HookEvents

@@ -282,7 +282,7 @@ def test_an_answer_that_is_refused_is_left_to_the_watchdog_and_harms_no_other(
     call = executing.get("call-07")
     assert (call.status, call.outcome and call.outcome.reason) == (CallStatus.FAILED, CallFailure.TIMEOUT)
     actions = [record.action for record in caplog.records if record.levelno >= logging.WARNING]
-    assert actions == ["call.answer_refused"]
+    assert actions == ["call.response_refused"]
     assert poller.stats()["record_refused"] == 1
 
 

@@ -124,7 +124,7 @@ def test_an_answer_that_comes_after_the_watchdog_changes_nothing(
     (conclusion,) = executor.conclude([answer], now=at(7))
     assert conclusion.ended_as is None
     assert (executing.get(), executing.events(), executing.executions()) == before
-    assert [record.action for record in caplog.records if record.levelno >= logging.WARNING] == ["call.late_answer"]
+    assert [record.action for record in caplog.records if record.levelno >= logging.WARNING] == ["call.late_response"]
 
 
 @pytest.mark.parametrize(("seconds", "is_ended"), [(14.999, False), (15.0, True), (15.001, True)])

@@ -10,8 +10,8 @@ from email.utils import format_datetime
 import pytest
 
 from duetime.delivery.port import MAX_HEAD_BYTES, MAX_RESPONSE_BYTES, CallbackResult, TransportError
-from duetime.delivery.response import Disposition, classify
 from duetime.domain.retry import MAX_RETRY_AFTER_SECONDS
+from duetime.engine.response.classify import Disposition, classify
 from tests.integration.delivery.conftest import Sending
 from tests.support.receiver import Answer, Receiver, drip, raw, reply
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
+from random import Random
 
 import pytest
 
-from duetime.engine.payloads import HeldPayloads
+from duetime.engine.context import EngineContext
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.engine.shards.leases import CLAIM_SECONDS, LeaseKeeper
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.stats import EngineStats
+from duetime.engine.waiting import Threads, WakeupEvent
 from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
@@ -121,30 +124,43 @@ def test_a_stop_gives_back_what_a_claim_in_flight_still_wins(store: Store, clock
     assert counted("claims", poller) == sum(status.version > 0 for status in statuses)
 
 
+class Changes(WakeupEvent):
+    """Remembers when it was set."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self.at: list[float] = []
+
+    def set(self) -> None:
+        self.at.append(self._clock.elapsed_seconds)
+        super().set()
+
+
 class Keeping:
     """A keeper of leases on a store whose answers take as long as a test says."""
 
     def __init__(self, store: Store, clock: VirtualClock) -> None:
         self.timed = TimedStore(store, clock)
         self.clock = clock
-        self.keeper = LeaseKeeper(
-            self.timed,  # type: ignore[arg-type]
+        self.changes = Changes(clock)
+        context = EngineContext(
             clock=StoreClock(self.timed, clock),
             settings=SETTINGS,
             stats=EngineStats(),
-            offload=self.timed.offload(),
-            claim_offload=self.timed.offload(),
+            random=Random(7).random,
+            new_id=str,
+            wake=self.changes,
+            threads=Threads(lambda threads, name: self.timed.offload()),
+        )
+        self.keeper = LeaseKeeper(
+            context,
+            self.timed,  # type: ignore[arg-type]
             worker_id="me",
             metadata="{}",
-            on_change=self._change,
             on_recovery=lambda: None,
             drop=lambda _: None,
-            payloads=HeldPayloads(),
         )
-        self.changes: list[float] = []
-
-    def _change(self) -> None:
-        self.changes.append(self.clock.elapsed_seconds)
 
     def shards(self) -> list[ShardState]:
         return list(self.keeper.owned.values())
@@ -219,7 +235,7 @@ def test_batches_shrink_until_one_takes_half_a_second(store: Store, clock: Virtu
             await asyncio.sleep(0.1)
 
     keeping.run(script)
-    gaps = [after - before for before, after in zip(keeping.changes, keeping.changes[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(keeping.changes.at)]
     assert max(gaps[3:]) <= 2 * CLAIM_SECONDS
     assert clock.elapsed_seconds < 600 * 0.02 + 5
 

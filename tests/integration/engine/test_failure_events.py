@@ -15,8 +15,8 @@ from duetime.domain.events import TimerFailed
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.domain.times import parse_instant
-from duetime.engine.firing.failure_events import EventsUndelivered
 from duetime.engine.poller import Poller
+from duetime.engine.response.failure_events import EventsUndelivered
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import InlineOffload, T, VirtualClock, run_virtually

@@ -13,9 +13,10 @@ from duetime.delivery.encryption import SecretUnavailable
 from duetime.delivery.port import Callback
 from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSettings
 from duetime.engine import namespace_cache
+from duetime.engine.delivery import Attempt
 from duetime.engine.flow.control import FlowControl
 from duetime.engine.flow.host_health import HostSignal
-from duetime.engine.keys import QueueKey, queue_key
+from duetime.engine.keys import queue_key
 from duetime.engine.namespace_cache import NamespaceCache
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
@@ -24,7 +25,7 @@ from duetime.stores.port.timers import TimerRef
 from duetime.stores.store_clock import StoreClock
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_shard, make_timer, put
+from tests.support.engine import make_attempt, make_poller, make_shard, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
 
@@ -33,46 +34,65 @@ def make_flow(settings: EngineSettings) -> FlowControl:
     return FlowControl(settings, random=lambda: 0.5, on_stale=lambda key, shard, timer: None)
 
 
-def add(flow: FlowControl, namespace: str, timer_id: str, host: str, monotonic: float) -> QueueKey:
+def add(flow: FlowControl, namespace: str, timer_id: str, host: str) -> None:
     timer = make_timer(timer_id, namespace=namespace, callback_url=f"http://{host}.test/")
-    key = queue_key(timer)
-    assert flow.accepts(key, monotonic)
-    flow.add(key, make_shard(), timer, monotonic)
-    return key
+    assert flow.accepts(queue_key(timer), 0.0)
+    flow.add(make_attempt(timer, make_shard()), 0.0)
 
 
-def test_a_queue_that_was_let_in_and_cannot_start_does_not_keep_its_host_s_room() -> None:
+def take(flow: FlowControl, monotonic: float) -> dict[str, Attempt]:
+    """All that may be started, by the id of its timer."""
+    return {attempt.timer.timer_id: attempt for attempt in flow.take(monotonic, 100, lambda attempt: True)}
+
+
+def test_a_queue_whose_namespace_is_full_does_not_keep_its_host_s_room() -> None:
     flow = make_flow(EngineSettings(max_in_flight_per_host=1))
     flow.configure("narrow", max_in_flight=1, rate_per_second=None, monotonic=0.0)
-    noisy = add(flow, "noisy", "n", "shared", 0.0)
-    assert flow.take(0.0) is not None
-    add(flow, "narrow", "a", "shared", 0.0)
-    add(flow, "narrow", "x", "other", 0.0)
-    taken = flow.take(0.0)
-    assert taken is not None
-    assert taken[2].timer_id == "x"  # all that "narrow" may have in flight, while its other queue is blocked
-    add(flow, "quiet", "q", "shared", 0.0)
-    assert flow.take(0.0) is None
+    add(flow, "noisy", "n", "shared")
+    noisy = take(flow, 0.0)["n"]
+    add(flow, "narrow", "a", "shared")
+    add(flow, "narrow", "x", "other")
+    assert list(take(flow, 0.0)) == ["x"]  # all that "narrow" may have in flight, while the host of "a" is full
+    add(flow, "quiet", "q", "shared")
+    assert not take(flow, 0.0)
 
-    flow.end(noisy, HostSignal.ANSWERED, started=0.0, is_slow=False, monotonic=0.1)
+    flow.end(noisy, HostSignal.ANSWERED, 0.1)
 
-    taken = flow.take(0.1)
-    assert taken is not None
-    assert taken[2].timer_id == "q"
+    assert list(take(flow, 0.1)) == ["q"]
+
+
+def test_what_was_passed_over_comes_before_what_has_had_a_turn_since() -> None:
+    flow = make_flow(EngineSettings(max_in_flight_per_host=1))
+    add(flow, "noisy", "n1", "shared")
+    noisy = take(flow, 0.0)["n1"]
+    add(flow, "quiet", "q", "shared")
+    add(flow, "noisy", "n2", "shared")
+    assert not take(flow, 0.0)
+    flow.end(noisy, HostSignal.ANSWERED, 0.1)
+    assert list(take(flow, 0.1)) == ["q"]
+
+
+def test_a_timer_that_may_not_start_takes_no_place_and_no_token() -> None:
+    flow = make_flow(EngineSettings(max_in_flight_per_host=1))
+    flow.configure("n", max_in_flight=None, rate_per_second=0.01, monotonic=0.0)
+    add(flow, "n", "1", "h")
+    assert not flow.take(0.0, 100, lambda attempt: False)
+    assert not len(flow)
+    add(flow, "n", "2", "h")
+    assert list(take(flow, 0.0)) == ["2"]
 
 
 def test_a_new_rate_is_in_force_for_who_waits_for_a_token_already() -> None:
     flow = make_flow(EngineSettings())
     flow.configure("n", max_in_flight=None, rate_per_second=0.01, monotonic=0.0)
-    add(flow, "n", "1", "h", 0.0)
-    assert flow.take(0.0) is not None
-    add(flow, "n", "2", "h", 0.0)
-    assert flow.take(0.0) is None
+    add(flow, "n", "1", "h")
+    assert take(flow, 0.0)
+    add(flow, "n", "2", "h")
+    assert not take(flow, 0.0)
     flow.configure("n", max_in_flight=None, rate_per_second=100.0, monotonic=0.1)
-    assert flow.take(0.1) is None
-    at = flow.next_token_at(0.1)
-    assert at is not None
-    assert at < 0.12
+    assert not take(flow, 0.1)
+    assert flow.next_token_at is not None
+    assert flow.next_token_at < 0.12
 
 
 def test_more_namespaces_than_are_remembered_are_known_while_their_page_is_offered(

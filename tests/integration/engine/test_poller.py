@@ -235,7 +235,7 @@ def test_a_wish_for_no_time_is_logged_and_the_timer_is_fired(
     run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(5)))
     assert len(sender.received) == 1
     assert stored(store, "t", clock).state is TimerState.FIRED
-    (record,) = [record for record in caplog.records if record.__dict__["action"] == "timer.answer_unfollowed"]
+    (record,) = [record for record in caplog.records if record.__dict__["action"] == "timer.response_unfollowed"]
     assert record.__dict__["timer_id"] == "t"
     assert "nextExecuteAt" in record.message
     (attempt,) = read_attempts(stored(store, "t", clock).attempt_log)

@@ -183,7 +183,7 @@ def test_an_answer_that_cannot_be_read_costs_that_answer_only(
     run(poller, clock, 60)
     assert fires(sender) == Counter([f"t{number}" for number in range(100)] + ["t50"] * 2)
     assert [poller.stats()[name] for name in ("fired", "retried")] == [100, 2]
-    assert actions(caplog) == {"timer.answer_unread": 2}
+    assert actions(caplog) == {"timer.response_unread": 2}
 
 
 def test_an_answer_that_cannot_be_taken_leaves_its_timer_due_and_the_others_alone(
@@ -207,4 +207,4 @@ def test_an_answer_that_cannot_be_taken_leaves_its_timer_due_and_the_others_alon
     run(poller, clock, 30)
     assert fires(sender) == Counter([f"t{number}" for number in range(100)] + ["t50"])
     assert poller.stats()["fired"] == 100
-    assert actions(caplog) == {"firing.answer_lost": 1}
+    assert actions(caplog) == {"firing.response_lost": 1}

@@ -17,7 +17,7 @@ from moto import mock_aws
 
 from duetime.domain.events import TimerFailed
 from duetime.domain.timers import FailureReason
-from duetime.engine.firing.failure_events import EventsUndelivered
+from duetime.engine.response.failure_events import EventsUndelivered
 from duetime.runtime.eventbridge import MAX_ENTRIES, EventBridgeEvents
 from tests.support.clock import NOW, FakeClock
 from tests.support.ministack import running_ministack

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from duetime.engine.firing.failure_events import EventsUndelivered
+from duetime.engine.response.failure_events import EventsUndelivered
 from duetime.runtime import hook as hook_module
 from duetime.runtime.hook import HookEvents
 from duetime.runtime.wiring import make_hook

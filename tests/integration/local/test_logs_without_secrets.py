@@ -72,7 +72,7 @@ def test_no_secret_is_logged(server: DuetimeServer, receiver: Receiver, tmp_path
         ),
         "ends of all timers",
     )
-    server.wait_for("timer.answer_unfollowed")
+    server.wait_for("timer.response_unfollowed")
     server.wait_for("event.undelivered")
 
     send_nonsense(server)
@@ -87,7 +87,7 @@ def test_no_secret_is_logged(server: DuetimeServer, receiver: Receiver, tmp_path
     assert not [line for line in server.noise if SECRET in line]
     # The log is not empty for another reason than that nothing happened.
     actions = {event["action"] for event in server.events}
-    assert actions >= {"timer.failed", "timer.answer_unfollowed", "event.undelivered", "request.served"}
+    assert actions >= {"timer.failed", "timer.response_unfollowed", "event.undelivered", "request.served"}
 
 
 def send_nonsense(server: DuetimeServer) -> None:

@@ -7,14 +7,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from duetime.domain.timers import Timer
+from duetime.engine.delivery import Attempt
 from duetime.engine.flow.breaker import BreakerState
 from duetime.engine.flow.control import FlowControl
 from duetime.engine.flow.host_health import HostSignal
 from duetime.engine.keys import QueueKey, queue_key
 from duetime.engine.settings import EngineSettings
-from duetime.engine.shards.shard import ShardState
-from tests.support.engine import make_shard, make_timer
+from tests.support.engine import make_attempt, make_shard, make_timer
 
 SHARD = make_shard()
 
@@ -28,10 +27,10 @@ class Subject:
         self.settings = EngineSettings(**settings)  # type: ignore[arg-type]
         self.flow = FlowControl(self.settings, random=lambda: 0.5, on_stale=self._on_stale)
         self.number = 0
+        self.in_flight: dict[QueueKey, list[Attempt]] = {}
 
-    def _on_stale(self, key: QueueKey, shard: ShardState, timer: Timer) -> None:
-        del key, shard
-        self.stale.append(timer.timer_id)
+    def _on_stale(self, attempt: Attempt) -> None:
+        self.stale.append(attempt.timer.timer_id)
 
     def add(self, namespace: str = "a", host: str = "h", *, number: int = 1) -> int:
         """How many of ``number`` timers were accepted."""
@@ -40,21 +39,27 @@ class Subject:
             self.number += 1
             timer = make_timer(f"{namespace}{self.number}", namespace=namespace, callback_url=f"http://{host}/x")
             if self.flow.accepts(queue_key(timer), self.now):
-                self.flow.add(queue_key(timer), SHARD, timer, self.now)
+                self.flow.add(make_attempt(timer, SHARD, read_at=self.now), self.now)
                 accepted += 1
         return accepted
 
     def take(self, number: int = 10_000) -> list[QueueKey]:
         """The queues of what may be started now, in order."""
-        taken: list[QueueKey] = []
-        while len(taken) < number and (found := self.flow.take(self.now)) is not None:
-            taken.append(found[0])
-        return taken
+        taken = self.flow.take(self.now, number, lambda attempt: True)
+        for attempt in taken:
+            attempt.started = self.now
+            self.in_flight.setdefault(attempt.queue, []).append(attempt)
+        return [attempt.queue for attempt in taken]
 
-    def end(
-        self, key: QueueKey, ending: HostSignal = HostSignal.ANSWERED, *, is_slow: bool = False
-    ) -> BreakerState | None:
-        return self.flow.end(key, ending, started=self.now, is_slow=is_slow, monotonic=self.now)
+    def end(self, key: QueueKey, signal: HostSignal = HostSignal.ANSWERED) -> BreakerState | None:
+        """End the attempt of a queue that was started last."""
+        return self.flow.end(self.in_flight[key].pop(), signal, self.now)
+
+    def slow_down(self, key: QueueKey) -> None:
+        """All attempts of a queue have been in flight for long."""
+        for attempt in self.in_flight[key]:
+            attempt.is_slow = True
+            self.flow.slow_down(attempt)
 
     def cycle(self, key: QueueKey, number: int) -> None:
         """Have ``number`` more attempts answered, so that the windows grow."""
@@ -149,9 +154,10 @@ def test_a_limit_that_is_set_while_a_host_is_in_use_widens_its_window() -> None:
 def test_a_queue_that_was_slow_once_and_is_quick_again_has_the_whole_buffer() -> None:
     subject = Subject(initial_window=4, max_buffered=50)
     subject.add(number=4)
-    for queue in subject.take():
-        subject.flow.slow_down(queue)
-        subject.end(queue, is_slow=True)
+    queues = subject.take()
+    subject.slow_down(key())
+    for queue in queues:
+        subject.end(queue)
     assert subject.add(number=100) == 50
 
 
@@ -163,12 +169,12 @@ def test_a_rate_limit_spreads_starts_and_says_when_the_next_is_possible() -> Non
     assert Counter(queue[0] for queue in subject.take()) == {"a": 2, "b": 2}
     subject.add(number=2)
     assert subject.take() == []
-    assert subject.flow.next_token_at(0.0) == 0.5
+    assert subject.flow.next_token_at == 0.5
     subject.now = 0.5
-    assert subject.flow.next_token_at(0.5) is None
-    assert subject.take() == [key()]
+    assert subject.take(1) == [key()]
+    assert subject.flow.next_token_at is None
     assert subject.take() == []
-    assert subject.flow.next_token_at(0.5) == 1.0
+    assert subject.flow.next_token_at == 1.0
 
 
 def test_of_a_rate_limited_namespace_no_more_waits_than_will_have_its_turn_in_time() -> None:
@@ -214,7 +220,7 @@ def test_a_queue_that_hangs_keeps_few_waiting() -> None:
     subject = Subject(initial_window=4)
     subject.add(number=4)
     subject.take()
-    subject.flow.slow_down(key())
+    subject.slow_down(key())
     assert subject.add(number=100) == 4
 
 
@@ -223,7 +229,7 @@ def test_a_host_that_fails_is_left_alone_and_then_probed_by_one() -> None:
     subject.add(number=20)
     taken = subject.take(5)
     assert [subject.end(queue, HostSignal.FAILED) for queue in taken[:3]] == [None, None, BreakerState.OPEN]
-    assert len(list(subject.flow.clear(key()))) == 15
+    assert len(subject.flow.clear(key())) == 15
     assert subject.add(number=3) == 0
     assert not subject.flow.wants(key(), subject.now)
     assert subject.flow.open_breakers(subject.now) == 1
@@ -258,8 +264,8 @@ def test_one_namespace_s_breaker_is_not_another_s() -> None:
 def test_removing_leaves_the_others_in_order() -> None:
     subject = Subject()
     subject.add(number=4)
-    removed = [timer.timer_id for _, timer, _ in subject.flow.remove(lambda each: each[1].timer_id in ("a1", "a3"))]
-    assert removed == ["a1", "a3"]
+    removed = subject.flow.remove(lambda attempt: attempt.timer.timer_id in ("a1", "a3"))
+    assert [attempt.timer.timer_id for attempt in removed] == ["a1", "a3"]
     assert len(subject.take()) == len(removed)
 
 
@@ -298,16 +304,15 @@ class FlowMachine(RuleBasedStateMachine):
         self.started += len(taken)
 
     @precondition(lambda self: self.in_flight)
-    @rule(data=st.data(), ending=st.sampled_from(list(HostSignal)))
-    def end(self, data: st.DataObject, ending: HostSignal) -> None:
+    @rule(data=st.data(), signal=st.sampled_from(list(HostSignal)))
+    def end(self, data: st.DataObject, signal: HostSignal) -> None:
         queue = self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
-        if self.subject.end(queue, ending) is BreakerState.OPEN:
-            self.cleared += len(list(self.subject.flow.clear(queue)))
+        if self.subject.end(queue, signal) is BreakerState.OPEN:
+            self.cleared += len(self.subject.flow.clear(queue))
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 2.5]))
     def wait(self, seconds: float) -> None:
         self.subject.now += seconds
-        self.subject.flow.next_token_at(self.subject.now)
 
     @invariant()
     def nothing_is_lost(self) -> None:
@@ -323,7 +328,6 @@ class FlowMachine(RuleBasedStateMachine):
         """When everything is answered and all pauses are over, everything that waits is started or handed back."""
         for _ in range(200):
             self.subject.now += 2.5
-            self.subject.flow.next_token_at(self.subject.now)
             self.in_flight += self.subject.take()
             while self.in_flight:
                 self.subject.end(self.in_flight.pop())

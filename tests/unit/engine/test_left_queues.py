@@ -187,7 +187,7 @@ def test_of_several_shards_those_with_something_new_come_first_then_who_is_furth
 
 # -- all together ---------------------------------------------------------------------------------------------------
 
-_LANES = [queue_key(make_timer("t", namespace=name)) for name in "abc"]
+_QUEUES = [queue_key(make_timer("t", namespace=name)) for name in "abc"]
 
 
 @given(
@@ -206,7 +206,7 @@ def test_every_timer_is_taken_once_and_those_of_a_queue_in_order(
 
     def wants(key: QueueKey, monotonic: float) -> bool:
         del monotonic
-        return free[_LANES.index(key)] > 0
+        return free[_QUEUES.index(key)] > 0
 
     for step in range(4000):
         if not waiting:
@@ -228,7 +228,7 @@ def test_every_timer_is_taken_once_and_those_of_a_queue_in_order(
         refused: set[QueueKey] = set()
         before = len(taken)
         for number in page:
-            key = _LANES[queues[number]]
+            key = _QUEUES[queues[number]]
             is_next = key not in refused and subject.reading.may_take(key, request.span_of(answer))
             if is_next and free[queues[number]]:
                 free[queues[number]] -= 1

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
-from duetime.delivery.port import CallbackResult
-from duetime.domain.clock import Clock
+from duetime.delivery.port import Callback, CallbackResult
 from duetime.domain.errors import StoreError
-from duetime.domain.outcomes import Outcome
-from duetime.domain.shards import Lease
-from duetime.domain.timers import Timer
+from duetime.domain.timers import Timer, TimerState
 from duetime.engine.batching import Batcher, bug_in, refusal
-from duetime.engine.firing.deferring import Deferrals
+from duetime.engine.context import EngineContext
+from duetime.engine.deferring import Deferrals
+from duetime.engine.delivery import Attempt, Delivery, Launcher
 from duetime.engine.firing.execution_handler import (
     Answered,
     Conclusion,
@@ -28,14 +28,13 @@ from duetime.engine.firing.execution_handler import (
     StartStatus,
     Turn,
 )
-from duetime.engine.firing.in_flight import Attempt
-from duetime.engine.firing.outcomes import ended_silently, unreadable
-from duetime.engine.keys import FiringKey, QueueKey, firing_key
+from duetime.engine.in_flight import InFlight
+from duetime.engine.keys import firing_key, queue_key
 from duetime.engine.payloads import HeldPayloads
-from duetime.engine.settings import EngineSettings
+from duetime.engine.response.decide import ended_silently, unreadable
+from duetime.engine.response.record import Recorder
+from duetime.engine.shards.reading import Span
 from duetime.engine.shards.shard import ShardState
-from duetime.engine.stats import EngineStats
-from duetime.engine.waiting import Offload
 
 log = logging.getLogger(__name__)
 
@@ -47,80 +46,49 @@ _COPIES = 4
 """Of a body: as it is stored, as it is sent, the HTTP client's own, and in the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """A timer whose turn it is. ``taken``: when it left its queue, monotonic; ``queue`` None: it was in none."""
-
-    shard: ShardState
-    queue: QueueKey | None
+class _Beginning(NamedTuple):
+    attempt: Attempt
     turn: Turn
-    taken: float
-
-    @property
-    def lease(self) -> Lease:
-        return self.turn.lease
-
-    @property
-    def timer(self) -> Timer:
-        return self.turn.timer
 
 
-Begun = tuple[Beginning, Message | None]
-"""None: there is nothing to send."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ending:
+class _Ending(NamedTuple):
     attempt: Attempt
     answered: Answered
 
 
-class AtMostOnceDelivery:
-    """Everything but ``_begin`` and ``_conclude`` runs in the event loop's thread.
-
-    Whoever makes it sets ``on_begun``, which is told what became of turns, batch by batch, and ``on_room``, which is
-    called when something was concluded.
-    """
+class AtMostOnceDelivery(Delivery):
+    """Of executions. Everything but ``_begin`` and ``_conclude`` runs in the event loop's thread."""
 
     def __init__(
         self,
         handler: ExecutionHandler,
+        context: EngineContext,
+        recorder: Recorder,
         *,
-        clock: Clock,
-        settings: EngineSettings,
-        stats: EngineStats,
-        offload: Offload,
-        random: Callable[[], float],
-        new_id: Callable[[], str],
+        in_flight: InFlight,
         payloads: HeldPayloads,
-        record: Callable[[ShardState, Lease, Outcome], None],
-        on_due: Callable[[], None],
-        postponed: Deferrals,
+        deferrals: Deferrals,
+        launcher: Launcher,
     ) -> None:
-        """``record`` records the outcome of a timer whose handler has nothing to do with it any more; ``on_due`` is
-        called when a timer has got a due time that may be near."""
-        self.on_begun: Callable[[Sequence[Begun]], None] = lambda begun: None  # noqa: ARG005
-        self.on_room: Callable[[], None] = lambda: None
+        """``recorder`` records the end of a timer whose handler has nothing to do with it any more."""
         self._handler = handler
-        self.takes = handler.takes
-        self._clock = clock
-        self._settings = settings
-        self._stats = stats
-        self._new_id = new_id
+        self._context = context
+        self._clock = context.clock
+        self._stats = context.stats
+        self._recorder = recorder
+        self._in_flight = in_flight
         self._payloads = payloads
-        self._record = record
-        self._on_due = on_due
-        self._postponed = postponed
-        self._open: set[str] = set()
-        """Firings with an attempt that is in flight or not concluded: theirs is not to be ended by the watchdog."""
+        self._deferrals = deferrals
+        self._launcher = launcher
         self._is_starting = True
         self._began_at = 0.0
         self._ends_at: float | None = None
-        self._beginnings: Batcher[Beginning, StartResult] = Batcher(
+        offload = context.threads.make(context.settings.record_concurrency, "duetime-handler")
+        self._beginnings: Batcher[_Beginning, StartResult] = Batcher(
             self._begin,
             offload=offload,
-            settings=settings,
-            random=random,
+            settings=context.settings,
+            random=context.random,
             batch_size=_BATCH_SIZE,
             linger_seconds=0.0,
             is_wanted=self._may_begin,
@@ -129,13 +97,13 @@ class AtMostOnceDelivery:
             on_refused=self._postpone,
             on_given_up=self._take_back,
             is_put_off=lambda result: result.status is StartStatus.UNAVAILABLE,
-            key_of=lambda beginning: _partition_of(beginning.timer),
+            key_of=lambda beginning: _partition_of(beginning.attempt.timer),
         )
         self._endings: Batcher[_Ending, Conclusion] = Batcher(
             self._conclude,
             offload=offload,
-            settings=settings,
-            random=random,
+            settings=context.settings,
+            random=context.random,
             batch_size=_BATCH_SIZE,
             on_written=self._take_conclusions,
             on_error=self._note_conclude_error,
@@ -145,10 +113,12 @@ class AtMostOnceDelivery:
             key_of=lambda ending: _partition_of(ending.attempt.timer),
         )
 
+    def takes(self, namespace: str) -> bool:
+        return self._handler.takes(namespace)
+
     # -- life ------------------------------------------------------------------------------------------------
 
-    def start(self, ends_at: float | None) -> None:
-        """``ends_at``: the monotonic time at which what is in flight will be given up, if that is known."""
+    def begin(self, ends_at: float | None) -> None:
         self._is_starting = True
         self._began_at = self._clock.monotonic()
         self._ends_at = ends_at
@@ -158,37 +128,44 @@ class AtMostOnceDelivery:
         self._endings.drain()
 
     def retry(self) -> None:
-        """The store answers again."""
         self._beginnings.retry()
         self._endings.retry()
 
     async def run(self) -> None:
-        """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._beginnings.run())
             group.create_task(self._endings.run())
 
     @property
-    def beginning(self) -> int:
-        """Turns that may yet become callbacks in flight."""
+    def starting(self) -> int:
         return self._beginnings.backlog
 
     @property
-    def unconcluded(self) -> int:
-        """Answers that are not stored yet."""
+    def unstored(self) -> int:
         return self._endings.backlog
 
-    # -- turns -----------------------------------------------------------------------------------------------
+    # -- before it is sent -----------------------------------------------------------------------------------
 
-    def is_in_flight(self, timer: Timer) -> bool:
-        """Whether an attempt of this firing, of whatever revision, is in flight here."""
-        return timer.firing_id in self._open
+    def has_room(self, namespace: str) -> bool:
+        """False when so much is in flight in bytes that no more of this namespace should begin."""
+        return self._payloads.wants(namespace)
 
-    def is_full(self, namespace: str) -> bool:
-        """Whether so much is in flight in bytes that no more of this namespace should begin."""
-        return self.takes(namespace) and not self._payloads.wants(namespace)
+    def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
+        if self._in_flight.is_open(timer):
+            return True
+        is_overdue = timer.state is TimerState.FIRING
+        if not is_overdue and self._has_time_for(timer):
+            return False
+        if not is_overdue or self.starting < self._context.settings.max_in_flight:
+            monotonic = self._clock.monotonic()
+            attempt = self._in_flight.take(self, shard, timer, queue_key(timer), page, monotonic)
+            # An overdue execution ends whatever its host and its namespace's limits are. Anything else is left to the
+            # next poller, and not looked at again by this one.
+            if is_overdue:
+                self.start(attempt, self._clock.now())
+        return True
 
-    def has_time_for(self, timer: Timer) -> bool:
+    def _has_time_for(self, timer: Timer) -> bool:
         """False when this poller will end before ``timer`` is sure to be answered, and the next one has more time.
 
         What takes longer than most of any poller's life is begun early in one.
@@ -200,85 +177,85 @@ class AtMostOnceDelivery:
         )
         return self._ends_at - self._clock.monotonic() >= needed
 
-    def begin(self, shard: ShardState, timer: Timer, *, queue: QueueKey | None, monotonic: float) -> None:
-        """It is the turn of ``timer``, which was taken. ``on_begun`` will tell of it."""
-        self._beginnings.add(Beginning(shard, queue, Turn(timer, shard.lease, self._new_id()), monotonic))
+    def start(self, attempt: Attempt, now: datetime) -> Callback | None:  # noqa: ARG002
+        self._beginnings.add(_Beginning(attempt, Turn(attempt.timer, attempt.lease, self._context.new_id())))
+        return None
 
-    def _may_begin(self, beginning: Beginning) -> bool:
+    def _may_begin(self, beginning: _Beginning) -> bool:
+        attempt = beginning.attempt
         return (
             self._is_starting
-            and beginning.shard.is_trusted(self._clock.monotonic())
-            and (beginning.queue is None or self._payloads.wants(beginning.timer.namespace))
+            and attempt.shard.is_trusted(self._clock.monotonic())
+            and (not attempt.has_place or self._payloads.wants(attempt.timer.namespace))
         )
 
-    def _begin(self, batch: Sequence[Beginning]) -> list[StartResult]:
+    def _begin(self, batch: Sequence[_Beginning]) -> list[StartResult]:
         """In a thread."""
         return self._handler.begin([each.turn for each in batch], now=self._clock.now())
 
-    def _take_turns(self, batch: Sequence[Beginning], results: Sequence[StartResult]) -> None:
+    def _take_turns(self, batch: Sequence[_Beginning], results: Sequence[StartResult]) -> None:
         now = self._clock.now()
-        begun = [(each, self._take_turn(each, result, now)) for each, result in zip(batch, results, strict=True)]
-        self.on_begun(begun)
+        self._launcher.send(
+            [
+                (each.attempt, self._take_turn(each.attempt, result, now))
+                for each, result in zip(batch, results, strict=True)
+            ]
+        )
 
-    def _take_turn(self, beginning: Beginning, result: StartResult, now: datetime) -> Message | None:
+    def _take_turn(self, attempt: Attempt, result: StartResult, now: datetime) -> Callback | None:
         """What is to be sent."""
-        shard, timer = beginning.shard, beginning.timer
+        timer = attempt.timer
         if result.status is StartStatus.GONE:
-            self._record(shard, beginning.lease, ended_silently(timer, now=now))
+            self._recorder.record(attempt, ended_silently(timer, now=now))
             return None
         if result.status is StartStatus.UNREADABLE:
-            self._record(shard, beginning.lease, unreadable(timer, now=now, settings=self._settings))
+            self._recorder.record(attempt, unreadable(timer, now=now, settings=self._context.settings))
             return None
-        shard.settle(firing_key(timer))
-        self._postponed.forget(firing_key(timer))
+        self._in_flight.settle(attempt)
+        self._deferrals.forget(firing_key(timer))
         self._stats.lease_lost += result.status is StartStatus.LEASE_LOST
         self._stats.superseded += result.status is StartStatus.SUPERSEDED
         self._stats.executions_timed_out += result.is_timed_out
         self._stats.count_ended(result.ended_as)
         if result.message is not None:
-            message = _in_time(result.message, now) if beginning.queue is not None else None
-            if message is not None:
-                self._open.add(timer.firing_id)
-                body = message.callback.body
-                self._payloads.hold(_body_key(timer), timer.namespace, 0 if body is None else _COPIES * len(body))
-                return message
+            callback = _in_time(result.message, now) if attempt.has_place else None
+            if callback is not None:
+                attempt.token = result.message.token
+                self._in_flight.open(attempt, body_bytes=_COPIES * len(callback.body or b""))
+                return replace(callback, key=attempt.number)
             log.error(
                 "begun too long ago to be sent; the watchdog ends it",
                 extra={"action": "call.unsent", **_names(timer)},
             )
-        self._note_wake(shard, now if result.status is StartStatus.SUPERSEDED else result.wake_at)
+        self._note_wake(attempt.shard, now if result.status is StartStatus.SUPERSEDED else result.wake_at)
         return None
 
-    def _postpone(self, beginning: Beginning, error: Exception) -> None:
+    def _postpone(self, beginning: _Beginning, error: Exception) -> None:
         """Nothing was sent for it, and it stays due."""
+        attempt = beginning.attempt
         self._stats.record_refused += 1
         log.error(
             "the next step of a service call cannot be taken; it is tried again later",
             exc_info=bug_in(error),
-            extra={"action": "call.step_failed", **refusal(beginning.timer, error)},
+            extra={"action": "call.step_failed", **refusal(attempt.timer, error)},
         )
-        self._postponed.put_back(beginning.shard, beginning.timer)
-        self.on_begun([(beginning, None)])
+        self._deferrals.put_back(attempt)
+        self._launcher.send([(attempt, None)])
 
-    def _take_back(self, batch: Sequence[Beginning]) -> None:
+    def _take_back(self, batch: Sequence[_Beginning]) -> None:
         """They stay due."""
         for beginning in batch:
-            beginning.shard.settle(firing_key(beginning.timer))
-        self.on_begun([(beginning, None) for beginning in batch])
+            self._in_flight.settle(beginning.attempt)
+        self._launcher.send([(beginning.attempt, None) for beginning in batch])
 
-    # -- answers ---------------------------------------------------------------------------------------------
+    # -- after it was sent -----------------------------------------------------------------------------------
 
-    def conclude(self, attempt: Attempt, result: CallbackResult) -> None:
-        """The callback of ``attempt`` has ended."""
+    def finish(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:  # noqa: ARG002
         self._endings.add(_Ending(attempt, Answered(attempt.token, result)))
 
     def abandon(self, attempt: Attempt) -> None:
-        """No response will come: the watchdog will end it."""
-        self._forget(attempt.timer)
-
-    def _forget(self, timer: Timer) -> None:
-        self._open.discard(timer.firing_id)
-        self._payloads.remove(_body_key(timer))
+        """The watchdog will end it."""
+        self._in_flight.close(attempt)
 
     def _conclude(self, batch: Sequence[_Ending]) -> list[Conclusion]:
         """In a thread."""
@@ -286,24 +263,24 @@ class AtMostOnceDelivery:
 
     def _take_conclusions(self, batch: Sequence[_Ending], conclusions: Sequence[Conclusion]) -> None:
         for ending, conclusion in zip(batch, conclusions, strict=True):
-            self._forget(ending.attempt.timer)
+            self._in_flight.close(ending.attempt)
             self._stats.count_ended(conclusion.ended_as)
             self._note_wake(ending.attempt.shard, conclusion.wake_at)
-        self.on_room()
+        self._launcher.start_attempts()
 
     def _leave_refused(self, ending: _Ending, error: Exception) -> None:
         self._stats.record_refused += 1
         log.error(
             "a response cannot be stored; the watchdog ends its execution",
             exc_info=bug_in(error),
-            extra={"action": "call.answer_refused", **refusal(ending.attempt.timer, error)},
+            extra={"action": "call.response_refused", **refusal(ending.attempt.timer, error)},
         )
-        self._forget(ending.attempt.timer)
-        self.on_room()
+        self._in_flight.close(ending.attempt)
+        self._launcher.start_attempts()
 
     def _leave_to_watchdog(self, batch: Sequence[_Ending]) -> None:
         for ending in batch:
-            self._forget(ending.attempt.timer)
+            self._in_flight.close(ending.attempt)
             log.error(
                 "a response was not stored; the watchdog ends its execution",
                 extra={"action": "call.unconcluded", **_names(ending.attempt.timer)},
@@ -314,9 +291,9 @@ class AtMostOnceDelivery:
     def _note_wake(self, shard: ShardState, wake_at: datetime | None) -> None:
         if wake_at is not None:
             shard.note_due(wake_at, now=self._clock.now(), monotonic=self._clock.monotonic())
-            self._on_due()
+            self._context.wake.set()
 
-    def _note_begin_error(self, error: StoreError, batch: Sequence[Beginning]) -> None:
+    def _note_begin_error(self, error: StoreError, batch: Sequence[_Beginning]) -> None:
         self._stats.record_errors += 1
         log.warning(
             "the store did not take what begins, trying again",
@@ -326,30 +303,23 @@ class AtMostOnceDelivery:
     def _note_conclude_error(self, error: StoreError, batch: Sequence[_Ending]) -> None:
         self._stats.record_errors += 1
         log.warning(
-            "the store did not take answers, trying again",
+            "the store did not take responses, trying again",
             extra={"action": "call.conclude_retried", "error": error.code, "calls": len(batch)},
         )
 
 
-def _in_time(message: Message, now: datetime) -> Message | None:
-    """``message`` with what is left of its time; None when that is not worth sending it."""
+def _in_time(message: Message, now: datetime) -> Callback | None:
+    """The callback of ``message`` with what is left of its time; None when that is not worth sending it."""
     callback = message.callback
     left = (message.answer_by - now).total_seconds()
     if left >= callback.timeout_seconds:
-        return message
-    if left < _LEAST_SECONDS:
-        return None
-    return replace(message, callback=replace(callback, timeout_seconds=left))
+        return callback
+    return None if left < _LEAST_SECONDS else replace(callback, timeout_seconds=left)
 
 
 def _partition_of(timer: Timer) -> tuple[str, int]:
     """What may be unavailable for ``timer`` and not for others."""
     return timer.namespace, timer.shard_id
-
-
-def _body_key(timer: Timer) -> FiringKey:
-    """What ``HeldPayloads`` knows a message by; no timer has such a number of attempts."""
-    return timer.firing_id, -1
 
 
 def _names(timer: Timer) -> dict[str, str | None]:

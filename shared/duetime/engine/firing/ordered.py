@@ -1,79 +1,58 @@
-"""Ordered delivery: a policy decides beside the event loop whose turn it is."""
+"""Ordered delivery: as at-least-once, but a policy decides beside the event loop whose turn it is."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 
-from duetime.delivery.port import Callback
-from duetime.domain.clock import Clock
+from duetime.delivery.port import Callback, CallbackResult
 from duetime.domain.errors import StoreError
 from duetime.domain.outcomes import Outcome
-from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.engine.batching import Batcher, bug_in, refusal
-from duetime.engine.firing.deferring import Deferrals
+from duetime.engine.context import EngineContext
+from duetime.engine.deferring import Deferrals
+from duetime.engine.delivery import Attempt, Launcher
+from duetime.engine.firing.at_least_once import AtLeastOnceDelivery
 from duetime.engine.firing.ordering_policy import Decision, OrderingPolicy
-from duetime.engine.firing.outcomes import failed_as, put_off
-from duetime.engine.keys import QueueKey, firing_key
-from duetime.engine.settings import EngineSettings
-from duetime.engine.shards.shard import ShardState
-from duetime.engine.stats import EngineStats
-from duetime.engine.waiting import Offload
+from duetime.engine.in_flight import InFlight
+from duetime.engine.namespace_cache import NamespaceCache
+from duetime.engine.response.classify import Classification
+from duetime.engine.response.decide import failed_as, put_off
+from duetime.engine.response.record import Recorder
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A timer that asks to be decided. ``taken``: when it left its queue, monotonic."""
-
-    shard: ShardState
-    lease: Lease
-    queue: QueueKey
-    timer: Timer
-    taken: float
-
-
-Decided = tuple[Pending, Callback | None]
-"""None: there is nothing to send."""
-
-
-class OrderedDelivery:
-    """Everything but the policy's own work runs in the event loop's thread.
-
-    Whoever makes it sets ``on_decided``, which is told what became of candidates, batch by batch, and ``record``,
-    which records an outcome of a timer that nothing is sent for and calls ``note_recorded``.
-    """
+class OrderedDelivery(AtLeastOnceDelivery):
+    """Of webhook deliveries. All but the policy's own work runs in the event loop's thread."""
 
     def __init__(
         self,
-        ordering: OrderingPolicy,
+        policy: OrderingPolicy,
+        context: EngineContext,
+        recorder: Recorder,
+        namespaces: NamespaceCache,
         *,
-        clock: Clock,
-        settings: EngineSettings,
-        stats: EngineStats,
-        offload: Offload,
-        random: Callable[[], float],
-        postponed: Deferrals,
+        in_flight: InFlight,
+        deferrals: Deferrals,
+        launcher: Launcher,
     ) -> None:
-        self.on_decided: Callable[[Sequence[Decided]], None] = lambda decided: None  # noqa: ARG005
-        self.record: Callable[[ShardState, Lease, Outcome], None] = lambda shard, lease, outcome: None  # noqa: ARG005
-        self._ordering = ordering
-        self.takes = ordering.takes
-        self.classify = ordering.classify
-        self._clock = clock
-        self._settings = settings
-        self._stats = stats
-        self._postponed = postponed
+        super().__init__(context, recorder, namespaces)
+        self._policy = policy
+        self._in_flight = in_flight
+        self._deferrals = deferrals
+        self._launcher = launcher
         self._is_starting = True
-        self._decisions: Batcher[Pending, Decision] = Batcher(
-            lambda batch: self._ordering.admit([each.timer for each in batch], now=self._clock.now()),
+        offload = context.threads.make(1, "duetime-ordering")
+        self._decisions: Batcher[Attempt, Decision] = Batcher(
+            lambda batch: policy.admit([each.timer for each in batch], now=context.clock.now()),
             offload=offload,
-            settings=settings,
-            random=random,
+            settings=context.settings,
+            random=context.random,
             linger_seconds=0.0,
             is_wanted=self._may_start,
             on_written=self._take_decisions,
@@ -81,99 +60,105 @@ class OrderedDelivery:
             on_refused=self._postpone,
             on_given_up=self._take_back,
         )
-        self._recorded: Batcher[Outcome, None] = Batcher(
+        self._untold: Batcher[Outcome, None] = Batcher(
             self._tell_recorded,
             offload=offload,
-            settings=settings,
-            random=random,
+            settings=context.settings,
+            random=context.random,
             linger_seconds=0.0,
             on_written=lambda batch, results: None,  # noqa: ARG005
             on_error=self._note_error,
-            on_refused=lambda outcome, error: self._tell_refused(outcome.timer, error),
+            on_refused=lambda outcome, error: self._log_refused(outcome.timer, error),
             on_given_up=lambda batch: None,  # noqa: ARG005 (who waits for them looks by itself after a while)
         )
 
+    def takes(self, namespace: str) -> bool:
+        return self._policy.takes(namespace)
+
     # -- life ------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def begin(self, ends_at: float | None) -> None:  # noqa: ARG002
         self._is_starting = True
 
     def stop_starting(self) -> None:
         self._is_starting = False
 
     def retry(self) -> None:
-        """The store answers again."""
         self._decisions.retry()
-        self._recorded.retry()
+        self._untold.retry()
 
     async def run(self) -> None:
-        """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._decisions.run())
-            group.create_task(self._recorded.run())
+            group.create_task(self._untold.run())
 
     @property
-    def asking(self) -> int:
-        """Candidates that may yet become callbacks in flight."""
+    def starting(self) -> int:
         return self._decisions.backlog
 
     @property
-    def untold(self) -> int:
-        """Outcomes that the policy has not been told of."""
-        return self._recorded.backlog
+    def is_idle(self) -> bool:
+        return super().is_idle and not self._untold.backlog
 
-    # -- turns -----------------------------------------------------------------------------------------------
+    # -- before it is sent -----------------------------------------------------------------------------------
 
-    def ask(self, shard: ShardState, timer: Timer, *, queue: QueueKey, monotonic: float) -> None:
-        """It is the turn of ``timer``, which was taken, as far as the engine is concerned."""
-        self._decisions.add(Pending(shard, shard.lease, queue, timer, monotonic))
-
-    def note_recorded(self, outcome: Outcome) -> None:
-        """``outcome``, which ends a timer or puts it off, was recorded, or something else was there in its place."""
-        self._recorded.add(outcome)
-
-    def _may_start(self, candidate: Pending) -> bool:
-        return self._is_starting and candidate.shard.is_trusted(self._clock.monotonic())
-
-    def _take_decisions(self, batch: Sequence[Pending], decisions: Sequence[Decision]) -> None:
-        self.on_decided([(each, self._take(each, decision)) for each, decision in zip(batch, decisions, strict=True)])
-
-    def _take(self, candidate: Pending, decision: Decision) -> Callback | None:
-        """What is to be sent."""
-        timer = candidate.timer
-        if decision.callback is not None:
-            if self._may_start(candidate):
-                return decision.callback
-            candidate.shard.settle(firing_key(timer))
-        elif decision.failure is not None:
-            outcome = failed_as(timer, decision.failure, now=self._clock.now(), settings=self._settings)
-            self.record(candidate.shard, candidate.lease, outcome)
-        else:
-            assert decision.wait_until is not None
-            self.record(candidate.shard, candidate.lease, put_off(timer, until=decision.wait_until))
+    def start(self, attempt: Attempt, now: datetime) -> Callback | None:  # noqa: ARG002
+        self._decisions.add(attempt)
         return None
 
-    def _postpone(self, candidate: Pending, error: Exception) -> None:
+    def _may_start(self, attempt: Attempt) -> bool:
+        return self._is_starting and attempt.shard.is_trusted(self._context.clock.monotonic())
+
+    def _take_decisions(self, batch: Sequence[Attempt], decisions: Sequence[Decision]) -> None:
+        self._launcher.send(
+            [(each, self._take(each, decision)) for each, decision in zip(batch, decisions, strict=True)]
+        )
+
+    def _take(self, attempt: Attempt, decision: Decision) -> Callback | None:
+        """What is to be sent."""
+        timer = attempt.timer
+        if decision.callback is not None:
+            if self._may_start(attempt):
+                return replace(decision.callback, key=attempt.number)
+            self._in_flight.settle(attempt)
+        elif decision.failure is not None:
+            now, settings = self._context.clock.now(), self._context.settings
+            self._recorder.record(attempt, failed_as(timer, decision.failure, now=now, settings=settings))
+        else:
+            assert decision.wait_until is not None
+            self._recorder.record(attempt, put_off(timer, until=decision.wait_until))
+        return None
+
+    def _postpone(self, attempt: Attempt, error: Exception) -> None:
         """Nothing was sent for it, and it stays due."""
-        self._tell_refused(candidate.timer, error)
-        self._postponed.put_back(candidate.shard, candidate.timer)
-        self.on_decided([(candidate, None)])
+        self._log_refused(attempt.timer, error)
+        self._deferrals.put_back(attempt)
+        self._launcher.send([(attempt, None)])
 
-    def _take_back(self, batch: Sequence[Pending]) -> None:
+    def _take_back(self, batch: Sequence[Attempt]) -> None:
         """They stay due."""
-        for candidate in batch:
-            candidate.shard.settle(firing_key(candidate.timer))
-        self.on_decided([(candidate, None) for candidate in batch])
+        for attempt in batch:
+            self._in_flight.settle(attempt)
+        self._launcher.send([(attempt, None) for attempt in batch])
 
-    # -- the rest --------------------------------------------------------------------------------------------
+    # -- after it was sent -----------------------------------------------------------------------------------
+
+    def _classify(self, result: CallbackResult, now: datetime) -> Classification:
+        return self._policy.classify(result, now=now)
+
+    def recorded(self, outcome: Outcome) -> None:
+        if outcome.is_put_off or outcome.expires_at is not None:
+            self._untold.add(outcome)
 
     def _tell_recorded(self, batch: Sequence[Outcome]) -> list[None]:
         """In a thread."""
-        self._ordering.recorded(batch, now=self._clock.now())
+        self._policy.recorded(batch, now=self._context.clock.now())
         return [None] * len(batch)
 
-    def _tell_refused(self, timer: Timer, error: Exception) -> None:
-        self._stats.record_refused += 1
+    # -- log lines -------------------------------------------------------------------------------------------
+
+    def _log_refused(self, timer: Timer, error: Exception) -> None:
+        self._context.stats.record_refused += 1
         log.error(
             "the store refuses what a delivery needs; the others go on",
             exc_info=bug_in(error),
@@ -181,7 +166,7 @@ class OrderedDelivery:
         )
 
     def _note_error(self, error: StoreError, batch: Sequence[object]) -> None:
-        self._stats.record_errors += 1
+        self._context.stats.record_errors += 1
         log.warning(
             "the store did not answer about deliveries, trying again",
             extra={"action": "delivery.retried", "error": error.code, "deliveries": len(batch)},

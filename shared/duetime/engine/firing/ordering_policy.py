@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Protocol
 
 from duetime.delivery.port import Callback, CallbackResult
-from duetime.delivery.response import Classification
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Failure, Timer
+from duetime.engine.response.classify import Classification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,26 +1,25 @@
 """Flow control: which waiting timer may be started next, and which timers are worth reading.
 
-Everything costs O(1) per timer. Times are monotonic seconds.
+Namespaces take turns, and within each its hosts. Whether a queue may start one more is one rule (``_ready_at``),
+asked when a turn is given: nothing has to be woken up when a limit has room again. A look costs O(1) for each queue
+with something waiting and for each timer that is started. Times are monotonic seconds.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import count
-from math import ceil
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from math import ceil, inf
 
-from duetime.domain.timers import Timer
+from duetime.engine.delivery import Attempt
 from duetime.engine.flow.breaker import BreakerState, CircuitBreaker
 from duetime.engine.flow.host_health import HostSignal
 from duetime.engine.flow.limits import ConcurrencyWindow, TokenBucket
-from duetime.engine.flow.queues import Host, HostQueue, NamespaceQueue, Waiting
+from duetime.engine.flow.queues import Host, HostQueue, NamespaceQueue
 from duetime.engine.keys import QueueKey
 from duetime.engine.settings import EngineSettings
-from duetime.engine.shards.shard import ShardState
 
-_MAX_IDLE_LANES = 10_000
+_MAX_IDLE_QUEUES = 10_000
 """What was learnt about hosts is forgotten when there are more than so many."""
 _QUICK_SECONDS = 0.02
 """A quick callback. Quicker ones are fired as fast as timers can be read meanwhile."""
@@ -30,11 +29,7 @@ class FlowControl:
     """The waiting timers of one poller. For the event loop's thread alone."""
 
     def __init__(
-        self,
-        settings: EngineSettings,
-        *,
-        random: Callable[[], float],
-        on_stale: Callable[[QueueKey, ShardState, Timer], None],
+        self, settings: EngineSettings, *, random: Callable[[], float], on_stale: Callable[[Attempt], None]
     ) -> None:
         """``on_stale`` is told of timers that have waited too long: they are out, and must be read again."""
         self._settings = settings
@@ -43,15 +38,12 @@ class FlowControl:
         self._queues: dict[QueueKey, HostQueue] = {}
         self._namespaces: dict[str, NamespaceQueue] = {}
         self._hosts: dict[str, Host] = {}
-        self._round: deque[NamespaceQueue] = deque()
+        self._busy: OrderedDict[NamespaceQueue, None] = OrderedDict()
+        """Namespaces with something waiting, the one whose last turn is longest ago first. They share the buffer."""
         self._waiting = 0
-        self._busy_namespaces = 0
-        """Those with something waiting: they share the buffer."""
-        self._tokens_due: list[tuple[float, int, NamespaceQueue]] = []
-        self._crowded: dict[Host, None] = {}
-        """Hosts at which queues are blocked, and perhaps some at which none is any longer."""
-        self._serial = count()
-        self._max_queues = _MAX_IDLE_LANES
+        self._max_queues = _MAX_IDLE_QUEUES
+        self.next_token_at: float | None = None
+        """When the next token comes that alone kept something from its turn, as of the last ``take``."""
 
     def __len__(self) -> int:
         return self._waiting
@@ -59,25 +51,23 @@ class FlowControl:
     # -- limits ----------------------------------------------------------------------------------------------
 
     def configure(
-        self, namespace: str, *, max_in_flight: int | None, rate_per_second: float | None, monotonic: float
+        self, name: str, *, max_in_flight: int | None, rate_per_second: float | None, monotonic: float
     ) -> None:
-        """Limits of ``namespace`` in this poller; None for those of all namespaces, or for no rate limit.
+        """Limits of a namespace in this poller; None for those of all namespaces, or for no rate limit.
 
         A namespace with a ``max_in_flight`` of its own need not earn it: its windows begin with that.
         """
-        line = self._namespace(namespace)
-        line.max_in_flight = max_in_flight or self._settings.max_in_flight_per_namespace
+        namespace = self._namespace(name)
+        namespace.max_in_flight = max_in_flight or self._settings.max_in_flight_per_namespace
         initial_window = max_in_flight or self._settings.initial_window
-        if initial_window != line.initial_window:
-            self._begin_with(line, initial_window)
+        if initial_window != namespace.initial_window:
+            self._begin_with(namespace, initial_window)
         if rate_per_second is None:
-            line.bucket = None
-        elif line.bucket is None:
-            line.bucket = TokenBucket(rate_per_second, monotonic=monotonic)
-        elif line.bucket.per_second != rate_per_second:
-            line.bucket.change(rate_per_second, monotonic=monotonic)
-            line.waits_for_token = False  # its time was reckoned with the old rate
-        self._let_in(line)
+            namespace.bucket = None
+        elif namespace.bucket is None:
+            namespace.bucket = TokenBucket(rate_per_second, monotonic=monotonic)
+        elif namespace.bucket.per_second != rate_per_second:
+            namespace.bucket.change(rate_per_second, monotonic=monotonic)
 
     def open_breakers(self, monotonic: float) -> int:
         """May be called from any thread: the copy is made in one step."""
@@ -88,142 +78,156 @@ class FlowControl:
         # Of one host, no namespace gets all: when it hangs for one of them, another still has a way in.
         return max(1, self._settings.max_in_flight_per_host * 3 // 4)
 
-    def _begin_with(self, line: NamespaceQueue, initial_window: int) -> None:
-        line.initial_window = initial_window
-        line.window.begin_with(max(initial_window, 4 * self._settings.initial_window))
+    def _begin_with(self, namespace: NamespaceQueue, initial_window: int) -> None:
+        namespace.initial_window = initial_window
+        namespace.window.begin_with(max(initial_window, 4 * self._settings.initial_window))
         for queue in self._queues.values():
-            if queue.namespace is line:
+            if queue.namespace is namespace:
                 queue.window.begin_with(min(initial_window, self._max_in_flight_per_queue))
-                self._let_queue_in(queue)
 
     # -- waiting ---------------------------------------------------------------------------------------------
 
     def accepts(self, key: QueueKey, monotonic: float) -> bool:
         """Whether another timer may wait in this queue. One that is not accepted stays in the store."""
         queue = self._queues.get(key)
-        line = self._namespaces.get(key[0])
+        namespace = self._namespaces.get(key[0])
         if queue is not None and len(queue.waiting) >= self._room_of(queue, monotonic):
             return False
-        if line is None:
-            return self._waiting < self._settings.max_buffered or self._busy_namespaces < self._settings.max_buffered
-        return not self._is_full(line)
+        if namespace is None:
+            return min(self._waiting, len(self._busy)) < self._settings.max_buffered
+        return not self._is_full(namespace)
 
-    def is_full(self, namespace: str) -> bool:
+    def is_full(self, name: str) -> bool:
         """Whether no queue of a namespace accepts another timer. May be called from any thread: a guess, then."""
-        line = self._namespaces.get(namespace)
-        return line is not None and self._is_full(line)
+        namespace = self._namespaces.get(name)
+        return namespace is not None and self._is_full(namespace)
 
-    def _is_full(self, line: NamespaceQueue) -> bool:
-        if line.waiting >= self._turns_ahead(line):
+    def _is_full(self, namespace: NamespaceQueue) -> bool:
+        if namespace.waiting >= self._turns_ahead(namespace):
             return True
         if self._waiting < self._settings.max_buffered:
             return False
         # The buffer is full: each namespace may still have its share, however much the others hold.
-        busy = self._busy_namespaces + (line.waiting == 0)
-        return line.waiting >= self._settings.max_buffered // max(1, busy)
+        busy = len(self._busy) + (namespace.waiting == 0)
+        return namespace.waiting >= self._settings.max_buffered // max(1, busy)
 
     def wants(self, key: QueueKey, monotonic: float) -> bool:
         """Whether this queue has become so short that it pays to read more for it."""
         queue = self._queues.get(key)
         if queue is not None and len(queue.waiting) > self._room_of(queue, monotonic) // 2:
             return False
-        line = self._namespaces.get(key[0])
-        if line is not None and line.waiting > self._turns_ahead(line) // 2:
+        namespace = self._namespaces.get(key[0])
+        if namespace is not None and namespace.waiting > self._turns_ahead(namespace) // 2:
             return False  # or a page would be read for every turn
         return self.accepts(key, monotonic)
 
-    def add(self, key: QueueKey, shard: ShardState, timer: Timer, monotonic: float) -> None:
-        """``timer`` was read at ``monotonic`` and waits for its turn. Ask ``accepts`` first."""
-        queue = self._queue(key, monotonic)
-        line = queue.namespace
-        queue.waiting.append((shard, timer, monotonic))
-        self._busy_namespaces += line.waiting == 0
-        line.waiting += 1
+    def add(self, attempt: Attempt, monotonic: float) -> None:
+        """The timer of ``attempt`` waits for its turn. Ask ``accepts`` first."""
+        queue = self._queue(attempt.queue, monotonic)
+        queue.waiting.append(attempt)
+        queue.namespace.waiting += 1
+        queue.namespace.queues[queue] = None  # a queue or namespace that is there already keeps its place
+        self._busy[queue.namespace] = None
         self._waiting += 1
-        self._let_queue_in(queue)
 
-    def remove(self, is_unwanted: Callable[[Waiting], bool]) -> Iterator[Waiting]:
-        """Take out and yield all that are unwanted."""
-        for queue in list(self._queues.values()):
-            if queue.waiting:
-                yield from self._remove(queue, is_unwanted)
+    def remove(self, is_unwanted: Callable[[Attempt], bool]) -> list[Attempt]:
+        """Take out all that are unwanted."""
+        return [each for queue in list(self._queues.values()) for each in self._remove(queue, is_unwanted)]
 
     def drop_stale(self, monotonic: float) -> None:
         """Give up what has waited too long in queues that let nothing through."""
         for queue in self._queues.values():
-            if queue.waiting:
-                self._drop_stale(queue, monotonic)
+            self._drop_stale(queue, monotonic)
 
-    def clear(self, key: QueueKey) -> Iterator[Waiting]:
-        """Take out and yield all that wait in one queue."""
-        return self._remove(self._queues[key], lambda waiting: True)  # noqa: ARG005
+    def clear(self, key: QueueKey) -> list[Attempt]:
+        """Take out all that wait in one queue."""
+        return self._remove(self._queues[key], lambda attempt: True)  # noqa: ARG005
 
     # -- starting and ending ---------------------------------------------------------------------------------
 
-    def take(self, monotonic: float) -> tuple[QueueKey, ShardState, Timer] | None:
-        """The next timer that may be started now, which counts as in flight from then on. None when there is none."""
-        while self._round or self._let_in_through_idle_hosts():
-            line = self._round.popleft()
-            queue = self._next_queue(line, monotonic)
-            if queue is None:
-                line.is_in_round = False
-                continue
-            if line.bucket is not None:
-                line.bucket.take()
-            shard, timer, _ = queue.waiting.popleft()
-            self._count_out(queue)
-            queue.in_flight += 1
-            queue.host.in_flight += 1
-            line.in_flight += 1
-            if queue.waiting:
-                line.round.append(queue)
-            else:
-                queue.is_in_round = False
-            self._round.append(line)
-            return queue.key, shard, timer
-        return None
+    def take(self, monotonic: float, places: int, may_start: Callable[[Attempt], bool]) -> list[Attempt]:
+        """Up to ``places`` whose turn it is, in order; they count as in flight from then on.
 
-    def slow_down(self, key: QueueKey) -> None:
-        """An attempt has been in flight for long."""
-        self._queues[key].slow += 1
+        One that may not start is out. A queue or namespace that is passed over keeps its place before those that have
+        had a turn since.
+        """
+        taken: list[Attempt] = []
+        next_at = inf
+        turns = deque((namespace, deque(namespace.queues)) for namespace in self._busy) if places > 0 else deque()
+        while turns and len(taken) < places:
+            namespace, queues = turns.popleft()
+            while queues:
+                queue = queues.popleft()
+                self._drop_stale(queue, monotonic)
+                if not queue.waiting:
+                    continue
+                ready_at = self._ready_at(queue, monotonic)
+                if ready_at > monotonic:  # and so it is until something ends or time has passed
+                    next_at = min(next_at, ready_at)
+                    continue
+                attempt = self._give_turn(queue)
+                if may_start(attempt):
+                    self._count_in(attempt, queue)
+                    taken.append(attempt)
+                if queue.waiting:
+                    queues.append(queue)
+                turns.append((namespace, queues))
+                break
+        self.next_token_at = None if next_at == inf else next_at
+        return taken
 
-    def end(
-        self, key: QueueKey, ending: HostSignal, *, started: float, is_slow: bool, monotonic: float
-    ) -> BreakerState | None:
-        """An attempt has ended. Says that the breaker of its host has opened or closed through this."""
-        queue = self._queues[key]
+    def _ready_at(self, queue: HostQueue, monotonic: float) -> float:
+        """When a queue may start one more, as far as time alone decides; infinity: not before an attempt ends."""
+        namespace = queue.namespace
+        if (
+            not namespace.has_room()
+            or queue.host.in_flight >= self._settings.max_in_flight_per_host
+            or not queue.has_room(monotonic)
+        ):
+            return inf
+        return monotonic if namespace.bucket is None else monotonic + namespace.bucket.wait_seconds(monotonic)
+
+    def _give_turn(self, queue: HostQueue) -> Attempt:
+        attempt = queue.waiting.popleft()
+        queue.namespace.queues.move_to_end(queue)
+        self._busy.move_to_end(queue.namespace)
+        self._count_out(queue, 1)
+        return attempt
+
+    def _count_in(self, attempt: Attempt, queue: HostQueue) -> None:
+        attempt.has_place = True
+        queue.in_flight += 1
+        queue.host.in_flight += 1
+        queue.namespace.in_flight += 1
+        if queue.namespace.bucket is not None:
+            queue.namespace.bucket.take()
+
+    def slow_down(self, attempt: Attempt) -> None:
+        """``attempt`` has been in flight for long."""
+        self._queues[attempt.queue].slow += 1
+
+    def end(self, attempt: Attempt, signal: HostSignal, monotonic: float) -> BreakerState | None:
+        """``attempt`` gives its place back. Says that the breaker of its host has opened or closed through this."""
+        attempt.has_place = False
+        queue = self._queues[attempt.queue]
         queue.in_flight -= 1
-        queue.slow -= is_slow
+        queue.slow -= attempt.is_slow
         queue.host.in_flight -= 1
         queue.namespace.in_flight -= 1
-        changed = None
-        if ending is HostSignal.ANSWERED:
+        if signal is HostSignal.NEUTRAL:
+            return None
+        if signal is HostSignal.ANSWERED:
             queue.window.answered(self._max_in_flight_per_queue)
             queue.namespace.window.answered(self._settings.max_in_flight_per_namespace)
-            if queue.breaker.succeeded():
-                changed = BreakerState.CLOSED
-        elif ending is not HostSignal.NEUTRAL:
-            queue.window.failed()
-            is_answered = ending is HostSignal.UNAVAILABLE
-            if queue.breaker.failed(
-                started=started, is_answered=is_answered, monotonic=monotonic, random=self._random()
-            ):
-                changed = BreakerState.OPEN
-        if queue.host.blocked and queue.waiting and not queue.is_in_round:
-            queue.host.blocked[queue] = None  # behind those that wait already: its own end is no privilege
-            self._crowded[queue.host] = None
-        self._let_queue_in(queue)
-        self._let_in(queue.namespace)
-        self._let_in_through_host(queue.host, monotonic)
-        return changed
-
-    def next_token_at(self, monotonic: float) -> float | None:
-        """When a namespace that only waits for a token may go on; lets in those for which it is time."""
-        while self._tokens_due and self._tokens_due[0][0] <= monotonic:
-            line = heapq.heappop(self._tokens_due)[2]
-            line.waits_for_token = False
-            self._let_in(line)
-        return self._tokens_due[0][0] if self._tokens_due else None
+            return BreakerState.CLOSED if queue.breaker.succeeded() else None
+        queue.window.failed()
+        has_opened = queue.breaker.failed(
+            started=attempt.started,
+            is_answered=signal is HostSignal.UNAVAILABLE,
+            monotonic=monotonic,
+            random=self._random(),
+        )
+        return BreakerState.OPEN if has_opened else None
 
     # -- inside ----------------------------------------------------------------------------------------------
 
@@ -236,90 +240,38 @@ class FlowControl:
             return 1 - min(queue.in_flight, 1)
         return queue.window.size if queue.slow else self._settings.max_buffered
 
-    def _turns_ahead(self, line: NamespaceQueue) -> int:
+    def _turns_ahead(self, namespace: NamespaceQueue) -> int:
         """As many as may have their turn before they have waited too long. What is beyond would be read again."""
         ahead_seconds = self._settings.max_wait_seconds / 2
-        turns = line.max_in_flight * ceil(ahead_seconds / _QUICK_SECONDS)
-        return turns if line.bucket is None else min(turns, max(1, ceil(line.bucket.per_second * ahead_seconds)))
-
-    def _next_queue(self, line: NamespaceQueue, monotonic: float) -> HostQueue | None:
-        """The namespace's next queue that may start, out of its round; None when there is none for now."""
-        if not line.round or not line.has_room():
-            return None
-        if line.bucket is not None and (wait := line.bucket.wait_seconds(monotonic)) > 0:
-            if not line.waits_for_token:
-                line.waits_for_token = True
-                heapq.heappush(self._tokens_due, (monotonic + wait, next(self._serial), line))
-            return None
-        while line.round:
-            queue = line.round.popleft()
-            self._drop_stale(queue, monotonic)
-            if queue.waiting and queue.may_start(monotonic):
-                if queue.host.in_flight < self._settings.max_in_flight_per_host:
-                    return queue
-                queue.host.blocked[queue] = None
-                self._crowded[queue.host] = None
-            queue.is_in_round = False
-        return None
+        turns = namespace.max_in_flight * ceil(ahead_seconds / _QUICK_SECONDS)
+        bucket = namespace.bucket
+        return turns if bucket is None else min(turns, max(1, ceil(bucket.per_second * ahead_seconds)))
 
     def _drop_stale(self, queue: HostQueue, monotonic: float) -> None:
         oldest = monotonic - self._settings.max_wait_seconds
-        while queue.waiting and queue.waiting[0][2] < oldest:
-            shard, timer, _ = queue.waiting.popleft()
-            self._count_out(queue)
-            self._on_stale(queue.key, shard, timer)
+        while queue.waiting and queue.waiting[0].read_at < oldest:
+            attempt = queue.waiting.popleft()
+            self._count_out(queue, 1)
+            self._on_stale(attempt)
 
-    def _let_queue_in(self, queue: HostQueue) -> None:
-        if queue.waiting and not queue.is_in_round and queue not in queue.host.blocked:
-            queue.is_in_round = True
-            queue.namespace.round.append(queue)
-            self._let_in(queue.namespace)
+    def _remove(self, queue: HostQueue, is_unwanted: Callable[[Attempt], bool]) -> list[Attempt]:
+        removed: list[Attempt] = []
+        kept: deque[Attempt] = deque()
+        for attempt in queue.waiting:
+            (removed if is_unwanted(attempt) else kept).append(attempt)
+        if removed:
+            queue.waiting = kept
+            self._count_out(queue, len(removed))
+        return removed
 
-    def _let_in(self, line: NamespaceQueue) -> None:
-        if line.round and not line.is_in_round:
-            line.is_in_round = True
-            self._round.append(line)
-
-    def _let_in_through_host(self, host: Host, monotonic: float) -> None:
-        """There is room for one more: for the first that can use it."""
-        while host.blocked and host.in_flight < self._settings.max_in_flight_per_host:
-            queue = next(iter(host.blocked))
-            del host.blocked[queue]
-            self._let_queue_in(queue)
-            if queue.is_in_round and queue.may_start(monotonic):
-                break
-
-    def _let_in_through_idle_hosts(self) -> bool:
-        """Nobody in the round may start: those that were let in have no use for their hosts' room, so others may.
-
-        Without this a host's room could be kept for a queue whose namespace must not start, and no end would wake the
-        next. Every turn takes a queue out of those that are blocked. True when a namespace is in the round again.
-        """
-        for host in list(self._crowded):
-            while host.blocked and host.in_flight < self._settings.max_in_flight_per_host:
-                queue = next(iter(host.blocked))
-                del host.blocked[queue]
-                self._let_queue_in(queue)
-                if self._round:
-                    return True
-            if not host.blocked:
-                del self._crowded[host]
-        return False
-
-    def _remove(self, queue: HostQueue, is_unwanted: Callable[[Waiting], bool]) -> Iterator[Waiting]:
-        kept: deque[Waiting] = deque()
-        waiting, queue.waiting = queue.waiting, kept
-        for each in waiting:
-            if is_unwanted(each):
-                self._count_out(queue)
-                yield each
-            else:
-                kept.append(each)
-
-    def _count_out(self, queue: HostQueue) -> None:
-        self._waiting -= 1
-        queue.namespace.waiting -= 1
-        self._busy_namespaces -= queue.namespace.waiting == 0
+    def _count_out(self, queue: HostQueue, number: int) -> None:
+        namespace = queue.namespace
+        self._waiting -= number
+        namespace.waiting -= number
+        if not queue.waiting:
+            del namespace.queues[queue]
+            if not namespace.queues:
+                del self._busy[namespace]
 
     def _queue(self, key: QueueKey, monotonic: float) -> HostQueue:
         queue = self._queues.get(key)
@@ -335,25 +287,24 @@ class FlowControl:
             host = self._hosts.get(key[1])
             if host is None:
                 host = self._hosts[key[1]] = Host()
-            line = self._namespace(key[0])
-            window = ConcurrencyWindow(min(line.initial_window, self._max_in_flight_per_queue))
-            queue = self._queues[key] = HostQueue(key, line, host, window, breaker)
+            namespace = self._namespace(key[0])
+            window = ConcurrencyWindow(min(namespace.initial_window, self._max_in_flight_per_queue))
+            queue = self._queues[key] = HostQueue(key, namespace, host, window, breaker)
         return queue
 
     def _namespace(self, name: str) -> NamespaceQueue:
-        line = self._namespaces.get(name)
-        if line is None:
+        namespace = self._namespaces.get(name)
+        if namespace is None:
             settings = self._settings
             window = ConcurrencyWindow(4 * settings.initial_window)
-            line = self._namespaces[name] = NamespaceQueue(
-                name, window, settings.max_in_flight_per_namespace, settings.initial_window
-            )
-        return line
+            namespace = NamespaceQueue(window, settings.max_in_flight_per_namespace, settings.initial_window)
+            self._namespaces[name] = namespace
+        return namespace
 
     def _forget_idle(self, monotonic: float) -> None:
         self._queues = {key: queue for key, queue in self._queues.items() if not queue.is_idle(monotonic)}
-        self._max_queues = max(_MAX_IDLE_LANES, 2 * len(self._queues))
+        self._max_queues = max(_MAX_IDLE_QUEUES, 2 * len(self._queues))
         used_hosts = {key[1] for key in self._queues}
         used_namespaces = {key[0] for key in self._queues}
         self._hosts = {name: host for name, host in self._hosts.items() if name in used_hosts}
-        self._namespaces = {name: line for name, line in self._namespaces.items() if name in used_namespaces}
+        self._namespaces = {name: each for name, each in self._namespaces.items() if name in used_namespaces}

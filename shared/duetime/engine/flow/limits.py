@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 class ConcurrencyWindow:
-    """How many attempts may be in flight: few at first, one more with every answer, half after a failure.
+    """How many attempts may be in flight: few at first, one more with every response, half after a failure.
 
-    So a destination that responses is soon used to the full, and one that hangs never holds more than it held when it
+    So a destination that answers is soon used to the full, and one that hangs never holds more than it held when it
     last answered (the idea is TCP's slow start and multiplicative decrease: RFC 5681).
     """
 

@@ -27,16 +27,13 @@ from dataclasses import dataclass, replace
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.shards import Lease
-from duetime.engine.payloads import HeldPayloads
-from duetime.engine.settings import EngineSettings
+from duetime.engine.context import EngineContext
 from duetime.engine.shards.reading import ShardReading
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.shards.sharing import FreeShards, Members, claim_order, fair_share
 from duetime.engine.shards.unreadable import UnreadableShards
-from duetime.engine.stats import EngineStats
-from duetime.engine.waiting import Offload, WakeupEvent
+from duetime.engine.waiting import WakeupEvent
 from duetime.stores.port.store import Store
-from duetime.stores.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
 
@@ -66,37 +63,28 @@ class LeaseKeeper:
 
     def __init__(
         self,
+        context: EngineContext,
         store: Store,
         *,
-        clock: StoreClock,
-        settings: EngineSettings,
-        stats: EngineStats,
-        offload: Offload,
-        claim_offload: Offload,
         worker_id: str,
         metadata: str,
-        on_change: Callable[[], None],
         on_recovery: Callable[[], None],
         drop: Callable[[ShardState], None],
-        payloads: HeldPayloads,
     ) -> None:
-        """``offload`` runs renewals and releases, ``claim_offload`` all that these must not wait for.
-
-        ``metadata`` as in ``LeaseStore.claim``. ``on_change`` is called after claims, ``on_recovery`` when the
-        store answers again after an outage; ``drop`` when a shard must not be fired from any more.
-        """
+        """``metadata`` as in ``LeaseStore.claim``. ``on_recovery`` is called when the store answers again after an
+        outage, ``drop`` when a shard must not be fired from any more."""
         self._store = store
-        self._clock = clock
-        self._settings = settings
-        self._stats = stats
-        self._offload = offload
-        self._claim_offload = claim_offload
+        self._clock = context.clock
+        self._settings = settings = context.settings
+        self._stats = context.stats
+        self._on_change = context.wake.set
+        # Renewals have a thread of their own: however slow other calls are, they are never kept waiting.
+        self._offload = context.threads.make(1, "duetime-leases")
+        self._claim_offload = context.threads.make(1, "duetime-claims")
         self._worker_id = worker_id
         self._metadata = metadata
-        self._on_change = on_change
         self._on_recovery = on_recovery
         self._drop = drop
-        self._payloads = payloads
         self._alarm = WakeupEvent()
         self.owned: dict[int, ShardState] = {}
         self._unrenewed: list[ShardState] = []
@@ -267,9 +255,7 @@ class LeaseKeeper:
 
     async def _release_finished(self) -> None:
         finished = [
-            shard
-            for shard in self.owned.values()
-            if shard.is_releasing and not shard.is_polling and not shard.unrecorded
+            shard for shard in self.owned.values() if shard.is_releasing and not shard.is_polling and not shard.holds
         ]
         await self.release(finished)
 
@@ -434,6 +420,5 @@ class LeaseKeeper:
                 interval_seconds=self._settings.min_poll_interval_seconds,
                 survey_at=self._clock.monotonic(),
             ),
-            payloads=self._payloads,
             is_releasing=not self._is_claiming,
         )

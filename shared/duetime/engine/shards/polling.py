@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.engine.firing.failure_events import event_of
+from duetime.engine.context import EngineContext
 from duetime.engine.firing.firing import SHORTEST_WAIT_SECONDS, Firing
-from duetime.engine.firing.recording import Recorder
 from duetime.engine.namespace_cache import NamespaceCache, NamespaceView
 from duetime.engine.payloads import payload_bytes
-from duetime.engine.settings import EngineSettings
+from duetime.engine.response.failure_events import event_of
 from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.reading import PageRequest
 from duetime.engine.shards.shard import ShardState
-from duetime.engine.stats import EngineStats
-from duetime.engine.waiting import Offload, WakeupEvent
 from duetime.stores.port.timers import DuePage, TimerStore, UnreadableRow
 
 log = logging.getLogger(__name__)
 
+_PRUNE_LIMIT = 500
 _MAX_STUCK_TOLD = 1000
 """Rows that cannot be set aside are told once each, as long as they are no more."""
 
@@ -45,30 +42,23 @@ class Polling:
 
     def __init__(
         self,
+        context: EngineContext,
         timers: TimerStore,
         leases: LeaseKeeper,
-        recorder: Recorder,
         firing: Firing,
         namespaces: NamespaceCache,
-        *,
-        clock: Clock,
-        settings: EngineSettings,
-        stats: EngineStats,
-        offload: Offload,
-        wake: WakeupEvent,
-        random: Callable[[], float],
     ) -> None:
         self._timers = timers
         self._leases = leases
-        self._recorder = recorder
         self._firing = firing
+        self._recorder = firing.recorder
         self._namespaces = namespaces
-        self._clock = clock
-        self._settings = settings
-        self._stats = stats
-        self._offload = offload
-        self._wake = wake
-        self._random = random
+        self._clock = context.clock
+        self._settings = context.settings
+        self._stats = context.stats
+        self._wake = context.wake
+        self._random = context.random
+        self._offload = context.threads.make(context.settings.poll_concurrency, "duetime-poll")
         self._polls: set[asyncio.Task[None]] = set()
         self._backlogged = 0
         self._stuck: set[tuple[int, str]] = set()
@@ -87,6 +77,20 @@ class Polling:
         """Read until cancelled."""
         while True:
             await self._wake.wait(self._start_polls())
+
+    async def prune(self) -> None:
+        """Delete expired timers where the database does not do it itself, some at a time, until cancelled."""
+        while True:
+            await asyncio.sleep(self._settings.prune_interval_seconds * (0.5 + self._random() / 2))
+            try:
+                while await self._offload.run(self._prune_some) == _PRUNE_LIMIT:
+                    pass
+            except StoreError as error:
+                log.warning("expired timers were not deleted", extra={"action": "prune.failed", "error": error.code})
+
+    def _prune_some(self) -> int:
+        """In a thread."""
+        return self._timers.prune(now=self._clock.now(), limit=_PRUNE_LIMIT)
 
     def _start_polls(self) -> float:
         """Start reads for the shards that are ready, as far as there are threads; the seconds until the next look."""
@@ -140,7 +144,7 @@ class Polling:
                 self._fail(shard)
             raise
         for shard, _ in reads[len(results) :]:
-            shard.end_poll()  # the others had too much: it will be among the first of the next trip
+            self._firing.end_poll(shard)  # the others had too much: it will be among the first of the next trip
         for (shard, request), result in zip(reads, results, strict=False):
             if isinstance(result.page, StoreError):
                 self._take_error(shard, result.page)
@@ -234,12 +238,12 @@ class Polling:
         self._stats.polls += 1
         self._stats.timers_read += len(page.timers)
         if self._leases.owned.get(shard.shard_id) is not shard or shard.is_releasing:
-            shard.end_poll()
+            self._firing.end_poll(shard)
             return
         namespaces = {timer.namespace for timer in page.timers} | request.unwanted.namespaces
         self._firing.configure(namespaces, self._owned_part)
         offered = self._firing.offer(shard, page.timers, request.span_of(page))
-        shard.end_poll()
+        self._firing.end_poll(shard)
         shard.reading.finish(
             request,
             page,
@@ -257,7 +261,7 @@ class Polling:
         return owned / len(shard_ids) if owned else 1.0
 
     def _fail(self, shard: ShardState) -> None:
-        shard.end_poll()
+        self._firing.end_poll(shard)
         shard.reading.fail(monotonic=self._clock.monotonic(), random=self._random(), settings=self._settings)
 
 

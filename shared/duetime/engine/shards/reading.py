@@ -37,8 +37,8 @@ _REST_WHEN_STUCK_SECONDS = 0.1
 _SURVEY_INTERVAL_SECONDS = 5.0
 _ASK_AGAIN_SECONDS = 0.05
 _ASK_AGAIN_INTERVALS = 1 / 16
-"""Lanes that were left are asked again so much later whether they have room, by whichever is longer."""
-_MAX_LANES_ASKED = 50
+"""Queues that were left are asked again so much later whether they have room, by whichever is longer."""
+_MAX_QUEUES_ASKED = 50
 
 
 class Reading(IntEnum):
@@ -248,7 +248,7 @@ class ShardReading:
 
     def _next_queue(self, monotonic: float, wants: Callable[[QueueKey, float], bool]) -> QueueKey | None:
         """The first that wants more, of a bounded number that is asked. Those that do not go to the end."""
-        for key in list(islice(self.left, _MAX_LANES_ASKED)):
+        for key in list(islice(self.left, _MAX_QUEUES_ASKED)):
             if wants(key, monotonic):
                 return key
             self.left[key] = self.left.pop(key)

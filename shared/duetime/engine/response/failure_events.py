@@ -14,8 +14,8 @@ from typing import Protocol
 
 from duetime.domain.errors import DuetimeError
 from duetime.domain.events import TimerFailed, unreadable_event
-from duetime.engine.stats import EngineStats
-from duetime.engine.waiting import Offload, WakeupEvent
+from duetime.engine.context import EngineContext
+from duetime.engine.waiting import WakeupEvent
 from duetime.stores.port.timers import UnreadableRow
 
 log = logging.getLogger(__name__)
@@ -65,13 +65,11 @@ class FailureEventPublisher:
     broken bus takes no room from the outcomes of others for longer than it takes to find out.
     """
 
-    def __init__(
-        self, publisher: FailureEvents, *, offload: Offload, stats: EngineStats, random: Callable[[], float]
-    ) -> None:
+    def __init__(self, publisher: FailureEvents, context: EngineContext) -> None:
         self._publisher = publisher
-        self._offload = offload
-        self._stats = stats
-        self._random = random
+        self._offload = context.threads.make(1, "duetime-events")
+        self._stats = context.stats
+        self._random = context.random
         self._pending: list[tuple[TimerFailed, Callable[[], None]]] = []
         self._alarm = WakeupEvent()
         self._is_heard = True

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duetime.delivery.port import CallbackResult, TransportError
-from duetime.delivery.response import Classification, Disposition, classify, retry_after_seconds
 from duetime.domain.retry import MAX_RETRY_AFTER_SECONDS
 from duetime.domain.timers import FailureReason
+from duetime.engine.response.classify import Classification, Disposition, classify, retry_after_seconds
 
 NOW = datetime(2026, 12, 20, 15, 30, tzinfo=UTC)
 TOMORROW = datetime(2026, 12, 21, 15, 30, tzinfo=UTC)

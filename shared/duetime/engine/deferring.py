@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from duetime.domain.timers import Timer
+from duetime.engine.context import EngineContext
+from duetime.engine.delivery import Attempt
+from duetime.engine.in_flight import InFlight
 from duetime.engine.keys import FiringKey, firing_key
-from duetime.engine.settings import EngineSettings
-from duetime.engine.shards.shard import ShardState
 
 LONGEST_SECONDS = 300.0
 _MAX_KNOWN = 10_000
@@ -17,10 +17,10 @@ _MAX_KNOWN = 10_000
 class Deferrals:
     """In the event loop's thread. A timer that waits here is still taken: it is neither read nor fired meanwhile."""
 
-    def __init__(self, settings: EngineSettings, random: Callable[[], float]) -> None:
-        """``random`` gives floats in [0, 1)."""
-        self._settings = settings
-        self._random = random
+    def __init__(self, context: EngineContext, in_flight: InFlight) -> None:
+        self._settings = context.settings
+        self._random = context.random
+        self._in_flight = in_flight
         self._tries: dict[FiringKey, int] = {}
         """How often each was postponed; the latest at the end, so that the oldest can be forgotten."""
         self._waiting: dict[FiringKey, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
@@ -44,10 +44,13 @@ class Deferrals:
         pause *= 0.75 + self._random() / 4
         self._waiting[key] = asyncio.get_running_loop().call_later(pause, wake), give_up
 
-    def put_back(self, shard: ShardState, timer: Timer) -> None:
-        """``timer`` is due still: it is read and fired again, but not at once and over and over."""
-        key = firing_key(timer)
-        self.postpone(key, lambda: shard.settle(key), give_up=lambda: shard.settle(key))
+    def put_back(self, attempt: Attempt) -> None:
+        """Its timer is due still: it is read and fired again, but not at once and over and over."""
+
+        def settle() -> None:
+            self._in_flight.settle(attempt)
+
+        self.postpone(firing_key(attempt.timer), settle, give_up=settle)
 
     def forget(self, key: FiringKey) -> None:
         """The store has taken it."""

@@ -6,10 +6,10 @@ import codecs
 from datetime import datetime
 
 from duetime.delivery.port import CallbackResult
-from duetime.delivery.response import Classification
-from duetime.delivery.response_headers import kept_headers, naming_headers
 from duetime.domain.attempts import AttemptOutcome, AttemptRecord, append_attempt
 from duetime.domain.timers import Timer
+from duetime.engine.response.classify import Classification
+from duetime.engine.response.headers import kept_headers, naming_headers
 
 MAX_HEADERS_BYTES = 512
 _SHARE_OF_SUCCESS = 4
@@ -20,7 +20,7 @@ _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 
 def log_attempt(
     timer: Timer,
-    answer: Classification,
+    classification: Classification,
     result: CallbackResult,
     outcome: AttemptOutcome,
     *,
@@ -48,9 +48,9 @@ def log_attempt(
         duration_ms=round(result.duration_seconds * 1000),
         outcome=outcome,
         status=result.status,
-        reason=answer.reason,
+        reason=classification.reason,
         error_class=None if result.error is None else result.error.value,
-        message=answer.message,
+        message=classification.message,
         headers=headers,
         body=_excerpt(body, excerpt_bytes) if has_excerpt else None,
         body_bytes=len(body),

@@ -1,4 +1,4 @@
-"""From a receiver's response to the outcome that is recorded. Pure."""
+"""Decides what the classified response makes of its timer: the outcome that is recorded. Pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from duetime.delivery.port import CallbackResult
-from duetime.delivery.response import Classification, Disposition
 from duetime.domain.attempts import AttemptOutcome, first_attempt_at
 from duetime.domain.outcomes import Outcome
 from duetime.domain.retry import RetryPolicy, policy_in_force
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import round_up
-from duetime.engine.firing.attempt_log import log_attempt
+from duetime.engine.response.attempt_log import log_attempt
+from duetime.engine.response.classify import Classification, Disposition
 from duetime.engine.settings import EngineSettings
 
 
 def outcome_of(
     timer: Timer,
-    answer: Classification,
+    classification: Classification,
     *,
     result: CallbackResult,
     fired_at: datetime,
@@ -28,37 +28,36 @@ def outcome_of(
     random: float,
     new_firing_id: str,
 ) -> Outcome:
-    """What ``answer`` to the attempt started at ``fired_at`` makes of ``timer``.
+    """What the attempt started at ``fired_at``, with its classified ``result``, makes of ``timer``.
 
-    ``result`` is what ``answer`` was read from. ``default_policy`` is the namespace's, for a timer without one of
-    its own. ``random`` in [0, 1) is the jitter.
+    ``default_policy`` is the namespace's, for a timer without one of its own. ``random`` in [0, 1) is the jitter.
     ``new_firing_id`` is used when the receiver rescheduled the timer.
     """
 
     first_started_at = fired_at
     if timer.attempts:
         first_started_at = first_attempt_at(timer.attempt_log, firing_id=timer.firing_id) or fired_at
-    if answer.disposition is Disposition.FIRED:
+    if classification.disposition is Disposition.FIRED:
         became = AttemptOutcome.FIRED
         outcome = _fired(timer, fired_at=fired_at, now=now, settings=settings)
-    elif answer.disposition is Disposition.RESCHEDULE:
-        assert answer.next_execute_at is not None
+    elif classification.disposition is Disposition.RESCHEDULE:
+        assert classification.next_execute_at is not None
         became = AttemptOutcome.RESCHEDULED
         # A receiver that names the past every time must not keep the poller busy with itself.
         earliest = round_up(now + timedelta(seconds=settings.reschedule_floor_seconds))
-        at = max(answer.next_execute_at, earliest)
+        at = max(classification.next_execute_at, earliest)
         outcome = _rescheduled(timer, at=at, fired_at=fired_at, firing_id=new_firing_id)
     else:
-        assert answer.reason is not None
-        failure = Failure(answer.reason, answer.message, now, result.status)
+        assert classification.reason is not None
+        failure = Failure(classification.reason, classification.message, now, result.status)
         retry_at = None
-        if answer.disposition is Disposition.RETRY:
+        if classification.disposition is Disposition.RETRY:
             retry_at = policy_in_force(timer.content.retry_policy_json, default_policy).next_attempt_at(
                 attempts=timer.attempts + 1,
                 first_attempt_at=max(first_started_at, timer.rearmed_at or first_started_at),
                 now=now,
                 random=random,
-                retry_after_seconds=answer.retry_after_seconds,
+                retry_after_seconds=classification.retry_after_seconds,
             )
         if retry_at is not None:
             became = AttemptOutcome.RETRY
@@ -68,7 +67,7 @@ def outcome_of(
             outcome = _failed(timer, failure, attempts=timer.attempts + 1, now=now, settings=settings)
     attempt_log = log_attempt(
         timer,
-        answer,
+        classification,
         result,
         became,
         fired_at=fired_at,

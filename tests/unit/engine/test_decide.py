@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 import pytest
 
 from duetime.delivery.port import CallbackResult, TransportError
-from duetime.delivery.response import Classification, Disposition
 from duetime.domain.attempts import MAX_ATTEMPTS_LOGGED, AttemptOutcome, AttemptRecord, read_attempts
 from duetime.domain.outcomes import Outcome
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import FailureReason, Timer, TimerState
-from duetime.engine.firing.outcomes import expired, outcome_of, parked
+from duetime.engine.response.classify import Classification, Disposition
+from duetime.engine.response.decide import expired, outcome_of, parked
 from duetime.engine.settings import EngineSettings
 from tests.support.clock import NOW as START
 from tests.support.engine import make_timer

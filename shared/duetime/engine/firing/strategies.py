@@ -1,0 +1,71 @@
+"""Chooses how timers are delivered, by their namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from duetime.engine.context import EngineContext
+from duetime.engine.deferring import Deferrals
+from duetime.engine.delivery import Delivery, Launcher
+from duetime.engine.firing.at_least_once import AtLeastOnceDelivery
+from duetime.engine.firing.at_most_once import AtMostOnceDelivery
+from duetime.engine.firing.execution_handler import ExecutionHandler
+from duetime.engine.firing.ordered import OrderedDelivery
+from duetime.engine.firing.ordering_policy import OrderingPolicy
+from duetime.engine.in_flight import InFlight
+from duetime.engine.namespace_cache import NamespaceCache
+from duetime.engine.payloads import HeldPayloads
+from duetime.engine.response.record import Recorder
+
+
+class Strategies:
+    """Those of one poller. Iterating gives each once."""
+
+    def __init__(
+        self,
+        context: EngineContext,
+        recorder: Recorder,
+        namespaces: NamespaceCache,
+        *,
+        in_flight: InFlight,
+        payloads: HeldPayloads,
+        deferrals: Deferrals,
+        launcher: Launcher,
+        handler: ExecutionHandler | None,
+        ordering: OrderingPolicy | None,
+    ) -> None:
+        """``handler``, ``ordering`` None: no timer here is an execution, or a webhook delivery."""
+        self._at_least_once = AtLeastOnceDelivery(context, recorder, namespaces)
+        self._special: list[Delivery] = []
+        """They take the timers of internal namespaces, each those of its own."""
+        if handler is not None:
+            at_most_once = AtMostOnceDelivery(
+                handler,
+                context,
+                recorder,
+                in_flight=in_flight,
+                payloads=payloads,
+                deferrals=deferrals,
+                launcher=launcher,
+            )
+            self._special.append(at_most_once)
+        if ordering is not None:
+            ordered = OrderedDelivery(
+                ordering,
+                context,
+                recorder,
+                namespaces,
+                in_flight=in_flight,
+                deferrals=deferrals,
+                launcher=launcher,
+            )
+            self._special.append(ordered)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return iter((self._at_least_once, *self._special))
+
+    def strategy_for(self, namespace: str) -> Delivery:
+        for delivery in self._special:
+            if delivery.takes(namespace):
+                return delivery
+        return self._at_least_once
