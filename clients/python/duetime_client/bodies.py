@@ -49,6 +49,8 @@ TIMER_FILTER: Table = {
     "due_to": ("dueTo", instant),
     "correlation_id": ("correlationId", plain),
     "reason": ("reason", plain),
+    "failed_from": ("failedFrom", instant),
+    "failed_to": ("failedTo", instant),
     "limit": ("limit", plain),
 }
 REDRIVE: Table = {
@@ -59,6 +61,7 @@ REDRIVE: Table = {
     "due_to": ("dueTo", instant),
     "failed_from": ("failedFrom", instant),
     "failed_to": ("failedTo", instant),
+    "dry_run": ("dryRun", plain),
     "limit": ("limit", plain),
 }
 NAMESPACE: Table = {

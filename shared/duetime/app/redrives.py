@@ -123,7 +123,7 @@ def _in_sequence(
                 if (
                     timer is not None
                     and timer.state is TimerState.FAILED
-                    and not _is_unreadable(timer)
+                    and not is_unreadable(timer)
                     and fits(timer)
                 ):
                     of_call[sequence] = TimerRef(timer_id, timer.revision)
@@ -166,5 +166,5 @@ def _refusal(namespace: Namespace, timer_id: str, result: ChangeResult) -> Dueti
     return None
 
 
-def _is_unreadable(timer: Timer) -> bool:
+def is_unreadable(timer: Timer) -> bool:
     return timer.failure is not None and timer.failure.reason is FailureReason.UNREADABLE

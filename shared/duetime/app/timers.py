@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 from duetime.app.redrives import (
     RedrivePage,
     in_order,
+    is_unreadable,
     redrive_refs,
     refusal_to_fire,
     refusal_to_redrive,
@@ -202,12 +203,13 @@ class Timers:
         cursor: str | None,
         limit: int,
         now: datetime,
+        dry_run: bool = False,
     ) -> RedrivePage:
         """Redrive a page of the failed timers that fit: at most ``limit`` of them, in a bounded piece of work.
 
         Called again with ``next_cursor`` until that is None, it meets every timer once, also one that fails again
         meanwhile. A timer is redriven only in the revision that was found failed. Of deliveries to a webhook more
-        than ``limit`` may be redriven: those that go before them.
+        than ``limit`` may be redriven: those that go before them. With ``dry_run`` nothing is changed.
         """
         failed = replace(timer_filter, state=TimerState.FAILED)
 
@@ -215,6 +217,9 @@ class Timers:
             return failed.fits(timer) and correlation_id in (None, timer.content.correlation_id)
 
         page = self.list(namespace, failed, correlation_id=correlation_id, cursor=cursor, limit=limit, now=now)
+        if dry_run:
+            readable = tuple(timer for timer in page.items if not is_unreadable(timer))
+            return RedrivePage(readable, len(page.items) - len(readable), page.next_cursor)
         refs = [TimerRef(timer.timer_id, timer.revision) for timer in page.items]
         done = redrive_refs(self.store, namespace, refs, now=now, fits=fits)
         if done.redriven:

@@ -98,7 +98,7 @@ def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_js
 @click.option("--starred/--not-starred", default=None, help="Calls with a star, or without.")
 @click.option("--correlation-id", metavar="ID", help="Calls with this correlation id.")
 @click.option("--next", "is_next", is_flag=True, help="Scheduled calls, earliest first.")
-@click.option("--due-to", metavar="TIME", help="With --next: due by this time.")
+@click.option("--due-to", metavar="TIME", help="With --next: due before this time.")
 @limit_option
 @json_option
 @on_server("listServiceCalls", tenant=True)

@@ -257,13 +257,9 @@ def _count(remote: Remote, namespace: str, timer_ids: tuple[str, ...], filters: 
 
     timers = remote.client.timers(namespace)
     if not timer_ids:
-        start, end = filters.pop("failed_from"), filters.pop("failed_to")
-        found = sum(
-            (start is None or timer.updated_at >= start) and (end is None or timer.updated_at < end)
-            for timer in timers.dead_letters(**filters)
-        )
-        click.echo(f"{found} would be redriven, 0 skipped")
-        return 0
+        counted = timers.redrive_many(**filters, dry_run=True)
+        click.echo(f"{counted.redriven} would be redriven, {counted.skipped} skipped")
+        return int(counted.skipped > 0)
     found = skipped = 0
     for timer_id in dict.fromkeys(timer_ids):
         try:

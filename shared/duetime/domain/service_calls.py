@@ -21,7 +21,6 @@ from duetime.domain.timers import UNSET, Timer, TimerContent, TimerState, Unset
 DEFAULT_TIMEOUT_SECONDS = 30
 MAX_TIMEOUT_SECONDS = 900
 MAX_NAME_CHARACTERS = 200
-MAX_TAGS = 20
 MAX_BODY_BYTES = 256 * 1024
 ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1)
 """The default: a request that may have had its effect is not sent twice unless asked for."""

@@ -257,6 +257,29 @@ class TestRedriveMany:
         assert scheduled(world) == expected
         assert sorted(timer.timer_id for timer in world.stored) == expected
 
+    def test_a_dry_run_counts_and_changes_nothing(self, world: World) -> None:
+        put_failed(world, "a", "b", "c")
+        found, cursor = 0, None
+        while True:
+            page = redrive_many(world, {"dryRun": True, "limit": 2, "cursor": cursor}).json()
+            found, cursor = found + page["redriven"], page["nextCursor"]
+            if cursor is None:
+                break
+        assert found == 3
+        assert scheduled(world) == []
+        assert world.stored == []
+
+    def test_a_list_finds_them_by_when_they_failed(self, world: World) -> None:
+        put(world, "waiting")
+        put_failed(world, "early")
+        world.clock.advance(30)
+        put_failed(world, "late")
+        query = {"failedFrom": "2026-12-20T15:30:30Z"}
+        assert [item["id"] for item in world.api.all_pages(**query)] == ["late"]
+        assert [item["id"] for item in world.api.all_pages(failedTo=query["failedFrom"], state="Failed")] == ["early"]
+        refused = world.api.list(**query, state="fired")
+        assert (refused.status, refused.json()["errors"][0]["field"]) == (400, "failedFrom")
+
     def test_unreadable_timers_are_skipped(self, breakable: tuple[World, Subject]) -> None:
         world, subject = breakable
         (bad,) = put(world, "bad")

@@ -62,6 +62,7 @@ REDRIVE: dict[str, Any] = {
     "due_to": AT + HOUR,
     "failed_from": AT,
     "failed_to": AT + HOUR,
+    "dry_run": True,
     "page_size": 10,
 }
 CALL: dict[str, Any] = {
@@ -108,16 +109,19 @@ USES: dict[str, Use] = {
         d.timers(has["namespace"]).create(execute_at=AT, timer_id="new", **TIMER),
         d.timers(has["namespace"]).create(delay=HOUR, **TIMER),
     ],
-    "listTimers": lambda d, has: list(
-        d.timers(has["namespace"]).list(
-            state=names.TimerState.SCHEDULED,
-            tag="a",
-            due_from=AT,
-            due_to=AT + HOUR,
-            correlation_id="c",
-            reason="timeout",
-            page_size=1,
+    "listTimers": lambda d, has: (
+        list(
+            d.timers(has["namespace"]).list(
+                state=names.TimerState.SCHEDULED,
+                tag="a",
+                due_from=AT,
+                due_to=AT + HOUR,
+                correlation_id="c",
+                reason="timeout",
+                page_size=1,
+            ),
         )
+        + list(d.timers(has["namespace"]).list(failed_from=AT, failed_to=AT + HOUR))
     ),
     "createTimers": lambda d, has: d.timers(has["namespace"]).create_many(
         [NewTimer(id="b", execute_at=AT, **TIMER), NewTimer(delay=HOUR, **TIMER)]

@@ -86,6 +86,7 @@ class AsyncTenantWebhook:
         due_to: datetime | None = None,
         failed_from: datetime | None = None,
         failed_to: datetime | None = None,
+        dry_run: bool = False,
         page_size: int = bodies.PAGE_ITEMS,
         on_page: Callable[[Redriven], None] | None = None,
     ) -> Redriven:
@@ -99,6 +100,7 @@ class AsyncTenantWebhook:
             due_to=due_to,
             failed_from=failed_from,
             failed_to=failed_to,
+            dry_run=dry_run or None,
             limit=page_size,
         )
         return await self._batches.redrive("redriveDeliveries", f"{self._path}/redrive", body, on_page)

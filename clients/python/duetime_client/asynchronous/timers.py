@@ -209,9 +209,14 @@ class AsyncTimers:
         due_to: datetime | None = None,
         correlation_id: str | None = None,
         reason: FailureReason | str | None = None,
+        failed_from: datetime | None = None,
+        failed_to: datetime | None = None,
         page_size: int = bodies.PAGE_ITEMS,
     ) -> AsyncIterator[Timer]:
-        """Timers that all of this holds for, a page at a time. ``due_from`` is inclusive, ``due_to`` exclusive."""
+        """Timers that all of this holds for, a page at a time. ``from`` is inclusive, ``to`` exclusive.
+
+        ``failed_from`` and ``failed_to`` select failed timers alone.
+        """
         query = bodies.query(
             bodies.TIMER_FILTER,
             state=state,
@@ -220,6 +225,8 @@ class AsyncTimers:
             due_to=due_to,
             correlation_id=correlation_id,
             reason=reason,
+            failed_from=failed_from,
+            failed_to=failed_to,
             limit=page_size,
         )
         return self._transport.items("listTimers", self._path, Timer, query)
@@ -232,6 +239,8 @@ class AsyncTimers:
         due_from: datetime | None = None,
         due_to: datetime | None = None,
         correlation_id: str | None = None,
+        failed_from: datetime | None = None,
+        failed_to: datetime | None = None,
         page_size: int = bodies.PAGE_ITEMS,
     ) -> AsyncIterator[Timer]:
         """Failed timers, as ``list`` has them; ``redrive_many`` puts them back."""
@@ -242,6 +251,8 @@ class AsyncTimers:
             due_from=due_from,
             due_to=due_to,
             correlation_id=correlation_id,
+            failed_from=failed_from,
+            failed_to=failed_to,
             page_size=page_size,
         )
 
@@ -269,13 +280,14 @@ class AsyncTimers:
         due_to: datetime | None = None,
         failed_from: datetime | None = None,
         failed_to: datetime | None = None,
+        dry_run: bool = False,
         page_size: int = bodies.PAGE_ITEMS,
         on_page: Callable[[Redriven], None] | None = None,
     ) -> Redriven:
         """Redrive all failed timers that all of this holds for; without filters, all that have failed.
 
-        ``from`` is inclusive, ``to`` exclusive. ``on_page`` is told what each request did: what was redriven
-        stays redriven when it breaks off.
+        ``from`` is inclusive, ``to`` exclusive. ``dry_run`` only counts. ``on_page`` is told what each request did:
+        what was redriven stays redriven when it breaks off.
         """
         body = bodies.body(
             bodies.REDRIVE,
@@ -286,6 +298,7 @@ class AsyncTimers:
             due_to=due_to,
             failed_from=failed_from,
             failed_to=failed_to,
+            dry_run=dry_run or None,
             limit=page_size,
         )
         return await self._batches.redrive("redriveTimers", f"{self._namespace_path}/redrive", body, on_page)

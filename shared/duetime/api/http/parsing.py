@@ -20,7 +20,7 @@ from duetime.domain.errors import InvalidInput
 from duetime.domain.times import check_range, round_up
 
 _MAX_QUERY_PARAMETERS = 50
-_TIMES = ("dueFrom", "dueTo", "from", "to")
+_TIMES = ("dueFrom", "dueTo", "failedFrom", "failedTo", "from", "to")
 
 ModelT = TypeVar("ModelT", bound=RequestModel)
 

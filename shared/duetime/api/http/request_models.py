@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final
+from enum import StrEnum
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from duetime.api.http import validators
@@ -50,11 +51,13 @@ def text_schema(max_characters: int) -> dict[str, Any]:
     return {"type": "string", "minLength": 1, "maxLength": max_characters, "pattern": validators.TEXT_PATTERN}
 
 
-TAG_SCHEMA: Final = text_schema(validators.MAX_TAG_CHARACTERS)
-
-
-def tags_schema(max_items: int) -> dict[str, Any]:
-    return {"type": "array", "maxItems": max_items, "uniqueItems": True, "items": TAG_SCHEMA}
+_TAG_SCHEMA: Final = text_schema(validators.MAX_TAG_CHARACTERS)
+_TAGS_SCHEMA: Final = {
+    "type": "array",
+    "maxItems": validators.MAX_TAGS,
+    "uniqueItems": True,
+    "items": _TAG_SCHEMA,
+}
 
 
 def headers_schema(description: str) -> dict[str, Any]:
@@ -106,6 +109,15 @@ def one_of(first: str, second: str) -> dict[str, Any]:
     return {"not": {"anyOf": [at_most_one_of(first, second)["not"], neither]}}
 
 
+EnumT = TypeVar("EnumT", bound=StrEnum)
+
+
+def any_case(kind: type[EnumT]) -> BeforeValidator:
+    """Take the values of ``kind`` in any case. Responses have them in one."""
+    by_folded = {value.casefold(): value for value in kind}
+    return BeforeValidator(lambda given: by_folded.get(given.casefold(), given) if isinstance(given, str) else given)
+
+
 Instant = Annotated[datetime, PlainValidator(validators.instant), WithJsonSchema(_INSTANT_SCHEMA)]
 Duration = Annotated[float, PlainValidator(validators.duration_seconds), WithJsonSchema(duration_schema())]
 CallbackUrl = Annotated[str, AfterValidator(validators.callback_url), WithJsonSchema(_URL_SCHEMA)]
@@ -116,7 +128,8 @@ CorrelationId = Annotated[
     AfterValidator(validators.correlation_id),
     WithJsonSchema(text_schema(validators.MAX_CORRELATION_ID_CHARACTERS)),
 ]
-Tag = Annotated[str, AfterValidator(validators.tag), WithJsonSchema(TAG_SCHEMA)]
+Tag = Annotated[str, AfterValidator(validators.tag), WithJsonSchema(_TAG_SCHEMA)]
+Tags = Annotated[list[str], AfterValidator(validators.tags), WithJsonSchema(_TAGS_SCHEMA)]
 Limit = Annotated[
     int,
     PlainValidator(validators.whole_number(1, MAX_PAGE_ITEMS)),

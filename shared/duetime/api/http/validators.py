@@ -24,7 +24,7 @@ from duetime.domain.times import parse_duration, parse_instant
 MAX_URL_CHARACTERS = 2048
 MAX_HEADERS = 32
 MAX_HEADERS_BYTES = 8 * 1024
-MAX_TAGS = 50
+MAX_TAGS = 20
 MAX_TAG_CHARACTERS = 128
 MAX_CORRELATION_ID_CHARACTERS = 255
 MAX_IDEMPOTENCY_KEY_CHARACTERS = 255
@@ -161,12 +161,8 @@ def correlation_id(value: str) -> str:
 
 
 def tags(value: list[str]) -> tuple[str, ...]:
-    return checked_tags(value, MAX_TAGS)
-
-
-def checked_tags(value: list[str], max_items: int) -> tuple[str, ...]:
-    if len(value) > max_items:
-        raise ValueError(f"must have at most {max_items} items")
+    if len(value) > MAX_TAGS:
+        raise ValueError(f"must have at most {MAX_TAGS} items")
     for index, tag in enumerate(value):
         try:
             text(tag, MAX_TAG_CHARACTERS)

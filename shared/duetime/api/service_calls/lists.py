@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from duetime.api.context import Services
 from duetime.api.http.errors import FieldError, InvalidFields
@@ -132,7 +133,8 @@ def _filter(query: CallQuery) -> CallFilter:
         tags=tuple(sorted(query.tag or ())),
         submitted_from=query.submitted_from,
         submitted_to=query.submitted_to,
-        due_to=query.due_to,
+        # The bound of the store is inclusive, and instants are whole milliseconds.
+        due_to=None if query.due_to is None else query.due_to - timedelta(milliseconds=1),
         name_prefix=query.name,
         starred=query.starred,
         correlation_id=query.correlation_id,

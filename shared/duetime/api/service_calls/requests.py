@@ -16,17 +16,17 @@ from duetime.api.http.request_models import (
     PageQuery,
     RequestModel,
     RetryPolicy,
+    Tags,
+    any_case,
     at_most_one_of,
     headers_schema,
     shape_of,
-    tags_schema,
     text_schema,
 )
 from duetime.api.service_calls import validators as call_validators
 from duetime.domain.service_calls import (
     DEFAULT_TIMEOUT_SECONDS,
     MAX_NAME_CHARACTERS,
-    MAX_TAGS,
     MAX_TIMEOUT_SECONDS,
     CallStatus,
     Method,
@@ -41,7 +41,6 @@ _BODY_SCHEMA = {
 _KEY_SCHEMA = {"type": "string", "pattern": validators.IDEMPOTENCY_KEY_PATTERN}
 
 Name = Annotated[str, AfterValidator(call_validators.name), WithJsonSchema(text_schema(MAX_NAME_CHARACTERS))]
-Tags = Annotated[list[str], AfterValidator(call_validators.tags), WithJsonSchema(tags_schema(MAX_TAGS))]
 Headers = Annotated[str, AfterValidator(call_validators.headers), WithJsonSchema(_HEADERS_SCHEMA)]
 RequestBody = Annotated[str, WithJsonSchema(_BODY_SCHEMA)]
 HttpMethod = Annotated[Method, Field(strict=False)]
@@ -156,7 +155,7 @@ class RerunBody(RequestModel):
 class CallQuery(PageQuery):
     """All conditions must hold."""
 
-    status: Annotated[CallStatus, Field(strict=False)] | None = None
+    status: Annotated[CallStatus, Field(strict=False), any_case(CallStatus)] | None = None
     tag: Tags | None = Field(default=None, description="can be repeated: calls that have all of these tags")
     submitted_from: Instant | None = Field(default=None, alias="from", description="by submittedAt, inclusive")
     submitted_to: Instant | None = Field(default=None, alias="to", description="by submittedAt, exclusive")
@@ -166,7 +165,7 @@ class CallQuery(PageQuery):
     order: Literal["dueAt"] | None = Field(
         default=None, description="dueAt, with status=Scheduled: what comes next; the newest first when omitted"
     )
-    due_to: Instant | None = Field(default=None, description="with order=dueAt: due by then, inclusive")
+    due_to: Instant | None = Field(default=None, description="with order=dueAt: due before then")
 
 
 _Sequence = Annotated[

@@ -6,10 +6,10 @@ import re
 from typing import Any
 
 from duetime.api.http.raw_json import decode_unique
-from duetime.api.http.validators import at, check_headers, checked_tags, text
+from duetime.api.http.validators import at, check_headers, text
 from duetime.delivery.headers import is_reserved_in_calls
 from duetime.domain.executions import REDACTED
-from duetime.domain.service_calls import MAX_NAME_CHARACTERS, MAX_TAGS
+from duetime.domain.service_calls import MAX_NAME_CHARACTERS
 
 _FLAGS = {"true": True, "false": False}
 
@@ -25,10 +25,6 @@ def headers(value: str) -> str:
         if content == REDACTED:
             raise at(f".{header}", "is what answers show in place of a secret: give the value itself")
     return value
-
-
-def tags(value: list[str]) -> tuple[str, ...]:
-    return checked_tags(value, MAX_TAGS)
 
 
 def flag(value: Any) -> bool:

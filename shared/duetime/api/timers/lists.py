@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from duetime.api.context import Services
+from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.page_size import page_reply
 from duetime.api.http.parsing import read_query
 from duetime.api.http.request import Reply, Request
+from duetime.api.http.request_models import json_name
 from duetime.api.http.responses import instant
 from duetime.api.http.route import Route
 from duetime.api.timers.requests import TimerQuery
 from duetime.api.timers.responses import TimerPage, timer_response
 from duetime.app.readers import shown_timer
 from duetime.domain.principals import Role
+from duetime.domain.timers import TimerState
 from duetime.stores.port.timers import TimerFilter
 
 
@@ -19,15 +22,18 @@ def list_timers(services: Services, request: Request, *, namespace: str) -> Repl
     """GET: a page of the timers that fit all filters. It may be short, even empty, and not be the last."""
     space = services.namespaces.get(namespace, request.principal)
     query = read_query(TimerQuery, request)
-    due = (instant(query.due_from), instant(query.due_to))
-    bound_to = ("timers", space.name, query.state, query.tag, *due, query.correlation_id, query.reason)
+    state = _state(query)
+    times = map(instant, (query.due_from, query.due_to, query.failed_from, query.failed_to))
+    bound_to = ("timers", space.name, state, query.tag, *times, query.correlation_id, query.reason)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
     wanted = TimerFilter(
-        state=query.state,
+        state=state,
         tag=query.tag,
         due_from=query.due_from,
         due_to=query.due_to,
         failure_reason=query.reason,
+        updated_from=query.failed_from,
+        updated_to=query.failed_to,
     )
     context, policy = services.context, space.settings.retry_policy
     now = context.clock.now()
@@ -40,6 +46,15 @@ def list_timers(services: Services, request: Request, *, namespace: str) -> Repl
         limit=query.limit,
         to_cursor=lambda found: services.cursors.encode(found, bound_to, request.principal),
     )
+
+
+def _state(query: TimerQuery) -> TimerState | None:
+    if query.failed_from is None and query.failed_to is None:
+        return query.state
+    if query.state not in (None, TimerState.FAILED):
+        given = [name for name in ("failed_from", "failed_to") if getattr(query, name) is not None]
+        raise InvalidFields([FieldError(json_name(name), "goes with state=failed alone") for name in given])
+    return TimerState.FAILED
 
 
 _TIMERS = "/v1/namespaces/<namespace>/timers"

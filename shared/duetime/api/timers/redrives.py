@@ -49,7 +49,7 @@ def _redrive_by_filter(
     services: Services, principal: Principal | None, space: Namespace, body: RedriveBody
 ) -> RedriveResponse:
     times = (body.due_from, body.due_to, body.failed_from, body.failed_to)
-    bound_to = ("redrive", space.name, body.reason, body.tag, body.correlation_id, *map(instant, times))
+    bound_to = ("redrive", space.name, body.reason, body.tag, body.correlation_id, *map(instant, times), body.dry_run)
     page = services.timers.redrive_page(
         space,
         TimerFilter(
@@ -64,6 +64,7 @@ def _redrive_by_filter(
         cursor=services.cursors.decode(body.cursor, bound_to, principal),
         limit=body.limit or DEFAULT_REDRIVE_ITEMS,
         now=services.context.clock.now(),
+        dry_run=body.dry_run or False,
     )
     return RedriveResponse(
         redriven=len(page.redriven),

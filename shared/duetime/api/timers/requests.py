@@ -23,13 +23,14 @@ from duetime.api.http.request_models import (
     RequestModel,
     RetryPolicy,
     Tag,
+    Tags,
+    any_case,
     at_most_one_of,
     duration_schema,
     given,
     headers_schema,
     one_of,
     shape_of,
-    tags_schema,
 )
 from duetime.delivery.headers import is_reserved
 from duetime.domain.ids import MAX_TIMER_ID_CHARACTERS
@@ -74,7 +75,6 @@ Payload = Annotated[str, WithJsonSchema(_PAYLOAD_SCHEMA)]
 Headers = Annotated[str, AfterValidator(_headers), WithJsonSchema(_HEADERS_SCHEMA)]
 CallbackTimeout = Annotated[int, Field(ge=1, le=MAX_CALLBACK_TIMEOUT_SECONDS)]
 ExpireAfter = Annotated[int, PlainValidator(_expire_after_ms), WithJsonSchema(_EXPIRE_AFTER_SCHEMA)]
-Tags = Annotated[list[str], AfterValidator(validators.tags), WithJsonSchema(tags_schema(validators.MAX_TAGS))]
 
 
 class TimerFields(RequestModel):
@@ -154,19 +154,21 @@ class CancelBatch(RequestModel):
 
 
 class TimerQuery(PageQuery):
-    state: Annotated[TimerState, Field(strict=False)] | None = None
+    state: Annotated[TimerState, Field(strict=False), any_case(TimerState)] | None = None
     tag: Tag | None = None
     due_from: Instant | None = Field(default=None, description="inclusive")
     due_to: Instant | None = Field(default=None, description="exclusive")
     correlation_id: CorrelationId | None = None
-    reason: Annotated[FailureReason, Field(strict=False)] | None = Field(
+    reason: Annotated[FailureReason, Field(strict=False), any_case(FailureReason)] | None = Field(
         default=None, description="of the last failed attempt"
     )
+    failed_from: Instant | None = Field(default=None, description="failed timers only; inclusive")
+    failed_to: Instant | None = Field(default=None, description="failed timers only; exclusive")
 
 
 _REDRIVE_FILTERS = (
     *("reason", "tag", "correlationId", "dueFrom", "dueTo", "failedFrom", "failedTo"),
-    *("limit", "cursor"),
+    *("limit", "cursor", "dryRun"),
 )
 
 
@@ -180,7 +182,7 @@ class RedriveBody(RequestModel):
         }
     )
 
-    reason: Annotated[FailureReason, Field(strict=False)] | None = None
+    reason: Annotated[FailureReason, Field(strict=False), any_case(FailureReason)] | None = None
     tag: Tag | None = None
     correlation_id: CorrelationId | None = None
     due_from: Instant | None = Field(default=None, description="inclusive")
@@ -191,6 +193,7 @@ class RedriveBody(RequestModel):
         default=None, description=f"the most timers that this call redrives; {DEFAULT_REDRIVE_ITEMS} by default"
     )
     cursor: Cursor | None = Field(default=None, description="nextCursor of the call before, with the same filters")
+    dry_run: bool | None = Field(default=None, description="true: count them, and change nothing")
     ids: Annotated[list[TimerId], Field(max_length=MAX_BATCH_ITEMS)] | None = Field(
         default=None, description="these timers, and no filter beside them"
     )

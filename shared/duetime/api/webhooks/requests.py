@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
-from duetime.api.http.request_models import CallbackUrl, PageQuery, RequestModel
+from duetime.api.http.request_models import CallbackUrl, PageQuery, RequestModel, any_case
 from duetime.domain.call_events import CallEventType
 from duetime.domain.timers import TimerState
 
@@ -56,7 +56,7 @@ class EventWebhookBody(RequestModel):
 class DeliveryQuery(PageQuery):
     """All conditions must hold."""
 
-    state: Annotated[TimerState, Field(strict=False)] | None = Field(
+    state: Annotated[TimerState, Field(strict=False), any_case(TimerState)] | None = Field(
         default=None, description="failed: the dead letters"
     )
     type: Annotated[CallEventType, Field(strict=False)] | None = Field(default=None, description="of the event")
