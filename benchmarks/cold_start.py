@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duetime.stores.dynamodb.client import make_client
+from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from scripts.aws_local import ROOT, build
 from tests.support.ministack import running_ministack

@@ -18,7 +18,7 @@ from typing import Any
 from duetime.domain.call_steps import Transition
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.service_calls import ServiceCall
-from duetime.stores.dynamodb.client import make_client
+from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.calls import ApplyStatus, CallRef
 from tests.support import calls as make

@@ -24,8 +24,8 @@ from duetime.domain.timers import Timer
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.clock import SystemClock
+from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.dynamodb.changes import Item
-from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.items import encode
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.timers import PutMode

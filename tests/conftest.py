@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from duetime.stores.dynamodb.calls.schema import calls_table_definition
-from duetime.stores.dynamodb.client import make_client
-from duetime.stores.dynamodb.schema import create_table
-from duetime.stores.dynamodb.url import default_calls_table_name
+from duetime.stores.backends.dynamodb.client import make_client
+from duetime.stores.backends.dynamodb.schema import calls_table_definition, create_table
+from duetime.stores.backends.dynamodb.url import default_calls_table_name
 from duetime.stores.open import open_store
 from hatch_build import make_blocking
 from tests.support import met
@@ -33,7 +32,9 @@ SERVER_STORES = frozenset(
         "dynamodb",
         "dynoxide",
         "ministack",
+        "ministack-over-core",
         "moto",
+        "moto-over-core",
         "mongodb",
         "noserver",
         *server_names(),
@@ -47,7 +48,9 @@ SERVER_DIRECTORIES = {("integration", "cassandra"), ("integration", "dynamodb"),
 REPEATED: dict[str, tuple[str, ...]] = {
     "mariadb114": (),
     "ministack": ("test_put", "test_record", "test_races", "test_calls_apply", "test_calls_lists"),
+    "ministack-over-core": ("test_put", "test_record", "test_races", "test_calls_apply", "test_calls_lists"),
     "moto": (),
+    "moto-over-core": (),
     "sqlite-memory": ("test_put", "test_record", "test_calls_apply"),
 }
 """Stores of which these files of the contract alone are run always: models, emulators, a second version, SQLite

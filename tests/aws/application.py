@@ -14,8 +14,8 @@ from typing import Any
 from duetime.domain.call_steps import Transition
 from duetime.domain.service_calls import ServiceCall
 from duetime.runtime.clock import SystemClock
+from duetime.stores.backends.dynamodb.url import default_calls_table_name
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.dynamodb.url import default_calls_table_name
 from duetime.stores.port.calls import ApplyStatus
 from tests.aws.permissions import Permission, permissions_for
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Forward

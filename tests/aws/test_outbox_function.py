@@ -15,10 +15,10 @@ from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import NamespaceSettings
 from duetime.domain.service_calls import ServiceCall
 from duetime.runtime.clock import SystemClock
+from duetime.stores.backends.dynamodb.url import default_calls_table_name
 from duetime.stores.dynamodb.calls.items import closing
 from duetime.stores.dynamodb.calls.stream import read_record
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.dynamodb.url import default_calls_table_name
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.timers import TimerFilter, TimerRef
 from scripts.aws_local import emulator_client

@@ -25,11 +25,11 @@ from duetime.runtime.settings import (
     variable,
 )
 from duetime.runtime.tuning import EgressSettings, KeySettings, Settings
+from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE
+from duetime.stores.backends.dynamodb.schema import Define, calls_table_definition, table_definition
 from duetime.stores.dynamodb.calls.event_items import encode_events
 from duetime.stores.dynamodb.calls.items import encode_call
-from duetime.stores.dynamodb.calls.schema import calls_table_definition
 from duetime.stores.dynamodb.calls.stream import read_record
-from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE, Define, table_definition
 from scripts.aws_local import ROOT
 from tests.aws.application import Template
 from tests.support import calls as transitions
@@ -184,7 +184,7 @@ def test_a_table_is_the_one_that_the_store_creates(template: Template, name: str
         assert _by_name(table.get(rows, [])) == _by_name(wanted.get(rows, []))
     stream = wanted.get("StreamSpecification")
     assert table.get("StreamSpecification") == (stream and {"StreamViewType": stream["StreamViewType"]})
-    assert table["TimeToLiveSpecification"] == {"AttributeName": TIME_TO_LIVE_ATTRIBUTE, "Enabled": True}
+    assert table["TimeToLiveSpecification"] == {"AttributeName": TIME_TO_LIVE, "Enabled": True}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -23,7 +23,7 @@ from tests.contract.subject import Subject
 from tests.support.cassandra import server_subject, server_url
 from tests.support.clock import NOW
 from tests.support.databases import server_urls
-from tests.support.dynamodb import dynoxide_endpoint, moto_subject, served_subject
+from tests.support.dynamodb import dynoxide_endpoint, moto_over_core, moto_subject, served_over_core, served_subject
 from tests.support.mongodb import mongodb_subject
 
 Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
@@ -31,8 +31,10 @@ Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
 
 STORES: dict[str, Factory] = {
     "ministack": lambda request: served_subject(request.getfixturevalue("ministack_client")),
+    "ministack-over-core": lambda request: served_over_core(request.getfixturevalue("ministack_client")),
     "mongodb": lambda request: mongodb_subject(request.getfixturevalue("mongodb_url")),
     "moto": lambda request: moto_subject(),
+    "moto-over-core": lambda request: moto_over_core(),
     "sqlite-file": sqlite_file,
     "sqlite-memory": sqlite_memory,
     "sqlite-over-core": sqlite_over_core,

@@ -22,14 +22,19 @@ from moto import mock_aws
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
+from duetime.stores.backends.dynamodb.backend import DynamoDbBackend
+from duetime.stores.backends.dynamodb.client import make_client
+from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE
+from duetime.stores.backends.dynamodb.driver import DEFAULT_PARALLEL
+from duetime.stores.backends.dynamodb.layouts import LAYOUTS
+from duetime.stores.backends.dynamodb.url import default_calls_table_name, parse_dynamodb_url
+from duetime.stores.core.store import CoreStore
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.event_items import ROW_TYPE
 from duetime.stores.dynamodb.calls.store import DEFAULT_MAX_PARALLEL
-from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.items import timer_key
-from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.dynamodb.url import default_calls_table_name, parse_dynamodb_url
+from duetime.stores.entities import SERVICE_CALL, TIMER
 from duetime.stores.time_source import TimeSource
 from tests.contract.subject import Subject
 from tests.support.moto_transactions import cheap_transactions
@@ -71,6 +76,62 @@ def served_subject(client: Any) -> Iterator[Subject]:
         client.delete_table(TableName=default_calls_table_name(name))
 
 
+@contextmanager
+def moto_over_core() -> Iterator[Subject]:
+    with mock_aws(), cheap_transactions():
+        yield _over_core(_moto_client(), "timers", batch_statements=False, is_thread_safe=False)
+
+
+@contextmanager
+def served_over_core(client: Any) -> Iterator[Subject]:
+    name = unique_table_name()
+    try:
+        yield _over_core(client, name, batch_statements=True, is_thread_safe=True)
+    finally:
+        client.delete_table(TableName=name)
+        client.delete_table(TableName=default_calls_table_name(name))
+
+
+def _over_core(client: Any, name: str, *, batch_statements: bool, is_thread_safe: bool) -> Subject:
+    def open_again() -> CoreStore:
+        backend = DynamoDbBackend(
+            client,
+            name,
+            batch_statements=batch_statements,
+            max_parallel=DEFAULT_PARALLEL if is_thread_safe else 1,
+            time_source=TimeSource.CALLER,
+        )
+        return CoreStore(backend)
+
+    def corrupt(timer: Timer) -> None:
+        client.update_item(
+            TableName=name,
+            Key=LAYOUTS[TIMER].key_of((timer.shard_id, timer.namespace, timer.timer_id)),
+            UpdateExpression="SET timer_state = :state REMOVE timer_callback_url",
+            ExpressionAttributeValues={":state": {"S": "nonsense"}},
+        )
+
+    def corrupt_call(call: ServiceCall) -> None:
+        client.update_item(
+            TableName=default_calls_table_name(name),
+            Key=LAYOUTS[SERVICE_CALL].key_of((call.tenant_id, call.call_id)),
+            UpdateExpression="SET request_spec = :spec REMOVE call_digest",
+            ExpressionAttributeValues={":spec": {"S": "nonsense"}},
+        )
+
+    store = open_again()
+    store.initialise()
+    return Subject(
+        store=store,
+        corrupt=corrupt,
+        corrupt_call=corrupt_call,
+        reopen=open_again,
+        is_thread_safe=is_thread_safe,
+        checks_leases=False,
+        expires_by_itself=True,
+    )
+
+
 def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: bool) -> Subject:
     def open_again() -> DynamoDbStore:
         max_parallel = DEFAULT_MAX_PARALLEL if is_thread_safe else 1
@@ -105,7 +166,7 @@ def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: 
             for item in page["Items"]:
                 if (
                     item["row_type"]["S"] == ROW_TYPE
-                    and float(item.get(TIME_TO_LIVE_ATTRIBUTE, _NEVER)["N"]) <= until.timestamp()
+                    and float(item.get(TIME_TO_LIVE, _NEVER)["N"]) <= until.timestamp()
                 ):
                     client.delete_item(TableName=calls_table, Key=keys.key_of(item))
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from duetime.stores.dynamodb.schema import TIME_TO_LIVE_ATTRIBUTE
+from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE
 from tests.support.dynamodb_proxy import Body, Fault, Forward
 from tests.support.dynamodb_units import Item, collection_size, write_units
 
@@ -87,7 +87,7 @@ class DocumentedService:
         names = self._key_names(table)
         for page in self._client.get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
             for item in page["Items"]:
-                if TIME_TO_LIVE_ATTRIBUTE in item and float(item[TIME_TO_LIVE_ATTRIBUTE]["N"]) <= until:
+                if TIME_TO_LIVE in item and float(item[TIME_TO_LIVE]["N"]) <= until:
                     self._client.delete_item(TableName=table, Key={name: item[name] for name in names})
 
     # -- the service -----------------------------------------------------------------------------------------

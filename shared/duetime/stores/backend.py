@@ -159,6 +159,11 @@ class Scan:
 
 
 class Backend(Protocol):
+    @property
+    def has_clock(self) -> bool:
+        """Whether the database's own time decides in writes what is past; else it is the caller's ``now``."""
+        ...
+
     def read(self, entity: Entity, keys: Sequence[Key], *, fields: tuple[str, ...] | None = None) -> list[Row | None]:
         """Rows of ``fields`` (None: whole ones), in the order of ``keys``; strongly consistent. A key with a
         part that is ``DAMAGED``, or a text that cannot be stored, finds nothing."""

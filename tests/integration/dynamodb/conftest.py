@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.stores.dynamodb.client import make_client
+from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from tests.support.clock import NOW
 from tests.support.dynamodb_proxy import DynamoDbProxy, running_proxy

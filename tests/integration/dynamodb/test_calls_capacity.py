@@ -10,8 +10,8 @@ import pytest
 from benchmarks.dynamodb_calls_capacity import KINDS, USUAL, Life
 from duetime.domain.call_steps import DeletionReason, deleted
 from duetime.domain.service_calls import ServiceCall
+from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.dynamodb.calls.keys import OUTBOX_PARTITIONS
-from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.calls import CallFilter, CallRef
 from tests.contract import call_steps as steps

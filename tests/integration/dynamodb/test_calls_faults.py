@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.stores.dynamodb.client import MAX_TRIES, make_client
+from duetime.stores.backends.dynamodb.client import MAX_TRIES, make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef
 from duetime.stores.port.outbox import OutboxEvent

@@ -12,12 +12,12 @@ import pytest
 from duetime.domain.errors import CallUnreadable, StoreNotReady, StoreUnavailable
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.service_calls import MAX_BODY_BYTES, CallStatus, ServiceCall, request_spec
+from duetime.stores.backends.dynamodb.url import default_calls_table_name
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.store import EVENT_RETENTION
 from duetime.stores.dynamodb.changes import Item
 from duetime.stores.dynamodb.items import decode, time_to_live, timer_key
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.dynamodb.url import default_calls_table_name
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallStore, DeleteStatus
 from duetime.stores.port.outbox import Outbox
 from tests.contract import call_steps as steps

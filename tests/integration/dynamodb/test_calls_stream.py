@@ -7,9 +7,9 @@ from typing import Any
 import boto3
 import pytest
 
+from duetime.stores.backends.dynamodb.url import default_calls_table_name
 from duetime.stores.dynamodb.calls.stream import EventsWritten, read_record
 from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.dynamodb.url import default_calls_table_name
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.clock import NOW

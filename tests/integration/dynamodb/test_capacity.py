@@ -9,7 +9,7 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, TimerChange
-from duetime.stores.dynamodb.client import make_client
+from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.timers import PutMode, TimerRef
 from tests.contract.steps import create, record

@@ -13,7 +13,7 @@ from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange
-from duetime.stores.dynamodb.client import MAX_TRIES, make_client
+from duetime.stores.backends.dynamodb.client import MAX_TRIES, make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from tests.contract.steps import claim, create, record, stored

@@ -14,8 +14,8 @@ from duetime.domain.principals import Role
 from duetime.domain.shards import MAX_SHARED_SHARDS
 from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.domain.timers import FailureReason, Timer, TimerChange
+from duetime.stores.backends.dynamodb.schema import create_table, table_definition
 from duetime.stores.dynamodb.items import encode, item_key, timer_key
-from duetime.stores.dynamodb.schema import create_table, table_definition
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.timers import PutMode, PutStatus, TimerFilter
 from tests.contract.steps import claim, create, due, record, stored

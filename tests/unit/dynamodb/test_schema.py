@@ -9,8 +9,8 @@ import pytest
 from botocore.stub import Stubber
 
 from duetime.domain.errors import StoreError
-from duetime.stores.dynamodb.client import make_client
-from duetime.stores.dynamodb.schema import create_table, table_definition
+from duetime.stores.backends.dynamodb.client import make_client
+from duetime.stores.backends.dynamodb.schema import create_table, table_definition
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from duetime.domain.errors import InvalidSettings
+from duetime.stores.backends.dynamodb.url import DynamoDbUrl, parse_dynamodb_url
 from duetime.stores.dynamodb.store import open_dynamodb_store
-from duetime.stores.dynamodb.url import DynamoDbUrl, parse_dynamodb_url
 
 
 @pytest.mark.parametrize(

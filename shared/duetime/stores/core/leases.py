@@ -28,7 +28,7 @@ class Leases:
 
     def statuses(self, shard_ids: Sequence[int], *, now: datetime) -> list[ShardStatus]:
         rows = self._rows(shard_ids)
-        now_ms = to_milliseconds(self._backend.time(now=now).at)
+        now_ms = to_milliseconds(self._backend.time(now=now).at if self._backend.has_clock else now)
         return [_status(shard_id, rows.get(shard_id), now_ms) for shard_id in shard_ids]
 
     def claim(

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from duetime.domain.errors import StoreError
+from duetime.domain.errors import StoreUnavailable
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition
+from duetime.stores.backend import Backend, Condition, WriteStatus
 from duetime.stores.core.event_codec import decode_event, readable_events, report_row
 from duetime.stores.entities import EVENT, UNPUBLISHED, UNPUBLISHED_OF_CALL
 from duetime.stores.entity import Key, Place, Row
@@ -139,10 +139,11 @@ class Outbox:
             )
             for event in sorted((each.event for each in events), key=lambda each: (each.tenant_id, each.aggregate_id))
         ]
-        errors = [written.error for written in self._backend.write(marks, now=now).results]
-        for error in errors:
-            if isinstance(error, StoreError):
-                raise error
+        for written in self._backend.write(marks, now=now).results:
+            if written.status is WriteStatus.UNAVAILABLE:
+                raise StoreUnavailable("the database is busy there")
+            if written.error is not None:
+                raise written.error
 
 
 @dataclass(slots=True)

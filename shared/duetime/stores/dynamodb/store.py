@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError
 
 from duetime.domain.errors import InvalidSettings, StoreEmpty, StoreNotReady
+from duetime.stores.backends.dynamodb.client import make_client
+from duetime.stores.backends.dynamodb.schema import create_table
+from duetime.stores.backends.dynamodb.url import default_calls_table_name, parse_dynamodb_url
 from duetime.stores.dynamodb.api_keys import ApiKeys
 from duetime.stores.dynamodb.calls import keys as call_keys
 from duetime.stores.dynamodb.catalogue import CATALOGUE_SHARD, Catalogue
-from duetime.stores.dynamodb.client import make_client
 from duetime.stores.dynamodb.due import Due
 from duetime.stores.dynamodb.idempotency import IdempotencyRecords
 from duetime.stores.dynamodb.items import item_key
 from duetime.stores.dynamodb.leases import Leases
 from duetime.stores.dynamodb.listing import Listing
 from duetime.stores.dynamodb.payloads import Payloads
-from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.table import Table
 from duetime.stores.dynamodb.timers import Timers
-from duetime.stores.dynamodb.url import default_calls_table_name, parse_dynamodb_url
 from duetime.stores.family_parts import (
     FamilyCalls,
     FamilyCatalogue,

@@ -17,14 +17,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.dynamodb.changes import Change, Item, as_insert_statement, as_update, as_update_statement
-from duetime.stores.dynamodb.errors import (
+from duetime.stores.backends.dynamodb.errors import (
     RETRY_AFTER_SECONDS,
     TRANSIENT_STATEMENT_CODES,
     ConditionFailed,
     statement_refused,
     translate,
 )
+from duetime.stores.dynamodb.changes import Change, Item, as_insert_statement, as_update, as_update_statement
 from duetime.stores.refusals import alone, log_refusal
 
 if TYPE_CHECKING:

@@ -25,6 +25,8 @@ def open_cassandra(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -
 class CassandraBackend:
     """Cassandra has no clock that a condition could use: ``NOW`` is the caller's, who corrects it by ``time``."""
 
+    has_clock = False
+
     def __init__(
         self,
         session: CassandraSession,

@@ -44,6 +44,8 @@ class MongoDbBackend:
     """A guard is read just before the write that depends on it, which is fenced by conditions of its own, so a claim
     in between makes it no less right."""
 
+    has_clock = True
+
     def __init__(self, database: Database) -> None:
         self.database = database
         self._batches = Batches(database)

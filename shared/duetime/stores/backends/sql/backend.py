@@ -35,6 +35,8 @@ class SqlBackend:
     """Writes of a batch are made in the order of their keys, so that two batches that overlap never wait for each
     other. A guard's row is locked until the end of the transaction."""
 
+    has_clock = True
+
     def __init__(self, database: Database) -> None:
         self.database = database
         self._reads = Reads(database)

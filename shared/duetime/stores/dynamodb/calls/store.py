@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from duetime.domain.errors import StoreNotReady
+from duetime.stores.backends.dynamodb.schema import calls_table_definition, create_table
 from duetime.stores.dynamodb.calls import keys
 from duetime.stores.dynamodb.calls.applying import Applying
 from duetime.stores.dynamodb.calls.deleting import Deleting
 from duetime.stores.dynamodb.calls.listing import Listing
 from duetime.stores.dynamodb.calls.loading import Loading
-from duetime.stores.dynamodb.calls.schema import calls_table_definition
-from duetime.stores.dynamodb.schema import create_table
 from duetime.stores.dynamodb.table import Table
 from duetime.stores.side_by_side import Workers
 

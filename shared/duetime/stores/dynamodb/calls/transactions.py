@@ -12,13 +12,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.stores.dynamodb.changes import Change, Item
-from duetime.stores.dynamodb.errors import (
+from duetime.stores.backends.dynamodb.errors import (
     RETRY_AFTER_SECONDS,
     TRANSIENT_STATEMENT_CODES,
     cancelled_for_good,
     translate,
 )
+from duetime.stores.dynamodb.changes import Change, Item
 from duetime.stores.dynamodb.table import back_offs
 
 if TYPE_CHECKING:

@@ -10,15 +10,26 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 
 from duetime.domain.errors import StoreNotReady, StoreUnavailable
-from duetime.stores.dynamodb.errors import translate
-from duetime.stores.dynamodb.items import CORRELATION_INDEX, DUE_INDEX
+from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE
+from duetime.stores.backends.dynamodb.errors import translate
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _log = logging.getLogger(__name__)
 
-TIME_TO_LIVE_ATTRIBUTE = "expires_at"
+DUE_INDEX = "timer_execute_at-index"
+CORRELATION_INDEX = "timer_correlation_id-index"
+CALL_INDEXES = {
+    "status_key-index": ("tenant_id", "status_key"),
+    "starred_key-index": ("tenant_id", "starred_key"),
+    "name_key-index": ("tenant_id", "name_key"),
+    "correlation_key-index": ("correlation_key", "sort_key"),
+    "due_key-index": ("tenant_id", "due_key"),
+    "outbox_key-index": ("outbox_partition", "outbox_key"),
+}
+"""Of the table of service calls, by name: hash key and range key. Each is sparse, and projects nothing but keys."""
+_NUMBERS = frozenset({"outbox_partition"})
 _WAIT_SECONDS = 1
 _MAX_WAITS = 60
 _RECOVERY_TRIES = 10
@@ -54,6 +65,24 @@ def table_definition(name: str) -> dict[str, Any]:
                 "Projection": {"ProjectionType": "KEYS_ONLY"},
             }
         ],
+    }
+
+
+def calls_table_definition(name: str) -> dict[str, Any]:
+    """Parameters of CreateTable for the table of service calls."""
+    attributes = dict.fromkeys(["tenant_id", "sort_key", *(each for pair in CALL_INDEXES.values() for each in pair)])
+    return {
+        "TableName": name,
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [
+            {"AttributeName": each, "AttributeType": "N" if each in _NUMBERS else "S"} for each in attributes
+        ],
+        "KeySchema": key_schema("tenant_id", "sort_key"),
+        "GlobalSecondaryIndexes": [
+            {"IndexName": index, "KeySchema": key_schema(*pair), "Projection": {"ProjectionType": "KEYS_ONLY"}}
+            for index, pair in CALL_INDEXES.items()
+        ],
+        "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
     }
 
 
@@ -120,7 +149,7 @@ def _enable_time_to_live(client: DynamoDBClient, name: str) -> None:
     try:
         client.update_time_to_live(
             TableName=name,
-            TimeToLiveSpecification={"Enabled": True, "AttributeName": TIME_TO_LIVE_ATTRIBUTE},
+            TimeToLiveSpecification={"Enabled": True, "AttributeName": TIME_TO_LIVE},
         )
     except ClientError:
         if not _is_time_to_live_on(client, name):  # by another process just now: then it is refused

@@ -1,0 +1,244 @@
+"""The primitives of a store on DynamoDB (docs/stores/dynamodb.md, decision 0018).
+
+Run against emulators: never against the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError
+
+from duetime.domain.errors import InvalidSettings, StoreEmpty, StoreNotReady, StoreUnavailable
+from duetime.domain.times import to_milliseconds
+from duetime.stores.backend import NOT_WRITTEN, Batch, Change, Scan, Write, Written
+from duetime.stores.backends.dynamodb import layouts, schema
+from duetime.stores.backends.dynamodb.client import make_client
+from duetime.stores.backends.dynamodb.driver import DEFAULT_PARALLEL, UNAVAILABLE, Driver
+from duetime.stores.backends.dynamodb.expansion import Expansion, NeedsStoredError, Stored
+from duetime.stores.backends.dynamodb.item_writes import ItemWrite
+from duetime.stores.backends.dynamodb.items import Item, text
+from duetime.stores.backends.dynamodb.layouts import LAYOUTS, Layout
+from duetime.stores.backends.dynamodb.paths import Bounds
+from duetime.stores.backends.dynamodb.reads import Reads
+from duetime.stores.backends.dynamodb.scans import Scans, Wanted
+from duetime.stores.backends.dynamodb.url import default_calls_table_name, parse_dynamodb_url
+from duetime.stores.entities import SERVICE_CALL
+from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
+from duetime.stores.time_source import StoreTime, TimeSource
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_MOST_PARTS = 60
+"""Of a row's parts so many are removed with it in one transaction, which holds 100 items; more of them just after."""
+
+
+class DynamoDbBackend:
+    """Conditions have no clock here: what is past is judged by the ``now`` that is passed, which callers correct by
+    ``time``. A guard is not checked: its row is one item, for which all writes of a shard would contend; the
+    conditions of what is written are the fence."""
+
+    has_clock = False
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        table_name: str,
+        *,
+        calls_table_name: str | None = None,
+        batch_statements: bool = True,
+        max_parallel: int = DEFAULT_PARALLEL,
+        time_source: TimeSource = TimeSource.DATABASE,
+    ) -> None:
+        self._driver = Driver(client, batch_statements=batch_statements, max_parallel=max_parallel)
+        self._table = table_name
+        self._calls_table = calls_table_name or default_calls_table_name(table_name)
+        self._time_source = time_source
+        self._reads = Reads(self._driver, self._table_of)
+        self._scans = Scans(self._driver, self._reads)
+        self._expansion = Expansion(self._table_of)
+
+    def _table_of(self, layout: Layout) -> str:
+        return self._calls_table if layout.is_of_calls else self._table
+
+    # -- reads -----------------------------------------------------------------------------------------------
+
+    def read(self, entity: Entity, keys: Sequence[Key], *, fields: tuple[str, ...] | None = None) -> list[Row | None]:
+        return self._reads.read(entity, keys, fields or entity.names)
+
+    def scan(
+        self,
+        entity: Entity,
+        path: AccessPath,
+        by: Key = (),
+        *,
+        fields: tuple[str, ...] | None = None,
+        after: Place | None = None,
+        since: Value = None,
+        until: Value = None,
+        limit: int,
+        budget: int | None = None,
+    ) -> Scan:
+        bounds = Bounds(after=after, since=since, until=until)
+        wanted = Wanted(
+            entity=entity,
+            path=path,
+            by=by,
+            fields=fields or entity.names,
+            bounds=bounds,
+            limit=limit,
+            budget=budget,
+        )
+        return self._scans.scan(wanted)
+
+    # -- writes ----------------------------------------------------------------------------------------------
+
+    def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
+        """What is one item is written with others of the kind in one request; what is several, as a transaction."""
+        expanded = self._expanded([[write] for write in writes], now)
+        singles = {at: items[0] for at, (items, _) in enumerate(expanded) if len(items) == 1}
+        several = {at: items for at, (items, _) in enumerate(expanded) if len(items) > 1}
+        results = [NOT_WRITTEN] * len(writes)
+        self._run(singles, lambda: self._driver.write(list(singles.values())), results)
+        self._run(several, lambda: self._driver.transact(list(several.values())), results)
+        return self._batch(results, expanded, now)
+
+    def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
+        expanded = self._expanded(groups, now)
+        kept = {at: items for at, (items, _) in enumerate(expanded) if items}
+        results = [NOT_WRITTEN] * len(groups)
+        self._run(kept, lambda: self._driver.transact(list(kept.values())), results)
+        return self._batch(results, expanded, now)
+
+    def _run(self, places: dict[int, Any], run: Callable[[], list[Written]], results: list[Written]) -> None:
+        """Raises ``StoreUnavailable`` only if nothing was written before."""
+        if not places:
+            return
+        try:
+            made = run()
+        except StoreUnavailable:
+            if not any(written.is_written for written in results):
+                raise
+            made = [UNAVAILABLE] * len(places)
+        for at, written in zip(places, made, strict=True):
+            results[at] = written
+
+    def _batch(
+        self, results: list[Written], expanded: list[tuple[list[ItemWrite], list[ItemWrite]]], now: datetime | None
+    ) -> Batch:
+        later = [
+            each for written, (_, more) in zip(results, expanded, strict=True) if written.is_written for each in more
+        ]
+        if later:
+            self._driver.write(later)
+        return Batch(results, None if now is None else to_milliseconds(now))
+
+    def _expanded(
+        self, groups: Sequence[Sequence[Write]], now: datetime | None
+    ) -> list[tuple[list[ItemWrite], list[ItemWrite]]]:
+        """Of each group the items that are written, and what is removed later. None: it cannot be written."""
+        now_ms = 0 if now is None else to_milliseconds(now)
+        results = []
+        for group in groups:
+            items: list[ItemWrite] = []
+            later: list[ItemWrite] = []
+            for write in group:
+                try:
+                    found = self._expansion.items(write, now_ms)
+                except NeedsStoredError:
+                    found = self._expansion.items(write, now_ms, self._stored(write))
+                if write.change is Change.DELETE:
+                    found, more = found[:_MOST_PARTS], found[_MOST_PARTS:]
+                    later += more
+                if not found:
+                    items = []
+                    break
+                items += found
+            results.append((items, later))
+        return results
+
+    def _stored(self, write: Write) -> Stored:
+        layout = LAYOUTS[write.entity]
+        key = self._expansion.key_of(write)
+        assert key is not None
+        found, _ = self._driver.get(self._table_of(layout), [key])
+        parts = self._parts(write) if write.change is Change.DELETE and write.entity is SERVICE_CALL else []
+        return Stored(item=next(iter(found.values()), None), parts=parts)
+
+    def _parts(self, write: Write) -> list[Item]:
+        """The keys of the executions of a call."""
+        tenant_id, call_id = write.key
+        parameters: dict[str, Any] = {
+            "TableName": self._calls_table,
+            "KeyConditionExpression": "tenant_id = :tenant AND begins_with(sort_key, :prefix)",
+            "ExpressionAttributeValues": {":tenant": text(tenant_id), ":prefix": text(f"EXEC#{call_id}#")},
+            "ProjectionExpression": "tenant_id, sort_key",
+            "ConsistentRead": True,
+        }
+        found: list[Item] = []
+        while True:
+            page = self._driver.query(**parameters)
+            found += page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return found
+            parameters["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    # -- the rest --------------------------------------------------------------------------------------------
+
+    def time(self, *, now: datetime) -> StoreTime:
+        at = None
+        if self._time_source is TimeSource.DATABASE:
+            at = self._driver.service_time(self._table, layouts.timer_item_key(0, "?"))
+        return StoreTime(now, resolution_seconds=0.001) if at is None else StoreTime(at, resolution_seconds=1.0)
+
+    def initialise(self) -> None:
+        schema.create_table(self._driver.client, self._table)
+        schema.create_table(self._driver.client, self._calls_table, schema.calls_table_definition)
+        self.check()
+
+    def check(self) -> None:
+        """Raises ``StoreNotReady`` unless both tables are there and hold what this version writes."""
+        try:
+            found, _ = self._driver.get(self._table, [layouts.timer_item_key(layouts.CATALOGUE, "COUNTER#SHARDS")])
+        except StoreEmpty as error:
+            try:
+                self._check_calls()
+            except StoreNotReady:
+                raise error from None
+            raise StoreNotReady("there is a DynamoDB table of service calls and none of timers") from None
+        self._check_calls()
+        if found:
+            raise StoreNotReady(
+                f"the DynamoDB table {self._table!r} is of an earlier version; `duetime export` of that version and"
+                " `duetime import` of this one bring its timers and calls into new tables"
+            )
+
+    def _check_calls(self) -> None:
+        try:
+            self._driver.get(self._calls_table, [layouts.call_item_key("@", "CHECK")])
+        except StoreNotReady:
+            raise StoreNotReady(
+                f"the DynamoDB table {self._calls_table!r} of service calls does not exist; `duetime init` creates it"
+            ) from None
+
+    def close(self) -> None:
+        self._driver.close()
+
+
+def open_dynamodb(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> DynamoDbBackend:
+    """The tables at ``dynamodb://<table>?...`` (url.py). Contacts nothing yet; raises ``InvalidSettings``."""
+    parsed = parse_dynamodb_url(url)
+    try:
+        client = make_client(endpoint_url=parsed.endpoint_url, region=parsed.region)
+    except (BotoCoreError, ValueError) as error:  # no region, a malformed endpoint, an unknown profile
+        raise InvalidSettings(f"the DynamoDB store cannot be used: {error}") from error
+    return DynamoDbBackend(
+        client,
+        parsed.table_name,
+        calls_table_name=parsed.calls_table_name,
+        batch_statements=parsed.batch_statements,
+        time_source=time_source,
+    )

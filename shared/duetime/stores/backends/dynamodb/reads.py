@@ -1,0 +1,99 @@
+"""Rows by their keys, strongly consistent, and large fields that are items of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from duetime.stores.backends.dynamodb.driver import Driver, identity, unprocessed
+from duetime.stores.backends.dynamodb.expansion import is_marked_by
+from duetime.stores.backends.dynamodb.item_writes import projection
+from duetime.stores.backends.dynamodb.items import Item, can_be_stored
+from duetime.stores.backends.dynamodb.layouts import LAYOUTS, Layout, row_reader
+from duetime.stores.entity import DAMAGED, Entity, Key, Row
+
+_TRIES = 4
+
+
+class Reads:
+    """``table_of`` gives the name of a layout's table."""
+
+    def __init__(self, driver: Driver, table_of: Callable[[Layout], str]) -> None:
+        self._driver = driver
+        self.table_of = table_of
+
+    def read(self, entity: Entity, keys: Sequence[Key], fields: tuple[str, ...]) -> list[Row | None]:
+        layout = LAYOUTS[entity]
+        item_keys = [layout.key_of(key) if can_be_stored(key) else None for key in keys]
+        asked = [key for key in item_keys if key is not None]
+        if not asked:
+            return [None] * len(keys)
+        parameters = {} if fields == entity.names else projection(self.attributes(layout, fields))
+        found, unread = self._driver.get(self.table_of(layout), asked, **parameters)
+        items = [None if key is None else found.get(identity(key, key)) for key in item_keys]
+        if entity.large in fields:
+            items = self.completed(layout, items)
+        read = row_reader(entity, fields)
+        rows = [None if item is None else read(item) for item in items]
+        if unread:
+            if not entity.is_lease:
+                raise unprocessed()
+            # What is there cannot be told for now, as if it were damaged: others are not theirs to delay.
+            for at, (key, item_key) in enumerate(zip(keys, item_keys, strict=True)):
+                if item_key is not None and identity(item_key, item_key) in unread:
+                    values = dict(zip(entity.key, key, strict=True))
+                    rows[at] = tuple([values.get(name, DAMAGED) for name in fields])
+        return rows
+
+    def attributes(self, layout: Layout, fields: Sequence[str]) -> list[str]:
+        """What is to be read of items for these fields."""
+        names = dict.fromkeys(layout.key_names)
+        names |= {layout.attribute(name): None for name in fields if name not in layout.entity.key}
+        if layout.apart_above and layout.entity.large in fields:
+            names[layout.apart_mark] = None
+        return list(names)
+
+    def completed(self, layout: Layout, items: Sequence[Item | None]) -> list[Item | None]:
+        """Items with their large field in place.
+
+        One that does not fit its item means that the row was changed meanwhile: then the row is read again. None: it
+        is gone. Where it never fits, the field is damaged.
+        """
+        large = layout.entity.large
+        result = list(items)
+        if layout.apart_key is None or large is None:
+            return result
+        for turn in range(_TRIES):
+            waiting = {
+                at: layout.apart_key(layout.parts_of(item))
+                for at, item in enumerate(result)
+                if item is not None and layout.apart_mark in item and large not in item
+            }
+            if not waiting:
+                break
+            found, unread = self._driver.get(self.table_of(layout), list(waiting.values()))
+            if unread:
+                raise unprocessed()
+            changed = []
+            for at, key in waiting.items():
+                part, item = found.get(identity(key, key)), result[at]
+                assert item is not None
+                if part is not None and is_marked_by(item[layout.apart_mark], part.get(large, {})):
+                    result[at] = {**item, large: part[large]}
+                else:
+                    changed.append(at)
+            if not changed:
+                break
+            if turn == _TRIES - 1:
+                for at in changed:
+                    result[at] = {**(result[at] or {}), large: {"NULL": True}}
+                break
+            self._read_again(layout, result, changed)
+        return result
+
+    def _read_again(self, layout: Layout, items: list[Item | None], places: Sequence[int]) -> None:
+        keys = {at: {name: (items[at] or {})[name] for name in layout.key_names} for at in places}
+        found, unread = self._driver.get(self.table_of(layout), list(keys.values()))
+        if unread:
+            raise unprocessed()
+        for at, key in keys.items():
+            items[at] = found.get(identity(key, key))
