@@ -27,8 +27,8 @@ def before_call(context: Any, case: schemathesis.Case, kwargs: Any) -> None:
         query["cursor"] = query["cursor"][:MAX_CURSOR_CHARACTERS]
     if case.meta is None or not case.meta.generation.mode.is_positive:
         return
-    # Only a cursor that a page has given is good, and an order goes with one status alone.
-    for name in ("cursor", "order", "dueTo"):
+    # Only a cursor that a page has given is good; an order and times of failure go with one state alone.
+    for name in ("cursor", "order", "dueTo", "failedFrom", "failedTo"):
         query.pop(name, None)
     if isinstance(body, dict):
         body.pop("cursor", None)
