@@ -8,12 +8,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from duetime.domain.errors import InvalidCursor
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
+from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.timer_codec import optional_milliseconds, readable_reason, readable_tags
 from duetime.stores.decoding import as_cursor, of_cursor
+from duetime.stores.entities import OF_NAMESPACE, TIMER
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port.pages import Page
 from duetime.stores.port.timers import TimerFilter
@@ -124,7 +125,7 @@ class Lists:
         limit: int,
         now: datetime,
     ) -> Page[Timer]:
-        after = _BEFORE_ALL if cursor is None else _read_cursor(cursor)
+        after = _BEFORE_ALL if cursor is None else place_of(cursor, TIMER, OF_NAMESPACE)
         matches = None if timer_filter == TimerFilter() else _matcher(timer_filter)
         with self._database.read() as connection:
             if matches is None:
@@ -133,7 +134,7 @@ class Lists:
                 found, last = _selected(self._scanned(connection, namespace.name, after), matches, limit)
                 rows, cut = self._found(connection, namespace.name, found)
                 last = cut or last
-        return Page(_present(rows, now), _write_cursor(last))
+        return Page(_present(rows, now), None if last is None else cursor_of(last))
 
     def _found(
         self, connection: sa.Connection, namespace: str, found: list[Position]
@@ -205,14 +206,3 @@ def _selected(rows: list[Any], matches: Callable[[Any], bool], limit: int) -> tu
             if len(found) == limit:
                 return found, found[-1]
     return found, (rows[-1][0], rows[-1][1]) if len(rows) == SCANNED_PER_PAGE else None
-
-
-def _write_cursor(position: Position | None) -> str | None:
-    return None if position is None else f"{position[0]}:{as_cursor(position[1])}"
-
-
-def _read_cursor(cursor: str) -> Position:
-    shard_id, separator, timer_id = cursor.partition(":")
-    if not separator or not shard_id.isdecimal():
-        raise InvalidCursor("cursor", "the cursor does not belong to this list")
-    return int(shard_id), of_cursor(timer_id)
