@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from duetime.api.handler import build_handler
-from duetime.app.redrives import redrive_page
+from duetime.app.timers import Timers
 from duetime.domain.timers import TimerState
 from duetime.stores.port.timers import PutResult, PutStatus, TimerFilter
 from duetime.stores.sql.store import SqlStore
@@ -82,7 +82,8 @@ def fail(world: World, *timer_ids: str) -> None:
 def test_of_a_page_of_redriven_timers_one_is_refused(world: World) -> None:
     fail(world, "a", "b", "poison", "z")
     refuse(world, "UPDATE")
-    page = redrive_page(world.store, world.namespace, TimerFilter(), cursor=None, limit=10, now=NOW)
+    use_cases = Timers(world.store, world.clock, lambda _: None)
+    page = use_cases.redrive_page(world.namespace, TimerFilter(), correlation_id=None, cursor=None, limit=10, now=NOW)
     assert (sorted(timer.timer_id for timer in page.redriven), page.skipped) == (["a", "b", "z"], 1)
     assert world.timer("poison").state is TimerState.FAILED
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from duetime.app.redrives import redrive_page, redrive_refs
+from duetime.app.redrives import redrive_refs
+from duetime.app.timers import Timers
 from duetime.domain.timers import TimerState
 from duetime.stores.port.timers import TimerFilter, TimerRef
 from tests.support.dynamodb import moto_subject
@@ -36,17 +37,17 @@ async def sleep(seconds: float) -> None:
 
 def redrive_pages(world: WebhookWorld, limit: int, **conditions: Any) -> int:
     """How many were redriven by pages of ``limit``."""
+    use_cases = Timers(world.store, world.clock, world.notify)
     cursor, redriven = None, 0
     while True:
-        page = redrive_page(
-            world.store,
+        page = use_cases.redrive_page(
             world.namespace(),
             TimerFilter(**conditions),
+            correlation_id=None,
             cursor=cursor,
             limit=limit,
             now=world.clock.now(),
         )
-        world.notify(page.redriven)
         redriven += len(page.redriven)
         cursor = page.next_cursor
         if cursor is None:

@@ -80,7 +80,7 @@ ACTIONS: dict[str, Action] = {
     "delete": lambda store, single: store.timers.delete(single, [TimerRef("t0039")], now=NOW),
     "list": lambda store, single: store.timers.list(single, TimerFilter(), cursor=None, limit=10, now=NOW),
     "list, next page": lambda store, single: store.timers.list(
-        single, TimerFilter(), cursor="0:t0003", limit=10, now=NOW
+        single, TimerFilter(), cursor='[0,"t0003"]', limit=10, now=NOW
     ),
     "list with a filter": lambda store, single: store.timers.list(
         single, TimerFilter(state=TimerState.FIRED, tag="x"), cursor=None, limit=10, now=NOW
