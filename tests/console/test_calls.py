@@ -343,7 +343,7 @@ def test_without_a_stream_the_events_are_asked_for(console: Console, receiver: R
 
     page.route("**/events*", as_json)
     console.calls(call_id)
-    page.get_by_text("asked for every 2 s").wait_for()
+    page.get_by_text("updated every 2 s").wait_for()
     expect_status(page, "Running")
     gate.open()
     expect_status(page, "Succeeded")

@@ -3,6 +3,7 @@
 import os
 import unicodedata
 from typing import Any
+from urllib.parse import unquote
 
 import schemathesis
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ def before_call(context: Any, case: schemathesis.Case, kwargs: Any) -> None:
         if headers.get(name, "").isalnum():
             headers[name] = f'"{headers[name]}"'
     # The result of an item that was refused has its id, which Schemathesis takes for one of a timer.
-    timer_id = str(case.path_parameters.get("timerId", ""))
+    timer_id = unquote(str(case.path_parameters.get("timerId", "")))
     if any(unicodedata.category(character) in ("Cc", "Cs") or character == "/" for character in timer_id):
         case.path_parameters["timerId"] = "another"
     if "If-Match" in headers:
