@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Callable
+from types import FrameType
 
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -22,15 +25,15 @@ class Subject:
     """Flow control with a clock that is set by hand. Host names stand for whole origins."""
 
     def __init__(self, **settings: float) -> None:
-        self.stale: list[str] = []
+        self.given_up: list[str] = []
         self.now = 0.0
         self.settings = EngineSettings(**settings)  # type: ignore[arg-type]
-        self.flow = FlowControl(self.settings, random=lambda: 0.5, on_stale=self._on_stale)
+        self.flow = FlowControl(self.settings, random=lambda: 0.5, give_up=self._give_up)
         self.number = 0
         self.in_flight: dict[QueueKey, list[Attempt]] = {}
 
-    def _on_stale(self, attempt: Attempt) -> None:
-        self.stale.append(attempt.timer.timer_id)
+    def _give_up(self, attempt: Attempt) -> None:
+        self.given_up.append(attempt.timer.timer_id)
 
     def add(self, namespace: str = "a", host: str = "h", *, number: int = 1) -> int:
         """How many of ``number`` timers were accepted."""
@@ -194,7 +197,7 @@ def test_what_has_waited_too_long_is_handed_back_to_be_read_again() -> None:
     subject.end(key())
     subject.end(key())
     assert subject.take() == [key()]
-    assert subject.stale == ["a3", "a4"]
+    assert subject.given_up == ["a3", "a4"]
     assert len(subject.flow) == 0
 
 
@@ -229,7 +232,7 @@ def test_a_host_that_fails_is_left_alone_and_then_probed_by_one() -> None:
     subject.add(number=20)
     taken = subject.take(5)
     assert [subject.end(queue, HostSignal.FAILED) for queue in taken[:3]] == [None, None, BreakerState.OPEN]
-    assert len(subject.flow.clear(key())) == 15
+    assert len(subject.given_up) == 15
     assert subject.add(number=3) == 0
     assert not subject.flow.wants(key(), subject.now)
     assert subject.flow.open_breakers(subject.now) == 1
@@ -249,6 +252,59 @@ def test_a_host_that_fails_is_left_alone_and_then_probed_by_one() -> None:
     assert subject.take() == [key()]
     assert subject.end(key()) is BreakerState.CLOSED
     assert subject.add(number=3) == 3
+
+
+def test_room_at_a_host_that_one_namespace_cannot_use_is_used_by_the_next() -> None:
+    subject = Subject(max_in_flight_per_host=1)
+    subject.flow.configure("a", max_in_flight=1, rate_per_second=None, monotonic=0.0)
+    subject.add("c", "shared")
+    assert subject.take() == [key("c", "shared")]
+    for namespace in "ab":
+        subject.add(namespace, "shared")
+    assert subject.take() == []
+    subject.add("a", "other")
+    subject.end(key("c", "shared"))
+    assert Counter(subject.take()) == {key("a", "other"): 1, key("b", "shared"): 1}
+
+
+def test_a_look_costs_no_more_when_many_wait_that_cannot_start() -> None:
+    costs = []
+    for number in (10, 1000):
+        subject = Subject(max_buffered=10_000, max_in_flight_per_host=number)
+        for each in range(number):
+            for namespace, host, limit, rate in (
+                (f"hangs{each}", f"hangs{each}", 1, None),
+                (f"rate{each}", f"rate{each}", None, 1.0),
+                (f"shares{each}", "shared", None, None),
+            ):
+                subject.flow.configure(namespace, max_in_flight=limit, rate_per_second=rate, monotonic=0.0)
+                subject.add(namespace, host)
+        subject.take()
+        for each in range(number):
+            subject.add(f"hangs{each}", f"hangs{each}")
+            subject.add(f"rate{each}", f"rate{each}")
+            subject.add(f"shares{each}", "shared")
+        subject.take()
+        subject.add("fine", "fine")
+        costs.append(_calls_in(lambda subject=subject: subject.take()))  # type: ignore[misc]
+        assert len(subject.flow) == 3 * number
+    assert costs[0] == costs[1]
+
+
+def _calls_in(work: Callable[[], object]) -> int:
+    """How many functions of Python ``work`` calls."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 def test_one_namespace_s_breaker_is_not_another_s() -> None:
@@ -287,7 +343,6 @@ class FlowMachine(RuleBasedStateMachine):
         self.accepted = 0
         self.in_flight: list[QueueKey] = []
         self.started = 0
-        self.cleared = 0
 
     @rule(namespace=st.sampled_from("abc"), host=st.sampled_from(["one", "two"]), number=st.integers(1, 8))
     def add(self, namespace: str, host: str, number: int) -> None:
@@ -307,8 +362,7 @@ class FlowMachine(RuleBasedStateMachine):
     @rule(data=st.data(), signal=st.sampled_from(list(HostSignal)))
     def end(self, data: st.DataObject, signal: HostSignal) -> None:
         queue = self.in_flight.pop(data.draw(st.integers(0, len(self.in_flight) - 1)))
-        if self.subject.end(queue, signal) is BreakerState.OPEN:
-            self.cleared += len(self.subject.flow.clear(queue))
+        self.subject.end(queue, signal)
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 2.5]))
     def wait(self, seconds: float) -> None:
@@ -316,7 +370,7 @@ class FlowMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost(self) -> None:
-        gone = self.started + len(self.subject.stale) + self.cleared
+        gone = self.started + len(self.subject.given_up)
         assert self.accepted == gone + len(self.subject.flow)
 
     @invariant()

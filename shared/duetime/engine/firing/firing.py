@@ -60,7 +60,7 @@ class Firing:
         self._on_room = on_room
         self._payloads = HeldPayloads(settings.max_payload_bytes)
         self._in_flight = InFlight(self._payloads, slow_after_seconds=settings.slow_after_seconds)
-        self._flow = FlowControl(settings, random=context.random, on_stale=self._in_flight.give_up)
+        self._flow = FlowControl(settings, random=context.random, give_up=self._in_flight.give_up)
         self._deferrals = Deferrals(context, self._in_flight)
         self.recorder = Recorder(
             context, timers, self._in_flight, self._deferrals, on_batch=self.start_attempts, events=events
@@ -330,7 +330,7 @@ class Firing:
         self.start_attempts()
 
     def _end(self, attempt: Attempt, signal: HostSignal) -> None:
-        """Give the place of ``attempt`` back; when its host is out by now, also what waits for that."""
+        """Give the place of ``attempt`` back."""
         changed = self._flow.end(attempt, signal, self._clock.monotonic())
         if changed is None:
             return
@@ -343,8 +343,6 @@ class Firing:
         log.warning(
             "the host does not answer: its callbacks are postponed", extra={"action": "breaker.opened", **queue}
         )
-        for waiting in self._flow.clear(attempt.queue):
-            self._in_flight.give_up(waiting)
 
     # -- those that take long --------------------------------------------------------------------------------
 

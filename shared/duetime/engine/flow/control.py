@@ -1,14 +1,15 @@
 """Flow control: which waiting timer may be started next, and which timers are worth reading.
 
-Namespaces take turns, and within each its hosts. Whether a queue may start one more is one rule (``_ready_at``),
-asked when a turn is given: nothing has to be woken up when a limit has room again. A look costs O(1) for each queue
-with something waiting and for each timer that is started. Times are monotonic seconds.
+Namespaces take turns, and within each its hosts. Those that may have a turn are kept apart (``_place``). What is
+found without a token, or at a host without room, is put aside until there is one: each look finds that out anew. So
+a look costs O(1) for each timer that it starts, however many wait. Times are monotonic seconds.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from itertools import islice
 from math import ceil, inf
 
 from duetime.engine.delivery import Attempt
@@ -29,21 +30,27 @@ class FlowControl:
     """The waiting timers of one poller. For the event loop's thread alone."""
 
     def __init__(
-        self, settings: EngineSettings, *, random: Callable[[], float], on_stale: Callable[[Attempt], None]
+        self, settings: EngineSettings, *, random: Callable[[], float], give_up: Callable[[Attempt], None]
     ) -> None:
-        """``on_stale`` is told of timers that have waited too long: they are out, and must be read again."""
+        """``give_up`` gets attempts that have waited too long, or whose host is out: they must be read again."""
         self._settings = settings
         self._random = random
-        self._on_stale = on_stale
+        self._give_up = give_up
         self._queues: dict[QueueKey, HostQueue] = {}
         self._namespaces: dict[str, NamespaceQueue] = {}
         self._hosts: dict[str, Host] = {}
-        self._busy: OrderedDict[NamespaceQueue, None] = OrderedDict()
-        """Namespaces with something waiting, the one whose last turn is longest ago first. They share the buffer."""
+        self._ready: OrderedDict[NamespaceQueue, None] = OrderedDict()
+        """Namespaces that may have a turn; the one at the front has waited for it the longest."""
+        self._without_token: dict[NamespaceQueue, float] = {}
+        """Namespaces that may have a turn but for their rates, and when they have a token."""
+        self._crowded: dict[Host, None] = {}
+        """Hosts that have, or had, no room for a queue whose turn it was."""
+        self._arrivals: deque[tuple[float, HostQueue]] = deque()
+        """When timers were read, and where each began to wait."""
         self._waiting = 0
+        self._busy_namespaces = 0
+        """Those with something waiting: they share the buffer."""
         self._max_queues = _MAX_IDLE_QUEUES
-        self.next_token_at: float | None = None
-        """When the next token comes that alone kept something from its turn, as of the last ``take``."""
 
     def __len__(self) -> int:
         return self._waiting
@@ -68,6 +75,8 @@ class FlowControl:
             namespace.bucket = TokenBucket(rate_per_second, monotonic=monotonic)
         elif namespace.bucket.per_second != rate_per_second:
             namespace.bucket.change(rate_per_second, monotonic=monotonic)
+        self._without_token.pop(namespace, None)  # its time was reckoned with the rate that it had
+        self._place_namespace(namespace)
 
     def open_breakers(self, monotonic: float) -> int:
         """May be called from any thread: the copy is made in one step."""
@@ -84,6 +93,7 @@ class FlowControl:
         for queue in self._queues.values():
             if queue.namespace is namespace:
                 queue.window.begin_with(min(initial_window, self._max_in_flight_per_queue))
+                self._place(queue)
 
     # -- waiting ---------------------------------------------------------------------------------------------
 
@@ -94,7 +104,7 @@ class FlowControl:
         if queue is not None and len(queue.waiting) >= self._room_of(queue, monotonic):
             return False
         if namespace is None:
-            return min(self._waiting, len(self._busy)) < self._settings.max_buffered
+            return min(self._waiting, self._busy_namespaces) < self._settings.max_buffered
         return not self._is_full(namespace)
 
     def is_full(self, name: str) -> bool:
@@ -108,7 +118,7 @@ class FlowControl:
         if self._waiting < self._settings.max_buffered:
             return False
         # The buffer is full: each namespace may still have its share, however much the others hold.
-        busy = len(self._busy) + (namespace.waiting == 0)
+        busy = self._busy_namespaces + (namespace.waiting == 0)
         return namespace.waiting >= self._settings.max_buffered // max(1, busy)
 
     def wants(self, key: QueueKey, monotonic: float) -> bool:
@@ -125,74 +135,116 @@ class FlowControl:
         """The timer of ``attempt`` waits for its turn. Ask ``accepts`` first."""
         queue = self._queue(attempt.queue, monotonic)
         queue.waiting.append(attempt)
+        self._arrivals.append((attempt.read_at, queue))
+        self._busy_namespaces += queue.namespace.waiting == 0
         queue.namespace.waiting += 1
-        queue.namespace.queues[queue] = None  # a queue or namespace that is there already keeps its place
-        self._busy[queue.namespace] = None
         self._waiting += 1
+        self._place(queue)
 
     def remove(self, is_unwanted: Callable[[Attempt], bool]) -> list[Attempt]:
         """Take out all that are unwanted."""
-        return [each for queue in list(self._queues.values()) for each in self._remove(queue, is_unwanted)]
+        removed: list[Attempt] = []
+        for queue in self._queues.values():
+            unwanted = [attempt for attempt in queue.waiting if is_unwanted(attempt)]
+            if unwanted:
+                queue.waiting = deque(attempt for attempt in queue.waiting if not is_unwanted(attempt))
+                self._count_out(queue, len(unwanted))
+                self._place(queue)
+                removed += unwanted
+        return removed
 
     def drop_stale(self, monotonic: float) -> None:
-        """Give up what has waited too long in queues that let nothing through."""
-        for queue in self._queues.values():
-            self._drop_stale(queue, monotonic)
-
-    def clear(self, key: QueueKey) -> list[Attempt]:
-        """Take out all that wait in one queue."""
-        return self._remove(self._queues[key], lambda attempt: True)  # noqa: ARG005
+        """Give up what has waited too long."""
+        read_before = monotonic - self._settings.max_wait_seconds
+        while self._arrivals and self._arrivals[0][0] < read_before:
+            _, queue = self._arrivals.popleft()
+            if queue.waiting and queue.waiting[0].read_at < read_before:
+                self._drop(queue, read_before=read_before)
 
     # -- starting and ending ---------------------------------------------------------------------------------
 
     def take(self, monotonic: float, places: int, may_start: Callable[[Attempt], bool]) -> list[Attempt]:
         """Up to ``places`` whose turn it is, in order; they count as in flight from then on.
 
-        One that may not start is out. A queue or namespace that is passed over keeps its place before those that have
-        had a turn since.
+        One that may not start is out.
         """
+        self.drop_stale(monotonic)
+        self._let_in(monotonic)
         taken: list[Attempt] = []
-        next_at = inf
-        turns = deque((namespace, deque(namespace.queues)) for namespace in self._busy) if places > 0 else deque()
-        while turns and len(taken) < places:
-            namespace, queues = turns.popleft()
-            while queues:
-                queue = queues.popleft()
-                self._drop_stale(queue, monotonic)
-                if not queue.waiting:
-                    continue
-                ready_at = self._ready_at(queue, monotonic)
-                if ready_at > monotonic:  # and so it is until something ends or time has passed
-                    next_at = min(next_at, ready_at)
-                    continue
-                attempt = self._give_turn(queue)
-                if may_start(attempt):
-                    self._count_in(attempt, queue)
-                    taken.append(attempt)
-                if queue.waiting:
-                    queues.append(queue)
-                turns.append((namespace, queues))
-                break
-        self.next_token_at = None if next_at == inf else next_at
+        while len(taken) < places and (self._ready or self._let_in(monotonic)):
+            queue = self._next(monotonic)
+            if queue is None:
+                continue
+            attempt = queue.waiting.popleft()
+            self._count_out(queue, 1)
+            if may_start(attempt):
+                self._count_in(attempt, queue)
+                taken.append(attempt)
+            queue.namespace.ready.move_to_end(queue)
+            self._ready.move_to_end(queue.namespace)
+            self._place(queue)
         return taken
 
-    def _ready_at(self, queue: HostQueue, monotonic: float) -> float:
-        """When a queue may start one more, as far as time alone decides; infinity: not before an attempt ends."""
-        namespace = queue.namespace
-        if (
-            not namespace.has_room()
-            or queue.host.in_flight >= self._settings.max_in_flight_per_host
-            or not queue.has_room(monotonic)
-        ):
-            return inf
-        return monotonic if namespace.bucket is None else monotonic + namespace.bucket.wait_seconds(monotonic)
+    @property
+    def next_token_at(self) -> float | None:
+        """When the next token comes that alone keeps something from its turn."""
+        return min(self._without_token.values(), default=None)
 
-    def _give_turn(self, queue: HostQueue) -> Attempt:
-        attempt = queue.waiting.popleft()
-        queue.namespace.queues.move_to_end(queue)
-        self._busy.move_to_end(queue.namespace)
-        self._count_out(queue, 1)
-        return attempt
+    def _next(self, monotonic: float) -> HostQueue | None:
+        """The queue whose turn it is; None: it was put aside."""
+        namespace = next(iter(self._ready))
+        wait_seconds = 0.0 if namespace.bucket is None else namespace.bucket.wait_seconds(monotonic)
+        if wait_seconds > 0:
+            del self._ready[namespace]
+            self._without_token[namespace] = monotonic + wait_seconds
+            return None
+        queue = next(iter(namespace.ready))
+        if queue.host.in_flight < self._settings.max_in_flight_per_host:
+            return queue
+        queue.host.crowd[queue] = None
+        self._crowded[queue.host] = None
+        self._place(queue)
+        return None
+
+    def _let_in(self, monotonic: float) -> bool:
+        """Put back what was put aside and has a token, or room at its host, by now. Whether there is any."""
+        for namespace in [each for each, at in self._without_token.items() if at <= monotonic]:
+            del self._without_token[namespace]
+            self._place_namespace(namespace)
+        for host in list(self._crowded):
+            room = max(0, self._settings.max_in_flight_per_host - host.in_flight)
+            usable = (queue for queue in host.crowd if self._may_start(queue.namespace))
+            for queue in list(islice(usable, room)):
+                del host.crowd[queue]
+                self._place(queue)
+            if not host.crowd:
+                del self._crowded[host]
+        return bool(self._ready)
+
+    def _place(self, queue: HostQueue) -> None:
+        """Have ``queue`` and its namespace among those that may have a turn exactly while they may.
+
+        One that is there keeps its place, one that comes in goes to the end. Call this after whatever may matter.
+        """
+        host, namespace = queue.host, queue.namespace
+        if not (queue.waiting and queue.has_room()):
+            namespace.ready.pop(queue, None)
+            host.crowd.pop(queue, None)
+        elif queue in host.crowd:
+            namespace.ready.pop(queue, None)
+        else:
+            namespace.ready[queue] = None
+        self._place_namespace(namespace)
+
+    def _place_namespace(self, namespace: NamespaceQueue) -> None:
+        if not (namespace.ready and namespace.has_room()):
+            self._ready.pop(namespace, None)
+            self._without_token.pop(namespace, None)
+        elif namespace not in self._without_token:
+            self._ready[namespace] = None
+
+    def _may_start(self, namespace: NamespaceQueue) -> bool:
+        return namespace.has_room() and namespace not in self._without_token
 
     def _count_in(self, attempt: Attempt, queue: HostQueue) -> None:
         attempt.has_place = True
@@ -214,6 +266,14 @@ class FlowControl:
         queue.slow -= attempt.is_slow
         queue.host.in_flight -= 1
         queue.namespace.in_flight -= 1
+        changed = self._learn(queue, attempt, signal, monotonic)
+        if changed is BreakerState.OPEN:
+            self._drop(queue, read_before=inf)
+        self._place(queue)
+        return changed
+
+    def _learn(self, queue: HostQueue, attempt: Attempt, signal: HostSignal, monotonic: float) -> BreakerState | None:
+        """What ``signal`` says about the host. The state to which its breaker has changed."""
         if signal is HostSignal.NEUTRAL:
             return None
         if signal is HostSignal.ANSWERED:
@@ -247,31 +307,19 @@ class FlowControl:
         bucket = namespace.bucket
         return turns if bucket is None else min(turns, max(1, ceil(bucket.per_second * ahead_seconds)))
 
-    def _drop_stale(self, queue: HostQueue, monotonic: float) -> None:
-        oldest = monotonic - self._settings.max_wait_seconds
-        while queue.waiting and queue.waiting[0].read_at < oldest:
+    def _drop(self, queue: HostQueue, *, read_before: float) -> None:
+        """Give up what waits in a queue and was read before a time."""
+        while queue.waiting and queue.waiting[0].read_at < read_before:
             attempt = queue.waiting.popleft()
             self._count_out(queue, 1)
-            self._on_stale(attempt)
-
-    def _remove(self, queue: HostQueue, is_unwanted: Callable[[Attempt], bool]) -> list[Attempt]:
-        removed: list[Attempt] = []
-        kept: deque[Attempt] = deque()
-        for attempt in queue.waiting:
-            (removed if is_unwanted(attempt) else kept).append(attempt)
-        if removed:
-            queue.waiting = kept
-            self._count_out(queue, len(removed))
-        return removed
+            self._give_up(attempt)
+        self._place(queue)
 
     def _count_out(self, queue: HostQueue, number: int) -> None:
         namespace = queue.namespace
         self._waiting -= number
         namespace.waiting -= number
-        if not queue.waiting:
-            del namespace.queues[queue]
-            if not namespace.queues:
-                del self._busy[namespace]
+        self._busy_namespaces -= namespace.waiting == 0
 
     def _queue(self, key: QueueKey, monotonic: float) -> HostQueue:
         queue = self._queues.get(key)

@@ -13,10 +13,12 @@ from duetime.engine.keys import QueueKey
 class Host:
     """What all namespaces together have in flight to one host."""
 
-    __slots__ = ("in_flight",)
+    __slots__ = ("crowd", "in_flight")
 
     def __init__(self) -> None:
         self.in_flight = 0
+        self.crowd: dict[HostQueue, None] = {}
+        """Queues that could start one more if there were room here, in the order in which they came."""
 
 
 class HostQueue:
@@ -41,19 +43,16 @@ class HostQueue:
         """True when nothing is lost by forgetting it but what was learnt about its host."""
         return not (self.waiting or self.in_flight or self.breaker.state(monotonic) is BreakerState.OPEN)
 
-    def has_room(self, monotonic: float) -> bool:
-        """Whether its own window and breaker let one more start."""
-        state = self.breaker.state(monotonic)
-        if state is BreakerState.CLOSED:
-            return self.in_flight < self.window.size
-        return state is BreakerState.HALF_OPEN and self.in_flight == 0
+    def has_room(self) -> bool:
+        """Whether its own window and breaker let one more start. While the breaker is open nothing waits."""
+        return self.in_flight < (self.window.size if self.breaker.open_until is None else 1)
 
 
 class NamespaceQueue:
-    """The queues of one namespace. They take turns: ``queues`` are those with something waiting, the one whose last
-    turn is longest ago first."""
+    """The queues of one namespace. They take turns: ``ready`` are those that may have one, as far as their own limits
+    and their hosts' go; the one at the front has waited for it the longest."""
 
-    __slots__ = ("bucket", "in_flight", "initial_window", "max_in_flight", "queues", "waiting", "window")
+    __slots__ = ("bucket", "in_flight", "initial_window", "max_in_flight", "ready", "waiting", "window")
 
     def __init__(self, window: ConcurrencyWindow, max_in_flight: int, initial_window: int) -> None:
         self.window = window
@@ -61,7 +60,7 @@ class NamespaceQueue:
         self.initial_window = initial_window
         """With how many each of its queues begins."""
         self.bucket: TokenBucket | None = None
-        self.queues: OrderedDict[HostQueue, None] = OrderedDict()
+        self.ready: OrderedDict[HostQueue, None] = OrderedDict()
         self.waiting = 0
         self.in_flight = 0
 
