@@ -31,7 +31,7 @@ def _of(path: str, tests: str, *mistakes: tuple[str, str, str]) -> list[Mutant]:
 
 MUTANTS = (
     *_of(
-        "engine/flow/breaker.py",
+        "engine/flow/queues.py",
         "tests/unit/engine/test_breaker.py",
         ("self._threshold or is_short:", "self._threshold:", "one bad moment of a gateway opens a breaker"),
         ("self._failures = self._reopenings = 0", "self._failures = 0", "pauses never become short again"),
@@ -43,7 +43,7 @@ MUTANTS = (
         ),
     ),
     *_of(
-        "engine/flow/limits.py",
+        "engine/flow/queues.py",
         "tests/unit/engine/test_limits.py",
         ("max(1, self.size // 2)", "self.size // 2", "a window closes for ever"),
         ("if self.size < limit:", "if True:", "a window grows beyond the limit"),
@@ -60,10 +60,16 @@ MUTANTS = (
         ("        queue.host.in_flight -= 1\n", "", "a host's room is never given back"),
         ("queue.namespace.bucket.take()", "pass", "a namespace's rate limit limits nothing"),
         (
-            "while queue.waiting and queue.waiting[0].read_at < oldest:",
+            "while queue.waiting and queue.waiting[0].read_at < read_before:",
             "while False:",
             "what waits too long is not read again",
         ),
+        (
+            "        self._place(queue)\n        return changed",
+            "        return changed",
+            "a queue is full for ever",
+        ),
+        (" and (self._ready or self._let_in(monotonic))", " and self._ready", "room at a host is used by nobody"),
     ),
     *_of(
         "engine/batching.py",
@@ -78,7 +84,7 @@ MUTANTS = (
         ("if self._is_worth_waiting():", "if False:", "each outcome is a write of its own"),
     ),
     *_of(
-        "engine/payloads.py",
+        "engine/in_flight.py",
         "tests/unit/engine/test_payloads.py",
         ("            self.bytes -= size\n", "", "memory once used counts for ever"),
         ("if self.bytes + size > 2 * self._max_bytes:", "if False:", "large payloads have no bound"),
@@ -138,7 +144,7 @@ MUTANTS = (
         ("self.left[key] = self.left.pop(key)", "pass", "a queue without room keeps the others from their turn"),
     ),
     *_of(
-        "engine/flow/host_health.py",
+        "engine/flow/queues.py",
         "tests/unit/engine/test_host_health.py",
         (
             "frozenset({502, 503, 504})",

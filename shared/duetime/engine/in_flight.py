@@ -1,16 +1,87 @@
-"""What a poller has taken and not finished: the attempts, by timer and by callback."""
+"""What a poller has taken and not finished: the attempts, their payloads, and those that were put off."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from duetime.domain.timers import Timer, TimerState
+from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, AttemptState, Delivery
 from duetime.engine.keys import FiringKey, QueueKey, firing_key
-from duetime.engine.payloads import HeldPayloads
 from duetime.engine.shards.reading import Span
 from duetime.engine.shards.shard import ShardState
+
+LONGEST_DEFERRAL_SECONDS = 300.0
+_MAX_DEFERRALS_KNOWN = 10_000
+_SMALL_BYTES = 4096
+"""The number of timers bounds those, and most have no more: they are not counted."""
+
+
+def payload_bytes(timer: Timer) -> int:
+    """What the payload takes in memory; 0 for a small one."""
+    payload = timer.content.payload_json
+    if payload is None or len(payload) <= _SMALL_BYTES // 4:
+        return 0
+    size = sys.getsizeof(payload)  # up to four times its characters
+    return size if size > _SMALL_BYTES else 0
+
+
+class HeldPayloads:
+    """The large payloads of timers that wait, are in flight or are not recorded. For the event loop's thread alone.
+
+    Up to ``max_bytes`` every timer is accepted. Beyond that, each namespace may hold its share, and always one timer.
+    All together hold at most twice ``max_bytes``.
+    """
+
+    def __init__(self, max_bytes: int = sys.maxsize) -> None:
+        self._max_bytes = max_bytes
+        self._held: dict[FiringKey, tuple[str, int]] = {}
+        self._by_namespace: dict[str, int] = {}
+        self.bytes = 0
+
+    def accepts(self, timer: Timer) -> bool:
+        """Whether it may be taken. One that is not stays in the store."""
+        size = payload_bytes(timer)
+        if size == 0 or self.bytes == 0 or self.bytes + size <= self._max_bytes:
+            return True
+        if self.bytes + size > 2 * self._max_bytes:
+            return False
+        own = self._by_namespace.get(timer.namespace, 0)
+        return own == 0 or own + size <= self._share(own)
+
+    def wants(self, namespace: str) -> bool:
+        """Whether it pays to read timers of a namespace again that were not taken."""
+        if self.bytes <= self._max_bytes // 2:
+            return True
+        own = self._by_namespace.get(namespace, 0)
+        return own <= self._share(own) // 2 and self.bytes <= self._max_bytes * 3 // 2
+
+    def add(self, timer: Timer) -> None:
+        """The timer has been taken."""
+        self.hold(firing_key(timer), timer.namespace, payload_bytes(timer))
+
+    def hold(self, key: FiringKey, namespace: str, size: int) -> None:
+        """What an attempt of ``namespace`` takes from now on, in the place of what it took before."""
+        self.remove(key)
+        if size > _SMALL_BYTES:
+            self._held[key] = (namespace, size)
+            self._by_namespace[namespace] = self._by_namespace.get(namespace, 0) + size
+            self.bytes += size
+
+    def remove(self, key: FiringKey) -> None:
+        """The attempt is settled. Nothing happens if it was not counted."""
+        namespace, size = self._held.pop(key, ("", 0))
+        if size:
+            self.bytes -= size
+            self._by_namespace[namespace] -= size
+            if not self._by_namespace[namespace]:
+                del self._by_namespace[namespace]
+
+    def _share(self, own: int) -> int:
+        return self._max_bytes // (len(self._by_namespace) + (own == 0))
 
 
 class InFlight:
@@ -162,3 +233,56 @@ class InFlight:
 def _open_key(timer: Timer) -> FiringKey:
     """No timer has such a number of attempts."""
     return timer.firing_id, -1
+
+
+class Deferrals:
+    """Timers of which the store takes nothing, through a fault of their own: each is tried again alone, ever later.
+
+    In the event loop's thread. A timer that waits here is still taken: it is neither read nor fired meanwhile.
+    """
+
+    def __init__(self, context: EngineContext, in_flight: InFlight) -> None:
+        self._settings = context.settings
+        self._random = context.random
+        self._in_flight = in_flight
+        self._tries: dict[FiringKey, int] = {}
+        """How often each was postponed; the latest at the end, so that the oldest can be forgotten."""
+        self._waiting: dict[FiringKey, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
+        """With what gives each of them up."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def postpone(self, key: FiringKey, again: Callable[[], None], *, give_up: Callable[[], None]) -> None:
+        """Call ``again`` after a pause that doubles each time, or ``give_up`` when the run ends before."""
+
+        def wake() -> None:
+            del self._waiting[key]
+            again()
+
+        tries = self._tries.pop(key, 0)
+        self._tries[key] = tries + 1
+        if len(self._tries) > _MAX_DEFERRALS_KNOWN:
+            del self._tries[next(iter(self._tries))]
+        pause = min(self._settings.max_backoff_seconds * 2.0 ** min(tries, 16), LONGEST_DEFERRAL_SECONDS)
+        pause *= 0.75 + self._random() / 4
+        self._waiting[key] = asyncio.get_running_loop().call_later(pause, wake), give_up
+
+    def put_back(self, attempt: Attempt) -> None:
+        """Its timer is due still: it is read and fired again, but not at once and over and over."""
+
+        def settle() -> None:
+            self._in_flight.settle(attempt)
+
+        self.postpone(firing_key(attempt.timer), settle, give_up=settle)
+
+    def forget(self, key: FiringKey) -> None:
+        """The store has taken it."""
+        self._tries.pop(key, None)
+
+    def clear(self) -> None:
+        """At the end of a run: give up what waits."""
+        waiting, self._waiting = self._waiting, {}
+        for handle, give_up in waiting.values():
+            handle.cancel()
+            give_up()

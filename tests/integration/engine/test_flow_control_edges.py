@@ -15,7 +15,7 @@ from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSetti
 from duetime.engine import namespace_cache
 from duetime.engine.delivery import Attempt
 from duetime.engine.flow.control import FlowControl
-from duetime.engine.flow.host_health import HostSignal
+from duetime.engine.flow.queues import HostSignal
 from duetime.engine.keys import queue_key
 from duetime.engine.namespace_cache import NamespaceCache
 from duetime.engine.poller import Poller

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from duetime.engine.flow.breaker import BreakerState, CircuitBreaker
+from duetime.engine.flow.queues import BreakerState, CircuitBreaker
 
 
 def make_breaker() -> CircuitBreaker:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Callable
-from types import FrameType
 
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -11,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from duetime.engine.delivery import Attempt
-from duetime.engine.flow.breaker import BreakerState
 from duetime.engine.flow.control import FlowControl
-from duetime.engine.flow.host_health import HostSignal
+from duetime.engine.flow.queues import BreakerState, HostSignal
 from duetime.engine.keys import QueueKey, queue_key
 from duetime.engine.settings import EngineSettings
 from tests.support.engine import make_attempt, make_shard, make_timer
+from tests.support.tracing import traced
 
 SHARD = make_shard()
 
@@ -286,25 +283,11 @@ def test_a_look_costs_no_more_when_many_wait_that_cannot_start() -> None:
             subject.add(f"shares{each}", "shared")
         subject.take()
         subject.add("fine", "fine")
-        costs.append(_calls_in(lambda subject=subject: subject.take()))  # type: ignore[misc]
+        with traced() as functions:
+            subject.take()
+        costs.append(len(functions))
         assert len(subject.flow) == 3 * number
     assert costs[0] == costs[1]
-
-
-def _calls_in(work: Callable[[], object]) -> int:
-    """How many functions of Python ``work`` calls."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 def test_one_namespace_s_breaker_is_not_another_s() -> None:

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime.engine.response.headers import MAX_NAMING_BYTES, kept_headers, naming_headers
+from duetime.engine.response.attempt_log import MAX_NAMING_BYTES, kept_headers, naming_headers
 
 STATUS = b"HTTP/1.1 200 OK\r\n"
 

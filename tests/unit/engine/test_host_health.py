@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from duetime.delivery.port import CallbackResult, TransportError
-from duetime.engine.flow.host_health import HostSignal, signal_of
+from duetime.engine.flow.queues import HostSignal, signal_of
 
 
 def result(status: int | None, error: TransportError | None = None) -> CallbackResult:

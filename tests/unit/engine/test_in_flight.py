@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from duetime.domain.timers import Timer, TimerState
 from duetime.engine.delivery import Attempt, AttemptState, Delivery
-from duetime.engine.in_flight import InFlight
+from duetime.engine.in_flight import HeldPayloads, InFlight
 from duetime.engine.keys import queue_key
-from duetime.engine.payloads import HeldPayloads
 from tests.support.engine import PAGE, make_shard, make_timer
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime.engine.flow.limits import ConcurrencyWindow, TokenBucket
+from duetime.engine.flow.queues import ConcurrencyWindow, TokenBucket
 
 
 def test_a_window_grows_with_answers_up_to_the_limit_and_halves_with_failures_down_to_one() -> None:

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from duetime.domain.timers import Timer
+from duetime.engine.in_flight import HeldPayloads, payload_bytes
 from duetime.engine.keys import firing_key
-from duetime.engine.payloads import HeldPayloads, payload_bytes
 from tests.support.engine import make_timer
 
 LARGE = f'"{"x" * 10_000}"'

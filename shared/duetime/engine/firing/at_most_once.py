@@ -17,7 +17,6 @@ from duetime.domain.errors import StoreError
 from duetime.domain.timers import Timer, TimerState
 from duetime.engine.batching import Batcher, bug_in, refusal
 from duetime.engine.context import EngineContext
-from duetime.engine.deferring import Deferrals
 from duetime.engine.delivery import Attempt, Delivery, Launcher
 from duetime.engine.firing.execution_handler import (
     Answered,
@@ -28,9 +27,8 @@ from duetime.engine.firing.execution_handler import (
     StartStatus,
     Turn,
 )
-from duetime.engine.in_flight import InFlight
+from duetime.engine.in_flight import Deferrals, HeldPayloads, InFlight
 from duetime.engine.keys import firing_key, queue_key
-from duetime.engine.payloads import HeldPayloads
 from duetime.engine.response.decide import ended_silently, unreadable
 from duetime.engine.response.record import Recorder
 from duetime.engine.shards.reading import Span

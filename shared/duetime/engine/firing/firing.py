@@ -11,18 +11,15 @@ from duetime.delivery.port import Callback, CallbackResult, Sender
 from duetime.domain.timers import Timer
 from duetime.engine.batching import timer_facts
 from duetime.engine.context import EngineContext
-from duetime.engine.deferring import Deferrals
 from duetime.engine.delivery import Attempt, Delivery
 from duetime.engine.firing.execution_handler import ExecutionHandler
 from duetime.engine.firing.ordering_policy import OrderingPolicy
 from duetime.engine.firing.strategies import Strategies
-from duetime.engine.flow.breaker import BreakerState
 from duetime.engine.flow.control import FlowControl
-from duetime.engine.flow.host_health import HostSignal, signal_of
-from duetime.engine.in_flight import InFlight
+from duetime.engine.flow.queues import BreakerState, HostSignal, signal_of
+from duetime.engine.in_flight import Deferrals, HeldPayloads, InFlight
 from duetime.engine.keys import QueueKey, queue_key
 from duetime.engine.namespace_cache import NamespaceCache, NamespaceView
-from duetime.engine.payloads import HeldPayloads
 from duetime.engine.response.decide import expired, missed
 from duetime.engine.response.failure_events import FailureEvents
 from duetime.engine.response.record import Recorder

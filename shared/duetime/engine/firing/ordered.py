@@ -14,11 +14,10 @@ from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Timer
 from duetime.engine.batching import Batcher, bug_in, refusal
 from duetime.engine.context import EngineContext
-from duetime.engine.deferring import Deferrals
 from duetime.engine.delivery import Attempt, Launcher
 from duetime.engine.firing.at_least_once import AtLeastOnceDelivery
 from duetime.engine.firing.ordering_policy import Decision, OrderingPolicy
-from duetime.engine.in_flight import InFlight
+from duetime.engine.in_flight import Deferrals, InFlight
 from duetime.engine.namespace_cache import NamespaceCache
 from duetime.engine.response.classify import Classification
 from duetime.engine.response.decide import failed_as, put_off

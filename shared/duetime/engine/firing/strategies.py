@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from duetime.engine.context import EngineContext
-from duetime.engine.deferring import Deferrals
 from duetime.engine.delivery import Delivery, Launcher
 from duetime.engine.firing.at_least_once import AtLeastOnceDelivery
 from duetime.engine.firing.at_most_once import AtMostOnceDelivery
 from duetime.engine.firing.execution_handler import ExecutionHandler
 from duetime.engine.firing.ordered import OrderedDelivery
 from duetime.engine.firing.ordering_policy import OrderingPolicy
-from duetime.engine.in_flight import InFlight
+from duetime.engine.in_flight import Deferrals, HeldPayloads, InFlight
 from duetime.engine.namespace_cache import NamespaceCache
-from duetime.engine.payloads import HeldPayloads
 from duetime.engine.response.record import Recorder
 
 

@@ -13,10 +13,16 @@ from itertools import islice
 from math import ceil, inf
 
 from duetime.engine.delivery import Attempt
-from duetime.engine.flow.breaker import BreakerState, CircuitBreaker
-from duetime.engine.flow.host_health import HostSignal
-from duetime.engine.flow.limits import ConcurrencyWindow, TokenBucket
-from duetime.engine.flow.queues import Host, HostQueue, NamespaceQueue
+from duetime.engine.flow.queues import (
+    BreakerState,
+    CircuitBreaker,
+    ConcurrencyWindow,
+    Host,
+    HostQueue,
+    HostSignal,
+    NamespaceQueue,
+    TokenBucket,
+)
 from duetime.engine.keys import QueueKey
 from duetime.engine.settings import EngineSettings
 

@@ -1,13 +1,178 @@
-"""What waits for its turn: a queue per namespace and host, and one per namespace over those."""
+"""The queues of hosts and namespaces, and what bounds them: windows, buckets of tokens, circuit breakers."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from enum import StrEnum
 
+from duetime.delivery.port import CallbackResult, TransportError
 from duetime.engine.delivery import Attempt
-from duetime.engine.flow.breaker import BreakerState, CircuitBreaker
-from duetime.engine.flow.limits import ConcurrencyWindow, TokenBucket
 from duetime.engine.keys import QueueKey
+
+_GATEWAY_ERRORS = frozenset({502, 503, 504})
+"""What says that the host itself is not there. A 500 is a response of the receiver to this one timer."""
+_HOST_ERRORS = frozenset(
+    {
+        TransportError.TIMEOUT,
+        TransportError.RESOLVE,
+        TransportError.CONNECT,
+        TransportError.TLS,
+        TransportError.PROTOCOL,
+    }
+)
+_JITTER = 0.2
+_MAX_DOUBLINGS = 16
+_SHORTEST_TROUBLE_SECONDS = 1.0
+"""A burst of callbacks may meet one bad moment of a gateway; that is what retries are for."""
+
+
+class HostSignal(StrEnum):
+    """What the end of an attempt says about its host."""
+
+    ANSWERED = "answered"
+    FAILED = "failed"
+    """It did not answer."""
+    UNAVAILABLE = "unavailable"
+    """A gateway answered that the host is not there."""
+    NEUTRAL = "neutral"
+    """Nothing: the attempt was refused or given up by us."""
+
+
+def signal_of(result: CallbackResult) -> HostSignal:
+    if result.status is not None:
+        return HostSignal.UNAVAILABLE if result.status in _GATEWAY_ERRORS else HostSignal.ANSWERED
+    return HostSignal.FAILED if result.error in _HOST_ERRORS else HostSignal.NEUTRAL
+
+
+class ConcurrencyWindow:
+    """How many attempts may be in flight: few at first, one more with every response, half after a failure.
+
+    So a destination that answers is soon used to the full, and one that hangs never holds more than it held when it
+    last answered (the idea is TCP's slow start and multiplicative decrease: RFC 5681).
+    """
+
+    __slots__ = ("_initial", "size")
+
+    def __init__(self, initial: int) -> None:
+        self._initial = initial
+        self.size = initial
+
+    def begin_with(self, initial: int) -> None:
+        """Have another initial size. A window that failures have made smaller than the old one must earn it."""
+        if self.size >= self._initial:
+            self.size = max(self.size, initial)
+        self._initial = initial
+
+    def answered(self, limit: int) -> None:
+        if self.size < limit:
+            self.size += 1
+
+    def failed(self) -> None:
+        self.size = max(1, self.size // 2)
+
+
+class TokenBucket:
+    """Lets ``per_second`` starts through, with a burst of what one second allows. Times are monotonic seconds."""
+
+    __slots__ = ("_at", "_tokens", "per_second")
+
+    def __init__(self, per_second: float, *, monotonic: float) -> None:
+        self.per_second = per_second
+        self._tokens = self.burst
+        self._at = monotonic
+
+    @property
+    def burst(self) -> float:
+        return max(1.0, self.per_second)
+
+    def change(self, per_second: float, *, monotonic: float) -> None:
+        self._fill(monotonic)
+        self.per_second = per_second
+        self._tokens = min(self._tokens, self.burst)
+
+    def wait_seconds(self, monotonic: float) -> float:
+        """How long until there is a token; 0 when there is one."""
+        self._fill(monotonic)
+        # A billionth is what adding up fractions may lose.
+        return 0.0 if self._tokens >= 1.0 - 1e-9 else (1.0 - self._tokens) / self.per_second
+
+    def take(self) -> None:
+        self._tokens -= 1.0
+
+    def _fill(self, monotonic: float) -> None:
+        if monotonic > self._at:
+            self._tokens = min(self.burst, self._tokens + (monotonic - self._at) * self.per_second)
+            self._at = monotonic
+
+
+class BreakerState(StrEnum):
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+    """The pause is over: one attempt at a time may show whether the destination is back."""
+
+
+class CircuitBreaker:
+    """For one destination. Times are monotonic seconds; the caller counts what is in flight."""
+
+    __slots__ = (
+        "_failing_since",
+        "_failures",
+        "_max_pause_seconds",
+        "_open_until",
+        "_pause_seconds",
+        "_reopenings",
+        "_threshold",
+    )
+
+    def __init__(self, *, failures: int, pause_seconds: float, max_pause_seconds: float) -> None:
+        """Opens after ``failures`` in a row for ``pause_seconds``, doubled with every probe that fails."""
+        self._threshold = failures
+        self._pause_seconds = pause_seconds
+        self._max_pause_seconds = max_pause_seconds
+        self._failures = 0
+        self._failing_since = 0.0
+        self._reopenings = 0
+        self._open_until: float | None = None
+
+    @property
+    def open_until(self) -> float | None:
+        """When it becomes half-open; None while it is closed."""
+        return self._open_until
+
+    def state(self, monotonic: float) -> BreakerState:
+        if self._open_until is None:
+            return BreakerState.CLOSED
+        return BreakerState.OPEN if monotonic < self._open_until else BreakerState.HALF_OPEN
+
+    def succeeded(self) -> bool:
+        """An attempt was answered. True when that closes the breaker."""
+        was_open = self._open_until is not None
+        self._failures = self._reopenings = 0
+        self._open_until = None
+        return was_open
+
+    def failed(self, *, started: float, is_answered: bool, monotonic: float, random: float) -> bool:
+        """An attempt that was started at ``started`` failed. True when that opens the breaker.
+
+        ``is_answered``: a gateway answered in the place of the destination, which has to go on for a second to count.
+        ``random`` in [0, 1) spreads the pause by +/- 20 %, so that pollers do not probe in step. What was started
+        before the breaker opened says nothing about the destination now.
+        """
+        if self._open_until is None:
+            if not self._failures:
+                self._failing_since = monotonic
+            self._failures += 1
+            is_short = is_answered and monotonic - self._failing_since < _SHORTEST_TROUBLE_SECONDS
+            if self._failures < self._threshold or is_short:
+                return False
+        elif started < self._open_until:
+            return False
+        else:
+            self._reopenings = min(self._reopenings + 1, _MAX_DOUBLINGS)
+        pause = min(self._pause_seconds * 2.0**self._reopenings, self._max_pause_seconds)
+        self._open_until = monotonic + pause * (1 - _JITTER + 2 * _JITTER * random)
+        return True
 
 
 class Host:

@@ -1,21 +1,45 @@
-"""From an attempt to its entry in the timer's attempt log. Pure."""
+"""From an attempt to its entry in the timer's attempt log, with what is kept of the response. Pure."""
 
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from datetime import datetime
+from functools import lru_cache
 
 from duetime.delivery.port import CallbackResult
 from duetime.domain.attempts import AttemptOutcome, AttemptRecord, append_attempt
+from duetime.domain.redaction import DEFAULT_RULES, shown_value
 from duetime.domain.timers import Timer
 from duetime.engine.response.classify import Classification
-from duetime.engine.response.headers import kept_headers, naming_headers
 
 MAX_HEADERS_BYTES = 512
 _SHARE_OF_SUCCESS = 4
 """Of a success a quarter of the excerpt is kept: most attempts succeed, nobody looks at them, all are paid for."""
 
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
+
+MAX_VALUE_CHARACTERS = 128
+MAX_NAMING_BYTES = 160
+_OVERHEAD = len('"":"",')
+
+_NAMING = (
+    "content-type",
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "apigw-requestid",
+    "x-amzn-trace-id",
+    "traceparent",
+)
+"""What a response is, and what its sender's own logs call it: all that is kept of the response to a success."""
+_FIRST = ("retry-after", "location", *_NAMING, "server", "date", "content-length", "content-encoding")
+"""What tells most about a response. The others follow in the order in which they came."""
+_ALL_RANKS = range(len(_FIRST) + 1)
+_NAMING_RANKS = range(_FIRST.index(_NAMING[0]), _FIRST.index(_NAMING[-1]) + 1)
+_IGNORED = frozenset({"connection", "keep-alive", "transfer-encoding", "trailer", "te", "upgrade"})
+"""They belong to the connection and tell nothing about the response."""
+_MAX_NAME_BYTES = 128
 
 
 def log_attempt(
@@ -65,3 +89,65 @@ def _excerpt(body: bytes, limit: int) -> str:
     if len(body) <= limit:
         return body.decode("utf-8", "replace")
     return _Utf8Decoder("replace").decode(body[:limit])
+
+
+# -- headers ----------------------------------------------------------------------------------------------------
+
+
+def naming_headers(lines: Sequence[bytes]) -> dict[str, str]:
+    """The few headers that name a response, as in ``kept_headers``."""
+    return _select(lines, MAX_NAMING_BYTES, _NAMING_RANKS)
+
+
+def kept_headers(lines: Sequence[bytes], *, max_bytes: int) -> dict[str, str]:
+    """Lower-case names and readable values, the most telling first, within ``max_bytes`` as JSON text.
+
+    ``lines`` are the raw lines of a response's head (``CallbackResult.head``). A comma joins repeated headers.
+    """
+    return _select(lines, max_bytes, _ALL_RANKS)
+
+
+def _select(lines: Sequence[bytes], max_bytes: int, ranks: range) -> dict[str, str]:
+    found: list[tuple[int, str, bytes]] = []
+    for line in lines:
+        raw_name, colon, raw_value = line.partition(b":")
+        if colon and len(raw_name) <= _MAX_NAME_BYTES:
+            rank, name = _kind(raw_name)
+            if rank in ranks:
+                found.append((rank, name, raw_value))
+    found.sort(key=_rank)
+    headers: dict[str, str] = {}
+    room = max_bytes
+    for _, name, raw_value in found:
+        value = _shown(name, raw_value)
+        needed = len(name) + len(value.encode()) + value.count('"') + value.count("\\") + _OVERHEAD
+        if needed <= room:
+            room -= needed
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _rank(header: tuple[int, str, bytes]) -> int:
+    return header[0]
+
+
+@lru_cache(maxsize=512)
+def _kind(raw_name: bytes) -> tuple[int, str]:
+    """The rank of a header (-1: not kept) and its name as it is shown."""
+    name = _readable(raw_name.strip().lower())
+    if not name or name in _IGNORED:
+        return -1, name
+    return (_FIRST.index(name) if name in _FIRST else len(_FIRST)), name
+
+
+def _shown(name: str, raw: bytes) -> str:
+    value = shown_value(name, _readable(raw.strip()), DEFAULT_RULES)
+    return value if len(value) <= MAX_VALUE_CHARACTERS else value[:MAX_VALUE_CHARACTERS] + "..."
+
+
+def _readable(raw: bytes) -> str:
+    """``raw`` as text; what cannot be shown, and what JSON would have to escape, becomes a question mark."""
+    text = raw[: 4 * MAX_VALUE_CHARACTERS].decode("latin-1")
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else "?" for character in text)
+    return text

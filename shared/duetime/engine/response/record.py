@@ -17,9 +17,8 @@ from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.timers import TimerState
 from duetime.engine.batching import Batcher, bug_in, refusal, timer_facts
 from duetime.engine.context import EngineContext
-from duetime.engine.deferring import Deferrals
 from duetime.engine.delivery import Attempt, AttemptState
-from duetime.engine.in_flight import InFlight
+from duetime.engine.in_flight import Deferrals, InFlight
 from duetime.engine.keys import firing_key
 from duetime.engine.response.decide import parked, unrecorded
 from duetime.engine.response.failure_events import FailureEventPublisher, FailureEvents

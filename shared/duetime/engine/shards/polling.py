@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.engine.context import EngineContext
 from duetime.engine.firing.firing import SHORTEST_WAIT_SECONDS, Firing
+from duetime.engine.in_flight import payload_bytes
 from duetime.engine.namespace_cache import NamespaceCache, NamespaceView
-from duetime.engine.payloads import payload_bytes
 from duetime.engine.response.failure_events import event_of
 from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.reading import PageRequest
