@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from duetime.calls.dispatch import OUTBOX_SHARD
+from duetime.calls.relay import OUTBOX_SHARD
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.stores.port.store import Store
@@ -267,7 +267,7 @@ def test_a_withdrawn_worker_is_gone_at_once(store: Store) -> None:
 
 
 def test_a_shard_below_zero_can_be_owned_and_is_in_no_shard_map(store: Store) -> None:
-    """The dispatcher of the outbox keeps its lease there."""
+    """The relay of the outbox keeps its lease there."""
     namespace, _ = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)
     lease = claim(store, OUTBOX_SHARD)
 

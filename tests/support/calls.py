@@ -14,6 +14,7 @@ from duetime.domain.ids import uuid7_at
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import (
     ONE_ATTEMPT,
+    CallChange,
     CallFailure,
     Method,
     ServiceCall,
@@ -117,7 +118,7 @@ def begun(call: ServiceCall, *, now: datetime = NOW) -> Transition:
 
 
 def amended(call: ServiceCall, *, now: datetime = NOW, **fields: Any) -> Transition:
-    return call_steps.amended(call, call_steps.CallChange(**fields), new_id=ids_at(now), now=now, rules=RULES)
+    return call_steps.amended(call, CallChange(**fields), new_id=ids_at(now), now=now, rules=RULES)
 
 
 def cancelled(call: ServiceCall, *, now: datetime = NOW) -> Transition:

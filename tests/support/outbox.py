@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from duetime.calls.dispatch import Dispatcher, DispatchSettings
 from duetime.calls.publishing import EventPublisher, ref_of
+from duetime.calls.relay import OutboxRelay, RelaySettings
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.domain.clock import Clock
 from duetime.domain.errors import StoreUnavailable
@@ -180,7 +180,7 @@ def first_occurrences(numbers: Sequence[int]) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def make_dispatcher(
+def make_relay(
     outbox: FakeOutbox,
     publishers: Sequence[EventPublisher],
     clock: Clock,
@@ -189,14 +189,14 @@ def make_dispatcher(
     owner_id: str = "a",
     random: Callable[[], float] = lambda: 0.5,
     **settings: Any,
-) -> Dispatcher:
-    return Dispatcher(
+) -> OutboxRelay:
+    return OutboxRelay(
         leases or FakeLeases(),
         outbox,
         publishers,
         calls=outbox,
         clock=clock,
-        settings=DispatchSettings(**settings),
+        settings=RelaySettings(**settings),
         owner_id=owner_id,
         random=random,
         new_id=lambda: make.id_at(clock.now()),

@@ -21,7 +21,7 @@ from duetime.stores.port.timers import TimerFilter
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller
-from tests.support.outbox import FakeOutbox, make_dispatcher, make_event
+from tests.support.outbox import FakeOutbox, make_event, make_relay
 from tests.support.scripted_sender import RequestSender
 
 URL = "http://hooks.test/events?key=s3cret"
@@ -76,7 +76,7 @@ class WebhookWorld:
     def dispatch(self) -> None:
         """What waits in the outbox becomes timers."""
         publisher = WebhookPublisher(self.store, clock=self.clock, on_stored=self.notify)
-        make_dispatcher(self.outbox, [publisher], self.clock).turn()
+        make_relay(self.outbox, [publisher], self.clock).run_once()
         assert self.outbox.waiting == []
 
     def emit(self, *events: CallEvent) -> None:

@@ -337,4 +337,4 @@ def _deleted(namespace: Namespace, timer_id: str, result: ChangeResult, now: dat
         return RevisionMismatch(f"timer {timer_id!r} has another revision")
     if result.status is ChangeStatus.NOT_FOUND:
         return TimerNotFound(namespace.name, timer_id)
-    return Deleted(result.attempt_may_be_under_way(now))
+    return Deleted(result.attempt_may_be_in_flight(now))

@@ -4,7 +4,7 @@ Each step is stored before the next one is taken, by a transition that applies t
 
 1. ``begin``: the execution is written as open, and the call's timer becomes due at the execution's deadline.
 2. The engine sends the request.
-3. ``conclude``: the execution ends as the answer says.
+3. ``conclude``: the execution ends as the response says.
 
 Whoever is killed between two of these leaves an open execution whose timer comes due at its deadline; whichever
 poller has the shard then ends it as timed out. So a request is sent at most once per execution, and no call stays
@@ -28,7 +28,14 @@ from duetime.domain.redaction import shown_url
 from duetime.domain.service_calls import CALLS_PREFIX, CallStatus, ServiceCall, tenant_of
 from duetime.domain.times import round_down
 from duetime.domain.urls import without_query
-from duetime.engine.firing.execution_handler import Answered, Conclusion, Message, StartResult, StartStatus, Turn
+from duetime.engine.firing.execution_handler import (
+    Conclusion,
+    ExecutionResponse,
+    Message,
+    StartResult,
+    StartStatus,
+    Turn,
+)
 from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
 
 log = logging.getLogger(__name__)
@@ -63,7 +70,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """An answer to be stored: its place among the answers, the call as far as is known, and what came."""
+    """A response to be stored: its place among the others, the call as far as is known, and what came."""
 
     position: int
     call: ServiceCall
@@ -92,7 +99,7 @@ class CallExecutor:
 
     @property
     def _seconds_to_store(self) -> float:
-        """What is kept of the grace for storing an answer."""
+        """What is kept of the grace for storing a response."""
         return min(_SECONDS_TO_STORE, self._rules.watchdog_grace_seconds / 2)
 
     def takes(self, namespace: str) -> bool:
@@ -177,7 +184,7 @@ class CallExecutor:
         message = Message(
             callback=request.callback(0),
             token=OpenExecution(call, execution),
-            answer_by=execution.deadline_at - timedelta(seconds=self._seconds_to_store),
+            respond_by=execution.deadline_at - timedelta(seconds=self._seconds_to_store),
         )
         return StartResult(status=StartStatus.BEGUN, message=message, wake_at=call.wake_at)
 
@@ -191,7 +198,7 @@ class CallExecutor:
                 return _LEASE_LOST
             case ApplyStatus.UNAVAILABLE:
                 return _UNAVAILABLE
-        # A driver may have repeated a request whose answer it did not get: then it was we who superseded ourselves.
+        # A driver may have repeated a request whose response it did not get: then it was we who superseded ourselves.
         call = self._read([_ref(step.turn)], now)[0]
         if isinstance(call, ServiceCall) and call.execution_id == step.turn.attempt_id:
             return self._message(call, self._open_execution(call))
@@ -205,10 +212,10 @@ class CallExecutor:
 
     # -- conclude --------------------------------------------------------------------------------------------
 
-    def conclude(self, answers: Sequence[Answered], *, now: datetime) -> list[Conclusion]:
+    def conclude(self, responses: Sequence[ExecutionResponse], *, now: datetime) -> list[Conclusion]:
         now = round_down(now)
-        conclusions = [Conclusion()] * len(answers)
-        waiting = [self._end(position, answered, now) for position, answered in enumerate(answers)]
+        conclusions = [Conclusion()] * len(responses)
+        waiting = [self._end(position, response, now) for position, response in enumerate(responses)]
         for _ in range(MAX_CONCLUDE_ROUNDS):
             if not waiting:
                 return conclusions
@@ -220,10 +227,10 @@ class CallExecutor:
             )
         return conclusions
 
-    def _end(self, position: int, answered: Answered, now: datetime) -> _End:
-        token = answered.token
+    def _end(self, position: int, response: ExecutionResponse, now: datetime) -> _End:
+        token = response.token
         assert isinstance(token, OpenExecution)
-        result = execution_result(answered.result, rules=self._log_rules, now=now)
+        result = execution_result(response.result, rules=self._log_rules, now=now)
         return _End(position, token.call, token.execution, result)
 
     def _conclude_some(self, waiting: Sequence[_End], conclusions: list[Conclusion], now: datetime) -> list[_End]:
@@ -265,7 +272,7 @@ class CallExecutor:
                 conclusions[end.position] = Conclusion(wake_at=call.wake_at, ended_as=_ended_as(call))
             else:
                 log.warning(
-                    "an answer came after its execution had ended",
+                    "a response came after its execution had ended",
                     extra={"action": "call.late_response", **_names(_ref_of(end.call))},
                 )
         return still_open

@@ -87,7 +87,7 @@ def _reasons(publisher: EventPublisher, events: Sequence[CallEvent]) -> Mapping[
         return {}
     try:
         return publisher.publish(events)
-    except Exception as error:  # a publisher's bug must stop neither the others nor the dispatcher
+    except Exception as error:  # a publisher's bug must stop neither the others nor the relay
         log.error(
             "a publisher failed",
             exc_info=error,

@@ -1,7 +1,7 @@
 """The order of one call's deliveries: each waits for the one before it, and makes the next one due when it has ended.
 
 A delivery has ended when its timer has fired, has failed (a dead letter: docs/decisions/0015) or is not there: the
-dispatcher stores deliveries in order of sequence, so what is absent was not wanted, or has been removed. Since each
+relay stores deliveries in order of sequence, so what is absent was not wanted, or has been removed. Since each
 one waited for its own predecessor, the nearest one that has fired or waits tells of all before it. A dead letter does
 not: those before it may have been redriven, which happens in order of sequence too (``app.redrives``).
 """

@@ -1,7 +1,7 @@
 """Webhooks as a publisher: an event is taken when the timer that will deliver it is stored.
 
 From then on the pollers answer for it (``calls.webhook_delivery``). So a receiver that does not answer holds up
-neither the dispatcher nor another tenant.
+neither the relay nor another tenant.
 """
 
 from __future__ import annotations

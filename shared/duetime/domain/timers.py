@@ -144,7 +144,7 @@ class Timer:
         """Tell whether the store may have removed it already; such a timer reads as absent."""
         return self.expires_at is not None and self.expires_at <= now
 
-    def attempt_may_be_under_way(self, now: datetime) -> bool:
+    def attempt_may_be_in_flight(self, now: datetime) -> bool:
         """Tell whether an attempt may be in flight: parked, or due and not recorded yet."""
         return self.state is TimerState.FIRING or (self.next_attempt_at is not None and self.next_attempt_at <= now)
 

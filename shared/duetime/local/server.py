@@ -12,8 +12,8 @@ from contextlib import ExitStack, suppress
 import uvloop
 
 from duetime import __version__
-from duetime.calls.dispatch import Dispatcher
-from duetime.calls.hinting import Bell
+from duetime.calls.notifying_store import Notifier, NotifyingCallStore
+from duetime.calls.relay import OutboxRelay
 from duetime.delivery.egress import parse_hosts
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidSettings
@@ -33,7 +33,7 @@ from duetime.local.workers import WorkerService, snapshots_written
 from duetime.runtime import api_wiring, wiring
 from duetime.runtime.ids import new_id
 from duetime.runtime.metrics import with_outbox
-from duetime.runtime.outbox_wiring import opened_dispatcher, ringing_calls
+from duetime.runtime.outbox_wiring import opened_relay
 from duetime.runtime.settings import LocalSettings, WorkerSettings, child_environment, option
 from duetime.runtime.tuning import EgressSettings, LocalHttp
 from duetime.stores.port.calls import CallStore
@@ -60,18 +60,16 @@ def serve(settings: LocalSettings) -> int:
         clock = wiring.measured_clock(store)
         _ensure_default_namespace(store, settings, clock)
         secret_box = wiring.make_secret_box(settings)
-        bell = Bell()
-        calls = ringing_calls(store, bell)
+        notifier = Notifier()
+        calls = NotifyingCallStore(store.calls, notifier)
         poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box, calls=calls))
-        dispatcher = stack.enter_context(
-            opened_dispatcher(store, settings, clock, bell=bell, on_stored=poller.notify)
-        )
+        relay = stack.enter_context(opened_relay(store, settings, clock, notifier=notifier, on_stored=poller.notify))
         stop_seconds = settings.drain_seconds + STOP_MARGIN_SECONDS
         workers = [
             WorkerService(number, environ=child_environment(settings), stop_seconds=stop_seconds, clock=clock)
             for number in range(2, settings.workers + 1)
         ]
-        snapshot = _counted(poller, dispatcher)
+        snapshot = _counted(poller, relay)
         registry = new_registry(lambda: _observe(snapshot, workers))
         counts = ApiMetrics(registry)
         authenticator = api_wiring.key_authenticator(store, settings, clock)
@@ -93,7 +91,7 @@ def serve(settings: LocalSettings) -> int:
             app = own_origin_only(app, settings, settings.host)
         services: list[Service] = [
             poller_service(poller),
-            *_dispatcher_services(dispatcher),
+            *_relay_services(relay),
             http_service(
                 app,
                 listener,
@@ -131,14 +129,12 @@ def work(settings: WorkerSettings, *, stop_on_eof: bool, write_snapshots: bool) 
         store.check()
         clock = wiring.measured_clock(store)
         secret_box = wiring.make_secret_box(settings)
-        bell = Bell()
-        calls = ringing_calls(store, bell)
+        notifier = Notifier()
+        calls = NotifyingCallStore(store.calls, notifier)
         poller = stack.enter_context(wiring.opened_poller(store, settings, clock, secret_box=secret_box, calls=calls))
-        dispatcher = stack.enter_context(
-            opened_dispatcher(store, settings, clock, bell=bell, on_stored=poller.notify)
-        )
-        snapshot = _counted(poller, dispatcher)
-        services: list[Service] = [poller_service(poller), *_dispatcher_services(dispatcher)]
+        relay = stack.enter_context(opened_relay(store, settings, clock, notifier=notifier, on_stored=poller.notify))
+        snapshot = _counted(poller, relay)
+        services: list[Service] = [poller_service(poller), *_relay_services(relay)]
         if settings.metrics_port:
             listener = stack.enter_context(bind(settings.metrics_host, settings.metrics_port))
             metrics: Asgi = MetricsApp(new_registry(lambda: _observe(snapshot, ())), nothing_else)
@@ -177,13 +173,13 @@ def poller_service(poller: Poller) -> ThreadService:
     return ThreadService("poller", poll, request_stop)
 
 
-def _dispatcher_services(dispatcher: Dispatcher | None) -> list[ThreadService]:
-    return [] if dispatcher is None else [ThreadService("outbox", dispatcher.run, dispatcher.stop)]
+def _relay_services(relay: OutboxRelay | None) -> list[ThreadService]:
+    return [] if relay is None else [ThreadService("outbox", relay.run, relay.stop)]
 
 
-def _counted(poller: Poller, dispatcher: Dispatcher | None) -> Callable[[], EngineSnapshot]:
+def _counted(poller: Poller, relay: OutboxRelay | None) -> Callable[[], EngineSnapshot]:
     """Return a function that takes a snapshot of this process."""
-    outbox = None if dispatcher is None else dispatcher.stats
+    outbox = None if relay is None else relay.stats
     return lambda: with_outbox(poller.snapshot(), outbox)
 
 

@@ -15,7 +15,7 @@ from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
 
-from duetime.calls.dispatch import OutboxStats
+from duetime.calls.relay import OutboxStats
 from duetime.engine.stats import EngineSnapshot, HistogramSnapshot
 
 PREFIX = "duetime_"

@@ -1,4 +1,4 @@
-"""The outbox put together: publishers as the settings name them, and the dispatcher of the commands."""
+"""The outbox put together: publishers as the settings name them, and the relay of the commands."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from duetime.calls.dispatch import Dispatcher, DispatchSettings
-from duetime.calls.hinting import Bell, ringing
+from duetime.calls.notifying_store import Notifier
 from duetime.calls.publishing import EventPublisher, LogPublisher
+from duetime.calls.relay import OutboxRelay, RelaySettings
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.clock import Clock
 from duetime.domain.timers import Timer
@@ -19,7 +19,6 @@ from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
 from duetime.runtime.settings import LocalSettings, OutboxSettings, WorkerSettings, load_settings
 from duetime.runtime.tuning import EventPublisherName, OutboxTuning
 from duetime.runtime.wiring import log_to_lambda, store_clock, write_line
-from duetime.stores.port.calls import CallStore
 from duetime.stores.port.store import Store
 
 if TYPE_CHECKING:
@@ -42,35 +41,30 @@ def make_publishers(
     return [make() for name, make in makers.items() if name in settings.publishers]
 
 
-def ringing_calls(store: Store, bell: Bell) -> CallStore:
-    """The service calls of ``store``, for all in this process that change them."""
-    return ringing(store.calls, bell)
-
-
 @contextmanager
-def opened_dispatcher(
+def opened_relay(
     store: Store,
     settings: LocalSettings | WorkerSettings,
     clock: Clock,
     *,
-    bell: Bell,
+    notifier: Notifier,
     on_stored: Callable[[Sequence[Timer]], None],
-) -> Iterator[Dispatcher | None]:
-    """The dispatcher of this process; None when it is to publish nothing. ``Dispatcher.run`` has ended by the end.
+) -> Iterator[OutboxRelay | None]:
+    """The relay of this process; None when it is to publish nothing. ``OutboxRelay.run`` has ended by the end.
 
-    ``bell`` wakes it. ``on_stored`` is told of the timers that deliver to webhooks: a hint for the poller here.
+    ``notifier`` wakes it. ``on_stored`` is told of the timers that deliver to webhooks: a hint for the poller here.
     """
     publishers = make_publishers(settings, store, clock, on_stored=on_stored)
     if not publishers:
         yield None
         return
-    dispatcher = Dispatcher(
+    relay = OutboxRelay(
         store.leases,
         store.outbox,
         publishers,
         calls=store.calls,
         clock=clock,
-        settings=DispatchSettings(
+        settings=RelaySettings(
             lease_seconds=settings.lease_seconds, retention_seconds=settings.event_retention_seconds
         ),
         owner_id=new_worker_id(),
@@ -78,9 +72,9 @@ def opened_dispatcher(
         random=random.random,
         new_id=new_id,
     )
-    bell.connect(dispatcher.notify)
+    notifier.connect(relay.notify)
     try:
-        yield dispatcher
+        yield relay
     finally:
         for publisher in publishers:
             publisher.close()

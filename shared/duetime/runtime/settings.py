@@ -26,7 +26,6 @@ from duetime.runtime.logs import LogLevel
 from duetime.runtime.tuning import (
     AnyCase,
     ApiTuning,
-    DispatcherTuning,
     EngineTuning,
     LambdaSettings,
     LocalEgressSettings,
@@ -34,6 +33,7 @@ from duetime.runtime.tuning import (
     LocalHttp,
     LocalKeySettings,
     OutboxTuning,
+    RelayTuning,
     Seconds,
     Settings,
     StoreSettings,
@@ -97,7 +97,7 @@ class OutboxSettings(LambdaSettings, OutboxTuning):
     )
 
 
-class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, LocalHttp, DispatcherTuning, LocalKeySettings):
+class WorkerSettings(LocalEgressSettings, EngineTuning, LocalEvents, LocalHttp, RelayTuning, LocalKeySettings):
     """``duetime worker``."""
 
     metrics_port: int = Field(
@@ -122,7 +122,7 @@ def _check_start(text: str) -> str:
 
 
 class LocalSettings(
-    LocalEgressSettings, EngineTuning, ApiTuning, LocalEvents, LocalHttp, DispatcherTuning, LocalKeySettings
+    LocalEgressSettings, EngineTuning, ApiTuning, LocalEvents, LocalHttp, RelayTuning, LocalKeySettings
 ):
     """``duetime serve``."""
 

@@ -334,7 +334,7 @@ class OutboxTuning(StoreSettings):
         return read_publishers(self.event_publishers)
 
 
-class DispatcherTuning(OutboxTuning):
+class RelayTuning(OutboxTuning):
     """Settings of commands that publish events."""
 
     event_retention_seconds: Retention = Field(

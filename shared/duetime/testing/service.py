@@ -18,9 +18,9 @@ from typing import Any
 
 from duetime.api.context import ApiContext
 from duetime.api.http.errors import AdvanceUnfinished
-from duetime.calls.dispatch import Dispatcher, DispatchSettings
-from duetime.calls.hinting import Bell
+from duetime.calls.notifying_store import Notifier, NotifyingCallStore
 from duetime.calls.publishing import EventPublisher
+from duetime.calls.relay import OutboxRelay, RelaySettings
 from duetime.delivery.port import Sender
 from duetime.domain.clock import Clock
 from duetime.domain.timers import Timer
@@ -29,7 +29,7 @@ from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.engine.waiting import WakeupEvent
 from duetime.runtime import api_wiring, wiring
-from duetime.runtime.outbox_wiring import make_publishers, ringing_calls
+from duetime.runtime.outbox_wiring import make_publishers
 from duetime.runtime.settings import LocalSettings
 from duetime.runtime.wiring import Handler
 from duetime.stores.open import open_store
@@ -78,8 +78,8 @@ class VirtualService:
         poller: Poller,
         make_handler: Callable[[VirtualService], Handler],
         *,
-        dispatcher: Dispatcher | None,
-        bell: Bell,
+        relay: OutboxRelay | None,
+        notifier: Notifier,
         clock: VirtualClock,
         is_sending: bool,
     ) -> None:
@@ -87,8 +87,8 @@ class VirtualService:
         self.calls = calls
         self.poller = poller
         self.clock = clock
-        self._dispatcher = dispatcher
-        self._bell = bell
+        self._relay = relay
+        self._notifier = notifier
         self._loop = SteppedLoop(clock, self._is_busy if is_sending else lambda: False)
         self._advancing = threading.Lock()
         self._stop = asyncio.Event()
@@ -166,13 +166,13 @@ class VirtualService:
             publishing.cancel()
 
     async def _publish(self) -> None:
-        """The dispatcher's turns, in this loop in place of a thread of its own."""
-        if self._dispatcher is None:
+        """The outbox relay, in this loop in place of a thread of its own."""
+        if self._relay is None:
             return
         alarm = WakeupEvent()
-        self._bell.connect(lambda: self._wake_up(alarm))
+        self._notifier.connect(lambda: self._wake_up(alarm))
         while True:
-            await alarm.wait(self._dispatcher.turn())
+            await alarm.wait(self._relay.run_once())
 
     def _wake_up(self, alarm: WakeupEvent) -> None:
         """Wake the loop. From any thread."""
@@ -232,8 +232,8 @@ def virtual_service(
             stack.callback(hook.close)
         secret_box = wiring.make_secret_box(settings)
         new_id = counted_ids(clock)
-        bell = Bell()
-        calls = ringing_calls(store, bell)
+        notifier = Notifier()
+        calls = NotifyingCallStore(store.calls, notifier)
         poller = wiring.poller_with(
             sender,
             store,
@@ -251,9 +251,7 @@ def virtual_service(
         publishers = make_publishers(settings, store, store_clock, on_stored=poller.notify)
         for publisher in publishers:
             stack.callback(publisher.close)
-        dispatcher = (
-            _dispatcher(store, publishers, settings, clock=store_clock, new_id=new_id) if publishers else None
-        )
+        relay = _relay(store, publishers, settings, clock=store_clock, new_id=new_id) if publishers else None
 
         def handler_of(service: VirtualService) -> Handler:
             context = replace(
@@ -276,28 +274,28 @@ def virtual_service(
             calls,
             poller,
             handler_of,
-            dispatcher=dispatcher if publishers else None,
-            bell=bell,
+            relay=relay if publishers else None,
+            notifier=notifier,
             clock=clock,
             is_sending=is_sending,
         )
 
 
-def _dispatcher(
+def _relay(
     store: Store,
     publishers: Sequence[EventPublisher],
     settings: LocalSettings,
     *,
     clock: Clock,
     new_id: Callable[[], str],
-) -> Dispatcher:
-    return Dispatcher(
+) -> OutboxRelay:
+    return OutboxRelay(
         store.leases,
         store.outbox,
         publishers,
         calls=store.calls,
         clock=clock,
-        settings=DispatchSettings(
+        settings=RelaySettings(
             lease_seconds=30 * _DAY,
             poll_interval_seconds=_DAY,
             prune_interval_seconds=_DAY,

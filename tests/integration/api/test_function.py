@@ -94,7 +94,7 @@ def test_the_function_of_service_calls_loads_nothing_that_executes_them() -> Non
         "duetime.api.documents.openapi",
         "aws_lambda_powertools",
     }
-    unwanted |= {"duetime.calls.executor", "duetime.calls.dispatch"}
+    unwanted |= {"duetime.calls.executor", "duetime.calls.relay"}
     assert not unwanted & set(loaded)
     assert "duetime.api.service_calls.endpoints" in loaded
 

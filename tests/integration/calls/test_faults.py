@@ -16,7 +16,7 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.errors import CallUnreadable, StoreError, StoreUnavailable
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus
-from duetime.engine.firing.execution_handler import Answered, StartStatus
+from duetime.engine.firing.execution_handler import ExecutionResponse, StartStatus
 from duetime.stores.sql.call_tables import service_calls
 from tests.support.executing import Executing, at, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_begin, is_end
@@ -117,7 +117,7 @@ def test_a_driver_that_repeats_its_own_write_does_not_supersede_itself(executing
     (result,) = executor.begin([turn(executing, leases)], now=at(0))
     assert result.status is StartStatus.BEGUN
     assert result.message is not None
-    answer = Answered(result.message.token, CallbackResult(1, 200, b"", None, None, "", 0.1))
+    answer = ExecutionResponse(result.message.token, CallbackResult(1, 200, b"", None, None, "", 0.1))
     (conclusion,) = executor.conclude([answer], now=at(1))
     assert conclusion.ended_as is CallStatus.SUCCEEDED
 
@@ -165,7 +165,7 @@ def test_who_has_lost_the_shard_meanwhile_still_tells_the_answer(executing: Exec
     for lease in stale.values():
         executing.store.leases.release([lease], now=at(1))
         claim_shard(executing.store, lease.shard_id, "other", lease_seconds=60, now=at(1))
-    answer = Answered(result.message.token, CallbackResult(1, 204, b"", None, None, "", 0.1))
+    answer = ExecutionResponse(result.message.token, CallbackResult(1, 204, b"", None, None, "", 0.1))
     executor.conclude([answer], now=at(2))
     assert executing.get().status is CallStatus.SUCCEEDED
 
@@ -192,7 +192,11 @@ def test_two_answers_of_one_call_in_a_batch(executing: Executing) -> None:
     assert two.message is not None
     result = CallbackResult(1, 200, b"", None, None, "", 0.1)
     late, good = executor.conclude(
-        [Answered(one.message.token, replace(result, body=b"1")), Answered(two.message.token, result)], now=at(21)
+        [
+            ExecutionResponse(one.message.token, replace(result, body=b"1")),
+            ExecutionResponse(two.message.token, result),
+        ],
+        now=at(21),
     )
     assert (late.ended_as, good.ended_as) == (None, CallStatus.SUCCEEDED)
     assert [each.status for each in executing.executions()] == [ExecutionStatus.FAILED, ExecutionStatus.SUCCEEDED]

@@ -28,7 +28,7 @@ from duetime.delivery.port import CallbackResult, TransportError
 from duetime.domain.service_calls import LEGAL_STEPS, CallStatus, timer_of
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
-from duetime.engine.firing.execution_handler import Answered, StartResult, StartStatus, Turn
+from duetime.engine.firing.execution_handler import ExecutionResponse, StartResult, StartStatus, Turn
 from duetime.stores.port.calls import ApplyStatus, DeleteStatus
 from tests.support import calls as make
 from tests.support.clock import NOW, FakeClock
@@ -216,7 +216,9 @@ class CallMachine(RuleBasedStateMachine):
     def conclude(self, message: InFlight, status: int | None, executor: int) -> None:
         error = None if status is not None else TransportError.CONNECT
         result = CallbackResult(1, status, b"x", None, error, "no way", 0.25)
-        (conclusion,) = self.executors[executor].conclude([Answered(message.token, result)], now=self.clock.now())
+        (conclusion,) = self.executors[executor].conclude(
+            [ExecutionResponse(message.token, result)], now=self.clock.now()
+        )
         model = self.models.get(message.call_id)
         if model is None or model.open_id != message.execution_id:  # the watchdog was there first
             assert (conclusion.wake_at, conclusion.ended_as) == (None, None)

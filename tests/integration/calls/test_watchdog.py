@@ -13,7 +13,7 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus
-from duetime.engine.firing.execution_handler import Answered, StartStatus
+from duetime.engine.firing.execution_handler import ExecutionResponse, StartStatus
 from tests.support.executing import Executing, at, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_end
 from tests.support.leases import claim_shard
@@ -120,7 +120,7 @@ def test_an_answer_that_comes_after_the_watchdog_changes_nothing(
     (ended,) = executor.begin([turn(executing, leases)], now=at(6))
     assert (ended.status, ended.is_timed_out, ended.ended_as) == (StartStatus.WAITS, True, CallStatus.FAILED)
     before = executing.get(), executing.events(), executing.executions()
-    answer = Answered(result.message.token, CallbackResult(1, 200, b"late", None, None, "", 0.1))
+    answer = ExecutionResponse(result.message.token, CallbackResult(1, 200, b"late", None, None, "", 0.1))
     (conclusion,) = executor.conclude([answer], now=at(7))
     assert conclusion.ended_as is None
     assert (executing.get(), executing.events(), executing.executions()) == before

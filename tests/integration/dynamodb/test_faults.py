@@ -249,7 +249,7 @@ def test_a_delete_whose_answer_was_lost_is_done(
 
     assert proxy.operations[-2:] == ["DeleteItem"] * 2
     assert result == ChangeResult(ChangeStatus.APPLIED)
-    assert result.attempt_may_be_under_way(NOW)
+    assert result.attempt_may_be_in_flight(NOW)
     assert proxied.timers.get(single, "t1", now=NOW) is None
 
 

@@ -148,7 +148,7 @@ def test_a_timer_deleted_while_its_callback_is_in_flight_leaves_nothing_behind(
         await asyncio.sleep(1.5)
         (result,) = store.timers.delete(NAMESPACE, [TimerRef("t")], now=clock.now())
         assert result.timer is not None
-        assert result.timer.attempt_may_be_under_way(clock.now())
+        assert result.timer.attempt_may_be_in_flight(clock.now())
         await asyncio.sleep(30)
 
     run_virtually(clock, running(make_poller(store, sender, clock), script))

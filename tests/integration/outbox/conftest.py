@@ -1,4 +1,4 @@
-"""Webhooks in virtual time. The tests of the dispatcher (test_on_sqlite.py) have a store of their own."""
+"""Webhooks in virtual time. The tests of the relay (test_on_sqlite.py) have a store of their own."""
 
 from __future__ import annotations
 

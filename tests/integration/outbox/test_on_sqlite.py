@@ -1,4 +1,4 @@
-"""The dispatcher on a real outbox: many writers, dispatchers that race and die, publishers that fail."""
+"""The relay on a real outbox: many writers, relays that race and die, publishers that fail."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from duetime.calls.dispatch import Dispatcher, DispatchSettings
-from duetime.calls.hinting import Bell, ringing
+from duetime.calls.notifying_store import Notifier, NotifyingCallStore
+from duetime.calls.relay import OutboxRelay, RelaySettings
 from duetime.domain.call_events import CallEvent
 from duetime.domain.service_calls import calls_namespace
 from duetime.runtime.clock import SystemClock
@@ -67,7 +67,7 @@ def live(calls: CallStore, tenant_id: str) -> None:
 
 
 class FlakyPublisher:
-    """Refuses one event in ``refuse_one_in``; keeps what it took, for all dispatchers together."""
+    """Refuses one event in ``refuse_one_in``; keeps what it took, for all relays together."""
 
     name = "flaky"
 
@@ -88,29 +88,27 @@ class FlakyPublisher:
     def close(self) -> None: ...
 
 
-def dispatcher(store: Store, publisher: Any, *, owner_id: str, seed: int = 1) -> Dispatcher:
-    return Dispatcher(
+def relay(store: Store, publisher: Any, *, owner_id: str, seed: int = 1) -> OutboxRelay:
+    return OutboxRelay(
         store.leases,
         store.outbox,
         [publisher],
         calls=store.calls,
         clock=SystemClock(),
-        settings=DispatchSettings(lease_seconds=LEASE_SECONDS, poll_interval_seconds=0.02, batch=20),
+        settings=RelaySettings(lease_seconds=LEASE_SECONDS, poll_interval_seconds=0.02, batch=20),
         owner_id=owner_id,
         random=random.Random(seed).random,
         new_id=new_id,
     )
 
 
-def test_order_per_call_holds_with_many_writers_and_dispatchers_that_race_for_the_lease(store: Store) -> None:
+def test_order_per_call_holds_with_many_writers_and_relays_that_race_for_the_lease(store: Store) -> None:
     taken: dict[tuple[str, str], list[int]] = {}
-    bell = Bell()
-    calls = ringing(store.calls, bell)
-    dispatchers = [
-        dispatcher(store, FlakyPublisher(taken, 20, seed), owner_id=f"d{seed}", seed=seed) for seed in range(3)
-    ]
-    bell.connect(lambda: [each.notify() for each in dispatchers])
-    running = [threading.Thread(target=each.run) for each in dispatchers]
+    notifier = Notifier()
+    calls = NotifyingCallStore(store.calls, notifier)
+    relays = [relay(store, FlakyPublisher(taken, 20, seed), owner_id=f"d{seed}", seed=seed) for seed in range(3)]
+    notifier.connect(lambda: [each.notify() for each in relays])
+    running = [threading.Thread(target=each.run) for each in relays]
 
     def write(tenant_id: str) -> None:
         for _ in range(15):
@@ -123,14 +121,14 @@ def test_order_per_call_holds_with_many_writers_and_dispatchers_that_race_for_th
         writer.join()
 
     def stop_the_active_one() -> bool:
-        active = [each for each in dispatchers if each.stats.is_active]
+        active = [each for each in relays if each.stats.is_active]
         for each in active[:1]:
             each.stop()
         return bool(active)
 
     wait_until(stop_the_active_one)  # in the middle: another one goes on
     wait_until(lambda: not store.outbox.unpublished(limit=1))
-    for each in dispatchers:
+    for each in relays:
         each.stop()
     for thread in running:
         thread.join(10)
@@ -138,7 +136,7 @@ def test_order_per_call_holds_with_many_writers_and_dispatchers_that_race_for_th
     assert len(taken) == 60
     for sequences in taken.values():
         assert first_occurrences(sequences) == list(range(1, EVENTS_OF_A_LIFE + 1))
-    assert sum(each.stats.failures for each in dispatchers) > 0
+    assert sum(each.stats.failures for each in relays) > 0
 
 
 def wait_until(is_so: Any, seconds: float = 30.0) -> None:
@@ -153,7 +151,7 @@ def wait_until(is_so: Any, seconds: float = 30.0) -> None:
 
 _DIES = """
 import os, signal, sys
-from duetime.calls.dispatch import Dispatcher, DispatchSettings
+from duetime.calls.relay import OutboxRelay, RelaySettings
 from duetime.runtime.clock import SystemClock
 from duetime.stores.open import open_store
 
@@ -171,8 +169,8 @@ class Dies:
     def mark_published(self, events, *, now): os.kill(os.getpid(), signal.SIGKILL)
 
 store = open_store(sys.argv[1])
-Dispatcher(store.leases, Dies(store.outbox), [ToFile()], calls=store.calls, clock=SystemClock(),
-           settings=DispatchSettings(lease_seconds=0.6), owner_id=str(os.getpid()), random=lambda: 0.5,
+OutboxRelay(store.leases, Dies(store.outbox), [ToFile()], calls=store.calls, clock=SystemClock(),
+           settings=RelaySettings(lease_seconds=0.6), owner_id=str(os.getpid()), random=lambda: 0.5,
            new_id=lambda: "").run()
 """
 
@@ -199,7 +197,7 @@ def test_kill_9_between_publishing_and_marking_repeats_and_loses_nothing(
 
         def close(self) -> None: ...
 
-    survivor = dispatcher(store, ToFile(), owner_id="survivor")
+    survivor = relay(store, ToFile(), owner_id="survivor")
     thread = threading.Thread(target=survivor.run)
     thread.start()
     wait_until(lambda: not store.outbox.unpublished(limit=1))
@@ -221,18 +219,18 @@ def test_pruning_takes_published_events_after_the_retention_and_no_others(store:
     live(calls, "acme")
     (first, *others) = store.outbox.unpublished(limit=100)
     store.outbox.mark_published([first], now=SystemClock().now())
-    eager = Dispatcher(
+    eager = OutboxRelay(
         store.leases,
         store.outbox,
         [FlakyPublisher({}, 1, 1)],  # takes nothing
         calls=calls,
         clock=SystemClock(),
-        settings=DispatchSettings(retention_seconds=-60, prune_interval_seconds=0),
+        settings=RelaySettings(retention_seconds=-60, prune_interval_seconds=0),
         owner_id="a",
         random=lambda: 0.5,
         new_id=new_id,
     )
-    eager.turn()
+    eager.run_once()
     assert eager.stats.pruned == 1
     assert store.outbox.unpublished(limit=100) == others
     left = calls.list_events("acme", first.event.aggregate_id, after=0, limit=100)
@@ -248,18 +246,18 @@ def test_an_expired_call_is_removed_and_the_event_of_it_is_published(store: Stor
         assert calls.apply([transition], now=long_ago) == [ApplyStatus.APPLIED]
     taken: dict[tuple[str, str], list[int]] = {}
     publisher = FlakyPublisher(taken, 10**9, 1)
-    subject = Dispatcher(
+    subject = OutboxRelay(
         store.leases,
         store.outbox,
         [publisher],
         calls=calls,
         clock=SystemClock(),
-        settings=DispatchSettings(prune_interval_seconds=0),
+        settings=RelaySettings(prune_interval_seconds=0),
         owner_id="a",
         random=lambda: 0.5,
         new_id=new_id,
     )
-    subject.turn()
-    subject.turn()
+    subject.run_once()
+    subject.run_once()
     assert calls.get([CallRef("acme", call.call_id)], now=long_ago) == [None]
     assert taken == {("acme", call.call_id): [1, 2, 3, 4]}

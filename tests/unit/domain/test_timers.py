@@ -118,9 +118,9 @@ def test_with_a_delay_the_delay_counts_and_not_the_time_it_led_to() -> None:
         (TimerState.FIRED, None, False),
     ],
 )
-def test_whether_an_attempt_may_be_under_way(state: TimerState, next_attempt_at: object, expected: bool) -> None:
+def test_whether_an_attempt_may_be_in_flight(state: TimerState, next_attempt_at: object, expected: bool) -> None:
     timer = replace(make_timer("t"), state=state, next_attempt_at=next_attempt_at)  # type: ignore[arg-type]
-    assert timer.attempt_may_be_under_way(START) is expected
+    assert timer.attempt_may_be_in_flight(START) is expected
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from duetime.engine.batching import Batcher, bug_in, refusal
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, Delivery, Launcher
 from duetime.engine.firing.execution_handler import (
-    Answered,
     Conclusion,
     ExecutionHandler,
+    ExecutionResponse,
     Message,
     StartResult,
     StartStatus,
@@ -51,7 +51,7 @@ class _Beginning(NamedTuple):
 
 class _Ending(NamedTuple):
     attempt: Attempt
-    answered: Answered
+    response: ExecutionResponse
 
 
 class AtMostOnceDelivery(Delivery):
@@ -164,7 +164,7 @@ class AtMostOnceDelivery(Delivery):
         return True
 
     def _has_time_for(self, timer: Timer) -> bool:
-        """False when this poller will end before ``timer`` is sure to be answered, and the next one has more time.
+        """False when this poller may end before the response to ``timer``, and the next one has more time.
 
         What takes longer than most of any poller's life is begun early in one.
         """
@@ -249,7 +249,7 @@ class AtMostOnceDelivery(Delivery):
     # -- after it was sent -----------------------------------------------------------------------------------
 
     def finish(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:  # noqa: ARG002
-        self._endings.add(_Ending(attempt, Answered(attempt.token, result)))
+        self._endings.add(_Ending(attempt, ExecutionResponse(attempt.token, result)))
 
     def abandon(self, attempt: Attempt) -> None:
         """The watchdog will end it."""
@@ -257,7 +257,7 @@ class AtMostOnceDelivery(Delivery):
 
     def _conclude(self, batch: Sequence[_Ending]) -> list[Conclusion]:
         """In a thread."""
-        return self._handler.conclude([ending.answered for ending in batch], now=self._clock.now())
+        return self._handler.conclude([ending.response for ending in batch], now=self._clock.now())
 
     def _take_conclusions(self, batch: Sequence[_Ending], conclusions: Sequence[Conclusion]) -> None:
         for ending, conclusion in zip(batch, conclusions, strict=True):
@@ -309,7 +309,7 @@ class AtMostOnceDelivery(Delivery):
 def _in_time(message: Message, now: datetime) -> Callback | None:
     """The callback of ``message`` with what is left of its time; None when that is not worth sending it."""
     callback = message.callback
-    left = (message.answer_by - now).total_seconds()
+    left = (message.respond_by - now).total_seconds()
     if left >= callback.timeout_seconds:
         return callback
     return None if left < _LEAST_SECONDS else replace(callback, timeout_seconds=left)

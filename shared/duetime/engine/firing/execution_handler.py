@@ -54,13 +54,13 @@ class StartStatus(StrEnum):
 class Message:
     """``callback`` is sent, with a key of the engine's. ``token`` comes back with its response.
 
-    A response after ``answer_by`` could come too late to be taken. So when beginning took long, the callback gets
+    A response after ``respond_by`` could come too late to be taken. So when beginning took long, the callback gets
     less than its timeout; and when there is next to nothing left, it is not sent.
     """
 
     callback: Callback
     token: object
-    answer_by: datetime
+    respond_by: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +79,8 @@ class StartResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A message of this handler was answered, or could not be sent."""
+class ExecutionResponse:
+    """What came of a message of this handler: a response, or why there is none."""
 
     token: object
     result: CallbackResult
@@ -121,7 +121,7 @@ class ExecutionHandler(Protocol):
         """
         ...
 
-    def conclude(self, answers: Sequence[Answered], *, now: datetime) -> list[Conclusion]:
-        """One conclusion per answer. After it has raised it is called again with some or all of the answers, some of
-        which may have been stored."""
+    def conclude(self, responses: Sequence[ExecutionResponse], *, now: datetime) -> list[Conclusion]:
+        """One conclusion per response. After it has raised it is called again with some or all of the responses, some
+        of which may have been stored."""
         ...

@@ -68,9 +68,9 @@ class ChangeResult:
     status: ChangeStatus
     timer: Timer | None = None
 
-    def attempt_may_be_under_way(self, now: datetime) -> bool:
+    def attempt_may_be_in_flight(self, now: datetime) -> bool:
         """Of a deleted timer, be it known or not."""
-        return self.timer is None or self.timer.attempt_may_be_under_way(now)
+        return self.timer is None or self.timer.attempt_may_be_in_flight(now)
 
 
 @dataclass(frozen=True, slots=True)

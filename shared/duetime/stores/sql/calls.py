@@ -115,7 +115,7 @@ class Calls:
             values = (call.tenant_id, call.idempotency_key, instant_text(now))
             rows: list[Any] = list(self._expired_key.one(connection, *values).fetchall())
             expired = [(tenant_id, call_id) for tenant_id, call_id, _ in rows]
-            self._writes.free_key(connection, expired)  # the call goes when the dispatcher tells of it
+            self._writes.free_key(connection, expired)  # the call goes when the relay tells of it
         return self._writes.insert(connection, [call]) == 1
 
     def delete_call(

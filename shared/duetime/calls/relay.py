@@ -1,9 +1,9 @@
-"""The dispatcher: takes events out of the outbox, hands them to the publishers, and marks them.
+"""The outbox relay: takes events out of the outbox, hands them to the publishers, and marks them.
 
-``Dispatcher.turn`` does a bounded piece of that and says when it wants to be called again; ``run`` calls it until it
-is told to stop. One process of a deployment does the work at a time: whoever holds the lease of ``OUTBOX_SHARD``, a
-shard that has no timers and is in no list. Should two ever publish at once (a lease ended in the middle of a turn),
-events repeat and their order stays, since both begin with each call's first unpublished one.
+``OutboxRelay.run_once`` does a bounded piece of that and says when it wants to be called again; ``run`` calls it
+until it is told to stop. One process of a deployment does the work at a time: whoever holds the lease of
+``OUTBOX_SHARD``, a shard that has no timers and is in no list. Should two ever publish at once (a lease ended in the
+middle of it), events repeat and their order stays, since both begin with each call's first unpublished one.
 
 Order of the steps: publish, then mark. A crash in between repeats events and loses none.
 docs/decisions/0015 has the reasons.
@@ -45,7 +45,7 @@ _LOG_FAILURES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DispatchSettings:
+class RelaySettings:
     """``poll_interval_seconds``: how long an event that another process wrote may go unseen.
     ``retention_seconds``: how long published events are kept."""
 
@@ -97,7 +97,7 @@ class _Blocked:
     until: float
 
 
-class Dispatcher:
+class OutboxRelay:
     """For one thread, but for ``notify`` and ``stats``."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Dispatcher:
         *,
         calls: CallStore,
         clock: Clock,
-        settings: DispatchSettings,
+        settings: RelaySettings,
         owner_id: str,
         metadata: str = "{}",
         random: Callable[[], float],
@@ -142,23 +142,23 @@ class Dispatcher:
         self._wake.set()
 
     def stop(self) -> None:
-        """From any thread: let ``run`` return after the turn under way."""
+        """From any thread: let ``run`` return after what it does now."""
         self._stop.set()
         self._wake.set()
 
     def run(self) -> None:
-        """Take turns until told to stop, then give the lease back."""
+        """Call ``run_once`` until told to stop, then give the lease back."""
         while not self._stop.is_set():
-            seconds = self.turn()
+            seconds = self.run_once()
             # While it backs off, a hint says nothing new.
             (self._wake if self._is_eager else self._stop).wait(seconds)
             self._wake.clear()
         self.release()
 
-    def turn(self) -> float:
-        """Do what there is to do, a page of it at most; in how many seconds to be called again unless notified."""
+    def run_once(self) -> float:
+        """Do what there is to do, a page of it at most; return in how many seconds to call again unless notified."""
         try:
-            seconds = self._turn()
+            seconds = self._run_once()
         except StoreError as error:
             return self._back_off(error)
         self._store_failures = 0
@@ -177,7 +177,7 @@ class Dispatcher:
                 extra={"action": "outbox.release_failed", "error": error.code},
             )
 
-    def _turn(self) -> float:
+    def _run_once(self) -> float:
         settings = self._settings
         self._is_eager = self._has_lease()
         if not self._is_eager:  # there is nothing that a hint could hasten

@@ -1,4 +1,4 @@
-"""The call store with a bell: whoever writes events through it wakes the dispatcher of this process."""
+"""The call store that notifies: whoever writes events through it wakes the outbox relay of this process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from duetime.domain.call_steps import Transition
 from duetime.stores.port.calls import ApplyStatus, CallStore, DeleteStatus
 
 
-class Bell:
-    """Rings nobody until it is connected, since what rings is made before what is woken."""
+class Notifier:
+    """Tells nobody until it is connected, since the store is made before the relay."""
 
     def __init__(self) -> None:
         self._listener: Callable[[], None] | None = None
@@ -20,17 +20,17 @@ class Bell:
         """``listener`` must be safe to call from any thread."""
         self._listener = listener
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         if self._listener is not None:
             self._listener()
 
 
-class RingingCallStore:
-    """A ``CallStore``: the one that it is given, but that whatever writes events rings."""
+class NotifyingCallStore:
+    """A ``CallStore``: the one that it is given, and whatever writes events notifies."""
 
-    def __init__(self, calls: CallStore, bell: Bell) -> None:
+    def __init__(self, calls: CallStore, notifier: Notifier) -> None:
         self._calls = calls
-        self._bell = bell
+        self._notifier = notifier
         self.get = calls.get
         self.find_by_idempotency_key = calls.find_by_idempotency_key
         self.list = calls.list
@@ -50,7 +50,7 @@ class RingingCallStore:
     ) -> DeleteStatus:
         status = self._calls.delete(tenant_id, call_id, now=now, if_revision=if_revision, event=event)
         if event is not None and status is DeleteStatus.DELETED:
-            self._bell.ring()
+            self._notifier.notify()
         return status
 
     def apply(self, transitions: Sequence[Transition], *, now: datetime) -> list[ApplyStatus]:
@@ -59,9 +59,5 @@ class RingingCallStore:
             status is ApplyStatus.APPLIED and transition.events
             for status, transition in zip(statuses, transitions, strict=True)
         ):
-            self._bell.ring()
+            self._notifier.notify()
         return statuses
-
-
-def ringing(calls: CallStore, bell: Bell) -> CallStore:
-    return RingingCallStore(calls, bell)
