@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import CodeType
@@ -70,7 +71,7 @@ def test_the_way_of_a_timer_that_is_created_over_http() -> None:
         store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=clock.now())
         handler = build_handler(context_for(store, clock))
 
-        def tracing(event: dict[str, Any], context: object) -> dict[str, Any]:
+        def tracing(event: Mapping[str, Any], context: Any) -> dict[str, Any]:
             with traced() as functions:
                 result = handler(event, context)
             entered.append(set(functions))
