@@ -13,7 +13,8 @@ import pytest
 from duetime.engine.context import EngineContext
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
-from duetime.engine.shards.leases import CLAIM_SECONDS, LeaseKeeper
+from duetime.engine.shards.claiming import CLAIM_SECONDS
+from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.shard import ShardState
 from duetime.engine.stats import EngineStats
 from duetime.engine.waiting import Threads, WakeupEvent

@@ -31,7 +31,7 @@ from tests.support.stores import memory_store
 
 
 def make_flow(settings: EngineSettings) -> FlowControl:
-    return FlowControl(settings, random=lambda: 0.5, give_up=lambda key, shard, timer: None)
+    return FlowControl(settings, random=lambda: 0.5, give_up=lambda attempt: None)
 
 
 def add(flow: FlowControl, namespace: str, timer_id: str, host: str) -> None:

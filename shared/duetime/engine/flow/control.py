@@ -207,9 +207,10 @@ class FlowControl:
         queue = next(iter(namespace.ready))
         if queue.host.in_flight < self._settings.max_in_flight_per_host:
             return queue
+        del namespace.ready[queue]
         queue.host.crowd[queue] = None
         self._crowded[queue.host] = None
-        self._place(queue)
+        self._place_namespace(namespace)
         return None
 
     def _let_in(self, monotonic: float) -> bool:
@@ -222,7 +223,8 @@ class FlowControl:
             usable = (queue for queue in host.crowd if self._may_start(queue.namespace))
             for queue in list(islice(usable, room)):
                 del host.crowd[queue]
-                self._place(queue)
+                queue.namespace.ready[queue] = None
+                self._place_namespace(queue.namespace)
             if not host.crowd:
                 del self._crowded[host]
         return bool(self._ready)
@@ -230,16 +232,15 @@ class FlowControl:
     def _place(self, queue: HostQueue) -> None:
         """Have ``queue`` and its namespace among those that may have a turn exactly while they may.
 
-        One that is there keeps its place, one that comes in goes to the end. Call this after whatever may matter.
+        One that is there keeps its place. One that comes in goes to the end: that it has room again is no privilege
+        over those that wait already, also for its host. Call this after whatever may matter.
         """
         host, namespace = queue.host, queue.namespace
         if not (queue.waiting and queue.has_room()):
             namespace.ready.pop(queue, None)
             host.crowd.pop(queue, None)
-        elif queue in host.crowd:
-            namespace.ready.pop(queue, None)
-        else:
-            namespace.ready[queue] = None
+        elif queue not in namespace.ready:
+            (host.crowd or namespace.ready)[queue] = None
         self._place_namespace(namespace)
 
     def _place_namespace(self, namespace: NamespaceQueue) -> None:
