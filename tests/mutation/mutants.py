@@ -69,7 +69,7 @@ MUTANTS = (
             "        return changed",
             "a queue is full for ever",
         ),
-        (" and (self._ready or self._let_in(monotonic))", " and self._ready", "room at a host is used by nobody"),
+        (" and (self._ready or self._readmit_for_hosts())", " and self._ready", "room at a host is used by nobody"),
     ),
     *_of(
         "engine/batching.py",

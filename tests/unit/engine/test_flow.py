@@ -177,6 +177,20 @@ def test_a_rate_limit_spreads_starts_and_says_when_the_next_is_possible() -> Non
     assert subject.flow.next_token_at == 1.0
 
 
+def test_a_token_that_comes_sooner_than_the_clock_can_tell_is_there_at_its_next_tick() -> None:
+    subject = Subject()
+    subject.now = 1e15  # where the clock's resolution is an eighth of a second
+    subject.flow.configure("a", max_in_flight=None, rate_per_second=1.05, monotonic=subject.now)
+    subject.add()
+    assert subject.take() == [key()]
+    subject.add()
+    subject.now += 0.875
+    assert subject.take() == []
+    assert subject.flow.next_token_at == subject.now
+    subject.now += 0.125
+    assert subject.take() == [key()]
+
+
 def test_of_a_rate_limited_namespace_no_more_waits_than_will_have_its_turn_in_time() -> None:
     subject = Subject(max_wait_seconds=2.0)
     subject.flow.configure("a", max_in_flight=None, rate_per_second=3.0, monotonic=0.0)

@@ -175,9 +175,10 @@ class FlowControl:
         One that may not start is out.
         """
         self.drop_stale(monotonic)
-        self._let_in(monotonic)
+        self._readmit_for_tokens(monotonic)
+        self._readmit_for_hosts()
         taken: list[Attempt] = []
-        while len(taken) < places and (self._ready or self._let_in(monotonic)):
+        while len(taken) < places and (self._ready or self._readmit_for_hosts()):
             queue = self._next(monotonic)
             if queue is None:
                 continue
@@ -213,11 +214,14 @@ class FlowControl:
         self._place_namespace(namespace)
         return None
 
-    def _let_in(self, monotonic: float) -> bool:
-        """Put back what was put aside and has a token, or room at its host, by now. Whether there is any."""
+    def _readmit_for_tokens(self, monotonic: float) -> None:
+        """Readmit namespaces that have a token by now. Once in a look, for within one no time passes."""
         for namespace in [each for each, at in self._without_token.items() if at <= monotonic]:
             del self._without_token[namespace]
             self._place_namespace(namespace)
+
+    def _readmit_for_hosts(self) -> bool:
+        """Readmit as many queues as have room at their hosts. Whether anything may have a turn now."""
         for host in list(self._crowded):
             room = max(0, self._settings.max_in_flight_per_host - host.in_flight)
             usable = (queue for queue in host.crowd if self._may_start(queue.namespace))
