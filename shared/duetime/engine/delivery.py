@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -85,7 +86,7 @@ class Launcher(Protocol):
         ...
 
 
-class Delivery:
+class Delivery(ABC):
     """Delivers the timers of one kind. Everything here is called in the event loop's thread and returns at once."""
 
     @property
@@ -103,23 +104,23 @@ class Delivery:
         """False while there is something to decide, to store or to tell."""
         return not (self.starting or self.unstored)
 
-    def takes(self, namespace: str) -> bool:  # noqa: ARG002
+    def takes(self, namespace: str) -> bool:
         """Whether the timers of ``namespace`` are of this kind, and of no other."""
         return False
 
+    @abstractmethod
     def start(self, attempt: Attempt, now: datetime) -> Callback | None:
         """The turn of ``attempt`` has come. The callback to send, or None: ``Launcher.send`` will be told later."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:
         """The callback of ``attempt`` has ended."""
-        raise NotImplementedError
 
-    def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:  # noqa: ARG002
+    def skips_queue(self, shard: ShardState, timer: Timer, page: Span) -> bool:
         """Whether a due timer needs no turn in a queue. Takes it, if there is something to do about it."""
         return False
 
-    def has_room(self, namespace: str) -> bool:  # noqa: ARG002
+    def has_room(self, namespace: str) -> bool:
         """Whether one more of ``namespace`` should start."""
         return True
 

@@ -115,7 +115,7 @@ class InFlight:
     def take(
         self, delivery: Delivery, shard: ShardState, timer: Timer, queue: QueueKey, page: Span, monotonic: float
     ) -> Attempt:
-        """The timer, found on ``page``, is in hand from now on."""
+        """Take the timer that was found on ``page``: it counts as in flight from now on."""
         self._last_number += 1
         attempt = Attempt(delivery, shard, timer, queue, page, self._last_number, monotonic)
         self._attempts[firing_key(timer)] = attempt

@@ -1,4 +1,4 @@
-"""Fires timers: takes those that are due, starts attempts as far as there is room, and takes their responses."""
+"""Fires timers: takes what is due, starts attempts while there is room, and handles their responses."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Firing:
             )
 
     def offer(self, shard: ShardState, timers: list[Timer], page: Span) -> Offered:
-        """Take the timers of a page that are not in hand, as far as there is room; tell which queues had none."""
+        """Take the timers of a page that are not in flight, while there is room. Return the queues that had none."""
         now, monotonic = self._clock.now(), self._clock.monotonic()
         accepted = 0
         refused: set[QueueKey] = set()
