@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from duetime.delivery.encryption import SecretBox
-from duetime.delivery.port import Sender
+from duetime.delivery.port import Callback, CallbackResult, Sender
 from duetime.domain.clock import Clock
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
@@ -49,9 +49,19 @@ def make_shard(shard_id: int = 0, *, trusted_until: float = float("inf")) -> Sha
 PAGE = Span(BEGINNING, Position(START, "first"))
 
 
+class NoDelivery(Delivery):
+    """For attempts that are not delivered."""
+
+    def start(self, attempt: Attempt, now: datetime) -> Callback | None:
+        raise AssertionError(f"{attempt} starts")
+
+    def finish(self, attempt: Attempt, result: CallbackResult, now: datetime) -> None:
+        raise AssertionError(f"{attempt} has ended with {result}")
+
+
 def make_attempt(timer: Timer, shard: ShardState, *, read_at: float = 0.0) -> Attempt:
     """A timer that was taken from ``PAGE``."""
-    return Attempt(Delivery(), shard, timer, queue_key(timer), PAGE, number=0, read_at=read_at)
+    return Attempt(NoDelivery(), shard, timer, queue_key(timer), PAGE, number=0, read_at=read_at)
 
 
 def make_poller(

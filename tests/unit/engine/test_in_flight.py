@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from duetime.domain.timers import Timer, TimerState
-from duetime.engine.delivery import Attempt, AttemptState, Delivery
+from duetime.engine.delivery import Attempt, AttemptState
 from duetime.engine.in_flight import HeldPayloads, InFlight
 from duetime.engine.keys import queue_key
-from tests.support.engine import PAGE, make_shard, make_timer
+from tests.support.engine import PAGE, NoDelivery, make_shard, make_timer
 
 
 class Subject:
@@ -18,7 +18,7 @@ class Subject:
         self.shard = make_shard()
 
     def take(self, timer: Timer) -> Attempt:
-        return self.in_flight.take(Delivery(), self.shard, timer, queue_key(timer), PAGE, 0.0)
+        return self.in_flight.take(NoDelivery(), self.shard, timer, queue_key(timer), PAGE, 0.0)
 
     def is_new(self, timer: Timer) -> bool:
         return self.in_flight.is_new(self.shard, timer)
