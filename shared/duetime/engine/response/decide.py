@@ -122,7 +122,7 @@ def expired(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome
     assert limit_ms is not None
     message = f"not fired within {limit_ms / 1000:g} s of its due time (expireAfter)"
     failure = Failure(FailureReason.EXPIRED, message, now)
-    return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
+    return failed_as(timer, failure, now=now, settings=settings)
 
 
 def missed(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
@@ -134,7 +134,7 @@ def missed(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
 def unreadable(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
     """The end of a timer that stands for something which cannot be read."""
     failure = Failure(FailureReason.UNREADABLE, "what this timer stands for cannot be read as it is stored", now)
-    return _failed(timer, failure, attempts=timer.attempts, now=now, settings=settings)
+    return failed_as(timer, failure, now=now, settings=settings)
 
 
 def ended_silently(timer: Timer, *, now: datetime) -> Outcome:
