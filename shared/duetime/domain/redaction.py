@@ -19,12 +19,11 @@ from duetime.domain.executions import REDACTED
 from duetime.domain.name_patterns import NamePatterns, parse_name_patterns
 
 DEFAULT_HEADERS: Final = (
-    "*authorization*,*cookie*,x-auth-*,*-auth,*-authentication,key,x-key,*api-key*,*app-key*,*access-key*,*auth-key*,"
-    "*client-key*,*functions-key*,*license-key*,*master-key*,*private-key*,*server-key*,*subscription-key*,"
-    "*secret*,*passphrase*,*password*,*passwd*,*token*,*signature*,*credential*,*session*,*csrf*,*xsrf*,*jwt*"
+    "*auth*,*cookie*,*credential*,*csrf*,*jwt*,*key*,!idempotency-key,*passphrase*,*passw*,*proxy-*,*secret*,*session*,"
+    "*signature*,*token*,*xsrf*"
 )
 DEFAULT_FIELDS: Final = (
-    "*password*,*passwd*,*passphrase*,pwd,*secret*,*token*,*apikey*,*accesskey*,*privatekey*,*credential*,"
+    "*passw*,*passphrase*,pwd,*secret*,*token*,*apikey*,*accesskey*,*privatekey*,*credential*,"
     "authorization,*signature*,sig,*jwt*"
 )
 

@@ -171,7 +171,7 @@ class RedactionTuning(StoreSettings):
     call_log_redact_headers: Annotated[str, AfterValidator(checked_by(parse_name_patterns))] = Field(
         DEFAULT_HEADERS,
         description="Headers whose values are redacted in the execution log and for readers: names, * for any text,"
-        " comma separated. `none`: none.",
+        " ! before an exception, comma separated. `none`: none.",
     )
     call_log_redact_fields: Annotated[str, AfterValidator(checked_by(parse_name_patterns))] = Field(
         DEFAULT_FIELDS,

@@ -335,12 +335,12 @@ def test_an_execution_has_what_was_sent_and_what_came_back(calls: CallWorld) -> 
 
 def test_an_execution_shows_no_more_of_what_was_given_than_its_call(calls: CallWorld) -> None:
     """Whatever the log is configured to keep."""
-    headers = {"X-Secret": "s3cret", "Authorization": "s3cret", "Idempotency-Key": "k", "Accept": "text/csv"}
+    headers = {"X-Own-Key": "s3cret", "Authorization": "s3cret", "Idempotency-Key": "k", "Accept": "text/csv"}
     call = calls.call(calls.submitted(request={"method": "GET", "url": URL, "headers": headers})["id"])
     begin = make.begun(call)
     execution = replace(begin.executions[0], request=LoggedMessage(headers=tuple(headers.items())))
     assert calls.calls.apply([replace(begin, executions=(execution,))], now=NOW) == [ApplyStatus.APPLIED]
-    shown = headers | {"X-Secret": "[redacted]", "Authorization": "[redacted]"}
+    shown = headers | {"X-Own-Key": "[redacted]", "Authorization": "[redacted]"}
     assert calls.api.get(calls.path(call.call_id)).json()["request"]["headers"] == shown
     whole = calls.api.get(calls.path(call.call_id, "executions", execution.execution_id)).json()
     (listed,) = calls.api.get(calls.path(call.call_id, "executions")).json()["items"]

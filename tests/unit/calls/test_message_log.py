@@ -61,6 +61,13 @@ def response(
         "x-functions-key",
         "X-Master-Key",
         "X-Key",
+        "X-Own-Key",
+        "X-Keystone",
+        "X-Idempotency-Key-Secret",
+        "X-Authenticated-User",
+        "WWW-Authenticate",
+        "Proxy-Status",
+        "X-Passw",
     ],
 )
 def test_headers_with_secrets_are_shown_without_their_value(name: str) -> None:
@@ -71,7 +78,7 @@ def test_headers_with_secrets_are_shown_without_their_value(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Content-Type", "ETag", "idempotency-key", "x-request-id", "Author", "Keep-Alive", "WWW-Authenticate"]
+    "name", ["Content-Type", "ETag", "idempotency-key", "Idempotency_Key", "x-request-id", "Keep-Alive", "X-Monitor"]
 )
 def test_other_headers_are_shown(name: str) -> None:
     assert logged_request([(name, "abc")], None, RULES).headers == ((name, "abc"),)

@@ -22,6 +22,13 @@ from duetime.domain.name_patterns import MAX_PATTERNS, NamePatterns, parse_name_
         ("*", "anything", True),
         ("none", "none", False),
         ("None", "", False),
+        ("*key*,!idempotency-key", "X-Own-Key", True),
+        ("*key*,!idempotency-key", "Idempotency-Key", False),
+        ("!idempotency-key,*key*", "IdempotencyKey", False),
+        ("*key*,!idempotency-key", "X-Idempotency-Key", True),
+        ("*,!a,!b*", "bc", False),
+        ("*,!a", "", True),
+        ("!a", "b", False),
     ],
 )
 def test_what_fits(patterns: str, name: str, fits: bool) -> None:
@@ -29,7 +36,7 @@ def test_what_fits(patterns: str, name: str, fits: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", ",", "a,,b", "a b", "a\nb", "(", "x" * 129, ",".join(["a"] * (MAX_PATTERNS + 1))]
+    "text", ["", ",", "a,,b", "a b", "a\nb", "(", "!", "x" * 129, ",".join(["a"] * (MAX_PATTERNS + 1))]
 )
 def test_what_is_no_list(text: str) -> None:
     with pytest.raises(ValueError, match="must be at most 200 names") as caught:

@@ -27,11 +27,17 @@ def test_names_are_lower_case_and_the_most_telling_come_first() -> None:
 
 def test_secrets_are_not_kept() -> None:
     headers = kept(
-        "Set-Cookie: hunter2", "Set-Cookie: hunter3", "Location: https://bob:pw@a.example/x?n=1&token=x#frag"
+        "Set-Cookie: hunter2",
+        "Set-Cookie: hunter3",
+        "X-Own-Key: hunter2",
+        "Idempotency-Key: k",
+        "Location: https://bob:pw@a.example/x?code=1&token=x#frag",
     )
     assert headers == {
+        "location": "https://a.example/x?code=[redacted]&token=[redacted]",
         "set-cookie": "[redacted], [redacted]",
-        "location": "https://a.example/x?n=1&token=[redacted]",
+        "x-own-key": "[redacted]",
+        "idempotency-key": "k",
     }
 
 

@@ -9,7 +9,8 @@ from functools import lru_cache
 
 from duetime.delivery.port import CallbackResult
 from duetime.domain.attempts import AttemptOutcome, AttemptRecord, append_attempt
-from duetime.domain.redaction import DEFAULT_RULES, shown_value
+from duetime.domain.name_patterns import parse_name_patterns
+from duetime.domain.redaction import RedactionRules, shown_value
 from duetime.domain.timers import Timer
 from duetime.engine.response.classify import Classification
 
@@ -40,6 +41,8 @@ _NAMING_RANKS = range(_FIRST.index(_NAMING[0]), _FIRST.index(_NAMING[-1]) + 1)
 _IGNORED = frozenset({"connection", "keep-alive", "transfer-encoding", "trailer", "te", "upgrade"})
 """They belong to the connection and tell nothing about the response."""
 _MAX_NAME_BYTES = 128
+_REDACTION = RedactionRules(fields=parse_name_patterns("*"))
+"""Every parameter of a URL: a redirect may have a code or a state that signs in."""
 
 
 def log_attempt(
@@ -141,7 +144,7 @@ def _kind(raw_name: bytes) -> tuple[int, str]:
 
 
 def _shown(name: str, raw: bytes) -> str:
-    value = shown_value(name, _readable(raw.strip()), DEFAULT_RULES)
+    value = shown_value(name, _readable(raw.strip()), _REDACTION)
     return value if len(value) <= MAX_VALUE_CHARACTERS else value[:MAX_VALUE_CHARACTERS] + "..."
 
 
