@@ -19,8 +19,8 @@ from duetime.domain.executions import REDACTED
 from duetime.domain.name_patterns import NamePatterns, parse_name_patterns
 
 DEFAULT_HEADERS: Final = (
-    "*auth*,*cookie*,*credential*,*csrf*,*jwt*,*key*,!idempotency-key,*passphrase*,*passw*,*proxy-*,*secret*,*session*,"
-    "*signature*,*token*,*xsrf*"
+    "*auth*,!author,!www-authenticate,*cookie*,*credential*,*csrf*,*jwt*,*key*,!idempotency-key,*passphrase*,*passw*,"
+    "*proxy-*,*secret*,*session*,*signature*,*token*,*xsrf*"
 )
 DEFAULT_FIELDS: Final = (
     "*passw*,*passphrase*,pwd,*secret*,*token*,*apikey*,*accesskey*,*privatekey*,*credential*,"

@@ -65,7 +65,7 @@ def response(
         "X-Keystone",
         "X-Idempotency-Key-Secret",
         "X-Authenticated-User",
-        "WWW-Authenticate",
+        "Proxy-Authenticate",
         "Proxy-Status",
         "X-Passw",
     ],
@@ -78,7 +78,18 @@ def test_headers_with_secrets_are_shown_without_their_value(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Content-Type", "ETag", "idempotency-key", "Idempotency_Key", "x-request-id", "Keep-Alive", "X-Monitor"]
+    "name",
+    [
+        "Content-Type",
+        "ETag",
+        "idempotency-key",
+        "Idempotency_Key",
+        "x-request-id",
+        "Author",
+        "Keep-Alive",
+        "WWW-Authenticate",
+        "X-Monitor",
+    ],
 )
 def test_other_headers_are_shown(name: str) -> None:
     assert logged_request([(name, "abc")], None, RULES).headers == ((name, "abc"),)
