@@ -76,8 +76,7 @@ def _explain_postgresql(connection: sa.Connection, statement: Ran) -> list[Step]
         if _is_handful(connection, node):
             remaining = [each for each in remaining if each not in node.get("Plans", [])]
             continue
-        # An incremental one sorts only what is alike in the index: rows of one instant.
-        is_sort = node["Node Type"] == "Sort"
+        is_sort = node["Node Type"] in ("Sort", "Incremental Sort")
         steps.append(Step(node["Node Type"] == "Seq Scan", is_sort, node.get("Relation Name")))
     return steps
 
