@@ -96,4 +96,4 @@ def test_every_call_ends_once_and_every_execution_is_sent_at_most_once(executing
         assert types.count("ServiceCallSucceeded") + types.count("ServiceCallFailed") == 1
         assert types[-1] == f"ServiceCall{call.status}"
     lost = [each for call in calls for each in executing.executions(call.call_id) if each.duration_ms is None]
-    assert len(lost) >= CALLS // 60, "too little was lost for the test to mean anything"
+    assert len(lost) > CALLS // 60, "too little was lost for the test to mean anything"

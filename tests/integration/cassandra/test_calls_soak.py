@@ -31,13 +31,13 @@ def executing(network: Network) -> Iterator[Executing]:
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_every_call_ends_once_although_one_request_in_thirty_is_lost(
+def test_every_call_ends_once_although_one_request_in_fifteen_is_lost(
     executing: Executing, network: Network, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     chance = Random(seed)
 
     def lose(request: Request) -> Fault | None:
-        if request.kind == "prepare" or chance.random() > 1 / 30:
+        if request.kind == "prepare" or chance.random() > 1 / 15:
             return None
         if request.is_cas and chance.random() < 0.3:
             return Fault.UNFINISHED
