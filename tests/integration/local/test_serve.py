@@ -226,6 +226,13 @@ def test_many_clients_at_once_get_their_own_answers(server: DuetimeServer) -> No
     assert problems == []
 
 
+def test_the_default_number_of_shards_is_a_setting(tmp_path: Path) -> None:
+    with DuetimeServer("--default-num-shards", "3", cwd=tmp_path) as server:
+        assert server.client.get("/v1/namespaces/default").json()["numShards"] == 3
+        assert server.client.put("/v1/namespaces/new", json={}).json()["numShards"] == 3
+        assert server.client.put("/v1/namespaces/other", json={"numShards": 5}).json()["numShards"] == 5
+
+
 # -- where callbacks may go ----------------------------------------------------------------------------------------
 
 
