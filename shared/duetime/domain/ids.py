@@ -13,7 +13,8 @@ MAX_TIMER_ID_CHARACTERS = 255
 MAX_KEY_BYTES = 1024
 """DynamoDB's limit for a sort key; the whole of ``TIMER#<namespace>#<timer_id>`` must fit."""
 
-_NAMESPACE = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+NAMESPACE_PATTERN = "[a-z0-9][a-z0-9._-]{0,62}"
+_NAMESPACE = re.compile(NAMESPACE_PATTERN)
 # C0, DEL and C1 control characters, and lone surrogates, which have no UTF-8 form.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f/\ud800-\udfff]")
 
@@ -21,7 +22,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f/\ud800-\udfff]")
 def check_namespace(name: str) -> str:
     """``name``, or ``ValueError`` saying what a namespace may be."""
     if _NAMESPACE.fullmatch(name) is None:
-        raise ValueError("must match [a-z0-9][a-z0-9._-]{0,62}")
+        raise ValueError(f"must match {NAMESPACE_PATTERN}")
     return name
 
 

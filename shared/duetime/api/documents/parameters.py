@@ -13,6 +13,7 @@ from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH
 from duetime.api.http.route import Route
 from duetime.api.http.validators import IDEMPOTENCY_KEY_PATTERN, MAX_CORRELATION_ID_CHARACTERS
 from duetime.api.timers.requests import TIMER_ID_SCHEMA
+from duetime.domain.ids import NAMESPACE_PATTERN
 from duetime.domain.tenants import TENANT_PATTERN
 
 Json = dict[str, Any]
@@ -20,7 +21,7 @@ Json = dict[str, Any]
 _UUID: Json = {"type": "string", "format": "uuid"}
 _TEXT: Json = {"type": "string", "minLength": 1}
 _PATH_SCHEMAS: Final[dict[str, Json]] = {
-    "namespace": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,62}$"},
+    "namespace": {"type": "string", "pattern": f"^{NAMESPACE_PATTERN}$"},
     "timerId": {
         **TIMER_ID_SCHEMA,
         "description": "the id of a timer, percent-encoded; or base64url: and the base64url of its UTF-8",

@@ -41,8 +41,9 @@ WEBHOOK_RESPONSES: Final = (CallbackResponse,)
 
 _EVENT: Final = {"$ref": REFERENCE.format(name="EventResponse")}
 """The pages of events have it, so the document does."""
+_FIRING_ID: Final = "0190f0aa-7c11-7b0c-9a51-93b2a30e0f17"
 _HEADERS: Final = (
-    ("webhook-id", True, "names what is delivered, the same in all attempts: deduplicate by it", "msg_2026"),
+    ("webhook-id", True, "names what is delivered, the same in all attempts: deduplicate by it", _FIRING_ID),
     ("webhook-timestamp", True, "when this attempt started, in seconds since 1970", "1797780600"),
     (
         "webhook-signature",

@@ -13,13 +13,14 @@ from pydantic_core import ErrorDetails
 from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.raw_json import RawObject, Shape, read_object
 from duetime.api.http.request import Request
-from duetime.api.http.request_models import RequestModel
+from duetime.api.http.request_models import PLAIN_SHAPE, NothingBody, RequestModel
 from duetime.api.http.validation_messages import message_of
 from duetime.delivery.egress import EgressPolicy, RefusedUrl
 from duetime.domain.errors import InvalidInput
 from duetime.domain.times import check_range, round_up
 
 _MAX_QUERY_PARAMETERS = 50
+_MAX_NOTHING_BYTES = 1024 * 1024
 _TIMES = ("dueFrom", "dueTo", "failedFrom", "failedTo", "from", "to")
 
 ModelT = TypeVar("ModelT", bound=RequestModel)
@@ -36,6 +37,11 @@ def read_body(request: Request, shape: Shape, *, limit_bytes: int, is_optional: 
         return read_object(text, shape)
     except ValueError as error:
         raise InvalidInput("", f"the body cannot be read as a JSON object: {error}") from None
+
+
+def read_nothing(request: Request) -> None:
+    """Check that the body is absent or ``{}``. Raises ``InvalidInput``."""
+    validate(NothingBody, read_body(request, PLAIN_SHAPE, limit_bytes=_MAX_NOTHING_BYTES, is_optional=True))
 
 
 def read_items(request: Request, shape: Shape, *, max_items: int, limit_bytes: int) -> list[Any]:

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from duetime.api.context import Services
-from duetime.api.http.parsing import read_body, read_query, validate
+from duetime.api.http.parsing import read_body, read_nothing, read_query, validate
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.request_models import PLAIN_SHAPE, NothingBody, PageQuery
+from duetime.api.http.request_models import PLAIN_SHAPE, PageQuery
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Route
 from duetime.api.namespaces.requests import NAMESPACE_SHAPE, DeleteNamespaceQuery, NamespaceBody, PauseBody
@@ -99,7 +99,7 @@ def pause_namespace(services: Services, request: Request, *, namespace: str) -> 
 def resume_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """POST: it is fired from again. Late timers follow its ``misfire``."""
     wanted = if_match(request)
-    validate(NothingBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    read_nothing(request)
     context = services.context
     stored = namespace_states.resumed(
         context.store, namespace, principal=request.principal, now=context.clock.now(), wanted=wanted

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from duetime.api.context import Services
 from duetime.api.http.idempotency import replayed
-from duetime.api.http.parsing import read_body, validate
+from duetime.api.http.parsing import read_body, read_nothing
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.request_models import PLAIN_SHAPE, NothingBody
+from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Keeps, Route
-from duetime.api.service_calls.parsing import read_patch, read_rerun, read_submission
+from duetime.api.service_calls.parsing import CORRELATION_ID, read_patch, read_rerun, read_submission
 from duetime.api.service_calls.requests import CALL_SHAPE, RerunBody, ServiceCallBody, ServiceCallPatch
 from duetime.api.service_calls.responses import ServiceCallResponse, call_response
 from duetime.app.readers import shown_call
@@ -57,7 +57,7 @@ def fire_service_call(services: Services, request: Request, *, tenant: str, serv
     """POST: a call that waits is due now. One that is due already is left as it is."""
     context = services.context
     now = context.clock.now()
-    _read_nothing(request)
+    read_nothing(request)
     ref, wanted = CallRef(tenant, service_call_id), if_match(request)
     return _call_reply(200, services.calls.fire(ref, new_id=context.new_id, now=now, wanted=wanted))
 
@@ -66,7 +66,7 @@ def cancel_service_call(services: Services, request: Request, *, tenant: str, se
     """POST: a call that waits ends as Cancelled, and is kept. One that is Cancelled already is left as it is."""
     context = services.context
     now = context.clock.now()
-    _read_nothing(request)
+    read_nothing(request)
     ref, wanted = CallRef(tenant, service_call_id), if_match(request)
     return _call_reply(200, services.calls.cancel(ref, new_id=context.new_id, now=now, wanted=wanted))
 
@@ -87,10 +87,6 @@ def rerun_service_call(services: Services, request: Request, *, tenant: str, ser
     submission_of = read_rerun(request, found, now=now)
     ref, wanted = CallRef(tenant, service_call_id), if_match(request)
     return _submitted_reply(services.calls.rerun(ref, submission_of, egress=context.egress, now=now, wanted=wanted))
-
-
-def _read_nothing(request: Request) -> None:
-    validate(NothingBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
 
 
 def _submitted_reply(submitted: Submitted) -> Reply:
@@ -119,7 +115,7 @@ ROUTES = (
         body=ServiceCallBody,
         responses={202: ServiceCallResponse, 200: ServiceCallResponse},
         problems=(400, 409, 413, 415),
-        headers=("X-Correlation-Id",),
+        headers=(CORRELATION_ID,),
         keeps=Keeps.RESOURCE,
     ),
     Route(
@@ -191,7 +187,7 @@ ROUTES = (
         responses={202: ServiceCallResponse, 200: ServiceCallResponse},
         problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
-        headers=("X-Correlation-Id",),
+        headers=(CORRELATION_ID,),
         keeps=Keeps.RESOURCE,
     ),
 )

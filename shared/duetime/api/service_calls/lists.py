@@ -198,6 +198,6 @@ ROUTES = (
         responses={200: EventPage, 204: None},
         media_types={200: "text/event-stream"},
         problems=(400, 404, 409),
-        headers=("Last-Event-ID",),
+        headers=(LAST_EVENT_ID,),
     ),
 )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from duetime.api.context import Services
-from duetime.api.http.parsing import read_body, validate
+from duetime.api.http.parsing import read_body, read_nothing
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
 from duetime.api.http.request import Reply, Request
-from duetime.api.http.request_models import PLAIN_SHAPE, NothingBody
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Route
 from duetime.api.http.timer_paths import read_id, timer_path
@@ -83,7 +82,7 @@ def fire_timer(services: Services, request: Request, *, namespace: str, timer_id
     """POST: a waiting timer is due now. One that is due already is left as it is."""
     space, timer_id = read_address(services, request, namespace, timer_id)
     wanted, now = if_match(request), services.context.clock.now()
-    _read_nothing(request)
+    read_nothing(request)
     return _timer_reply(services.timers.fire(space, timer_id, now=now, wanted=wanted), space)
 
 
@@ -91,7 +90,7 @@ def redrive_timer(services: Services, request: Request, *, namespace: str, timer
     """POST: a failed timer is scheduled again, due now, as the same firing with all attempts ahead."""
     space, timer_id = read_address(services, request, namespace, timer_id)
     wanted, now = if_match(request), services.context.clock.now()
-    _read_nothing(request)
+    read_nothing(request)
     return _timer_reply(services.timers.redrive(space, timer_id, now=now, wanted=wanted), space)
 
 
@@ -99,10 +98,6 @@ def read_address(services: Services, request: Request, namespace: str, segment: 
     """The namespace and the timer id that a path names. Raises ``NamespaceNotFound`` and ``InvalidInput``."""
     space = services.namespaces.get(namespace, request.principal)
     return space, check_id(space, read_id(segment))
-
-
-def _read_nothing(request: Request) -> None:
-    validate(NothingBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
 
 
 def _stored_reply(stored: Stored, space: Namespace) -> Reply:
