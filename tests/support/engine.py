@@ -14,6 +14,7 @@ from duetime.delivery.port import Callback, CallbackResult, Sender
 from duetime.domain.clock import Clock
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
+from duetime.domain.times import parse_instant
 from duetime.engine.delivery import Attempt, Delivery
 from duetime.engine.firing.execution_handler import ExecutionHandler
 from duetime.engine.firing.ordering_policy import OrderingPolicy
@@ -28,7 +29,7 @@ from duetime.engine.waiting import Offload
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.stores.store_clock import StoreClock
-from duetime.testing.virtual_time import InlineOffload, VirtualClock
+from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support import builders
 from tests.support.clock import NOW as START
 
@@ -101,13 +102,39 @@ def make_poller(
     )
 
 
-async def running(poller: Poller, script: Callable[[], Awaitable[None]]) -> None:
-    """Run ``poller`` while ``script`` runs, then stop it in good order."""
+Script = float | Callable[[], Awaitable[object]]
+"""Seconds, or what is done meanwhile."""
+
+
+async def running(pollers: Poller | Sequence[Poller], script: Script, *, deadline: float | None = None) -> None:
+    """Run ``pollers`` while ``script`` runs, then stop them in good order."""
     stop = asyncio.Event()
-    task = asyncio.create_task(poller.run(stop))
-    await script()
+    pollers = [pollers] if isinstance(pollers, Poller) else pollers
+    tasks = [asyncio.create_task(poller.run(stop, deadline=deadline)) for poller in pollers]
+    await (script() if callable(script) else asyncio.sleep(script))
     stop.set()
-    await task
+    await asyncio.gather(*tasks)
+
+
+def run(clock: VirtualClock, pollers: Poller | Sequence[Poller], script: Script) -> None:
+    """The same in virtual time."""
+    run_virtually(clock, running(pollers, script))
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def stored(store: Store, timer_id: str, clock: VirtualClock, *, namespace: str = "default") -> Timer:
+    timer = store.timers.get(builders.make_namespace(namespace), timer_id, now=clock.now())
+    assert timer is not None
+    return timer
+
+
+def lag_seconds(body: dict[str, object]) -> float:
+    """How much later than its timer was due a callback was sent."""
+    fired, due = (parse_instant(str(body[name])) for name in ("firedAt", "executeAt"))
+    return (fired - due).total_seconds()
 
 
 def put(store: Store, timers: Sequence[Timer], now: datetime) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -25,15 +23,11 @@ from duetime.stores.sql.store import SqlStore
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support import calls as make
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller
+from tests.support.engine import Script, make_poller, running
 from tests.support.leases import claim_shard
 from tests.support.scripted_sender import RequestSender
 
 NUM_SHARDS = 4
-
-
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
 
 
 @dataclass
@@ -79,22 +73,13 @@ class Executing:
             new_id=lambda: make.id_at(self.clock.now()),
         )
 
-    def run(self, script: Callable[[], Awaitable[object]], *pollers: Poller, deadline: float | None = None) -> None:
+    def run(self, script: Script, *pollers: Poller, deadline: float | None = None) -> None:
         """Run ``pollers`` (one of its own, if none are given) while ``script`` runs, then stop them in good order."""
 
-        async def main() -> None:
-            stop = asyncio.Event()
-            running = [
-                asyncio.create_task(poller.run(stop, deadline=deadline)) for poller in pollers or (self.poller(),)
-            ]
-            await script()
-            stop.set()
-            await asyncio.gather(*running)
-
-        run_virtually(self.clock, main())
+        run_virtually(self.clock, running(pollers or [self.poller()], script, deadline=deadline))
 
     def run_for(self, seconds: float, *pollers: Poller) -> None:
-        self.run(lambda: asyncio.sleep(seconds), *pollers)
+        self.run(seconds, *pollers)
 
     def submit(self, call_id: str = "call-1", *, tenant_id: str = make.TENANT, **fields: Any) -> ServiceCall:
         """Submit a call now, as another process would: the poller is not told."""

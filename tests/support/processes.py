@@ -34,6 +34,7 @@ class DuetimeProcess:
     """A ``duetime`` command that logs JSON. Killed at the end if it still runs."""
 
     def __init__(self, *arguments: str, cwd: Path, **variables: str) -> None:
+        self.directory = cwd
         self.events: list[dict[str, Any]] = []
         self.noise: list[str] = []
         self._changed = threading.Condition()

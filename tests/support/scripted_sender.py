@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,6 +51,13 @@ class ScriptedSender(VirtualSender):
         other = ScriptedSender(self.script)
         other.received, other.webhook_ids = self.received, self.webhook_ids
         return other
+
+    def of(self, namespace: str) -> list[dict[str, object]]:
+        return [body for body in self.received if body["namespace"] == namespace]
+
+    def counts(self) -> Counter[str]:
+        """How often the callback of each timer arrived."""
+        return Counter(str(body["timerId"]) for body in self.received)
 
     def result_of(self, callback: Callback) -> CallbackResult:
         assert callback.body is not None

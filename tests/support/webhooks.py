@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,9 +17,9 @@ from duetime.engine.poller import Poller
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter
-from duetime.testing.virtual_time import VirtualClock, run_virtually
+from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller
+from tests.support.engine import Script, make_poller, run
 from tests.support.outbox import FakeOutbox, make_event, make_relay
 from tests.support.scripted_sender import RequestSender
 
@@ -83,17 +82,8 @@ class WebhookWorld:
         self.outbox.append(*events)
         self.dispatch()
 
-    def run(self, script: Callable[[], Awaitable[object]], *pollers: Poller) -> None:
-        running = pollers or (self.poller(),)
-
-        async def main() -> None:
-            stop = asyncio.Event()
-            tasks = [asyncio.create_task(poller.run(stop)) for poller in running]
-            await script()
-            stop.set()
-            await asyncio.gather(*tasks)
-
-        run_virtually(self.clock, main())
+    def run(self, script: Script, *pollers: Poller) -> None:
+        run(self.clock, pollers or [self.poller()], script)
 
     def arrived(self, tenant_id: str = "acme") -> list[tuple[str, int]]:
         bodies = [event_in(request) for request in self.sender.requests]

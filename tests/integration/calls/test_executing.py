@@ -22,7 +22,8 @@ from duetime.testing.virtual_time import VirtualClock
 from tests.support import calls as make
 from tests.support.clock import NOW
 from tests.support.dynamodb import moto_subject
-from tests.support.executing import Executing, at
+from tests.support.engine import at
+from tests.support.executing import Executing
 from tests.support.scripted_sender import Script, header
 from tests.support.stores import memory_store
 

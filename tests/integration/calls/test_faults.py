@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from duetime.calls.executor import OpenExecution
 from duetime.delivery.port import CallbackResult
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import CallUnreadable, StoreError, StoreUnavailable
@@ -18,7 +17,8 @@ from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus
 from duetime.engine.firing.execution_handler import ExecutionResponse, StartStatus
 from duetime.stores.sql.call_tables import service_calls
-from tests.support.executing import Executing, at, own_all, turn
+from tests.support.engine import at
+from tests.support.executing import Executing, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_begin, is_end
 from tests.support.leases import claim_shard
 from tests.support.scripted_sender import Script, header
@@ -302,17 +302,6 @@ def test_a_timer_without_its_call_ends(executing: Executing, caplog: pytest.LogC
     page = executing.store.timers.due(call.shard_id, until=at(1e6), limit=10)
     assert (page.timers, page.next_attempt_at) == ([], None)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-
-
-def test_a_token_tells_the_whole_call(executing: Executing) -> None:
-    """What concludes it may be stored by a store that writes the whole of it."""
-    executing.submit()
-    (result,) = executing.executor().begin([turn(executing, own_all(executing))], now=at(0))
-    assert result.message is not None
-    token = result.message.token
-    assert isinstance(token, OpenExecution)
-    assert token.call == executing.get()
-    assert [token.execution] == executing.executions()
 
 
 @pytest.mark.parametrize("body", ['{"a":', '"cut', "NaN"])

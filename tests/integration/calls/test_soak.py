@@ -14,7 +14,8 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallStatus
-from tests.support.executing import Executing, at
+from tests.support.engine import at
+from tests.support.executing import Executing
 from tests.support.faulty_calls import FaultyCalls
 from tests.support.scripted_sender import RequestSender, Script, header
 
@@ -41,7 +42,7 @@ def failing(executing: Executing, chance: Random) -> FaultyCalls:
     return FaultyCalls(executing.calls, before=fail, after=fail)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_call_ends_once_and_every_execution_is_sent_at_most_once(executing: Executing, seed: int) -> None:
     chance = Random(seed)
     sent: list[Callback] = []

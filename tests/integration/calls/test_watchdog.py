@@ -14,7 +14,8 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus
 from duetime.engine.firing.execution_handler import ExecutionResponse, StartStatus
-from tests.support.executing import Executing, at, own_all, turn
+from tests.support.engine import at
+from tests.support.executing import Executing, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_end
 from tests.support.leases import claim_shard
 from tests.support.scripted_sender import Script

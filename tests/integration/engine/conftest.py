@@ -1,4 +1,4 @@
-"""What tests of the engine share: virtual time, and a store with one namespace of four shards."""
+"""What tests of the engine share: virtual time, and a store with namespaces of four shards."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def clock() -> VirtualClock:
 
 
 @pytest.fixture
-def store() -> Iterator[Store]:
-    """The namespace is ``default``, as tests.support.engine.make_timer has it."""
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """A file may name its ``NAMESPACES``; else there is ``default``, as tests.support.engine.make_timer has it."""
     with memory_store() as store:
-        store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=START)
+        for name in getattr(request.module, "NAMESPACES", ("default",)):
+            store.catalogue.create_namespace(name, num_shards=4, dedicated=False, now=START)
         yield store

@@ -22,7 +22,7 @@ from duetime.stores.port.store import Store
 from duetime.stores.store_clock import StoreClock
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_timer, put
+from tests.support.engine import make_poller, make_timer, put, run, running
 from tests.support.scripted_sender import ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.timed_store import LatentOffload, TimedStore
@@ -58,14 +58,6 @@ def timed_poller(store: Store, clock: VirtualClock, worker_id: str, sender: Scri
     )
 
 
-async def running(pollers: list[Poller], script: Callable[[], Awaitable[None]]) -> None:
-    stop = asyncio.Event()
-    tasks = [asyncio.create_task(poller.run(stop)) for poller in pollers]
-    await script()
-    stop.set()
-    await asyncio.gather(*tasks)
-
-
 def owned(*pollers: Poller) -> list[int]:
     return [poller.stats()["shards_owned"] for poller in pollers]
 
@@ -88,7 +80,7 @@ def test_two_workers_that_start_together_share_4096_shards_within_5_s(store: Sto
         assert counted("claims", *pollers) == claims
         assert counted("leases_lost", *pollers) == 0
 
-    run_virtually(clock, running(pollers, script))
+    run(clock, pollers, script)
     assert all(status.is_free for status in store.leases.statuses(range(4096), now=clock.now()))
 
 
@@ -103,7 +95,7 @@ def test_what_a_batch_won_is_polled_before_the_next_one_is_claimed(store: Store,
             await asyncio.sleep(0.02)
             seen.append((owned(poller)[0], poller.stats()["polls"]))
 
-    run_virtually(clock, running([poller], script))
+    run(clock, poller, script)
     partly = [(shards, polls) for shards, polls in seen if 0 < shards < 2048]
     assert len({shards for shards, _ in partly}) >= 3, "claims come in batches"
     assert any(polls > 0 for _, polls in partly)
@@ -118,7 +110,7 @@ def test_a_stop_gives_back_what_a_claim_in_flight_still_wins(store: Store, clock
             await asyncio.sleep(0.013)
         assert owned(poller)[0] < 4096
 
-    run_virtually(clock, running([poller], script))
+    run(clock, poller, script)
     statuses = store.leases.statuses(range(4096), now=clock.now())
     assert sum(status.version > 0 for status in statuses) > 300
     assert all(status.is_free for status in statuses)
@@ -257,7 +249,7 @@ def test_a_worker_that_cannot_claim_does_not_keep_its_share_from_the_others(
         assert owned(good, bad) == [8, 0]
         assert counted("claims", good) <= 8 + 4
         third = make_poller(store, ScriptedSender(), clock, worker_id="third")
-        await running([third], sharing(third))
+        await running(third, sharing(third))
 
     def sharing(third: Poller) -> Callable[[], Awaitable[None]]:
         async def script() -> None:
@@ -266,7 +258,7 @@ def test_a_worker_that_cannot_claim_does_not_keep_its_share_from_the_others(
 
         return script
 
-    run_virtually(clock, running([good, bad], script))
+    run(clock, [good, bad], script)
 
 
 def test_a_worker_that_could_not_claim_for_a_while_gets_its_share_when_it_can(
@@ -284,7 +276,7 @@ def test_a_worker_that_could_not_claim_for_a_while_gets_its_share_when_it_can(
         await asyncio.sleep(5)
         assert owned(first, late) == [4, 4]
 
-    run_virtually(clock, running([first, late], script))
+    run(clock, [first, late], script)
 
 
 def test_claims_that_fail_keep_nobody_from_the_others(store: Store, clock: VirtualClock) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -17,7 +16,8 @@ from duetime.stores.port.store import Store
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace, make_timer
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, put
+from tests.support.engine import at, make_poller, put, run
+from tests.support.logs import actions
 from tests.support.scripted_sender import Script, ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.timed_store import SkewedClock, TimedStore
@@ -59,18 +59,7 @@ class World:
         return Script()
 
     def run(self, script: Callable[[], Awaitable[None]]) -> None:
-        async def main() -> None:
-            stop = asyncio.Event()
-            tasks = [asyncio.create_task(poller.run(stop)) for poller in (self.right, self.wrong)]
-            await script()
-            stop.set()
-            await asyncio.gather(*tasks)
-
-        run_virtually(self.clock, main())
-
-
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
+        run(self.clock, (self.right, self.wrong), script)
 
 
 def put_timers(store: Store, seconds: float) -> list[str]:
@@ -127,8 +116,8 @@ def test_a_clock_that_jumps_makes_nothing_early_or_late(
 
     world.run(script)
     check_all_on_time(world, ids)
-    actions = Counter(getattr(record, "action", "") for record in caplog.records)
-    assert (actions["clock.parted"], actions["clock.differs"], actions["clock.agrees"]) == (2, 1, 1)
+    logged = actions(caplog)
+    assert (logged["clock.parted"], logged["clock.differs"], logged["clock.agrees"]) == (2, 1, 1)
 
 
 @pytest.mark.parametrize("ahead_seconds", SKEWS)

@@ -3,47 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
 from duetime.engine.stats import EngineSnapshot
 from duetime.stores.port.store import Store
-from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.support.builders import make_namespace
+from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_timer, put
+from tests.support.engine import make_poller, make_timer, put, run
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.stores import memory_store
 
 ONE_RETRY = '{"maxAttempts": 2, "initialInterval": "1s"}'
 
 
-@pytest.fixture
-def store() -> Iterator[Store]:
-    namespace = make_namespace("default")
-    with memory_store() as store:
-        store.catalogue.create_namespace(namespace.name, num_shards=namespace.num_shards, dedicated=False, now=START)
-        yield store
-
-
-def run(store: Store, clock: VirtualClock, sender: ScriptedSender, *, seconds: float) -> list[EngineSnapshot]:
+def snapshots(store: Store, clock: VirtualClock, sender: ScriptedSender, *, seconds: float) -> list[EngineSnapshot]:
     """Poll for ``seconds`` after what has elapsed; snapshots while it ran, a tenth of a second apart."""
     poller = make_poller(store, sender, clock)
-    snapshots = []
+    taken = []
 
-    async def main() -> None:
-        stop = asyncio.Event()
-        task = asyncio.create_task(poller.run(stop))
+    async def script() -> None:
         for _ in range(int(seconds * 10)):
             await asyncio.sleep(0.1)
-            snapshots.append(poller.snapshot())
-        stop.set()
-        await task
+            taken.append(poller.snapshot())
 
-    run_virtually(clock, main())
-    return [*snapshots, poller.snapshot()]
+    run(clock, poller, script)
+    return [*taken, poller.snapshot()]
 
 
 def test_outcomes_are_counted_by_class_and_reason(store: Store, clock: VirtualClock) -> None:
@@ -58,7 +43,7 @@ def test_outcomes_are_counted_by_class_and_reason(store: Store, clock: VirtualCl
     sender = ScriptedSender(lambda body: scripts[str(body["timerId"])])
     timers = [make_timer(name, retry_policy_json=ONE_RETRY, callback_timeout_seconds=1) for name in scripts]
     put(store, timers, START)
-    last = run(store, clock, sender, seconds=20)[-1]
+    last = snapshots(store, clock, sender, seconds=20)[-1]
     assert {name: count for name, count in last.failed_by.items() if count} == {
         "http_status": 2,
         "not_ok": 1,
@@ -79,7 +64,7 @@ def test_lag_is_counted_once_per_firing_and_from_when_the_timer_could_fire(store
     put(store, [late, past], START)
     clock.advance(40)  # nobody polls
     sender = ScriptedSender(lambda body: Script(status=500))
-    snapshot = run(store, clock, sender, seconds=10)[-1]
+    snapshot = snapshots(store, clock, sender, seconds=10)[-1]
     assert snapshot.counters["attempts_started"] > 2
     assert sum(snapshot.lag.counts) == 2
     assert snapshot.lag.counts[snapshot.lag.bounds.index(60.0)] == 2
@@ -88,15 +73,15 @@ def test_lag_is_counted_once_per_firing_and_from_when_the_timer_could_fire(store
 
 def test_latency_is_the_time_that_callbacks_took(store: Store, clock: VirtualClock) -> None:
     put(store, [make_timer(f"t{number}") for number in range(3)], START)
-    latency = run(store, clock, ScriptedSender(lambda body: Script(delay_seconds=0.7)), seconds=3)[-1].latency
+    latency = snapshots(store, clock, ScriptedSender(lambda body: Script(delay_seconds=0.7)), seconds=3)[-1].latency
     assert latency.counts[latency.bounds.index(1.0)] == sum(latency.counts) == 3
     assert latency.sum == pytest.approx(2.1)
 
 
 def test_gauges_say_what_is_in_flight_and_end_at_nothing(store: Store, clock: VirtualClock) -> None:
     put(store, [make_timer(f"t{number}") for number in range(3)], START)
-    snapshots = run(store, clock, ScriptedSender(lambda body: Script(delay_seconds=6)), seconds=10)
-    seen = {name: max(snapshot.gauges[name] for snapshot in snapshots) for name in snapshots[0].gauges}
+    every = snapshots(store, clock, ScriptedSender(lambda body: Script(delay_seconds=6)), seconds=10)
+    seen = {name: max(snapshot.gauges[name] for snapshot in every) for name in every[0].gauges}
     assert (seen["in_flight"], seen["parked"], seen["shards_owned"]) == (3, 3, 4)
-    assert set(snapshots[-1].gauges.values()) == {0}
-    assert snapshots[-1].counters["parked"] == snapshots[-1].counters["fired"] == 3
+    assert set(every[-1].gauges.values()) == {0}
+    assert every[-1].counters["parked"] == every[-1].counters["fired"] == 3

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 
 import pytest
 
@@ -14,19 +13,15 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.events import TimerFailed
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import FailureReason, TimerState
-from duetime.domain.times import parse_instant
-from duetime.engine.poller import Poller
 from duetime.engine.response.failure_events import EventsUndelivered
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
-from duetime.testing.virtual_time import InlineOffload, T, VirtualClock, run_virtually
+from duetime.testing.virtual_time import InlineOffload, T, VirtualClock
 from tests.contract.sql_stores import corrupt
-from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_timer, put
+from tests.support.engine import at, lag_seconds, make_poller, make_timer, put, run, stored
 from tests.support.scripted_sender import Script, ScriptedSender
 
-NAMESPACE = make_namespace("default")
 NO_RETRY = '{"maxAttempts": 1}'
 
 
@@ -68,32 +63,8 @@ def sender() -> ScriptedSender:
     return ScriptedSender(lambda body: Script(status=404 if str(body["timerId"]).startswith("bad") else 200))
 
 
-def run(clock: VirtualClock, poller: Poller, *, seconds: float) -> None:
-    """Poll for a while, then stop in good order."""
-
-    async def main() -> None:
-        stop = asyncio.Event()
-        task = asyncio.create_task(poller.run(stop))
-        await asyncio.sleep(seconds)
-        stop.set()
-        await task
-
-    run_virtually(clock, main())
-
-
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
-
-
-def lag_seconds(body: dict[str, object]) -> float:
-    fired, due = parse_instant(str(body["firedAt"])), parse_instant(str(body["executeAt"]))
-    return (fired - due).total_seconds()
-
-
 def state_of(store: Store, timer_id: str, clock: VirtualClock) -> TimerState:
-    timer = store.timers.get(NAMESPACE, timer_id, now=clock.now())
-    assert timer is not None
-    return timer.state
+    return stored(store, timer_id, clock).state
 
 
 def test_a_failure_is_published_before_it_is_recorded(
@@ -104,7 +75,7 @@ def test_a_failure_is_published_before_it_is_recorded(
     bus = Bus()
     bus.refuses = lambda events: seen.append(state_of(store, "bad", clock)) or ()  # type: ignore[func-returns-value]
     poller = make_poller(store, sender, clock, events=bus)
-    run(clock, poller, seconds=2)
+    run(clock, poller, 2)
     (event,) = bus.taken
     assert seen == [TimerState.SCHEDULED]
     assert state_of(store, "bad", clock) is TimerState.FAILED
@@ -117,7 +88,7 @@ def test_only_a_retry_that_was_the_last_is_published(store: Store, clock: Virtua
     policy = '{"maxAttempts": 3, "initialInterval": "1s"}'
     put(store, [make_timer("t", retry_policy_json=policy)], START)
     bus = Bus()
-    run(clock, make_poller(store, ScriptedSender(lambda body: Script(status=500)), clock, events=bus), seconds=20)
+    run(clock, make_poller(store, ScriptedSender(lambda body: Script(status=500)), clock, events=bus), 20)
     assert [(event.attempts, event.status) for event in bus.taken] == [(3, 500)]
 
 
@@ -134,7 +105,7 @@ def test_a_store_error_after_publishing_does_not_publish_again(
 
     monkeypatch.setattr(store.timers, "record", flaky)
     bus = Bus()
-    run(clock, make_poller(store, sender, clock, events=bus), seconds=10)
+    run(clock, make_poller(store, sender, clock, events=bus), 10)
     assert len(bus.taken) == 1
     assert state_of(store, "bad", clock) is TimerState.FAILED
 
@@ -146,9 +117,9 @@ def test_a_poller_that_died_before_the_record_announces_the_same_event_again(
     bus = Bus()
     with monkeypatch.context() as patch:
         patch.setattr(store.timers, "record", lambda *_, **__: (_ for _ in ()).throw(StoreUnavailable("down")))
-        run(clock, make_poller(store, sender, clock, events=bus), seconds=2)
+        run(clock, make_poller(store, sender, clock, events=bus), 2)
     assert state_of(store, "bad", clock) is TimerState.SCHEDULED
-    run(clock, make_poller(store, sender.for_another_poller(), clock, events=bus, worker_id="b"), seconds=60)
+    run(clock, make_poller(store, sender.for_another_poller(), clock, events=bus, worker_id="b"), 60)
     assert len(bus.taken) == 2
     assert len({event.event_id for event in bus.taken}) == 1
 
@@ -160,7 +131,7 @@ def test_events_that_were_refused_are_tried_again_alone(
     bus = Bus()
     bus.refuses = lambda events: [event for event in events if event.timer_id == "bad3"] if bus.calls == 1 else ()
     poller = make_poller(store, sender, clock, events=bus)
-    run(clock, poller, seconds=5)
+    run(clock, poller, 5)
     assert sorted(str(event.timer_id) for event in bus.taken) == [f"bad{number}" for number in range(5)]
     assert bus.calls == 2
     assert poller.snapshot().counters["events_undelivered"] == 0
@@ -183,7 +154,7 @@ def test_a_broken_bus_neither_loses_an_outcome_nor_hides_the_event(
     bus = Bus(broken)
     poller = make_poller(store, sender, clock, events=bus)
     with caplog.at_level(logging.ERROR):
-        run(clock, poller, seconds=10)
+        run(clock, poller, 10)
     assert {state_of(store, name, clock) for name in ("bad1", "bad2")} == {TimerState.FAILED}
     logged = [record.__dict__ for record in caplog.records if getattr(record, "action", "") == "event.undelivered"]
     assert sorted(record["event"]["timerId"] for record in logged) == ["bad1", "bad2"]
@@ -210,17 +181,13 @@ def test_a_slow_or_silent_bus_does_not_delay_other_outcomes(
     )
     behind: list[int] = []
 
-    async def main() -> None:
-        stop = asyncio.Event()
-        task = asyncio.create_task(poller.run(stop))
+    async def script() -> None:
         for _ in range(30):
             await asyncio.sleep(0.4)
             due = sum(1 for n in range(100) if at(n / 10) <= clock.now())
             behind.append(due - poller.snapshot().counters["fired"])
-        stop.set()
-        await task
 
-    run_virtually(clock, main())
+    run(clock, poller, script)
     assert max(behind) <= 6  # half a second of work
     assert poller.snapshot().counters["failed"] == 100
 
@@ -238,7 +205,7 @@ def test_a_flood_of_failures_with_a_silent_bus_does_not_delay_other_timers(
         events=Bus(),
         make_offload=lambda threads, name: SlowOffload(1e9 if name == "duetime-events" else 0.0),
     )
-    run(clock, poller, seconds=25)
+    run(clock, poller, 25)
     late = [body for body in sender.received if lag_seconds(body) > 0.5 and str(body["timerId"]).startswith("good")]
     assert late == []
     counters = poller.snapshot().counters
@@ -253,7 +220,7 @@ def test_after_the_bus_has_recovered_events_get_all_their_tries_again(
     bus = Bus()
     # Broken for the first timer (three calls) and the second (one call), then well, then hiccups once.
     bus.refuses = lambda events: events if bus.calls in (1, 2, 3, 4, 6) else ()
-    run(clock, make_poller(store, sender, clock, events=bus), seconds=45)
+    run(clock, make_poller(store, sender, clock, events=bus), 45)
     assert [event.timer_id for event in bus.taken] == ["bad2", "bad3"]
     assert bus.calls == 7
 
@@ -264,7 +231,7 @@ def test_a_drain_waits_for_events_and_their_records(
     put(store, [make_timer("bad")], START)
     bus = Bus()
     bus.refuses = lambda events: events if bus.calls < 3 else ()
-    run(clock, make_poller(store, sender, clock, events=bus), seconds=0.05)
+    run(clock, make_poller(store, sender, clock, events=bus), 0.05)
     assert [event.timer_id for event in bus.taken] == ["bad"]
     assert state_of(store, "bad", clock) is TimerState.FAILED
 
@@ -276,12 +243,12 @@ def test_an_unreadable_timer_is_announced_once_with_its_name(
     put(store, [timer], START)
     corrupt(store, timer)  # type: ignore[arg-type]  # it is an SQL store
     bus = Bus()
-    run(clock, make_poller(store, sender, clock, events=bus), seconds=10)
+    run(clock, make_poller(store, sender, clock, events=bus), 10)
     (event,) = bus.taken
     assert (event.namespace, event.timer_id, event.reason) == ("default", "broken", FailureReason.UNREADABLE)
 
 
 def test_failures_end_as_ever_when_nobody_is_told(store: Store, clock: VirtualClock, sender: ScriptedSender) -> None:
     put(store, [make_timer("bad", retry_policy_json=NO_RETRY)], START)
-    run(clock, make_poller(store, sender, clock), seconds=2)
+    run(clock, make_poller(store, sender, clock), 2)
     assert state_of(store, "bad", clock) is TimerState.FAILED

@@ -10,15 +10,11 @@ import pytest
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.stores.port.store import Store
-from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.support.builders import make_namespace
-from tests.support.clock import NOW
+from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_timer, put, running
+from tests.support.engine import make_poller, make_timer, put, run
 from tests.support.parts import Intercepted
 from tests.support.scripted_sender import Script, ScriptedSender
-
-NAMESPACE = make_namespace("default")
 
 
 class Interrupted(Intercepted):
@@ -56,14 +52,14 @@ def test_reading_firing_and_recording_go_on_within_a_second(
         nonlocal back
         await asyncio.sleep(1)
         interrupted.is_down = True
-        put(store, [make_timer(f"late{number}") for number in range(10)], NOW)
+        put(store, [make_timer(f"late{number}") for number in range(10)], START)
         await asyncio.sleep(outage_seconds)
         interrupted.is_down = False
         back = clock.elapsed_seconds
         await asyncio.sleep(10)
 
     poller = make_poller(interrupted, sender, clock)  # type: ignore[arg-type]
-    run_virtually(clock, running(poller, script))
+    run(clock, poller, script)
     assert interrupted.first_after("timers.due", back) < 1
     assert interrupted.first_after("timers.record", back) < 1
     assert sorted(str(body["timerId"]) for body in sender.received) == sorted(

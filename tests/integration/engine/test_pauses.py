@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
-
-import pytest
 
 from duetime.app.namespace_states import paused, resumed
 from duetime.domain.namespaces import Misfire
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.stores.port.store import Store
-from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.support.builders import make_namespace
+from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_timer, put
+from tests.support.engine import at, make_poller, make_timer, put, run, stored
 from tests.support.scripted_sender import ScriptedSender
-from tests.support.stores import memory_store
 
-NAMESPACE = make_namespace("default")
+NAMESPACES = ("default", "other")
 FOLLOWS_SECONDS = 10.0
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with memory_store() as store:
-        for name in ("default", "other"):
-            store.catalogue.create_namespace(name, num_shards=4, dedicated=False, now=START)
-        yield store
-
-
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
 
 
 class Script:
@@ -53,19 +36,11 @@ class Script:
         assert self.store.catalogue.update_namespace(wanted, if_revision=found.revision, now=START)
 
 
-def run(store: Store, clock: VirtualClock, script: Callable[[ScriptedSender], Awaitable[None]]) -> ScriptedSender:
+def sent(store: Store, clock: VirtualClock, script: Callable[[ScriptedSender], Awaitable[None]]) -> list[str]:
+    """The ids of the timers that were fired while ``script`` ran, sorted."""
     sender = ScriptedSender()
-    poller = make_poller(store, sender, clock)
-
-    async def main() -> None:
-        stop = asyncio.Event()
-        task = asyncio.create_task(poller.run(stop))
-        await script(sender)
-        stop.set()
-        await task
-
-    run_virtually(clock, main())
-    return sender
+    run(clock, make_poller(store, sender, clock), lambda: script(sender))
+    return ids(sender)
 
 
 def ids(sender: ScriptedSender) -> list[str]:
@@ -87,7 +62,7 @@ def test_nothing_is_fired_in_a_pause_and_all_of_it_after(store: Store, clock: Vi
         steps.resume()
         await asyncio.sleep(FOLLOWS_SECONDS + 2)
 
-    fired = ids(run(store, clock, script))
+    fired = sent(store, clock, script)
     assert fired == ["created in the pause", "first", "neighbour", *(f"t{n}" for n in range(5))]
 
 
@@ -104,7 +79,7 @@ def test_a_pause_ends_in_time_for_a_backlog_that_pages_pass_over(store: Store, c
         steps.resume()
         await asyncio.sleep(FOLLOWS_SECONDS + 5)
 
-    assert len(ids(run(store, clock, script))) == 2401
+    assert len(sent(store, clock, script)) == 2401
 
 
 def test_a_pause_that_begins_while_timers_wait_takes_hold_within_seconds(store: Store, clock: VirtualClock) -> None:
@@ -116,7 +91,7 @@ def test_a_pause_that_begins_while_timers_wait_takes_hold_within_seconds(store: 
         steps.pause()
         await asyncio.sleep(60)
 
-    fired = ids(run(store, clock, script))
+    fired = sent(store, clock, script)
     assert 6 <= len(fired) <= 6 + FOLLOWS_SECONDS + 1
 
 
@@ -132,9 +107,8 @@ def test_with_misfire_expire_late_timers_fail_and_later_ones_fire(store: Store, 
         put(store, [make_timer("past", execute_at=at(10), now=clock.now())], clock.now())
         await asyncio.sleep(30)
 
-    assert ids(run(store, clock, script)) == ["later", "past"]
-    timer = store.timers.get(NAMESPACE, "late", now=clock.now())
-    assert timer is not None
+    assert sent(store, clock, script) == ["later", "past"]
+    timer = stored(store, "late", clock)
     assert (timer.state, timer.attempts) == (TimerState.FAILED, 0)
     assert timer.failure is not None
     assert timer.failure.reason is FailureReason.EXPIRED

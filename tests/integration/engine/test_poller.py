@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from duetime.domain.attempts import AttemptOutcome, read_attempts
 from duetime.domain.errors import StoreUnavailable
-from duetime.domain.timers import Timer, TimerChange, TimerState
+from duetime.domain.timers import TimerChange, TimerState
 from duetime.domain.times import format_instant, parse_instant
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
@@ -20,34 +20,19 @@ from duetime.stores.port.timers import PutMode, TimerRef
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_timer, put, running
+from tests.support.engine import at, lag_seconds, make_poller, make_timer, put, run, running, stored
 from tests.support.parts import Intercepted
 from tests.support.scripted_sender import Script, ScriptedSender
 
 NAMESPACE = make_namespace("default")
 
 
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
-
-
-def stored(store: Store, timer_id: str, clock: VirtualClock) -> Timer:
-    timer = store.timers.get(NAMESPACE, timer_id, now=clock.now())
-    assert timer is not None
-    return timer
-
-
-def fired_lag_seconds(body: dict[str, object]) -> float:
-    fired, due = parse_instant(str(body["firedAt"])), parse_instant(str(body["executeAt"]))
-    return (fired - due).total_seconds()
-
-
 def test_a_timer_fires_once_at_its_due_time_and_its_end_is_recorded(store: Store, clock: VirtualClock) -> None:
     sender = ScriptedSender()
     put(store, [make_timer("t", execute_at=at(5))], START)
-    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(8)))
+    run(clock, make_poller(store, sender, clock), 8)
     assert [body["timerId"] for body in sender.received] == ["t"]
-    assert 0 <= fired_lag_seconds(sender.received[0]) < 0.001
+    assert 0 <= lag_seconds(sender.received[0]) < 0.001
     timer = stored(store, "t", clock)
     assert (timer.state, timer.attempts, timer.next_attempt_at) == (TimerState.FIRED, 1, None)
 
@@ -57,8 +42,8 @@ def test_more_timers_at_one_instant_than_any_page_all_fire_once_each(store: Stor
     settings = EngineSettings(page_size=37, max_buffered=100, max_in_flight=20, record_batch_size=50)
     put(store, [make_timer(f"t{n}", execute_at=at(1)) for n in range(1000)], START)
     poller = make_poller(store, sender, clock, settings=settings)
-    run_virtually(clock, running(poller, lambda: asyncio.sleep(10)))
-    assert Counter(body["timerId"] for body in sender.received) == Counter(f"t{n}" for n in range(1000))
+    run(clock, poller, 10)
+    assert sender.counts() == Counter(f"t{n}" for n in range(1000))
     assert sender.most_in_flight <= 20
     assert poller.stats()["fired"] == 1000
 
@@ -74,9 +59,9 @@ def test_a_timer_stored_by_another_process_is_seen_within_the_poll_interval(
             put(store, [make_timer(f"t{number}", execute_at=clock.now())], clock.now())
         await asyncio.sleep(2)
 
-    run_virtually(clock, running(make_poller(store, sender, clock), script))
+    run(clock, make_poller(store, sender, clock), script)
     assert len(sender.received) == 20
-    assert max(fired_lag_seconds(body) for body in sender.received) < 0.85
+    assert max(lag_seconds(body) for body in sender.received) < 0.85
 
 
 def test_a_hint_makes_a_timer_fire_at_once(store: Store, clock: VirtualClock) -> None:
@@ -90,8 +75,8 @@ def test_a_hint_makes_a_timer_fire_at_once(store: Store, clock: VirtualClock) ->
         poller.notify([timer])
         await asyncio.sleep(1)
 
-    run_virtually(clock, running(poller, script))
-    assert fired_lag_seconds(sender.received[0]) < 0.001
+    run(clock, poller, script)
+    assert lag_seconds(sender.received[0]) < 0.001
 
 
 @pytest.mark.parametrize("change", ["update", "replace", "delete"])
@@ -114,7 +99,7 @@ def test_a_change_that_returned_before_the_due_time_is_honoured(
             store.timers.delete(NAMESPACE, [TimerRef("t")], now=clock.now())
         await asyncio.sleep(5)
 
-    run_virtually(clock, running(make_poller(store, sender, clock), script))
+    run(clock, make_poller(store, sender, clock), script)
     seen = [(body["payload"], body["executeAt"]) for body in sender.received]
     assert seen == ([] if change == "delete" else [("new", "2026-12-20T15:30:07.000Z")])
 
@@ -130,7 +115,7 @@ def test_a_timer_replaced_while_its_callback_is_in_flight_fires_too(store: Store
         await asyncio.sleep(5)
 
     poller = make_poller(store, sender, clock)
-    run_virtually(clock, running(poller, script))
+    run(clock, poller, script)
     assert [body["payload"] for body in sender.received] == ["old", "new"]
     assert len(set(sender.webhook_ids)) == 2
     assert poller.stats()["superseded"] == 1
@@ -151,7 +136,7 @@ def test_a_timer_deleted_while_its_callback_is_in_flight_leaves_nothing_behind(
         assert result.timer.attempt_may_be_in_flight(clock.now())
         await asyncio.sleep(30)
 
-    run_virtually(clock, running(make_poller(store, sender, clock), script))
+    run(clock, make_poller(store, sender, clock), script)
     assert len(sender.received) == 1
     assert store.timers.get(NAMESPACE, "t", now=clock.now()) is None
 
@@ -159,11 +144,11 @@ def test_a_timer_deleted_while_its_callback_is_in_flight_leaves_nothing_behind(
 def test_retries_follow_the_policy_and_keep_the_webhook_id(store: Store, clock: VirtualClock) -> None:
     sender = ScriptedSender(lambda body: Script(status=500 if int(str(body["attempt"])) < 3 else 200))
     put(store, [make_timer("t", execute_at=at(1), retry_policy_json='{"initialInterval": "2s"}')], START)
-    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(15)))
+    run(clock, make_poller(store, sender, clock), 15)
     assert [body["attempt"] for body in sender.received] == [1, 2, 3]
     assert {body["executeAt"] for body in sender.received} == {"2026-12-20T15:30:01.000Z"}
     assert len(set(sender.webhook_ids)) == 1
-    gaps = [fired_lag_seconds(body) for body in sender.received]
+    gaps = [lag_seconds(body) for body in sender.received]
     assert 1.5 <= gaps[1] - gaps[0] <= 2.6
     assert 3.0 <= gaps[2] - gaps[1] <= 5.1
     timer = stored(store, "t", clock)
@@ -183,7 +168,7 @@ def test_a_timer_fails_when_its_attempts_are_exhausted(store: Store, clock: Virt
     sender = ScriptedSender(lambda body: Script(status=503))
     policy = '{"initialInterval": "1s", "maxAttempts": 3}'
     put(store, [make_timer("t", execute_at=at(1), retry_policy_json=policy)], START)
-    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(30)))
+    run(clock, make_poller(store, sender, clock), 30)
     assert len(sender.received) == 3
     timer = stored(store, "t", clock)
     assert (timer.state, timer.attempts) == (TimerState.FAILED, 3)
@@ -196,7 +181,7 @@ def test_an_outage_of_ours_costs_no_retries(store: Store, clock: VirtualClock) -
     policy = '{"initialInterval": "8s", "backoffMultiplier": 1, "maxAttemptsDuration": "1m"}'
     put(store, [make_timer("t", execute_at=at(-86_400), retry_policy_json=policy)], START)
     sender = ScriptedSender(lambda body: Script(status=503))
-    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(120)))
+    run(clock, make_poller(store, sender, clock), 120)
     timer = stored(store, "t", clock)
     assert timer.state is TimerState.FAILED
     assert 5 <= timer.attempts == len(sender.received) <= 9
@@ -210,10 +195,10 @@ def test_the_receiver_can_reschedule(store: Store, clock: VirtualClock) -> None:
         lambda body: Script(body=first if body["executeAt"] == "2026-12-20T15:30:01.000Z" else b"")
     )
     put(store, [make_timer("t", execute_at=at(1))], START)
-    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(10)))
+    run(clock, make_poller(store, sender, clock), 10)
     assert [body["attempt"] for body in sender.received] == [1, 1]
     assert len(set(sender.webhook_ids)) == 2
-    assert fired_lag_seconds(sender.received[1]) < 0.001
+    assert lag_seconds(sender.received[1]) < 0.001
     log = read_attempts(stored(store, "t", clock).attempt_log)
     assert [attempt.outcome for attempt in log] == [AttemptOutcome.RESCHEDULED, AttemptOutcome.FIRED]
     assert [attempt.firing_id for attempt in log] == sender.webhook_ids
@@ -222,7 +207,7 @@ def test_the_receiver_can_reschedule(store: Store, clock: VirtualClock) -> None:
 def test_a_parked_attempt_is_logged_once_with_its_whole_duration(store: Store, clock: VirtualClock) -> None:
     sender = ScriptedSender(lambda body: Script(delay_seconds=7.5, body=b"done"))
     put(store, [make_timer("t", execute_at=at(1))], START)
-    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(10)))
+    run(clock, make_poller(store, sender, clock), 10)
     (attempt,) = read_attempts(stored(store, "t", clock).attempt_log)
     assert (attempt.outcome, attempt.duration_ms, attempt.body) == (AttemptOutcome.FIRED, 7500, "done")
 
@@ -232,7 +217,7 @@ def test_a_wish_for_no_time_is_logged_and_the_timer_is_fired(
 ) -> None:
     sender = ScriptedSender(lambda body: Script(body=b'{"nextExecuteAt": "tomorrow"}'))
     put(store, [make_timer("t", execute_at=at(1))], START)
-    run_virtually(clock, running(make_poller(store, sender, clock), lambda: asyncio.sleep(5)))
+    run(clock, make_poller(store, sender, clock), 5)
     assert len(sender.received) == 1
     assert stored(store, "t", clock).state is TimerState.FIRED
     (record,) = [record for record in caplog.records if record.__dict__["action"] == "timer.response_unfollowed"]
@@ -253,7 +238,7 @@ def test_a_slow_callback_is_parked_and_still_counts_as_one(store: Store, clock: 
         states.append(stored(store, "t", clock))
         await asyncio.sleep(20)
 
-    run_virtually(clock, running(make_poller(store, sender, clock), script))
+    run(clock, make_poller(store, sender, clock), script)
     assert states[0].state is TimerState.FIRING
     assert states[0].next_attempt_at is not None
     assert at(36) <= states[0].next_attempt_at < at(36.01)
@@ -266,14 +251,12 @@ def test_a_stop_lets_callbacks_finish_and_hands_over_without_a_duplicate(store: 
     put(store, [make_timer(f"t{n}", execute_at=at(1)) for n in range(50)], START)
 
     async def script() -> None:
-        await running(make_poller(store, sender, clock, worker_id="a"), lambda: asyncio.sleep(1.5))
+        await running(make_poller(store, sender, clock, worker_id="a"), 1.5)
         assert clock.elapsed_seconds < 5
-        await running(
-            make_poller(store, sender.for_another_poller(), clock, worker_id="b"), lambda: asyncio.sleep(40)
-        )
+        await running(make_poller(store, sender.for_another_poller(), clock, worker_id="b"), 40)
 
     run_virtually(clock, script())
-    assert Counter(body["timerId"] for body in sender.received) == Counter(f"t{n}" for n in range(50))
+    assert sender.counts() == Counter(f"t{n}" for n in range(50))
 
 
 def test_callbacks_beyond_the_drain_are_parked_before_the_shards_are_released(
@@ -283,7 +266,7 @@ def test_callbacks_beyond_the_drain_are_parked_before_the_shards_are_released(
     put(store, [make_timer("t", execute_at=at(1))], START)
     settings = EngineSettings(drain_seconds=1.0)
     poller = make_poller(store, sender, clock, settings=settings)
-    run_virtually(clock, running(poller, lambda: asyncio.sleep(1.2)))
+    run(clock, poller, 1.2)
     timer = stored(store, "t", clock)
     assert timer.state is TimerState.FIRING
     assert timer.next_attempt_at is not None
@@ -324,7 +307,7 @@ def test_workers_share_the_shards_and_take_over_from_the_dead(store: Store, cloc
         await tasks["b"]
 
     run_virtually(clock, script())
-    counts = Counter(body["timerId"] for body in sender.received)
+    counts = sender.counts()
     assert set(counts) == {f"t{n}" for n in range(600)}
     assert sum(counts.values()) - 600 <= 1  # at most what was in flight when "a" died
 
@@ -379,8 +362,8 @@ def test_a_store_that_fails_for_a_while_loses_and_doubles_nothing(
         await asyncio.sleep(15)
 
     poller = make_poller(faulty, sender, clock)  # type: ignore[arg-type]
-    run_virtually(clock, running(poller, script))
-    assert Counter(body["timerId"] for body in sender.received) == Counter(f"t{n}" for n in range(300))
+    run(clock, poller, script)
+    assert sender.counts() == Counter(f"t{n}" for n in range(300))
     assert poller.stats()["fired"] == 300
     assert 0 < faulty.failures < 100, "it backs off and never spins"
 
@@ -396,24 +379,10 @@ def test_an_unwell_lease_stops_the_firing_before_anybody_else_may_claim(store: S
         expires.extend(status.lease_expires_at for status in store.leases.statuses(range(4), now=clock.now()))
 
     expires: list[datetime | None] = []
-    run_virtually(clock, running(make_poller(faulty, sender, clock), script))  # type: ignore[arg-type]
+    run(clock, make_poller(faulty, sender, clock), script)  # type: ignore[arg-type]
     last = max(parse_instant(str(body["firedAt"])) for body in sender.received)
     assert at(5) < last
     assert all(expiry is not None and last < expiry for expiry in expires)
-
-
-def test_a_slow_namespace_does_not_hold_up_another(store: Store, clock: VirtualClock) -> None:
-    store.catalogue.create_namespace("quiet", num_shards=4, dedicated=False, now=START)
-    sender = ScriptedSender(lambda body: Script(delay_seconds=0.05))
-    noisy = [make_timer(f"n{n}", execute_at=at(1)) for n in range(400)]
-    quiet = [make_timer(f"q{n}", namespace="quiet", execute_at=at(1)) for n in range(4)]
-    put(store, noisy, START)
-    put(store, quiet, START)
-    settings = EngineSettings(max_in_flight=10)
-    run_virtually(clock, running(make_poller(store, sender, clock, settings=settings), lambda: asyncio.sleep(10)))
-    lags = [fired_lag_seconds(body) for body in sender.received if body["namespace"] == "quiet"]
-    assert len(lags) == 4
-    assert max(lags) < 0.2
 
 
 def test_a_newcomer_gets_its_share_soon_however_long_the_leases(store: Store, clock: VirtualClock) -> None:
@@ -431,4 +400,4 @@ def test_a_newcomer_gets_its_share_soon_however_long_the_leases(store: Store, cl
         await asyncio.sleep(4.5)
         assert {name: poller.stats()["shards_owned"] for name, poller in pollers.items()} == {"a": 2, "b": 2}
 
-    run_virtually(clock, running(pollers["a"], script))
+    run(clock, pollers["a"], script)

@@ -5,46 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import cast
 
 import pytest
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
-from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
+from duetime.domain.timers import Rearm, TimerChange, TimerState
 from duetime.domain.times import format_instant
-from duetime.engine.poller import Poller
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerRef
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_timer, put
+from tests.support.engine import at, make_poller, make_timer, put, run, running, stored
 from tests.support.parts import Overlay
 from tests.support.scripted_sender import Script, ScriptedSender
 
 NAMESPACE = make_namespace("default")
-
-
-async def run_for(poller: Poller, seconds: float) -> None:
-    stop = asyncio.Event()
-    asyncio.get_running_loop().call_later(seconds, stop.set)
-    await poller.run(stop)
-
-
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
-
-
-def stored(store: Store, timer_id: str, clock: VirtualClock) -> Timer:
-    timer = store.timers.get(NAMESPACE, timer_id, now=clock.now())
-    assert timer is not None
-    return timer
-
-
-def received(sender: ScriptedSender) -> Counter[object]:
-    return Counter(body["timerId"] for body in sender.received)
 
 
 def test_a_parked_attempt_of_an_earlier_ownership_costs_others_nothing(store: Store, clock: VirtualClock) -> None:
@@ -59,13 +38,13 @@ def test_a_parked_attempt_of_an_earlier_ownership_costs_others_nothing(store: St
 
     async def both() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_for(first, 40))
+            group.create_task(running(first, 40))
             await asyncio.sleep(10)
-            await run_for(second, 6)
+            await running(second, 6)
 
     run_virtually(clock, both())
 
-    assert received(sender) == Counter(timer.timer_id for timer in [*slow, *quick])
+    assert sender.counts() == Counter(timer.timer_id for timer in [*slow, *quick])
     assert {stored(store, timer.timer_id, clock).state for timer in [*slow, *quick]} == {TimerState.FIRED}
     assert second.stats()["claims"] > 0
     assert first.stats()["lease_lost"] == 0
@@ -97,10 +76,10 @@ def test_a_park_whose_answer_was_lost_keeps_the_receiver_s_answer(
     forgetful = ForgetfulStore(store)
     poller = make_poller(cast("Store", forgetful), sender, clock)
 
-    run_virtually(clock, run_for(poller, 60))
+    run(clock, poller, 60)
 
     assert forgetful.lost == 1
-    assert received(sender) == {"t": 1}
+    assert sender.counts() == {"t": 1}
     timer = stored(store, "t", clock)
     assert (timer.state, timer.next_attempt_at) == (
         (TimerState.SCHEDULED, at(600)) if wants_more else (TimerState.FIRED, None)
@@ -126,14 +105,14 @@ def test_what_does_not_change_the_firing_does_not_repeat_it(
 
     async def change() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_for(poller, 60))
+            group.create_task(running(poller, 60))
             await asyncio.sleep(1 + changed_after_seconds)
             result = store.timers.update(NAMESPACE, "t", LABELS, firing_id="another", now=clock.now())
             assert result.status is ChangeStatus.APPLIED
 
     run_virtually(clock, change())
 
-    assert received(sender) == {"t": 1}
+    assert sender.counts() == {"t": 1}
     timer = stored(store, "t", clock)
     assert (timer.state, timer.attempts, timer.content.tags) == (TimerState.FIRED, 1, ("new",))
     assert timer.content.callback_timeout_seconds == 20
@@ -147,7 +126,7 @@ def test_a_retry_after_such_a_change_counts_on(store: Store, clock: VirtualClock
 
     async def change() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_for(make_poller(store, sender, clock), 60))
+            group.create_task(running(make_poller(store, sender, clock), 60))
             await asyncio.sleep(1.5)
             policy = TimerChange(retry_policy_json='{"maxAttempts": 2, "initialInterval": "1s"}')
             store.timers.update(NAMESPACE, "t", policy, firing_id="another", now=clock.now())
@@ -169,15 +148,15 @@ def test_fire_by_hand_that_overlaps_the_natural_firing_fires_once(
 
     async def fire() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_for(make_poller(store, sender, clock), 60))
+            group.create_task(running(make_poller(store, sender, clock), 60))
             await asyncio.sleep(1.01)
-            assert received(sender) == {"t": 1}
+            assert sender.counts() == {"t": 1}
             (result,) = store.timers.rearm(NAMESPACE, [TimerRef("t")], rearm=Rearm.FIRE, now=at(0.998))
             assert result.status is ChangeStatus.APPLIED
 
     run_virtually(clock, fire())
 
-    assert received(sender) == {"t": 1}
+    assert sender.counts() == {"t": 1}
     timer = stored(store, "t", clock)
     assert (timer.state, timer.attempts) == (TimerState.FIRED, 1)
 
@@ -188,7 +167,7 @@ def test_another_message_in_flight_is_sent_as_another_firing(store: Store, clock
 
     async def change() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(run_for(make_poller(store, sender, clock), 60))
+            group.create_task(running(make_poller(store, sender, clock), 60))
             await asyncio.sleep(4.5)
             change = TimerChange(payload_json='"new"')
             store.timers.update(NAMESPACE, "t", change, firing_id="another", now=clock.now())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -15,19 +14,17 @@ from duetime.domain.errors import StoreError
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import FailureReason, TimerState
 from duetime.engine.firing import at_least_once, firing
-from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
 from duetime.stores.sql.store import SqlStore
-from duetime.testing.virtual_time import VirtualClock, run_virtually
+from duetime.testing.virtual_time import VirtualClock
 from tests.integration.engine.test_failure_events import Bus
-from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_timer, put, running
+from tests.support.engine import make_poller, make_timer, put, run, stored
+from tests.support.logs import actions
 from tests.support.parts import Overlay
 from tests.support.scripted_sender import Script, ScriptedSender
 
-NAMESPACE = make_namespace("default")
 Refusal = Callable[[Outcome], bool]
 
 
@@ -54,18 +51,6 @@ class Refusing(Overlay):
         return [RecordStatus.REFUSED if is_refused else next(statuses) for is_refused in refused]
 
 
-def run(poller: Poller, clock: VirtualClock, seconds: float) -> None:
-    run_virtually(clock, running(poller, lambda: asyncio.sleep(seconds)))
-
-
-def fires(sender: ScriptedSender) -> Counter[str]:
-    return Counter(str(body["timerId"]) for body in sender.received)
-
-
-def actions(caplog: pytest.LogCaptureFixture) -> Counter[str]:
-    return Counter(record.action for record in caplog.records if record.levelno >= logging.WARNING)  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("tells", [False, True])
 def test_one_refused_outcome_among_5000_is_set_aside_and_nothing_is_sent_twice(
     store: Store, clock: VirtualClock, caplog: pytest.LogCaptureFixture, tells: bool
@@ -77,24 +62,23 @@ def test_one_refused_outcome_among_5000_is_set_aside_and_nothing_is_sent_twice(
     )
     sender, bus = ScriptedSender(), Bus()
     poller = make_poller(refusing, sender, clock, events=bus)  # type: ignore[arg-type]
-    run(poller, clock, 120)
-    assert fires(sender) == Counter(ids)
+    run(clock, poller, 120)
+    assert sender.counts() == Counter(ids)
     stats = poller.snapshot()
     counted = {name: stats.counters[name] for name in ("fired", "failed", "record_refused", "record_errors")}
     assert counted == {"fired": 5000, "failed": 1, "record_refused": 1, "record_errors": 0}
     assert stats.failed_by["unrecorded"] == 1
-    poison = store.timers.get(NAMESPACE, "poison", now=clock.now())
-    assert poison is not None
+    poison = stored(store, "poison", clock)
     assert (poison.state, poison.attempts) == (TimerState.FAILED, 1)
     assert poison.failure is not None
     assert poison.failure.reason is FailureReason.UNRECORDED
     assert poison.failure.message == "what attempt 1 led to (fired) cannot be stored"
     assert [(event.timer_id, event.reason) for event in bus.taken] == [("poison", FailureReason.UNRECORDED)]
-    assert actions(caplog) == {"record.refused": 1, "timer.failed": 1}
+    assert actions(caplog, logging.WARNING) == {"record.refused": 1, "timer.failed": 1}
 
     successor = make_poller(store, sender.for_another_poller(), clock, worker_id="worker-b")
-    run(successor, clock, 60)
-    assert fires(sender) == Counter(ids)
+    run(clock, successor, 60)
+    assert sender.counts() == Counter(ids)
 
 
 def test_a_database_that_refuses_an_outcome_takes_the_end_of_its_timer(store: Store, clock: VirtualClock) -> None:
@@ -111,8 +95,8 @@ def test_a_database_that_refuses_an_outcome_takes_the_end_of_its_timer(store: St
     put(store, [make_timer(timer_id) for timer_id in ids], START)
     sender = ScriptedSender()
     poller = make_poller(store, sender, clock)
-    run(poller, clock, 60)
-    assert fires(sender) == Counter(ids)
+    run(clock, poller, 60)
+    assert sender.counts() == Counter(ids)
     assert [poller.stats()[name] for name in ("fired", "failed", "record_refused", "lease_lost")] == [600, 1, 1, 0]
 
 
@@ -131,12 +115,11 @@ def test_a_timer_of_which_nothing_can_be_stored_is_tried_ever_later_and_never_se
         return is_poison
 
     poller = make_poller(Refusing(store, refuses), sender, clock)  # type: ignore[arg-type]
-    run(poller, clock, 3600)
-    assert fires(sender) == Counter(ids)
+    run(clock, poller, 3600)
+    assert sender.counts() == Counter(ids)
     assert poison_tries < 100
     assert poller.stats()["fired"] == 501
-    poison = store.timers.get(NAMESPACE, "poison", now=clock.now())
-    assert poison is not None
+    poison = stored(store, "poison", clock)
     assert poison.state is TimerState.FIRED
 
 
@@ -146,8 +129,8 @@ def test_many_of_which_nothing_can_be_stored_do_not_stop_the_others(store: Store
     sender = ScriptedSender()
     refusing = Refusing(store, lambda outcome: outcome.timer.timer_id.startswith("bad"))
     poller = make_poller(refusing, sender, clock, settings=EngineSettings(max_buffered=500))  # type: ignore[arg-type]
-    run(poller, clock, 60)
-    assert fires(sender) == Counter([*bad, *good])
+    run(clock, poller, 60)
+    assert sender.counts() == Counter([*bad, *good])
     assert poller.stats()["fired"] == 2000
 
 
@@ -156,8 +139,8 @@ def test_a_refused_parking_leaves_the_attempt_alone(store: Store, clock: Virtual
     sender = ScriptedSender(lambda body: Script(delay_seconds=10))
     refusing = Refusing(store, lambda each: each.timer.timer_id == "slow" and each.state is TimerState.FIRING)
     poller = make_poller(refusing, sender, clock)  # type: ignore[arg-type]
-    run(poller, clock, 60)
-    assert fires(sender) == Counter(["slow", "slow too"])
+    run(clock, poller, 60)
+    assert sender.counts() == Counter(["slow", "slow too"])
     assert {name: poller.stats()[name] for name in ("fired", "parked", "record_refused")} == {
         "fired": 2,
         "parked": 1,
@@ -180,10 +163,10 @@ def test_an_answer_that_cannot_be_read_costs_that_answer_only(
     strange = iter([b"strange", b"strange"])
     sender = ScriptedSender(lambda body: Script(body=next(strange, b"") if body["timerId"] == "t50" else b""))
     poller = make_poller(store, sender, clock)
-    run(poller, clock, 60)
-    assert fires(sender) == Counter([f"t{number}" for number in range(100)] + ["t50"] * 2)
+    run(clock, poller, 60)
+    assert sender.counts() == Counter([f"t{number}" for number in range(100)] + ["t50"] * 2)
     assert [poller.stats()[name] for name in ("fired", "retried")] == [100, 2]
-    assert actions(caplog) == {"timer.response_unread": 2}
+    assert actions(caplog, logging.WARNING) == {"timer.response_unread": 2}
 
 
 def test_an_answer_that_cannot_be_taken_leaves_its_timer_due_and_the_others_alone(
@@ -202,9 +185,9 @@ def test_an_answer_that_cannot_be_taken_leaves_its_timer_due_and_the_others_alon
         lambda body: Script(body=b"strange" if body["timerId"] == "t50" and clock.elapsed_seconds < 1 else b"")
     )
     poller = make_poller(store, sender, clock)
-    run(poller, clock, 3)
-    assert fires(sender) == Counter([f"t{number}" for number in range(100)]), "not again at once"
-    run(poller, clock, 30)
-    assert fires(sender) == Counter([f"t{number}" for number in range(100)] + ["t50"])
+    run(clock, poller, 3)
+    assert sender.counts() == Counter([f"t{number}" for number in range(100)]), "not again at once"
+    run(clock, poller, 30)
+    assert sender.counts() == Counter([f"t{number}" for number in range(100)] + ["t50"])
     assert poller.stats()["fired"] == 100
-    assert actions(caplog) == {"firing.response_lost": 1}
+    assert actions(caplog, logging.WARNING) == {"firing.response_lost": 1}

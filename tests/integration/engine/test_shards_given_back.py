@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -12,12 +12,11 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
-from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_timer, put
+from duetime.testing.virtual_time import VirtualClock
+from tests.support.engine import make_poller, make_timer, put, run
+from tests.support.logs import actions
 from tests.support.parts import Intercepted
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.stores import memory_store
 
 SHARDS = 4
 LEASE = EngineSettings().lease_seconds
@@ -71,23 +70,17 @@ class World:
         return sum(poller.stats()["claims"] for poller in self.pollers)
 
     def run(self, script: Any) -> None:
-        async def main() -> None:
-            stop = asyncio.Event()
-            tasks = [asyncio.create_task(poller.run(stop)) for poller in self.pollers]
+        async def settled() -> None:
             await asyncio.sleep(8)
             assert self.owned() == [2, 2]
             await script()
-            stop.set()
-            await asyncio.gather(*tasks)
 
-        run_virtually(self.clock, main())
+        run(self.clock, self.pollers, settled)
 
 
 @pytest.fixture
-def world(clock: VirtualClock) -> Iterator[World]:
-    with memory_store() as store:
-        store.catalogue.create_namespace("default", num_shards=SHARDS, dedicated=False, now=START)
-        yield World(store, clock)
+def world(store: Store, clock: VirtualClock) -> World:
+    return World(store, clock)
 
 
 def test_what_a_worker_cannot_read_is_another_s_within_two_leases_and_comes_back(
@@ -110,9 +103,8 @@ def test_what_a_worker_cannot_read_is_another_s_within_two_leases_and_comes_back
         assert (world.owned(), world.unreadable()) == ([2, 2], [0, 0])
 
     world.run(script)
-    actions = [getattr(record, "action", None) for record in caplog.records]
-    assert 1 <= actions.count("shard.given_back") <= 2
-    assert 1 <= actions.count("shard.readable") <= 2
+    assert 1 <= actions(caplog)["shard.given_back"] <= 2
+    assert 1 <= actions(caplog)["shard.readable"] <= 2
 
 
 def test_one_shard_that_a_worker_cannot_read_goes_alone(world: World, clock: VirtualClock) -> None:
@@ -191,4 +183,4 @@ def test_an_outage_of_the_whole_store_gives_nothing_back(world: World, caplog: p
         assert (world.owned(), world.unreadable()) == ([2, 2], [0, 0])
 
     world.run(script)
-    assert "shard.given_back" not in [getattr(record, "action", None) for record in caplog.records]
+    assert "shard.given_back" not in actions(caplog)

@@ -14,32 +14,20 @@ import pytest
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.namespaces import NamespaceSettings
-from duetime.engine.poller import Poller
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import UnreadableRow
-from duetime.testing.virtual_time import VirtualClock, run_virtually
+from duetime.testing.virtual_time import VirtualClock
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller, make_timer, put
+from tests.support.engine import make_poller, make_timer, put, run
+from tests.support.logs import actions
 from tests.support.parts import Overlay
 from tests.support.scripted_sender import ScriptedSender
 from tests.support.stores import memory_store
 from tests.support.unreadable import unreadable_namespace
 
 
-async def run_for(poller: Poller, seconds: float) -> None:
-    stop = asyncio.Event()
-    task = asyncio.create_task(poller.run(stop))
-    await asyncio.sleep(seconds)
-    stop.set()
-    await task
-
-
 def fired(sender: ScriptedSender) -> Counter[object]:
     return Counter(body["namespace"] for body in sender.received)
-
-
-def actions(caplog: pytest.LogCaptureFixture) -> Counter[str]:
-    return Counter(getattr(record, "action", "") for record in caplog.records)
 
 
 def test_an_unreadable_namespace_s_timers_wait_and_all_others_fire(caplog: pytest.LogCaptureFixture) -> None:
@@ -51,8 +39,7 @@ def test_an_unreadable_namespace_s_timers_wait_and_all_others_fire(caplog: pytes
         put(store, [make_timer(f"g{n}", namespace="good") for n in range(100)], START)
         poller = make_poller(store, sender, clock)
 
-        async def main() -> None:
-            running = asyncio.create_task(run_for(poller, 90))
+        async def script() -> None:
             await asyncio.sleep(2)
             assert fired(sender) == {"good": 100}
             assert poller.snapshot().gauges["unreadable_namespaces"] == 1
@@ -60,9 +47,9 @@ def test_an_unreadable_namespace_s_timers_wait_and_all_others_fire(caplog: pytes
             assert fired(sender) == {"good": 100}
             mended = replace(bad, settings=NamespaceSettings(), unreadable=None)
             assert store.catalogue.update_namespace(mended, if_revision=bad.revision, now=START)
-            await running
+            await asyncio.sleep(60)
 
-        run_virtually(clock, main())
+        run(clock, poller, script)
 
     assert fired(sender) == {"good": 100, "bad": 8}
     assert poller.stats()["poll_errors"] == 0
@@ -99,7 +86,7 @@ def test_a_row_that_cannot_be_set_aside_is_told_once_and_blocks_nobody(
         stuck: Any = _Stuck(store, error)
         poller = make_poller(stuck, sender, clock)
 
-        run_virtually(clock, run_for(poller, 20))
+        run(clock, poller, 20)
 
     assert fired(sender) == {"n": 20}
     assert poller.stats()["poll_errors"] == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,23 +12,15 @@ import pytest
 from duetime.api.handler import build_handler
 from duetime.domain.times import format_instant
 from duetime.stores.port.store import Store
-from duetime.testing.virtual_time import VirtualClock, run_virtually
+from duetime.testing.virtual_time import VirtualClock
 from tests.support.api import context_for
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller
+from tests.support.engine import make_poller, run
 from tests.support.http import Api
 from tests.support.scripted_sender import Script, ScriptedSender
-from tests.support.stores import memory_store
 
 URL = "http://receiver.test/"
 FAST = {"initialInterval": "1s", "backoffMultiplier": 1}
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with memory_store() as store:
-        store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=START)
-        yield store
 
 
 class Life:
@@ -43,16 +35,7 @@ class Life:
 
     def run(self, script: Callable[[], Awaitable[None]]) -> list[tuple[str, int]]:
         """What arrived: (webhook id, attempt)."""
-        poller = make_poller(self._store, self.sender, self._clock)
-
-        async def running() -> None:
-            stop = asyncio.Event()
-            task = asyncio.create_task(poller.run(stop))
-            await script()
-            stop.set()
-            await task
-
-        run_virtually(self._clock, running())
+        run(self._clock, make_poller(self._store, self.sender, self._clock), script)
         attempts = [int(str(body["attempt"])) for body in self.sender.received]
         return list(zip(self.sender.webhook_ids, attempts, strict=True))
 

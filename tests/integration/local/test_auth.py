@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from duetime.local.http import is_loopback
-from tests.support.processes import DuetimeServer, command_environment
-
-STORE = "sqlite:///data/duetime.db"
-
-
-def duetime(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "duetime.cli", *arguments],
-        cwd=cwd,
-        env=command_environment(),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+from tests.support.commands import Cli
+from tests.support.processes import DuetimeServer
 
 
-def make_key(role: str, cwd: Path, *, tenant: str = "acme") -> str:
-    made = duetime("keys", "create", "--role", role, "--tenant", tenant, "--store", cwd=cwd)
-    assert made.returncode == 0, made.stderr
-    return made.stdout.strip()
+def make_key(cli: Cli, role: str, *, tenant: str = "acme") -> str:
+    return cli("keys", "create", "--role", role, "--tenant", tenant, "--store")[0].strip()
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -42,19 +24,21 @@ def bearer(key: str) -> dict[str, str]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[DuetimeServer]:
     variables = {"DUETIME_LOG_LEVEL": "debug", "DUETIME_AUTH_CACHE_SECONDS": "0"}
-    with DuetimeServer("--auth", cwd=tmp_path, **variables) as server:
+    with DuetimeServer("--auth", "--host", "0.0.0.0", cwd=tmp_path, **variables) as server:
+        server.client.base_url = server.url.replace("0.0.0.0", "127.0.0.1")
         yield server
 
 
-def test_keys_from_the_command_to_their_end(server: DuetimeServer, tmp_path: Path) -> None:
+def test_keys_from_the_command_to_their_end(server: DuetimeServer, cli: Cli) -> None:
     assert server.of("server.authenticated")
     assert not server.of("server.open")
+    assert not server.of("server.exposed")  # with keys the network may come
     call = server.client.request
     refused = call("GET", "/v1/namespaces")
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'Bearer realm="duetime"')
     assert call("GET", "/health").status_code == 200
 
-    admin = make_key("admin", tmp_path)
+    admin = make_key(cli, "admin")
     assert call("PUT", "/v1/namespaces/acme-orders", headers=bearer(admin)).status_code == 201
     made = call("POST", "/v1/tenants/acme/api-keys", json={"role": "writer"}, headers=bearer(admin))
     assert made.status_code == 201
@@ -62,7 +46,7 @@ def test_keys_from_the_command_to_their_end(server: DuetimeServer, tmp_path: Pat
     timer = {"delay": "1h", "callbackUrl": "http://127.0.0.1:9/"}
     assert call("POST", "/v1/namespaces/acme-orders/timers", json=timer, headers=bearer(writer)).status_code == 201
     assert call("PUT", "/v1/namespaces/more", headers=bearer(writer)).status_code == 403
-    stranger = make_key("admin", tmp_path, tenant="globex")
+    stranger = make_key(cli, "admin", tenant="globex")
     assert call("GET", "/v1/namespaces/acme-orders", headers=bearer(stranger)).status_code == 404
     assert call("GET", "/v1/tenants/acme/api-keys", headers=bearer(stranger)).status_code == 404
     assert call("GET", "/v1/namespaces/default", headers=bearer(admin)).status_code == 404
@@ -72,7 +56,7 @@ def test_keys_from_the_command_to_their_end(server: DuetimeServer, tmp_path: Pat
     assert "www-authenticate" in metrics[0].headers
     assert "duetime_" in metrics[2].text
 
-    assert duetime("keys", "delete", made.json()["id"], "--tenant", "acme", "--store", cwd=tmp_path).returncode == 0
+    cli("keys", "delete", made.json()["id"], "--tenant", "acme", "--store")
     gone = call("GET", "/v1/namespaces", headers=bearer(writer))
     assert gone.status_code == 401
     assert "invalid_token" in gone.headers["www-authenticate"]
@@ -92,13 +76,6 @@ def test_it_can_be_allowed_and_is_warned_of(tmp_path: Path) -> None:
     with DuetimeServer("--host", "0.0.0.0", "--open-to-network", cwd=tmp_path) as server:
         assert server.of("server.open")
         assert server.wait_for("server.exposed")["host"] == "0.0.0.0"
-
-
-def test_with_keys_the_network_may_come(tmp_path: Path) -> None:
-    with DuetimeServer("--auth", "--host", "0.0.0.0", cwd=tmp_path) as server:
-        url = server.url.replace("0.0.0.0", "127.0.0.1")
-        assert httpx.get(f"{url}/v1/namespaces").status_code == 401
-        assert not server.of("server.exposed")
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,21 @@
-"""Service calls as their users know them: ``duetime serve``, ``duetime calls`` and a receiver, each for itself."""
+"""Service calls as their users know them: ``duetime serve``, ``duetime calls`` and a receiver."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.processes import DuetimeServer, command_environment, in_seconds
+from tests.support.commands import Cli
+from tests.support.processes import DuetimeServer, in_seconds
 from tests.support.receiver import Gate, Receiver, held, reply
 
 STREAM = {"accept": "text/event-stream"}
 CALLS = "/v1/tenants/default/service-calls"
+Lines = Callable[..., list[Any]]
 
 
 @pytest.fixture
@@ -31,33 +31,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuetimeServer]:
         yield server
 
 
-class Shell:
-    """Runs ``duetime calls ...`` against a server."""
-
-    def __init__(self, server: DuetimeServer, cwd: Path, **variables: str) -> None:
-        self._cwd = cwd
-        self._environment = command_environment(DUETIME_URL=server.url, **variables)
-
-    def run(self, *arguments: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "duetime.cli", *arguments],
-            cwd=self._cwd,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
-        return done.stdout
-
-    def lines(self, *arguments: str, code: int = 0) -> list[Any]:
-        return [json.loads(line) for line in self.run("calls", *arguments, "--json", code=code).splitlines()]
-
-
 @pytest.fixture
-def shell(server: DuetimeServer, tmp_path: Path) -> Shell:
-    return Shell(server, tmp_path)
+def lines(cli: Cli) -> Lines:
+    """What ``duetime calls ... --json`` prints."""
+
+    def printed(*words: str, code: int = 0) -> list[Any]:
+        return [json.loads(line) for line in cli("calls", *words, "--json", code=code)[0].splitlines()]
+
+    return printed
 
 
 def events_of(server: DuetimeServer, call_id: str, after: int = 0) -> list[dict[str, Any]]:
@@ -69,13 +50,13 @@ def events_of(server: DuetimeServer, call_id: str, after: int = 0) -> list[dict[
     return [json.loads(line) for line in lines[:-1]]
 
 
-def test_from_submission_to_execution(server: DuetimeServer, shell: Shell, receiver: Receiver) -> None:
+def test_from_submission_to_execution(lines: Lines, receiver: Receiver) -> None:
     receiver.on(
         "/report?token=t0ken", reply(201, "ünï".encode(), [("Content-Type", "text/plain"), ("Set-Cookie", "s3cret")])
     )
     due_at = in_seconds(1.5)
 
-    call, *events = shell.lines(
+    call, *events = lines(
         *("submit", receiver.url("/report?token=t0ken"), "--body-json", '{"n": 1.0}', "--due-at", due_at),
         *("--header", "Authorization: Bearer s3cret", "--tag", "a", "--correlation-id", "c1", "--follow"),
     )
@@ -94,26 +75,28 @@ def test_from_submission_to_execution(server: DuetimeServer, shell: Shell, recei
     assert (request.method, request.path, request.body) == ("POST", "/report?token=t0ken", b'{"n": 1.0}')
     assert request.header("authorization") == "Bearer s3cret"
     assert request.header("x-duetime-service-call-id") == call["id"]
-    (done,) = shell.lines("show", call["id"])
+    (done,) = lines("show", call["id"])
     assert (done["status"], done["outcome"]["status"], done["attempts"]) == ("Succeeded", 201, 1)
     assert done["dueAt"] <= done["startedAt"] <= done["finishedAt"]
-    (listed,) = shell.lines("executions", call["id"])
-    (execution,) = shell.lines("executions", call["id"], listed["id"])
+    (listed,) = lines("executions", call["id"])
+    (execution,) = lines("executions", call["id"], listed["id"])
     assert (execution["response"]["status"], execution["response"]["body"]) == (201, "ünï")
     assert execution["request"]["body"] == '{"n": 1.0}'
     shown = json.dumps([call, done, execution, events])
     assert "s3cret" not in shown
     assert "t0ken" not in json.dumps([execution, events])
-    assert [one["id"] for one in shell.lines("list", "--tag", "a", "--status", "Succeeded")] == [call["id"]]
+    assert [one["id"] for one in lines("list", "--tag", "a", "--status", "Succeeded")] == [call["id"]]
 
 
-def test_a_failure_is_retried_followed_and_rerun(server: DuetimeServer, shell: Shell, receiver: Receiver) -> None:
+def test_a_failure_is_retried_followed_and_rerun(
+    server: DuetimeServer, cli: Cli, lines: Lines, receiver: Receiver
+) -> None:
     receiver.on("/flaky", reply(503), reply(503), reply(200))
     policy = '{"maxAttempts": 2, "initialInterval": "100ms", "maxInterval": "100ms"}'
-    call, *events = shell.lines("submit", receiver.url("/flaky"), "--retry-policy", policy, "--follow", code=1)
+    call, *events = lines("submit", receiver.url("/flaky"), "--retry-policy", policy, "--follow", code=1)
     assert events[-1]["type"] == "ServiceCallFailed"
-    assert [one["number"] for one in shell.lines("executions", call["id"])] == [2, 1]
-    rerun = shell.run("calls", "rerun", call["id"]).strip()
+    assert [one["number"] for one in lines("executions", call["id"])] == [2, 1]
+    rerun = cli("calls", "rerun", call["id"])[0].strip()
     assert [event["type"] for event in events_of(server, rerun)][-1] == "ServiceCallSucceeded"
     assert server.client.get(f"{CALLS}/{rerun}").json()["rerunOf"] == call["id"]
     receiver.wait_for(3)
@@ -175,24 +158,3 @@ def test_other_workers_execute_and_this_one_tells(tmp_path: Path, receiver: Rece
             assert not any("event: end" in line for line in lines)
         assert server.wait() == 0
     assert sorted(request.path for request in receiver.wait_for(20)) == sorted(f"/{number}" for number in range(20))
-
-
-def test_keys_open_what_is_the_tenants_own(tmp_path: Path, receiver: Receiver) -> None:
-    with DuetimeServer("--auth", cwd=tmp_path) as server:
-        shells = {}
-        for tenant in ("acme", "globex"):
-            key = (
-                Shell(server, tmp_path)
-                .run("keys", "create", "--role", "writer", "--tenant", tenant, "--store")
-                .strip()
-            )
-            shells[tenant] = Shell(server, tmp_path, DUETIME_API_KEY=key)
-        call, *events = shells["acme"].lines("submit", receiver.url("/"), "--follow")
-        assert len(events) == 7
-        for command in (("show",), ("events", "--follow"), ("executions",), ("cancel",), ("rerun",), ("star",)):
-            shells["globex"].run("calls", *command, call["id"], code=1)
-        assert shells["globex"].lines("list") == []
-        Shell(server, tmp_path, DUETIME_TENANT="acme").run("calls", "list", code=1)
-        server.terminate()
-        assert "s3cret" not in json.dumps(server.events)
-    receiver.wait_for(1)

@@ -13,7 +13,7 @@ import httpx
 from tests.support.callbacks import CallbackReceiver
 from tests.support.metrics import Scrape
 from tests.support.ports import reserved_port
-from tests.support.processes import DuetimeProcess, DuetimeServer
+from tests.support.processes import DuetimeProcess, DuetimeServer, wait_for_exit
 
 WAIT_SECONDS = 30.0
 
@@ -51,7 +51,7 @@ def test_serve_shows_what_its_poller_and_its_api_did(server: DuetimeServer, rece
     assert server.client.get("/v1/metrics").status_code == 404
 
 
-def test_the_figures_of_all_workers_are_shown_and_those_of_a_dead_one_are_not(
+def test_serve_keeps_its_workers_running_and_shows_the_figures_of_those_that_do(
     tmp_path: Path, receiver: CallbackReceiver
 ) -> None:
     with DuetimeServer("--workers", "3", "--lease-seconds", "4", cwd=tmp_path, DUETIME_METRICS_PORT="1") as server:
@@ -74,10 +74,13 @@ def test_the_figures_of_all_workers_are_shown_and_those_of_a_dead_one_are_not(
 
         killed = next(event for event in server.of("worker.started") if event["worker"] == "worker-2")
         os.kill(killed["pid"], signal.SIGKILL)
-        server.wait_for("worker.ended")
+        assert server.wait_for("worker.ended")["exit_code"] == -signal.SIGKILL
         wait_for(url, lambda scrape: scrape.total("duetime_outcomes_total", outcome="fired", worker="worker-2") == 0)
-        wait_for(url, is_shared)
+        wait_for(url, is_shared)  # another has its place
+        pids = {event["pid"] for event in server.of("worker.started")}
         assert server.terminate() == 0
+        assert (len(pids), len(server.of("worker.stopped"))) == (3, 2)
+    assert all(wait_for_exit(pid) for pid in pids)
 
 
 def test_a_worker_serves_its_own_on_loopback_when_asked(tmp_path: Path, receiver: CallbackReceiver) -> None:

@@ -226,14 +226,7 @@ def test_many_clients_at_once_get_their_own_answers(server: DuetimeServer) -> No
     assert problems == []
 
 
-def test_the_default_number_of_shards_is_a_setting(tmp_path: Path) -> None:
-    with DuetimeServer("--default-num-shards", "3", cwd=tmp_path) as server:
-        assert server.client.get("/v1/namespaces/default").json()["numShards"] == 3
-        assert server.client.put("/v1/namespaces/new", json={}).json()["numShards"] == 3
-        assert server.client.put("/v1/namespaces/other", json={"numShards": 5}).json()["numShards"] == 5
-
-
-# -- where callbacks may go ----------------------------------------------------------------------------------------
+# -- settings ------------------------------------------------------------------------------------------------------
 
 
 def test_it_says_that_callbacks_may_go_to_this_machine(server: DuetimeServer) -> None:
@@ -246,9 +239,15 @@ def test_it_says_that_callbacks_may_go_to_this_machine(server: DuetimeServer) ->
     assert [error["field"] for error in answer.json()["errors"]] == ["callbackUrl"]
 
 
-def test_loopback_can_be_forbidden(receiver: CallbackReceiver, tmp_path: Path) -> None:
+def test_loopback_can_be_forbidden_and_the_default_number_of_shards_is_a_setting(
+    receiver: CallbackReceiver, tmp_path: Path
+) -> None:
     """A literal address is a 400; a name is accepted, never connected to, and in the end a dead letter."""
-    with DuetimeServer("--egress-allow-loopback", "false", cwd=tmp_path) as server:
+    options = ("--egress-allow-loopback", "false", "--default-num-shards", "3")
+    with DuetimeServer(*options, cwd=tmp_path) as server:
+        assert server.client.get("/v1/namespaces/default").json()["numShards"] == 3
+        assert server.client.put("/v1/namespaces/new", json={}).json()["numShards"] == 3
+        assert server.client.put("/v1/namespaces/other", json={"numShards": 5}).json()["numShards"] == 5
         path = "/v1/namespaces/default/timers"
         assert server.client.post(path, json={"delay": "1s", "callbackUrl": receiver.url}).status_code == 400
         retry = {"maxAttempts": 2, "initialInterval": "100ms"}

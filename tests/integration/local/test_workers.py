@@ -59,34 +59,6 @@ def test_the_shards_of_a_killed_worker_are_taken_over_within_the_lease_time(
         server.wait_for_shards(24)  # the first 16, and the 8 that were the worker's
 
 
-def test_a_worker_that_stops_hands_over_at_once(tmp_path: Path, receiver: CallbackReceiver) -> None:
-    lease = ("--lease-seconds", "60")
-    with DuetimeServer(*lease, cwd=tmp_path) as server, DuetimeProcess("worker", *lease, cwd=tmp_path) as worker:
-        worker.wait_for_shards(8)
-        assert worker.terminate() == 0
-        server.wait_for_shards(24)
-
-
-def test_serve_keeps_its_workers_running(tmp_path: Path, receiver: CallbackReceiver) -> None:
-    with DuetimeServer("--workers", "3", "--lease-seconds", str(LEASE_SECONDS), cwd=tmp_path) as server:
-        server.wait_until(
-            lambda events: len([event for event in events if event.get("action") == "worker.polling"]) == 2, "workers"
-        )
-        first, second = (event["pid"] for event in server.of("worker.started"))
-        os.kill(first, signal.SIGKILL)
-        ended = server.wait_for("worker.ended")
-        assert ended["exit_code"] == -signal.SIGKILL
-        server.wait_until(
-            lambda events: len([event for event in events if event.get("action") == "worker.polling"]) == 3, "restart"
-        )
-        server.create_many([{"id": f"t{n}", "delay": 0, "callbackUrl": receiver.url} for n in range(100)])
-        receiver.wait_for_timers(100)
-        pids = {event["pid"] for event in server.of("worker.started")}
-        assert server.terminate() == 0
-        assert len(server.of("worker.stopped")) == 2
-    assert all(wait_for_exit(pid) for pid in (*pids, second))
-
-
 def test_workers_do_not_outlive_a_server_that_is_killed(tmp_path: Path) -> None:
     with DuetimeServer("--workers", "2", cwd=tmp_path) as server:
         server.wait_for("worker.polling")

@@ -10,7 +10,7 @@ from duetime.api.http.authentication import KeyAuthenticator
 from duetime.domain.principals import Principal, Role
 from duetime.runtime.clock import SystemClock
 from duetime.stores.port.store import Store
-from tests.unit.cli.conftest import Cli
+from tests.support.commands import Cli
 
 
 def principal(store: Store, key: str) -> Principal:
@@ -31,9 +31,10 @@ def test_a_key_is_all_that_standard_output_has_and_it_is_good(cli: Cli, store: S
 
 
 def test_without_a_tenant_it_is_the_default_ones(cli: Cli, store: Store) -> None:
-    out, _ = cli("keys", "create", "--role", "reader")
+    out, err = cli("keys", "create", "--role", "reader", "--expires-at", "2126-01-01T00:00:00Z")
 
     assert principal(store, out.strip()).tenant_id == "default"
+    assert "valid until 2126-01-01T00:00:00.000Z" in err
 
 
 def test_a_list_shows_everything_but_the_keys(cli: Cli, store: Store) -> None:

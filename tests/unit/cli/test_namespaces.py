@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
@@ -16,7 +15,7 @@ from duetime.runtime.local_key import KeyFile, LocalSecretBox
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
 from tests.support.builders import make_timer
-from tests.unit.cli.conftest import Cli
+from tests.support.commands import Cli
 
 NOW = SystemClock().now()
 """The commands read the real clock."""
@@ -139,12 +138,18 @@ def test_a_namespace_that_does_not_exist_is_one_line(cli: Cli, words: list[str])
 
 
 @pytest.mark.parametrize(
-    "words", [["namespaces", "list"], ["secrets", "create", "orders"], ["secrets", "list", "orders"]]
+    "words",
+    [
+        ["namespaces", "list"],
+        ["namespaces", "redrive", "orders"],
+        ["secrets", "create", "orders"],
+        ["secrets", "list", "orders"],
+    ],
 )
 def test_a_store_that_does_not_exist_is_not_made(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "duetime init" in Cli(f"sqlite:///{tmp_path}/none.db", capsys).fails(*words, code=1)
+    assert "duetime init" in Cli(capsys, "--store", f"sqlite:///{tmp_path}/none.db").fails(*words, code=1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -176,11 +181,8 @@ class TestSecrets:
 
         assert [secret.expires_at for secret in orders(store).secrets] == [None]
 
-    def test_one_of_ones_own_is_read_and_not_shown(
-        self, cli: Cli, store: Store, key_file: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("sys.stdin", io.StringIO(OWN + "\n"))
-        out, error = cli("secrets", "create", "orders", "--secret-stdin")
+    def test_one_of_ones_own_is_read_and_not_shown(self, cli: Cli, store: Store, key_file: Path) -> None:
+        out, error = cli("secrets", "create", "orders", "--secret-stdin", stdin=OWN + "\n")
 
         assert out == ""
         assert OWN not in error
@@ -188,11 +190,8 @@ class TestSecrets:
         assert LocalSecretBox(KeyFile(key_file)).decrypt(secret.ciphertext, context="orders") == bytes(range(24))
 
     @pytest.mark.parametrize("text", ["", "confidential", "whsec_confidential", OWN * 100])
-    def test_a_bad_one_is_refused_and_not_shown(
-        self, cli: Cli, store: Store, text: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("sys.stdin", io.StringIO(text))
-        line = cli.fails("secrets", "create", "orders", "--secret-stdin", code=1 if text else 2)
+    def test_a_bad_one_is_refused_and_not_shown(self, cli: Cli, store: Store, text: str) -> None:
+        line = cli.fails("secrets", "create", "orders", "--secret-stdin", code=1 if text else 2, stdin=text)
 
         assert "confidential" not in line
         assert orders(store).secrets == ()

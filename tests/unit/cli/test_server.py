@@ -127,28 +127,6 @@ def test_lines_that_are_no_timers_are_told(command: Command, line: str) -> None:
     assert "line 2: " in shown or "timers[0]" in shown
 
 
-# -- namespaces, secrets, keys ---------------------------------------------------------------------------------------
-
-
-def test_a_namespace_and_its_secret(command: Command) -> None:
-    command("namespaces", "create", "bills", "--num-shards", "2", "--max-in-flight", "5")
-    assert json.loads(command("namespaces", "show", "bills", "--json"))["maxInFlight"] == 5
-    command("namespaces", "update", "bills", "--max-in-flight", "none")
-    assert json.loads(command("namespaces", "show", "bills", "--json"))["maxInFlight"] is None
-    names = [json.loads(line)["name"] for line in command("namespaces", "list", "--json").splitlines()]
-    assert names == ["bills", "orders"]
-
-
-def test_keys_are_made_listed_and_deleted(command: Command) -> None:
-    key = command(
-        "keys", "create", "--role", "reader", "--name", "first", "--expires-at", "2030-01-01T00:00:00Z"
-    ).strip()
-    (item,) = [json.loads(line) for line in command("keys", "list", "--json").splitlines()]
-    assert (item["id"], item["role"], item["tenantId"]) == (key.split("_")[1], "reader", TENANT)
-    command("keys", "delete", item["id"])
-    assert command("keys", "list", "--json") == ""
-
-
 # -- service calls ---------------------------------------------------------------------------------------------------
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from duetime.cli import direct
-from duetime.cli.main import run
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
@@ -22,6 +20,7 @@ from duetime.runtime.clock import SystemClock
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
 from tests.support.builders import failed, leased, make_timer
+from tests.support.commands import Cli
 from tests.support.leases import claim_shard
 
 NOW = SystemClock().now()
@@ -57,28 +56,19 @@ def states(store: Store, orders: Namespace, *timer_ids: str) -> list[TimerState]
 
 
 class TestRedrive:
-    def test_all_failed_timers_are_redriven_with_progress(
-        self,
-        store: Store,
-        orders: Namespace,
-        url: str,
-        capsys: pytest.CaptureFixture[str],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
+    def test_all_failed_timers_are_redriven_with_progress(self, store: Store, orders: Namespace, cli: Cli) -> None:
         ids = [f"t{number:03}" for number in range(2 * PAGE + 20)]
         put_failed(store, orders, *ids)
 
-        assert run(["namespaces", "redrive", "orders", "--store", url]) == 0
-
-        captured = capsys.readouterr()
-        assert captured.out == "220 redriven, 0 skipped\n"
-        assert captured.err.splitlines() == ["100 redriven, 0 skipped so far", "200 redriven, 0 skipped so far"]
+        assert cli("namespaces", "redrive", "orders") == (
+            "220 redriven, 0 skipped\n",
+            "100 redriven, 0 skipped so far\n200 redriven, 0 skipped so far\n",
+        )
         assert set(states(store, orders, *ids)) == {TimerState.SCHEDULED}
         timer = store.timers.get(orders, "t000", now=NOW)
         assert timer is not None
         assert timer.rearmed_at == timer.next_attempt_at
-        assert run(["namespaces", "redrive", "orders", "--store", url]) == 0
-        assert capsys.readouterr().out == "0 redriven, 0 skipped\n"
+        assert cli("namespaces", "redrive", "orders")[0] == "0 redriven, 0 skipped\n"
 
     @pytest.mark.parametrize(
         ("filters", "expected"),
@@ -91,50 +81,36 @@ class TestRedrive:
         ],
     )
     def test_filters_and_a_dry_run_of_them(
-        self,
-        store: Store,
-        orders: Namespace,
-        url: str,
-        capsys: pytest.CaptureFixture[str],
-        filters: list[str],
-        expected: list[str],
+        self, store: Store, orders: Namespace, cli: Cli, filters: list[str], expected: list[str]
     ) -> None:
         everything = ["plain", "refused", "tagged"]
         put_failed(store, orders, "plain")
         put_failed(store, orders, "refused", reason=FailureReason.NETWORK)
         put_failed(store, orders, "tagged", tags=("red",), correlation_id="c1")
 
-        assert run(["namespaces", "redrive", "orders", "--store", url, "--dry-run", *filters]) == 0
-        assert capsys.readouterr().out == f"{len(expected)} would be redriven, 0 skipped\n"
+        told, _ = cli("namespaces", "redrive", "orders", "--dry-run", *filters)
+        assert told == f"{len(expected)} would be redriven, 0 skipped\n"
         assert states(store, orders, *everything) == [TimerState.FAILED] * 3
 
-        assert run(["namespaces", "redrive", "orders", "--store", url, *filters]) == 0
-        assert capsys.readouterr().out == f"{len(expected)} redriven, 0 skipped\n"
+        assert cli("namespaces", "redrive", "orders", *filters)[0] == f"{len(expected)} redriven, 0 skipped\n"
         after = zip(everything, states(store, orders, *everything), strict=True)
         assert [timer_id for timer_id, state in after if state is TimerState.SCHEDULED] == expected
 
     @pytest.mark.parametrize(("options", "verb"), [([], "redriven"), (["--dry-run"], "would be redriven")])
     def test_named_timers_and_why_not(
-        self,
-        store: Store,
-        orders: Namespace,
-        url: str,
-        capsys: pytest.CaptureFixture[str],
-        options: list[str],
-        verb: str,
+        self, store: Store, orders: Namespace, cli: Cli, options: list[str], verb: str
     ) -> None:
         put_failed(store, orders, "a", "b", "c")
         store.timers.put([make_timer(orders, "waiting", now=NOW)], mode=PutMode.CREATE, now=NOW)
         named = [word for timer_id in ("a", "waiting", "none", "b", "a") for word in ("--timer-id", timer_id)]
 
-        assert run(["namespaces", "redrive", "orders", "--store", url, *named, *options]) == 1
-
-        captured = capsys.readouterr()
-        assert captured.out == f"2 {verb}, 2 skipped\n"
-        assert captured.err.splitlines() == [
-            "skipped: timer 'waiting' is scheduled: only a failed timer can be redriven",
-            "skipped: timer 'none' does not exist in namespace 'orders'",
-        ]
+        assert cli("namespaces", "redrive", "orders", *named, *options, code=1) == (
+            f"2 {verb}, 2 skipped\n",
+            (
+                "skipped: timer 'waiting' is scheduled: only a failed timer can be redriven\n"
+                "skipped: timer 'none' does not exist in namespace 'orders'\n"
+            ),
+        )
         expected = TimerState.FAILED if options else TimerState.SCHEDULED
         assert states(store, orders, "a", "b", "c") == [expected, expected, TimerState.FAILED]
 
@@ -143,8 +119,7 @@ class TestRedrive:
         self,
         store: Store,
         orders: Namespace,
-        url: str,
-        capsys: pytest.CaptureFixture[str],
+        cli: Cli,
         monkeypatch: pytest.MonkeyPatch,
         error: BaseException,
         code: int,
@@ -161,70 +136,47 @@ class TestRedrive:
 
         monkeypatch.setattr(direct.HandlerTransport, "handle_request", break_off)
 
-        assert run(["namespaces", "redrive", "orders", "--store", url]) == code
+        _, told = cli("namespaces", "redrive", "orders", code=code)
 
-        assert "interrupted: 100 redriven, 0 skipped; what was redriven stays redriven" in capsys.readouterr().err
+        assert "interrupted: 100 redriven, 0 skipped; what was redriven stays redriven" in told
         assert states(store, orders, *ids).count(TimerState.SCHEDULED) == PAGE
         monkeypatch.undo()
-        assert run(["namespaces", "redrive", "orders", "--store", url]) == 0
-        assert capsys.readouterr().out == "100 redriven, 0 skipped\n"
+        assert cli("namespaces", "redrive", "orders")[0] == "100 redriven, 0 skipped\n"
 
     @pytest.mark.parametrize("command", [["namespaces", "redrive"], ["timers", "list"]])
-    def test_an_unknown_namespace_is_one_line(
-        self, store: Store, url: str, capsys: pytest.CaptureFixture[str], command: list[str]
-    ) -> None:
-        assert run([*command, "other", "--store", url]) == 1
-        assert capsys.readouterr().err.startswith("duetime: error: namespace 'other' does not exist (HTTP 404")
-
-    def test_a_store_that_is_not_there_is_not_made(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(["namespaces", "redrive", "orders", "--store", f"sqlite:///{tmp_path}/none.db"]) == 1
-        assert "duetime init" in capsys.readouterr().err
-        assert list(tmp_path.iterdir()) == []
+    def test_an_unknown_namespace_is_one_line(self, store: Store, cli: Cli, command: list[str]) -> None:
+        assert cli.fails(*command, "other", code=1).startswith("namespace 'other' does not exist (HTTP 404")
 
 
 class TestList:
-    def test_a_table_of_the_failed(
-        self, store: Store, orders: Namespace, url: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_table_of_the_failed(self, store: Store, orders: Namespace, cli: Cli) -> None:
         put_failed(store, orders, "a", message="the receiver answered \x1b[31m503")
         put_failed(store, orders, "long-id", reason=FailureReason.NETWORK, message="x" * 200)
         store.timers.put([make_timer(orders, "waiting", now=NOW)], mode=PutMode.CREATE, now=NOW)
 
-        assert run(["timers", "list", "orders", "--state", "failed", "--store", url]) == 0
+        out, err = cli("timers", "list", "orders", "--state", "failed")
 
-        captured = capsys.readouterr()
         at = format_instant(NOW)
-        assert captured.out.splitlines() == [
+        assert out.splitlines() == [
             "ID       STATE   ATTEMPTS  NEXT  REASON   AT                        MESSAGE",
             f"a        failed  1         -     timeout  {at}  the receiver answered ?[31m503",
             f"long-id  failed  1         -     network  {at}  {'x' * 97}...",
         ]
-        assert captured.err == ""
+        assert err == ""
 
-    def test_lines_of_json_are_what_the_api_answers(
-        self, store: Store, orders: Namespace, url: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_lines_of_json_are_what_the_api_answers(self, store: Store, orders: Namespace, cli: Cli) -> None:
         put_failed(store, orders, "a", "b", payload_json='{"n": 1.0}')
 
-        assert run(["timers", "list", "orders", "--reason", "timeout", "--json", "--store", url]) == 0
+        out, _ = cli("timers", "list", "orders", "--reason", "timeout", "--json")
 
-        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-        assert [(line["id"], line["state"], line["failure"]["reason"]) for line in lines] == [
-            ("a", "failed", "timeout"),
-            ("b", "failed", "timeout"),
-        ]
+        assert [
+            (line["id"], line["state"], line["failure"]["reason"]) for line in map(json.loads, out.splitlines())
+        ] == [("a", "failed", "timeout"), ("b", "failed", "timeout")]
 
-    def test_the_limit_says_when_there_is_more(
-        self, store: Store, orders: Namespace, url: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_the_limit_says_when_there_is_more(self, store: Store, orders: Namespace, cli: Cli) -> None:
         put_failed(store, orders, *(f"t{number:03}" for number in range(PAGE + 5)))
 
-        assert run(["timers", "list", "orders", "--limit", "103", "--json", "--store", url]) == 0
-        captured = capsys.readouterr()
-        assert len(captured.out.splitlines()) == 103
-        assert captured.err == "there are more than 103: use --limit to show more\n"
-
-        assert run(["timers", "list", "orders", "--limit", "105", "--store", url]) == 0
-        captured = capsys.readouterr()
-        assert len(captured.out.splitlines()) == 106
-        assert captured.err == ""
+        out, err = cli("timers", "list", "orders", "--limit", "103", "--json")
+        assert (len(out.splitlines()), err) == (103, "there are more than 103: use --limit to show more\n")
+        out, err = cli("timers", "list", "orders", "--limit", "105")
+        assert (len(out.splitlines()), err) == (106, "")

@@ -278,6 +278,41 @@ def test_room_at_a_host_that_one_namespace_cannot_use_is_used_by_the_next() -> N
     assert Counter(subject.take()) == {key("a", "other"): 1, key("b", "shared"): 1}
 
 
+def test_what_was_passed_over_comes_before_what_has_had_a_turn_since() -> None:
+    subject = Subject(max_in_flight_per_host=1)
+    subject.add("noisy")
+    assert subject.take() == [key("noisy")]
+    subject.add("quiet")
+    subject.add("noisy")
+    assert subject.take() == []
+    subject.end(key("noisy"))
+    assert subject.take() == [key("quiet")]
+
+
+def test_a_timer_that_may_not_start_takes_no_place_and_no_token() -> None:
+    subject = Subject(max_in_flight_per_host=1)
+    subject.flow.configure("a", max_in_flight=None, rate_per_second=0.01, monotonic=0.0)
+    subject.add()
+    assert not subject.flow.take(0.0, 100, lambda attempt: False)
+    assert len(subject.flow) == 0
+    subject.add()
+    assert subject.take() == [key()]
+
+
+def test_a_new_rate_is_in_force_for_who_waits_for_a_token_already() -> None:
+    subject = Subject()
+    subject.flow.configure("a", max_in_flight=None, rate_per_second=0.01, monotonic=0.0)
+    subject.add()
+    assert subject.take() == [key()]
+    subject.add()
+    assert subject.take() == []
+    subject.now = 0.1
+    subject.flow.configure("a", max_in_flight=None, rate_per_second=100.0, monotonic=0.1)
+    assert subject.take() == []
+    assert subject.flow.next_token_at is not None
+    assert subject.flow.next_token_at < 0.12
+
+
 def test_a_look_costs_no_more_when_many_wait_that_cannot_start() -> None:
     costs = []
     for number in (10, 1000):
