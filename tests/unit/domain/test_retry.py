@@ -115,17 +115,6 @@ def test_every_policy_comes_to_an_end_within_its_attempts_and_its_duration(
     assert limit is None or (now - START).total_seconds() <= limit
 
 
-def test_retry_after_only_lengthens_the_wait_and_is_clamped() -> None:
-    def wait(retry_after: float | None) -> float:
-        at = RetryPolicy(initial_interval_seconds=10, max_attempts_duration_seconds=None).next_attempt_at(
-            attempts=1, first_attempt_at=START, now=START, random=0.5, retry_after_seconds=retry_after
-        )
-        assert at is not None
-        return (at - START).total_seconds()
-
-    assert [wait(None), wait(-5), wait(3), wait(60), wait(1e12)] == [10, 10, 10, 60, 21_600]
-
-
 def test_attempts_end_with_the_duration_measured_from_the_first_attempt() -> None:
     policy = RetryPolicy(initial_interval_seconds=10, max_attempts_duration_seconds=60)
     for late, expected in ((40, True), (55, False)):

@@ -26,15 +26,23 @@ def result_of(status: int | None) -> CallbackResult:
 
 
 def outcome(
-    timer: Timer, answer: Classification, status: int | None = None, *, policy: RetryPolicy = DEFAULT_RETRY_POLICY
+    timer: Timer,
+    answer: Classification,
+    status: int | None = None,
+    *,
+    result: CallbackResult | None = None,
+    fired_at: datetime = START,
+    now: datetime = NOW,
+    settings: EngineSettings = SETTINGS,
+    policy: RetryPolicy = DEFAULT_RETRY_POLICY,
 ) -> Outcome:
     return outcome_of(
         timer,
         answer,
-        result=result_of(status),
-        fired_at=START,
-        now=NOW,
-        settings=SETTINGS,
+        result=result or result_of(status),
+        fired_at=fired_at,
+        now=now,
+        settings=settings,
         default_policy=policy,
         random=0.5,
         new_firing_id="next-firing",
@@ -80,18 +88,8 @@ RETRY = Classification(Disposition.RETRY, reason=FailureReason.HTTP_STATUS, mess
 AN_HOUR = '{"initialInterval": "4s", "backoffMultiplier": 1, "maxAttempts": 1000, "maxAttemptsDuration": "1h"}'
 
 
-def tried(timer: Timer, *, started: datetime, firing_id: str = "f") -> Outcome:
-    return outcome_of(
-        timer,
-        RETRY,
-        result=result_of(503),
-        fired_at=started,
-        now=started,
-        settings=SETTINGS,
-        default_policy=DEFAULT_RETRY_POLICY,
-        random=0.5,
-        new_firing_id=firing_id,
-    )
+def tried(timer: Timer, *, started: datetime) -> Outcome:
+    return outcome(timer, RETRY, 503, fired_at=started, now=started)
 
 
 def as_recorded(result: Outcome) -> Timer:
@@ -211,16 +209,11 @@ def test_parking_leaves_the_log_alone() -> None:
 def test_the_log_keeps_the_beginning_of_the_answer(
     body: bytes, excerpt_bytes: int, kept: str | None, is_cut: bool
 ) -> None:
-    result = outcome_of(
+    result = outcome(
         make_timer("t"),
         Classification(Disposition.FAILED, reason=FailureReason.HTTP_STATUS, message="no"),
         result=CallbackResult(1, 400, body, None, None, "", 0.5, head=(b"X-A: b\r\n",)),
-        fired_at=START,
-        now=NOW,
         settings=replace(SETTINGS, attempt_excerpt_bytes=excerpt_bytes),
-        default_policy=DEFAULT_RETRY_POLICY,
-        random=0.5,
-        new_firing_id="",
     )
     record = logged(result)
     assert (record.body, record.body_bytes, record.body_truncated) == (kept, len(body), is_cut)
@@ -229,16 +222,10 @@ def test_the_log_keeps_the_beginning_of_the_answer(
 
 def test_of_the_answer_to_a_success_little_is_kept() -> None:
     head = (b"Server: x\r\n", b"X-Request-Id: r1\r\n", b"Content-Type: text/plain\r\n", b"X-A: b\r\n")
-    result = outcome_of(
+    result = outcome(
         make_timer("t"),
         Classification(Disposition.FIRED),
         result=CallbackResult(1, 200, b"x" * 1000, None, None, "", 0.5, head=head),
-        fired_at=START,
-        now=NOW,
-        settings=SETTINGS,
-        default_policy=DEFAULT_RETRY_POLICY,
-        random=0.5,
-        new_firing_id="",
     )
     record = logged(result)
     assert (record.body, record.body_bytes, record.body_truncated) == ("x" * 64, 1000, True)
