@@ -143,6 +143,7 @@ def execution_ids(receiver: Receiver) -> list[str | None]:
     return [request.header("x-duetime-execution-id") for request in receiver.requests]
 
 
+@pytest.mark.slow
 def test_killed_after_the_submission_was_stored(house: House, receiver: Receiver) -> None:
     submit(house, receiver)
     assert house.call().status is CallStatus.SCHEDULED
@@ -152,6 +153,7 @@ def test_killed_after_the_submission_was_stored(house: House, receiver: Receiver
     assert execution_ids(receiver) == [each.execution_id for each in house.executions()]
 
 
+@pytest.mark.slow
 def test_killed_before_the_begin_was_stored(house: House, receiver: Receiver) -> None:
     submit(house, receiver)
     house.dies(house.launch("poll", house.url, "before begin"))
@@ -175,6 +177,7 @@ def test_killed_after_the_begin_and_before_the_request(house: House, receiver: R
     assert execution_ids(receiver) == [each.execution_id for each in others]
 
 
+@pytest.mark.slow
 def test_killed_while_the_receiver_is_at_work(house: House, receiver: Receiver) -> None:
     receiver.on("/hook", held(Gate()), reply(201, b"done"))
     submit(house, receiver, retry_policy_json=TWO_ATTEMPTS)
@@ -203,6 +206,7 @@ def test_killed_after_the_answer_and_before_it_was_stored(house: House, receiver
     assert execution_ids(receiver) == [each.execution_id for each in house.executions()]
 
 
+@pytest.mark.slow
 def test_killed_after_the_end_was_stored(house: House, receiver: Receiver) -> None:
     submit(house, receiver)
     house.dies(house.launch("poll", house.url, "after end"))
@@ -218,6 +222,7 @@ def test_killed_after_the_end_was_stored(house: House, receiver: Receiver) -> No
     assert len(receiver.requests) == 2
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_the_watchdogs_work(house: House, receiver: Receiver) -> None:
     """The process that ends the execution for the first one is killed as well, before and after it has."""
     submit(house, receiver)

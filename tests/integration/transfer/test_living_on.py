@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -11,16 +9,14 @@ import pytest
 from duetime.domain.call_events import CallEventType
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.timers import TimerState
-from duetime.engine.settings import EngineSettings
 from duetime.stores.port.calls import ApplyStatus, CallRef
-from duetime.stores.port.store import Store
 from duetime.stores.sql.store import SqlStore
-from duetime.testing.virtual_time import VirtualClock, run_virtually
+from duetime.testing.virtual_time import VirtualClock
 from tests.contract.steps import create
 from tests.support import calls as make
 from tests.support.builders import make_timer, make_timers, seconds
 from tests.support.clock import NOW as START
-from tests.support.engine import make_poller
+from tests.support.engine import make_poller, run, stored
 from tests.support.executing import Executing
 from tests.support.scripted_sender import ScriptedSender
 from tests.support.stores import memory_store
@@ -41,22 +37,6 @@ def target() -> Iterator[SqlStore]:
         yield store
 
 
-def run_for(duration_seconds: float, store: Store) -> ScriptedSender:
-    clock = VirtualClock(START)
-    sender = ScriptedSender()
-    poller = make_poller(store, sender, clock, settings=EngineSettings())
-
-    async def main() -> None:
-        stop = asyncio.Event()
-        task = asyncio.create_task(poller.run(stop))
-        await asyncio.sleep(duration_seconds)
-        stop.set()
-        await task
-
-    run_virtually(clock, main())
-    return sender
-
-
 def test_timers_fire_once_each_from_where_they_were(source: SqlStore, target: SqlStore) -> None:
     orders, _ = source.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=START)
     own, _ = source.catalogue.create_namespace("own", num_shards=3, dedicated=True, now=START)
@@ -65,16 +45,15 @@ def test_timers_fire_once_each_from_where_they_were(source: SqlStore, target: Sq
     source.transfer.load_timers(in_every_state(orders), now=START)  # one due at once, one in 8 s, one parked for 30 s
 
     imported(target, exported(source))
-    sender = run_for(40, target)
+    clock, sender = VirtualClock(START), ScriptedSender()
+    run(clock, make_poller(target, sender, clock), 40)
 
-    fired = Counter(body["timerId"] for body in sender.received)
+    fired = sender.counts()
     waiting = [f"é state {number}" for number in (0, 1, 2)]
     assert fired == dict.fromkeys([f"t{number:04}" for number in range(50)] + ["d", *waiting], 1)
     attempts = {body["timerId"]: body["attempt"] for body in sender.received}
     assert [attempts[timer_id] for timer_id in waiting] == [1, 3, 3]
-    timer = target.timers.get(orders, "t0001", now=START + seconds(40))
-    assert timer is not None
-    assert timer.state is TimerState.FIRED
+    assert stored(target, "t0001", clock, namespace="orders").state is TimerState.FIRED
 
 
 def test_calls_run_and_their_events_count_on(source: SqlStore, target: SqlStore) -> None:
