@@ -6,10 +6,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 
+from duetime.runtime.clock import SystemClock
+from duetime.stores.open import open_store
 from tests.support.callbacks import CallbackReceiver
 from tests.support.metrics import Scrape
 from tests.support.ports import reserved_port
@@ -83,15 +86,17 @@ def test_serve_keeps_its_workers_running_and_shows_the_figures_of_those_that_do(
     assert all(wait_for_exit(pid) for pid in pids)
 
 
-def test_a_worker_serves_its_own_on_loopback_when_asked(tmp_path: Path, receiver: CallbackReceiver) -> None:
-    lease = ("--lease-seconds", "4")  # a newcomer has its share after a third of it
-    with reserved_port() as port, DuetimeServer(*lease, cwd=tmp_path) as server:
-        with DuetimeProcess("worker", *lease, "--metrics-port", str(port), cwd=tmp_path) as worker:
-            assert worker.wait_for("metrics.served")["url"] == f"http://127.0.0.1:{port}/metrics"
-            wait_for(
-                f"http://127.0.0.1:{port}/metrics",
-                lambda scrape: scrape.value("duetime_shards_owned", worker="worker-1") == 8,
-            )
-            assert httpx.get(f"http://127.0.0.1:{port}/v1/namespaces").status_code == 404
-            assert worker.terminate() == 0
-        assert server.terminate() == 0
+def test_a_worker_serves_its_own_on_loopback_when_asked(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/duetime.db"
+    with closing(open_store(url)) as store:
+        store.initialise()
+        store.catalogue.create_namespace("default", num_shards=16, dedicated=False, now=SystemClock().now())
+    options = ("--store", url, "--metrics-port")
+    with reserved_port() as port, DuetimeProcess("worker", *options, str(port), cwd=tmp_path) as worker:
+        assert worker.wait_for("metrics.served")["url"] == f"http://127.0.0.1:{port}/metrics"
+        wait_for(
+            f"http://127.0.0.1:{port}/metrics",
+            lambda scrape: scrape.value("duetime_shards_owned", worker="worker-1") == 16,
+        )
+        assert httpx.get(f"http://127.0.0.1:{port}/v1/namespaces").status_code == 404
+        assert worker.terminate() == 0
