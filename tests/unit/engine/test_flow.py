@@ -278,6 +278,20 @@ def test_room_at_a_host_that_one_namespace_cannot_use_is_used_by_the_next() -> N
     assert Counter(subject.take()) == {key("a", "other"): 1, key("b", "shared"): 1}
 
 
+def test_a_queue_whose_namespace_is_full_does_not_keep_its_host_s_room() -> None:
+    subject = Subject(max_in_flight_per_host=1)
+    subject.flow.configure("narrow", max_in_flight=1, rate_per_second=None, monotonic=0.0)
+    subject.add("noisy", "shared")
+    assert subject.take() == [key("noisy", "shared")]
+    subject.add("narrow", "shared")
+    subject.add("narrow", "other")
+    assert subject.take() == [key("narrow", "other")]  # all that it may have, while its other host is full
+    subject.add("quiet", "shared")
+    assert subject.take() == []
+    subject.end(key("noisy", "shared"))
+    assert subject.take() == [key("quiet", "shared")]
+
+
 def test_what_was_passed_over_comes_before_what_has_had_a_turn_since() -> None:
     subject = Subject(max_in_flight_per_host=1)
     subject.add("noisy")
