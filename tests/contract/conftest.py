@@ -23,6 +23,7 @@ from tests.contract.subject import Subject
 from tests.support.cassandra import server_subject, server_url
 from tests.support.clock import NOW
 from tests.support.databases import server_urls
+from tests.support.dictionary import dictionary_subject
 from tests.support.dynamodb import dynoxide_endpoint, moto_over_core, moto_subject, served_over_core, served_subject
 from tests.support.mongodb import mongodb_subject
 
@@ -30,6 +31,7 @@ Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
 """Makes an initialised, empty store and closes it. The request gives access to other fixtures."""
 
 STORES: dict[str, Factory] = {
+    "dictionary": lambda request: dictionary_subject(),
     "ministack": lambda request: served_subject(request.getfixturevalue("ministack_client")),
     "ministack-over-core": lambda request: served_over_core(request.getfixturevalue("ministack_client")),
     "mongodb": lambda request: mongodb_subject(request.getfixturevalue("mongodb_url")),

@@ -197,8 +197,9 @@ class Backend(Protocol):
         """Up to ``limit`` rows with these values of ``path.by``, in the path's order.
 
         ``fields`` None: whole rows. ``after``: those behind this place. ``since`` and ``until``, both inclusive,
-        bound the first field of the order. ``budget``: the most characters of the entity's ``large`` field on the
-        page, which has one row at least. Strongly consistent on a path that begins with the key's first field.
+        bound the first field of the order: a row where that is ``DAMAGED`` is out of bounds. ``budget``: the most
+        characters of the entity's ``large`` field on the page, which has one row at least.
+        Strongly consistent on a path that begins with the key's first field.
         """
         ...
 

@@ -14,6 +14,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from duetime.stores.entity import DAMAGED
+
 T = TypeVar("T")
 
 _BYTES = "\0"
@@ -80,9 +82,11 @@ def whole(value: T) -> T:
 
 
 def repaired(value: T) -> T:
-    """``value`` with U+FFFD in the place of what is damaged in its texts."""
+    """``value`` with U+FFFD in the place of what is damaged in its texts, and "" for a text of another type."""
     found: Any = value
-    if isinstance(found, str):
+    if found is DAMAGED:
+        found = ""
+    elif isinstance(found, str):
         found = found if is_text(found) else _HALVES.sub("\N{REPLACEMENT CHARACTER}", found)
     elif isinstance(found, tuple):
         found = tuple(map(repaired, found))

@@ -80,6 +80,8 @@ def read_namespace(name: str, read: Callable[[], StoredNamespace], *, tenant_id:
     """
     try:
         _, stored = whole((name, read()))
+        if stored.num_shards < 1 or stored.first_shard < 0:
+            raise ValueError("there are no such shards")
     except DECODING_ERRORS as error:
         unreadable = Namespace(repaired(name), 0, 0, False, MIN_INSTANT, tenant_id=read_or_empty(tenant_id))
         return replace(unreadable, unreadable=_reason(error))

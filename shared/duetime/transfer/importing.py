@@ -299,7 +299,7 @@ def _catalogue_of(store: Store) -> Iterable[tuple[Kind, Namespace | ApiKey | Cat
     for key in read_all(store.transfer.all_api_keys):
         yield Kind.API_KEY, key
     for name, value in store.transfer.secrets().items():
-        yield Kind.SECRET, CatalogueSecret(name, value)
+        yield Kind.SECRET, CatalogueSecret(name, value or b"")  # nothing in a file equals an unreadable one
 
 
 def _key(value: object) -> str:

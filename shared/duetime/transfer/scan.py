@@ -86,8 +86,8 @@ class StoreScan:
 
     def _secrets(self, cursor: str | None, limit: int) -> Page[Record]:
         del cursor, limit
-        secrets = sorted(self._store.transfer.secrets().items())
-        return Page([record_of(CatalogueSecret(name, value)) for name, value in secrets])
+        secrets = self._store.transfer.secrets()
+        return Page([record_of(_as_secret(name, secrets[name])) for name in sorted(secrets)])
 
     def _namespace_page(self, cursor: str | None, limit: int) -> Page[Record]:
         return _page_of(self._namespaces, lambda each: each.name, cursor, limit)
@@ -209,6 +209,12 @@ def _page_of(items: list[T], key: Callable[[T], str], cursor: str | None, limit:
     rest = [item for item in items if cursor is None or key(item) > cursor]
     records = [record_of(_as_value(item)) for item in rest[:limit]]
     return Page(records, key(rest[limit - 1]) if len(rest) > limit else None)
+
+
+def _as_secret(name: str, value: bytes | None) -> Value:
+    if value is None:
+        return Unreadable(Kind.SECRET, (name,), "the stored secret cannot be read")
+    return CatalogueSecret(name, value)
 
 
 def _as_value(item: object) -> Value:

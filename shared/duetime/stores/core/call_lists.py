@@ -106,7 +106,7 @@ class CallLists:
         chunk = _CHUNK if conditions else limit
         conditions.append(partial(_is_kept, now=to_milliseconds(now)))
         found: list[Row] = []
-        looked_at = 0
+        num_placed = looked_at = 0
         while looked_at < LOOKED_AT_PER_PAGE:
             scan = self._backend.scan(
                 SERVICE_CALL,
@@ -118,13 +118,17 @@ class CallLists:
                 until=plan.until,
                 limit=chunk,
             )
-            for place, row in enumerate(scan.rows, start=1):
-                after = SERVICE_CALL.place_of(plan.path, row)
-                if all(holds(row) for holds in conditions):
-                    found.append(row)
-                if len(found) == limit:
-                    is_last = place == len(scan.rows) and scan.end is None
-                    return _page(found, None if is_last else after, query)
+            for number, row in enumerate(scan.rows, start=1):
+                if not all(holds(row) for holds in conditions):
+                    continue
+                found.append(row)
+                place = SERVICE_CALL.place_of(plan.path, row)
+                if DAMAGED in place:  # no page can begin behind it: it comes on top of the limit
+                    continue
+                num_placed += 1
+                if num_placed == limit:
+                    is_last = number == len(scan.rows) and scan.end is None
+                    return _page(found, None if is_last else place, query)
             if scan.end is None:
                 return _page(found, None, query)
             after = scan.end

@@ -14,12 +14,15 @@ from duetime.domain.tenants import DEFAULT_TENANT
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, Write
 from duetime.stores.core.catalogue_codec import (
+    decode_counter,
     decode_key,
     decode_namespace,
     decode_record,
+    decode_secret,
     encode_key,
     encode_namespace,
     encode_record,
+    is_over,
 )
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.deciding import Decision, decide
@@ -79,7 +82,7 @@ class Catalogue:
         """The first shard of a namespace, and the change of the shard map that is made with it."""
         name = DEDICATED_END if is_dedicated else SHARED_SHARDS
         (row,) = self._backend.read(COUNTER, [(name,)])
-        value = _START[name] if row is None else int(row[1])
+        value = _START[name] if row is None else decode_counter(row)
         first = value if is_dedicated else 0
         end = first + num_shards if is_dedicated else max(value, num_shards)
         if is_dedicated and end - 1 > MAX_DEDICATED_SHARD:
@@ -131,14 +134,16 @@ class Catalogue:
 
     def shard_map(self) -> ShardMap:
         rows = self._backend.read(COUNTER, [(name,) for name in _START])
-        values = [start if row is None else int(row[1]) for start, row in zip(_START.values(), rows, strict=True)]
+        values = [
+            start if row is None else decode_counter(row) for start, row in zip(_START.values(), rows, strict=True)
+        ]
         return ShardMap(*values)
 
     def secret(self, name: str, candidate: bytes) -> bytes:
         for _ in rounds():
             (row,) = self._backend.read(SECRET, [(name,)])
             if row is not None:
-                return bytes(row[1])
+                return decode_secret(row)
             self._backend.write([writes.insert(SECRET, (name, candidate))])
         raise StoreUnavailable("the secret is made and removed again and again")
 
@@ -173,9 +178,10 @@ class Catalogue:
         def judge(_: int, row: Row | None) -> Decision[IdempotencyRecord]:
             if row is None:
                 return Decision(record, writes.insert(IDEMPOTENCY_RECORD, new))
-            stored = decode_record(row)
-            if not stored.yields_to(record, if_claim, now):
-                return Decision(stored)
+            if not is_over(row, now):
+                stored = decode_record(row)
+                if not stored.yields_to(record, if_claim, now):
+                    return Decision(stored)
             is_same = [Condition(name, row[IDEMPOTENCY_RECORD.places[name]]) for name in _CLAIM]
             known = writes.known(IDEMPOTENCY_RECORD, row)
             return Decision(record, writes.replace(IDEMPOTENCY_RECORD, new, *is_same, known=known))

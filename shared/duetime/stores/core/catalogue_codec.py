@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from duetime.domain.api_keys import ApiKey
+from duetime.domain.errors import StoreError
 from duetime.domain.idempotency import IdempotencyRecord
 from duetime.domain.namespaces import Namespace
 from duetime.domain.tenants import is_internal
 from duetime.stores.core.timer_codec import instant, milliseconds, optional_instant, optional_milliseconds
-from duetime.stores.entities import API_KEY, NAMESPACE
+from duetime.stores.decoding import DECODING_ERRORS, repaired, whole
+from duetime.stores.entities import API_KEY, IDEMPOTENCY_RECORD, NAMESPACE
 from duetime.stores.entity import DAMAGED, Row, Value
 from duetime.stores.key_reading import StoredKey, read_api_key, role_text
 from duetime.stores.namespace_text import StoredNamespace, read_namespace, secrets_text, settings_text
@@ -83,8 +87,38 @@ def encode_record(record: IdempotencyRecord) -> Row:
 
 
 def decode_record(row: Row) -> IdempotencyRecord:
-    key, claim_id, content, expires_at = row
-    return IdempotencyRecord(key=key, claim_id=claim_id, content=content, expires_at=instant(expires_at))
+    """Raises ``StoreError`` for one that cannot be read."""
+    try:
+        key, claim_id, content, expires_at = whole(_sound(row))
+        return IdempotencyRecord(key=key, claim_id=claim_id, content=content, expires_at=instant(expires_at))
+    except DECODING_ERRORS as error:
+        raise _unreadable("idempotency record", row) from error
+
+
+def is_over(row: Row, now: datetime) -> bool:
+    """Tell whether an idempotency record has expired, which may be all that can be read of it."""
+    expires_at: Value = row[IDEMPOTENCY_RECORD.places["record_expires_at"]]
+    return expires_at is not DAMAGED and bool(expires_at <= milliseconds(now))
+
+
+def decode_counter(row: Row) -> int:
+    """Raises ``StoreError`` for one that cannot be read."""
+    _, value = row
+    if value is DAMAGED or value < 0:
+        raise _unreadable("counter", row)
+    return int(value)
+
+
+def decode_secret(row: Row) -> bytes:
+    """Raises ``StoreError`` for one that cannot be read."""
+    if DAMAGED in row:
+        raise _unreadable("secret", row)
+    return bytes(row[1])
+
+
+def _unreadable(what: str, row: Row) -> StoreError:
+    """Names the row by its key, which comes first, and quotes nothing else of it."""
+    return StoreError(f"the stored {what} {repaired(row[0])!r} cannot be read: it is damaged")
 
 
 def _sound(row: Row) -> Row:

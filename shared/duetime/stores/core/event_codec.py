@@ -79,5 +79,11 @@ def readable_events(rows: Iterable[Row]) -> Iterator[OutboxEvent]:
 
 
 def report_row(row: Row, error: UnreadableEventError) -> None:
+    tenant_id, call_id, sequence = shown_key(row)
+    report_unreadable(error, tenant_id=tenant_id, call_id=call_id, sequence=sequence)
+
+
+def shown_key(row: Row) -> tuple[str, str, int]:
+    """The tenant, the call and the sequence of an event, whatever is damaged: 0 for a sequence that is."""
     tenant_id, call_id, sequence = EVENT.key_of(row)
-    report_unreadable(error, tenant_id=repaired(tenant_id), call_id=repaired(call_id), sequence=sequence)
+    return repaired(tenant_id), repaired(call_id), 0 if sequence is DAMAGED else sequence

@@ -101,7 +101,7 @@ class Leases:
         batch = self._backend.write([writes.put(WORKER, (worker_id, Now(ttl_ms)))], now=now)
         _raise_first(batch.results)
         announced = self._backend.scan(WORKER, ALL_WORKERS, limit=_MOST_WORKERS).rows
-        ends = {name: end for name, end in announced if end is not DAMAGED}
+        ends: dict[str, int] = dict(row for row in announced if DAMAGED not in row)
         at_ms = batch.at_ms if batch.at_ms is not None else ends.get(worker_id, ttl_ms) - ttl_ms
         ended = [name for name, end in ends.items() if end <= at_ms]
         if ended:

@@ -53,7 +53,7 @@ class Lists:
         found: list[Place] = []
         end = looked_at.end
         for row in looked_at.rows:
-            if _fits(row, timer_filter):
+            if DAMAGED not in row[:2] and _fits(row, timer_filter):
                 found.append(row[:2])
                 if len(found) == limit:
                     end = found[-1]

@@ -17,7 +17,7 @@ from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, WriteStatus
 from duetime.stores.core.event_codec import decode_event, readable_events, report_row
 from duetime.stores.entities import EVENT, UNPUBLISHED, UNPUBLISHED_OF_CALL
-from duetime.stores.entity import Key, Place, Row
+from duetime.stores.entity import DAMAGED, Key, Place, Row
 from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.fair_reading import oldest_first
 from duetime.stores.port.calls import CallRef
@@ -73,11 +73,15 @@ class Outbox:
         tenants: list[str] = []
         since = first
         while len(tenants) < most:
-            found = self._backend.scan(EVENT, UNPUBLISHED, fields=("tenant_id",), since=since, limit=1).rows
-            if not found:
+            scan = self._backend.scan(EVENT, UNPUBLISHED, fields=("tenant_id",), since=since, limit=1)
+            tenant_id = scan.rows[0][0] if scan.rows else None
+            if tenant_id is DAMAGED and scan.end is not None:
+                since = scan.end[0] + _NEXT
+                continue
+            if tenant_id is None or tenant_id is DAMAGED:
                 break
-            tenants.append(found[0][0])
-            since = found[0][0] + _NEXT
+            tenants.append(tenant_id)
+            since = tenant_id + _NEXT
         return tenants
 
     def _read_on(self, reading: _Reading, limit: int) -> list[OutboxEvent]:
@@ -98,8 +102,10 @@ class Outbox:
                 if len(found) == limit:
                     reading.is_at_end = False
                     break
-                reading.last = EVENT.key_of(row)
-                call_id = reading.last[1]
+                key = EVENT.key_of(row)
+                if DAMAGED not in key:  # else nothing can be read behind it
+                    reading.last = key
+                call_id = key[1]
                 if call_id in reading.skipped:
                     continue
                 event = self._decoded(row)

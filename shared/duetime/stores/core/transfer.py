@@ -14,10 +14,10 @@ from duetime.domain.timers import Timer
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Write
 from duetime.stores.core.catalogue import Catalogue
-from duetime.stores.core.catalogue_codec import decode_key, decode_namespace
+from duetime.stores.core.catalogue_codec import decode_key, decode_namespace, decode_secret
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.deciding import Decision, decide
-from duetime.stores.core.event_codec import decode_event, encode_event
+from duetime.stores.core.event_codec import decode_event, encode_event, shown_key
 from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
 from duetime.stores.core.timer_changes import unchanged
 from duetime.stores.core.timer_codec import UnreadableError, decode, decode_or_salvage, encode, key_of
@@ -34,7 +34,7 @@ from duetime.stores.entities import (
     SECRET,
     TIMER,
 )
-from duetime.stores.entity import AccessPath, Entity, Row
+from duetime.stores.entity import DAMAGED, AccessPath, Entity, Row
 from duetime.stores.event_reading import UnreadableEventError
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.pages import Page
@@ -62,9 +62,9 @@ class Transfer:
         scan = self._backend.scan(entity, path, after=after, limit=limit)
         return Page([decode_row(row) for row in scan.rows], None if scan.end is None else cursor_of(scan.end))
 
-    def secrets(self) -> dict[str, bytes]:
+    def secrets(self) -> dict[str, bytes | None]:
         rows = self._backend.scan(SECRET, ALL_SECRETS, limit=_MOST_SECRETS).rows
-        return {name: bytes(value) for name, value in rows}
+        return {repaired(row[0]): None if DAMAGED in row else decode_secret(row) for row in rows}
 
     def load_namespace(self, namespace: Namespace) -> tuple[Namespace, LoadStatus]:
         stored, is_new = self._catalogue.store_namespace(namespace)
@@ -120,8 +120,7 @@ class Transfer:
             try:
                 events.append(decode_event(row))
             except UnreadableEventError as error:
-                tenant_id, call_id, sequence = repaired(EVENT.key_of(row))
-                unreadable.append(UnreadableEvent(tenant_id, call_id, sequence, str(error)))
+                unreadable.append(UnreadableEvent(*shown_key(row), str(error)))
         return EventPage(events, None if scan.end is None else cursor_of(scan.end), tuple(unreadable))
 
     def load_events(self, events: Sequence[OutboxEvent], *, now: datetime) -> list[LoadStatus]:

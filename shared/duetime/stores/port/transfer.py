@@ -13,7 +13,7 @@ The caller makes sure that neither database is served meanwhile. Service calls n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -69,8 +69,11 @@ class TransferStore(Protocol):
         """
         ...
 
-    def secrets(self) -> dict[str, bytes]:
-        """All secrets that ``Catalogue.secret`` keeps, by name: a handful. That operation loads one."""
+    def secrets(self) -> Mapping[str, bytes | None]:
+        """All secrets that ``Catalogue.secret`` keeps, by name: a handful. That operation loads one.
+
+        None: the stored secret cannot be read.
+        """
         ...
 
     def load_namespace(self, namespace: Namespace) -> tuple[Namespace, LoadStatus]:
