@@ -47,13 +47,13 @@ SERVER_DIRECTORIES = {("integration", "cassandra"), ("integration", "dynamodb"),
 """All that is in them."""
 REPEATED: dict[str, tuple[str, ...]] = {
     "mariadb114": (),
-    "ministack": ("test_put", "test_record", "test_races", "test_calls_apply", "test_calls_lists"),
-    "ministack-over-core": ("test_put", "test_record", "test_races", "test_calls_apply", "test_calls_lists"),
+    "ministack": ("timers.put", "timers.record", "timers.races", "calls.apply", "calls.lists"),
+    "ministack-over-core": ("timers.put", "timers.record", "timers.races", "calls.apply", "calls.lists"),
     "moto": (),
     "moto-over-core": (),
-    "sqlite-memory": ("test_put", "test_record", "test_calls_apply"),
+    "sqlite-memory": ("timers.put", "timers.record", "calls.apply"),
 }
-"""Stores of which these files of the contract alone are run always: models, emulators, a second version, SQLite
+"""Stores of which these parts of the contract alone are run always: models, emulators, a second version, SQLite
 without its file.
 `make test-repeated` runs the rest, which takes minutes; CI does so on a machine that is fast enough (.ci/run)."""
 
@@ -69,12 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "unit" in item.path.parts:
             continue  # there these words are names and no more
         call = getattr(item, "callspec", None)
+        part = getattr(item, "obj", item).__module__.removeprefix("duetime.testing.contract.")
         values = () if call is None else call.params.values()
         is_on_server = any(isinstance(value, str) and value in SERVER_STORES for value in values)
         if is_on_server or item.path.parts[-3:-1] in SERVER_DIRECTORIES:
             item.add_marker(pytest.mark.server)
-        for store, files in REPEATED.items():
-            if store in values and item.path.parent.name == "contract" and item.path.stem not in files:
+        for store, parts in REPEATED.items():
+            if store in values and item.path.parent.name == "contract" and part not in parts:
                 item.add_marker(pytest.mark.repeated)
 
 

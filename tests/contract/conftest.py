@@ -13,15 +13,9 @@ from functools import partial
 
 import pytest
 
-from duetime.domain.namespaces import Namespace
-from duetime.stores.port.calls import CallStore
-from duetime.stores.port.outbox import Outbox
-from duetime.stores.port.store import Store
-from duetime.stores.port.transfer import TransferStore
+from duetime.testing.contract import Subject
 from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory, sqlite_over_core
-from tests.contract.subject import Subject
 from tests.support.cassandra import server_subject, server_url
-from tests.support.clock import NOW
 from tests.support.databases import server_urls
 from tests.support.dictionary import dictionary_subject
 from tests.support.dynamodb import dynoxide_endpoint, moto_over_core, moto_subject, served_over_core, served_subject
@@ -54,35 +48,3 @@ if server_url() is not None:
 def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
     with STORES[request.param](request) as subject:
         yield subject
-
-
-@pytest.fixture
-def store(subject: Subject) -> Store:
-    return subject.store
-
-
-@pytest.fixture
-def calls(store: Store) -> CallStore:
-    return store.calls
-
-
-@pytest.fixture
-def outbox(store: Store) -> Outbox:
-    return store.outbox
-
-
-@pytest.fixture
-def transfer(store: Store) -> TransferStore:
-    return store.transfer
-
-
-@pytest.fixture
-def orders(store: Store) -> Namespace:
-    """A namespace with several shards."""
-    return store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
-
-
-@pytest.fixture
-def single(store: Store) -> Namespace:
-    """A namespace whose timers are all on shard 0."""
-    return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]

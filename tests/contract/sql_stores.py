@@ -18,7 +18,7 @@ from duetime.stores.sql.dialects import open_dialect
 from duetime.stores.sql.store import SqlStore
 from duetime.stores.sql.tables import timers
 from duetime.stores.time_source import TimeSource
-from tests.contract.subject import Subject
+from duetime.testing.contract import Subject
 from tests.support.databases import empty_database, shared_server_store
 from tests.support.stores import file_store, memory_store
 

@@ -205,13 +205,13 @@ MUTANTS = (
     ),
     *_of(
         "domain/timers.py",
-        "tests/unit/domain/test_timers.py tests/contract/test_put.py",
+        "tests/unit/domain/test_timers.py tests/contract",
         ("self.expires_at <= now", "self.expires_at < now", "an expired timer is still there"),
         ("return stored.digest == new.digest and not is_unreadable", "return False", "a repeated PUT fires again"),
     ),
     *_of(
         "stores/sql/recording.py",
-        "tests/contract/test_record.py tests/unit/sql/test_pruning.py",
+        "tests/contract tests/unit/sql/test_pruning.py",
         (
             "                _ROW.row_type == constant(RowType.FINISHED),\n",
             "",
@@ -225,12 +225,12 @@ MUTANTS = (
     ),
     *_of(
         "stores/sql/fencing.py",
-        "tests/contract/test_record.py",
+        "tests/contract",
         ("(lease.shard_id, lease.version, lease.owner_id) not in owners", "False", "a lost lease still records"),
     ),
     *_of(
         "stores/sql/due.py",
-        "tests/contract/test_due.py",
+        "tests/contract",
         (
             ', uuid > given("uuid")',
             ', uuid >= given("uuid")',

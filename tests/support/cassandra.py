@@ -25,7 +25,7 @@ from duetime.stores.backends.cassandra.url import CassandraUrl, parse_cassandra_
 from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import TIMER
 from duetime.stores.time_source import TimeSource
-from tests.contract.subject import Subject
+from duetime.testing.contract import Subject
 from tests.support.cassandra_faults import FaultySession, Network
 from tests.support.databases import own_name
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-NOW = datetime(2026, 12, 20, 15, 30, tzinfo=UTC)
-"""The instant at which tests begin."""
+from duetime.testing.contract.builders import NOW
 
 
 class FakeClock:

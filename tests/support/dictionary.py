@@ -1,6 +1,6 @@
 """A backend in a dictionary: the smallest one there can be, and one whose rows can be damaged in every way.
 
-Nothing survives the process. It is an example for authors of backends (docs/stores/contract.md).
+Nothing survives the process. It is an example for authors of backends (docs/stores.md).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import ENTITIES, SERVICE_CALL, TIMER
 from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Kind, Place, Row, Value
 from duetime.stores.time_source import StoreTime
-from tests.contract.subject import Subject
+from duetime.testing.contract import Subject
 
 _RESOLUTION_SECONDS = 0.001
 _LAST: Final = {
@@ -154,8 +154,7 @@ class DictionaryBackend:
             (
                 (place, row)
                 for place, row in placed
-                if (after is None or _compare(path, place, after) > 0)
-                and _is_within(row[entity.places[path.order_names[0]]], since, until)
+                if (after is None or _compare(path, place, after) > 0) and _is_within(entity, path, row, since, until)
             ),
             key=lambda each: in_order_of(each[0]),
         )
@@ -240,9 +239,10 @@ def _compare(path: AccessPath, one: Place, other: Place) -> int:
     return 0
 
 
-def _is_within(value: Value, since: Value, until: Value) -> bool:
+def _is_within(entity: Entity, path: AccessPath, row: Row, since: Value, until: Value) -> bool:
     if since is None and until is None:
         return True
+    value = row[entity.places[path.order_names[0]]]
     return value is not DAMAGED and (since is None or value >= since) and (until is None or value <= until)
 
 

@@ -36,7 +36,7 @@ from duetime.stores.dynamodb.items import timer_key
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.entities import SERVICE_CALL, TIMER
 from duetime.stores.time_source import TimeSource
-from tests.contract.subject import Subject
+from duetime.testing.contract import Subject
 from tests.support.moto_transactions import cheap_transactions
 
 REGION = "us-east-1"

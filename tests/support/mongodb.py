@@ -24,7 +24,7 @@ from duetime.stores.backends.mongodb.documents import key_of
 from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import ENTITIES, TIMER
 from duetime.stores.time_source import TimeSource
-from tests.contract.subject import Subject
+from duetime.testing.contract import Subject
 
 URL_VARIABLE = "DUETIME_TEST_MONGODB_URL"
 _PATIENCE = "timeoutMS=60000"

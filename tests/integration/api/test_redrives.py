@@ -16,7 +16,7 @@ from duetime.domain.timers import Failure, FailureReason, Timer
 from duetime.domain.times import format_instant
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
-from tests.contract.subject import Subject
+from duetime.testing.contract import Subject
 from tests.support.api import World, context_for
 from tests.support.builders import failed, fired, leased, make_timer, make_timers, parked, retried
 from tests.support.clock import NOW, FakeClock

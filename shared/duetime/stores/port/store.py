@@ -20,7 +20,7 @@ Rules for all operations:
 - One row that cannot be read harms itself alone. A timer is shown as FAILED with the reason UNREADABLE
   (``timer_check``), a namespace and an API key say so (``unreadable``); a list never ends in an error for them.
 
-``tests/contract`` proves each sentence for each store.
+``duetime.testing.contract`` proves each sentence for each store.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,11 @@ from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallStatus, Method, ServiceCall, request_spec
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef, CallStore
 from duetime.stores.port.store import Store
-from tests.contract import call_steps as steps
-from tests.contract.steps import claim
-from tests.contract.subject import Subject
-from tests.support import calls as make
-from tests.support.builders import seconds
-from tests.support.clock import NOW
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import NOW, seconds
+from duetime.testing.contract.steps import claim
+from duetime.testing.contract.subject import Subject
 
 LATER = NOW + seconds(60)
 
@@ -47,7 +47,7 @@ def test_nothing_to_apply(calls: CallStore) -> None:
         {"retry_policy_json": make.RETRIED, "timeout_seconds": 900, "rerun_of": make.id_at(NOW)},
     ],
 )
-def test_what_was_submitted_is_read_back(calls: CallStore, fields: dict[str, object]) -> None:
+def test_what_was_submitted_is_read_back(calls: CallStore, fields: dict[str, Any]) -> None:
     call = steps.submit(calls, **fields)
 
     assert steps.got(calls, call) == call

@@ -12,11 +12,20 @@ from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import MAX_PAYLOAD_BYTES, FailureReason, Rearm, Timer, TimerState
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
-from tests.contract.steps import claim, create, due, record, stored
-from tests.contract.subject import Subject
-from tests.contract.test_races import at_once
-from tests.support.builders import RETENTION, failed, fired, make_timer, make_timers, parked, retried, seconds
-from tests.support.clock import NOW
+from duetime.testing.contract.builders import (
+    NOW,
+    RETENTION,
+    failed,
+    fired,
+    make_timer,
+    make_timers,
+    parked,
+    retried,
+    seconds,
+)
+from duetime.testing.contract.fixtures import AtOnce
+from duetime.testing.contract.steps import claim, create, due, record, stored
+from duetime.testing.contract.subject import Subject
 
 LATER = NOW + seconds(60)
 LARGE = '"' + "x" * (MAX_PAYLOAD_BYTES - 2) + '"'
@@ -162,7 +171,9 @@ def test_an_expired_timer_is_not_found(store: Store, single: Namespace) -> None:
 
 
 @pytest.mark.parametrize("payload_json", [None, LARGE], ids=["none", "large"])
-def test_the_revision_is_judged_before_the_state(store: Store, single: Namespace, payload_json: str | None) -> None:
+def test_a_redrive_judges_the_revision_before_the_state(
+    store: Store, single: Namespace, payload_json: str | None
+) -> None:
     timer = make_failed(store, single, payload_json=payload_json)
 
     for how in Rearm:
@@ -279,98 +290,91 @@ def test_the_outcome_of_an_attempt_before_a_redrive_is_superseded(store: Store, 
 # -- races -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def threaded(subject: Subject) -> Store:
-    if not subject.is_thread_safe:
-        pytest.skip("this emulator is not safe under threads")
-    return subject.store
-
-
 @pytest.mark.parametrize("payload_json", [None, LARGE], ids=["none", "large"])
 @pytest.mark.parametrize("if_revision", [None, 2])
 def test_one_redrive_of_many_wins(
-    threaded: Store, single: Namespace, payload_json: str | None, if_revision: int | None
+    store: Store, single: Namespace, payload_json: str | None, if_revision: int | None, at_once: AtOnce
 ) -> None:
-    make_failed(threaded, single, payload_json=payload_json)
+    make_failed(store, single, payload_json=payload_json)
 
-    statuses = [result.status for result in at_once(lambda _: rearm(threaded, single, if_revision=if_revision))]
+    statuses = [result.status for result in at_once(lambda _: rearm(store, single, if_revision=if_revision))]
 
     assert statuses.count(ChangeStatus.APPLIED) == 1
     lost = ChangeStatus.WRONG_STATE if if_revision is None else ChangeStatus.REVISION_MISMATCH
     assert statuses.count(lost) == len(statuses) - 1
-    timer = stored(threaded, single)
+    timer = stored(store, single)
     assert (timer.revision, timer.content.payload_json) == (3, payload_json)
 
 
-def test_overlapping_batches_redrive_each_timer_once(threaded: Store, single: Namespace) -> None:
-    timers = create(threaded, *make_timers(single, 60))
-    record(threaded, [failed(timer) for timer in timers], claim(threaded))
+def test_overlapping_batches_redrive_each_timer_once(store: Store, single: Namespace, at_once: AtOnce) -> None:
+    timers = create(store, *make_timers(single, 60))
+    record(store, [failed(timer) for timer in timers], claim(store))
     refs = [TimerRef(timer.timer_id) for timer in timers]
 
     batches = at_once(
-        lambda _: threaded.timers.rearm(single, refs, rearm=Rearm.REDRIVE, now=LATER),
+        lambda _: store.timers.rearm(single, refs, rearm=Rearm.REDRIVE, now=LATER),
         threads=4,
     )
 
     statuses = [result.status for batch in batches for result in batch]
     assert statuses.count(ChangeStatus.APPLIED) == 60
-    assert {timer.revision for timer in due(threaded, single, until=LATER)} == {3}
+    assert {timer.revision for timer in due(store, single, until=LATER)} == {3}
 
 
 @pytest.mark.parametrize("payload_json", [None, LARGE], ids=["none", "large"])
 def test_a_redrive_and_a_deletion_never_resurrect(
-    threaded: Store, single: Namespace, payload_json: str | None
+    store: Store, single: Namespace, payload_json: str | None, at_once: AtOnce
 ) -> None:
     for number in range(5):
-        make_failed(threaded, single, f"t{number}", payload_json=payload_json)
+        make_failed(store, single, f"t{number}", payload_json=payload_json)
 
     def act(index: int) -> None:
         for number in range(5):
             if index == 0:
-                rearm(threaded, single, f"t{number}")
+                rearm(store, single, f"t{number}")
             else:
-                threaded.timers.delete(single, [TimerRef(f"t{number}")], now=LATER)
+                store.timers.delete(single, [TimerRef(f"t{number}")], now=LATER)
 
     at_once(act, threads=2)
 
-    assert [threaded.timers.get(single, f"t{number}", now=LATER) for number in range(5)] == [None] * 5
+    assert [store.timers.get(single, f"t{number}", now=LATER) for number in range(5)] == [None] * 5
 
 
 @pytest.mark.parametrize("payload_json", [None, LARGE], ids=["none", "large"])
 def test_a_redrive_and_a_replacement_leave_the_replacement(
-    threaded: Store, single: Namespace, payload_json: str | None
+    store: Store, single: Namespace, payload_json: str | None, at_once: AtOnce
 ) -> None:
     for number in range(5):
-        make_failed(threaded, single, f"t{number}", payload_json=payload_json)
+        make_failed(store, single, f"t{number}", payload_json=payload_json)
 
     def act(index: int) -> None:
         for number in range(5):
             if index == 0:
-                rearm(threaded, single, f"t{number}")
+                rearm(store, single, f"t{number}")
             else:
                 new = make_timer(single, f"t{number}", payload_json="1")
-                threaded.timers.put([new], mode=PutMode.REPLACE, now=LATER)
+                store.timers.put([new], mode=PutMode.REPLACE, now=LATER)
 
     at_once(act, threads=2)
 
-    timers = [stored(threaded, single, f"t{number}", now=LATER) for number in range(5)]
+    timers = [stored(store, single, f"t{number}", now=LATER) for number in range(5)]
     assert [timer.content.payload_json for timer in timers] == ["1"] * 5
-    assert sorted(due(threaded, single, until=LATER), key=lambda timer: timer.timer_id) == timers
+    assert sorted(due(store, single, until=LATER), key=lambda timer: timer.timer_id) == timers
 
 
-def test_fire_never_takes_an_outcome_away(threaded: Store, single: Namespace) -> None:
+def test_fire_never_takes_an_outcome_away(store: Store, single: Namespace, at_once: AtOnce) -> None:
     """The timers come due at the moment at which they are fired by hand."""
-    timers = create(threaded, *make_timers(single, 20, execute_at=LATER + seconds(0.001)))
-    lease = claim(threaded)
+    timers = create(store, *make_timers(single, 20, execute_at=LATER + seconds(0.001)))
+    lease = claim(store)
 
     def act(index: int) -> list[bool]:
         if index == 0:
-            return [record(threaded, [fired(timer)], lease) == [RecordStatus.APPLIED] for timer in timers]
+            return [record(store, [fired(timer)], lease) == [RecordStatus.APPLIED] for timer in timers]
         return [
-            rearm(threaded, single, timer.timer_id, how=Rearm.FIRE).status is ChangeStatus.APPLIED for timer in timers
+            rearm(store, single, timer.timer_id, how=Rearm.FIRE).status is ChangeStatus.APPLIED for timer in timers
         ]
 
     outcomes, _ = at_once(act, threads=2)
 
     assert outcomes == [True] * 20
-    assert {stored(threaded, single, timer.timer_id).state for timer in timers} == {TimerState.FIRED}
+    assert {stored(store, single, timer.timer_id).state for timer in timers} == {TimerState.FIRED}

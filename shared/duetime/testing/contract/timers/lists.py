@@ -12,8 +12,8 @@ from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.stores.port.pages import Page
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
-from tests.contract.steps import claim, create, read_all, record, record_fired, stored
-from tests.support.builders import (
+from duetime.testing.contract.builders import (
+    NOW,
     RETENTION,
     failed,
     fired,
@@ -24,7 +24,7 @@ from tests.support.builders import (
     retried,
     seconds,
 )
-from tests.support.clock import NOW
+from duetime.testing.contract.steps import claim, create, read_all, record, record_fired, stored
 
 EVERYTHING = TimerFilter()
 

@@ -13,9 +13,8 @@ from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, NamespaceSettings, Pause
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
 from duetime.stores.port.store import Store
-from tests.contract.subject import Subject
-from tests.support.builders import make_namespace, seconds
-from tests.support.clock import NOW
+from duetime.testing.contract.builders import NOW, make_namespace, seconds
+from duetime.testing.contract.subject import Subject
 
 
 def create(store: Store, name: str, num_shards: int = 4, *, dedicated: bool = False) -> Namespace:

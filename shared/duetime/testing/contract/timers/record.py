@@ -13,9 +13,8 @@ from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus, record
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerChange, TimerState
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, TimerRef
-from tests.contract.steps import claim, create, due, record, stored
-from tests.contract.subject import Subject
-from tests.support.builders import (
+from duetime.testing.contract.builders import (
+    NOW,
     RETENTION,
     failed,
     fired,
@@ -27,7 +26,8 @@ from tests.support.builders import (
     retried,
     seconds,
 )
-from tests.support.clock import NOW
+from duetime.testing.contract.steps import claim, create, due, record, stored
+from duetime.testing.contract.subject import Subject
 
 LATER = NOW + seconds(30)
 AFTER = NOW + seconds(2)

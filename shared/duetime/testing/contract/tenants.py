@@ -16,9 +16,8 @@ from duetime.domain.tenants import DEFAULT_TENANT, internal_namespace
 from duetime.stores.port.pages import Page
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
-from tests.contract.subject import Subject
-from tests.support.builders import make_timer, seconds
-from tests.support.clock import NOW
+from duetime.testing.contract.builders import NOW, make_timer, seconds
+from duetime.testing.contract.subject import Subject
 
 T = TypeVar("T")
 

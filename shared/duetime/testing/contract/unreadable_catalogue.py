@@ -7,46 +7,45 @@ from dataclasses import replace
 import pytest
 
 from duetime.domain.api_keys import ApiKey, hash_of
-from duetime.domain.errors import NamespaceUnreadable
+from duetime.domain.errors import NamespaceUnreadable, StoreError
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.principals import Role
 from duetime.stores.port.store import Store
-from tests.contract.steps import read_all
-from tests.support.clock import NOW
-from tests.support.unreadable import key_of_a_later_role, unreadable_namespace
+from duetime.testing.contract.builders import NOW
+from duetime.testing.contract.steps import key_of_later_role, read_all, unreadable_namespace
 
 
 @pytest.fixture
-def bad(store: Store) -> Namespace:
+def bad_namespace(store: Store) -> Namespace:
     return unreadable_namespace(store, "bad")
 
 
-def test_an_unreadable_namespace_says_so_and_keeps_its_shards(store: Store, bad: Namespace) -> None:
+def test_an_unreadable_namespace_says_so_and_keeps_its_shards(store: Store, bad_namespace: Namespace) -> None:
     found = store.catalogue.get_namespace("bad")
 
-    assert found == bad
+    assert found == bad_namespace
     assert found.unreadable
     assert "many" not in found.unreadable
     assert found.settings == NamespaceSettings()
     assert found.num_shards == 4
 
 
-def test_an_unreadable_namespace_hides_no_other(store: Store, bad: Namespace, orders: Namespace) -> None:
+def test_an_unreadable_namespace_hides_no_other(store: Store, bad_namespace: Namespace, orders: Namespace) -> None:
     of_tenant = read_all(
         lambda cursor: store.catalogue.list_namespaces(cursor=cursor, limit=1, tenant_id=orders.tenant_id)
     )
     of_all = read_all(lambda cursor: store.catalogue.list_namespaces(cursor=cursor, limit=1))
     whole = read_all(lambda cursor: store.transfer.all_namespaces(cursor=cursor, limit=1))
 
-    assert of_tenant == of_all == whole == [bad, orders]
+    assert of_tenant == of_all == whole == [bad_namespace, orders]
 
 
-def test_an_unreadable_namespace_is_not_made_again(store: Store, bad: Namespace) -> None:
+def test_an_unreadable_namespace_is_not_made_again(store: Store, bad_namespace: Namespace) -> None:
     with pytest.raises(NamespaceUnreadable):
         store.catalogue.create_namespace("bad", num_shards=4, dedicated=False, now=NOW)
 
-    assert store.catalogue.get_namespace("bad") == bad
+    assert store.catalogue.get_namespace("bad") == bad_namespace
 
 
 def test_what_a_newer_version_has_set_survives_a_change_by_this_one(store: Store, orders: Namespace) -> None:
@@ -67,7 +66,10 @@ def test_what_a_newer_version_has_set_survives_a_change_by_this_one(store: Store
 
 def test_a_key_whose_role_is_not_known_is_listed_and_can_be_deleted(store: Store) -> None:
     good = ApiKey(key_id="b", tenant_id="acme", role=Role.ADMIN, secret_hash=hash_of("s"), created_at=NOW)
-    key_of_a_later_role(store, "a", "acme", secret="s")
+    try:
+        assert store.catalogue.create_api_key(key_of_later_role("a", "acme", secret="s"))
+    except StoreError:
+        pytest.skip("the database refuses such a role")
     assert store.catalogue.create_api_key(good)
 
     listed = read_all(lambda cursor: store.catalogue.list_api_keys("acme", cursor=cursor, limit=1))

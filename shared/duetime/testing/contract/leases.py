@@ -11,10 +11,9 @@ from duetime.calls.relay import OUTBOX_SHARD
 from duetime.domain.namespaces import Namespace
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.stores.port.store import Store
-from tests.contract.steps import claim, create, due
-from tests.support.builders import make_timer, seconds
-from tests.support.clock import NOW
-from tests.support.leases import claim_shard
+from duetime.testing.contract.builders import NOW, make_timer, seconds
+from duetime.testing.contract.fixtures import AtOnce
+from duetime.testing.contract.steps import claim, claim_shard, create, due
 
 TICK = seconds(0.001)
 EXPIRY = NOW + seconds(10)
@@ -189,7 +188,7 @@ def test_each_renewal_of_a_batch_has_its_own_result_in_order(store: Store) -> No
     assert store.leases.renew([], lease_seconds=30, now=NOW) == []
 
 
-def test_a_released_shard_can_be_claimed_at_once(store: Store) -> None:
+def test_a_released_shard_can_be_claimed_at_once(store: Store, at_once: AtOnce) -> None:
     lease = claim(store, 0, "w1")
 
     store.leases.release([lease], now=NOW)
@@ -257,7 +256,7 @@ def test_a_worker_that_announces_itself_again_lives_on(store: Store) -> None:
     assert store.leases.announce_worker("b", ttl_seconds=10, now=NOW + seconds(15)) == ["a", "b"]
 
 
-def test_a_withdrawn_worker_is_gone_at_once(store: Store) -> None:
+def test_a_withdrawn_worker_is_gone_at_once(store: Store, at_once: AtOnce) -> None:
     store.leases.announce_worker("a", ttl_seconds=10, now=NOW)
 
     store.leases.withdraw_worker("a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,9 @@ from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespac
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, CallStore, DeleteStatus
 from duetime.stores.port.outbox import Outbox
 from duetime.stores.port.store import Store
-from tests.contract import call_steps as steps
-from tests.support import calls as make
-from tests.support.builders import seconds
-from tests.support.clock import NOW
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import NOW, seconds
 
 MINE, THEIRS, NOBODY = "acme", "acme2", "acme-"
 
@@ -32,7 +32,7 @@ class Twin:
 @pytest.fixture
 def twin(calls: CallStore) -> Twin:
     call_id = make.id_at(NOW)
-    fields = {"call_id": call_id, "tags": ("a",), "idempotency_key": "k", "correlation_id": "c"}
+    fields: dict[str, Any] = {"call_id": call_id, "tags": ("a",), "idempotency_key": "k", "correlation_id": "c"}
     fields |= {"retry_policy_json": make.RETRIED}
     ended = {}
     for tenant_id in (MINE, THEIRS):

@@ -15,11 +15,10 @@ from duetime.stores.port.calls import CallRef, CallStore
 from duetime.stores.port.outbox import Outbox, OutboxEvent
 from duetime.stores.port.store import Store
 from duetime.stores.port.transfer import TransferStore
-from tests.contract import call_steps as steps
-from tests.contract.subject import Subject
-from tests.support import calls as make
-from tests.support.builders import seconds
-from tests.support.clock import NOW
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import NOW, seconds
+from duetime.testing.contract.subject import Subject
 
 DAY = timedelta(days=1)
 

@@ -12,11 +12,10 @@ from duetime.domain.errors import InvalidCursor
 from duetime.domain.service_calls import CallStatus, ServiceCall
 from duetime.stores.port.calls import CallFilter, CallOrder, CallStore
 from duetime.stores.port.pages import Page
-from tests.contract import call_steps as steps
-from tests.contract.steps import read_all
-from tests.support import calls as make
-from tests.support.builders import seconds
-from tests.support.clock import NOW
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import NOW, seconds
+from duetime.testing.contract.steps import read_all
 
 EVERYTHING = CallFilter()
 HOUR = timedelta(hours=1)
@@ -204,11 +203,11 @@ def test_what_changes_moves_to_its_new_list(calls: CallStore) -> None:
     assert [finds(**by_due, due_to=NOW + hours * HOUR) for hours in (1, 2)] == [False, True]
 
     steps.applied(calls, make.amended(changed, starred=False, tags=()))
-    for conditions in ({"starred": True}, {"tags": ("b",)}):
-        assert listed(calls, CallFilter(**conditions)) == []  # type: ignore[arg-type]
+    for conditions in (CallFilter(starred=True), CallFilter(tags=("b",))):
+        assert listed(calls, conditions) == []
 
 
-def test_writes_between_pages_do_not_disturb_the_rest(calls: CallStore) -> None:
+def test_writes_between_pages_of_calls_do_not_disturb_the_rest(calls: CallStore) -> None:
     stored = [steps.submit(calls) for _ in range(10)]
     page = calls.list(make.TENANT, EVERYTHING, cursor=None, limit=4, now=NOW)
     steps.submit(calls)
@@ -296,7 +295,7 @@ def test_a_cursor_of_executions_belongs_to_its_call(calls: CallStore) -> None:
             calls.list_executions(tenant_id, call_id, cursor=cursor, limit=1)
 
 
-def test_texts_that_differ_by_blanks_at_the_end_differ(calls: CallStore) -> None:
+def test_names_that_differ_by_blanks_at_the_end_differ(calls: CallStore) -> None:
     bare = steps.submit(calls, name="n", tags=("t", "t "), correlation_id="c")
     blank = steps.submit(calls, name="n ", tags=("t ",), correlation_id="c ")
 

@@ -12,8 +12,8 @@ from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerChange, TimerState, replaced
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, PutResult, PutStatus
-from tests.contract.steps import claim, create, due, record, record_fired
-from tests.support.builders import (
+from duetime.testing.contract.builders import (
+    NOW,
     RETENTION,
     failed,
     fired,
@@ -25,7 +25,8 @@ from tests.support.builders import (
     retried,
     seconds,
 )
-from tests.support.clock import NOW
+from duetime.testing.contract.fixtures import AtOnce
+from duetime.testing.contract.steps import claim, create, due, record, record_fired
 
 LATER = NOW + seconds(30)
 
@@ -415,7 +416,7 @@ def test_due_times_reach_from_1970_to_9999(store: Store, single: Namespace, year
     assert due(store, single, until=execute_at) == [timer]
 
 
-def test_a_past_due_time_is_due_at_once(store: Store, single: Namespace) -> None:
+def test_a_past_due_time_is_due_at_once(store: Store, single: Namespace, at_once: AtOnce) -> None:
     timer = make_timer(single, execute_at=NOW - seconds(3600))
 
     put(store, timer, PutMode.CREATE)

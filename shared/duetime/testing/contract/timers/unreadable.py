@@ -16,16 +16,15 @@ from duetime.domain.retry import DEFAULT_RETRY_POLICY
 from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef, UnreadableRow
-from tests.contract.steps import create, due, read_all, stored
-from tests.contract.subject import Subject
-from tests.support.builders import RETENTION, make_timer, make_timers, seconds
-from tests.support.clock import NOW
+from duetime.testing.contract.builders import NOW, RETENTION, make_timer, make_timers, seconds
+from duetime.testing.contract.steps import create, due, read_all, stored
+from duetime.testing.contract.subject import Subject
 
 LATER = NOW + seconds(30)
 
 
 @pytest.fixture
-def bad(subject: Subject, single: Namespace) -> Timer:
+def bad_timer(subject: Subject, single: Namespace) -> Timer:
     """A timer whose row is corrupt."""
     (timer,) = create(subject.store, make_timer(single, "bad", tags=("x",), correlation_id="c"))
     subject.corrupt(timer)
@@ -36,7 +35,7 @@ def unreadable(store: Store) -> tuple[UnreadableRow, ...]:
     return store.timers.due(0, until=NOW, limit=100).unreadable
 
 
-def test_an_unreadable_row_is_reported_beside_the_others(store: Store, single: Namespace, bad: Timer) -> None:
+def test_an_unreadable_row_is_reported_beside_the_others(store: Store, single: Namespace, bad_timer: Timer) -> None:
     good = create(store, *make_timers(single, 3))
 
     page = store.timers.due(0, until=NOW, limit=100)
@@ -68,7 +67,7 @@ def test_many_unreadable_rows_do_not_hide_a_later_timer(subject: Subject, single
     assert reported == 5
 
 
-def test_a_quarantined_row_is_a_failed_timer(store: Store, single: Namespace, bad: Timer) -> None:
+def test_a_quarantined_row_is_a_failed_timer(store: Store, single: Namespace, bad_timer: Timer) -> None:
     store.timers.quarantine(unreadable(store), now=LATER, expires_at=LATER + RETENTION)
 
     assert unreadable(store) == ()
@@ -81,7 +80,9 @@ def test_a_quarantined_row_is_a_failed_timer(store: Store, single: Namespace, ba
     assert timer.failure.message
 
 
-def test_a_quarantined_row_expires_as_other_failed_timers_do(subject: Subject, single: Namespace, bad: Timer) -> None:
+def test_a_quarantined_row_expires_as_other_failed_timers_do(
+    subject: Subject, single: Namespace, bad_timer: Timer
+) -> None:
     store, end = subject.store, LATER + RETENTION
     store.timers.quarantine(unreadable(store), now=LATER, expires_at=end)
 
@@ -99,7 +100,7 @@ def test_a_quarantined_row_expires_as_other_failed_timers_do(subject: Subject, s
     assert created.status is PutStatus.CREATED
 
 
-def test_an_expired_quarantined_row_is_pruned(subject: Subject, single: Namespace, bad: Timer) -> None:
+def test_an_expired_quarantined_row_is_pruned(subject: Subject, single: Namespace, bad_timer: Timer) -> None:
     store = subject.store
     store.timers.quarantine(unreadable(store), now=NOW, expires_at=LATER)
 
@@ -107,7 +108,7 @@ def test_an_expired_quarantined_row_is_pruned(subject: Subject, single: Namespac
     assert store.timers.get(single, "bad", now=LATER) is None
 
 
-def test_a_quarantined_row_is_listed_among_the_failed(store: Store, single: Namespace, bad: Timer) -> None:
+def test_a_quarantined_row_is_listed_among_the_failed(store: Store, single: Namespace, bad_timer: Timer) -> None:
     create(store, make_timer(single, "good"))
     store.timers.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
 
@@ -121,7 +122,7 @@ def test_a_quarantined_row_is_listed_among_the_failed(store: Store, single: Name
     assert listed(TimerFilter(state=TimerState.SCHEDULED)) == ["good"]
 
 
-def test_an_unreadable_row_spoils_no_read(store: Store, single: Namespace, bad: Timer) -> None:
+def test_an_unreadable_row_spoils_no_read(store: Store, single: Namespace, bad_timer: Timer) -> None:
     create(store, make_timer(single, "good", correlation_id="c"))
 
     timer = stored(store, single, "bad")
@@ -136,7 +137,7 @@ def test_an_unreadable_row_spoils_no_read(store: Store, single: Namespace, bad: 
 
 @pytest.mark.parametrize("is_quarantined", [False, True])
 def test_an_unreadable_timer_can_be_replaced(
-    store: Store, single: Namespace, bad: Timer, is_quarantined: bool
+    store: Store, single: Namespace, bad_timer: Timer, is_quarantined: bool
 ) -> None:
     if is_quarantined:
         store.timers.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
@@ -146,13 +147,13 @@ def test_an_unreadable_timer_can_be_replaced(
 
     assert result.status is PutStatus.REPLACED
     assert result.timer is not None
-    assert result.timer.revision > bad.revision
+    assert result.timer.revision > bad_timer.revision
     assert due(store, single, until=LATER) == [result.timer]
 
 
 @pytest.mark.parametrize("is_quarantined", [False, True])
 def test_an_unreadable_timer_can_be_deleted(
-    store: Store, single: Namespace, bad: Timer, is_quarantined: bool
+    store: Store, single: Namespace, bad_timer: Timer, is_quarantined: bool
 ) -> None:
     if is_quarantined:
         store.timers.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
@@ -166,7 +167,7 @@ def test_an_unreadable_timer_can_be_deleted(
 
 @pytest.mark.parametrize("is_quarantined", [False, True])
 def test_an_unreadable_timer_cannot_be_changed(
-    store: Store, single: Namespace, bad: Timer, is_quarantined: bool
+    store: Store, single: Namespace, bad_timer: Timer, is_quarantined: bool
 ) -> None:
     if is_quarantined:
         store.timers.quarantine(unreadable(store), now=NOW, expires_at=NOW + RETENTION)
@@ -176,7 +177,9 @@ def test_an_unreadable_timer_cannot_be_changed(
     assert result.status is ChangeStatus.FINISHED
 
 
-def test_a_row_that_was_replaced_meanwhile_is_not_quarantined(store: Store, single: Namespace, bad: Timer) -> None:
+def test_a_row_that_was_replaced_meanwhile_is_not_quarantined(
+    store: Store, single: Namespace, bad_timer: Timer
+) -> None:
     rows = unreadable(store)
     (result,) = store.timers.put([make_timer(single, "bad")], mode=PutMode.REPLACE, now=NOW)
 
@@ -185,7 +188,9 @@ def test_a_row_that_was_replaced_meanwhile_is_not_quarantined(store: Store, sing
     assert due(store, single) == [result.timer]
 
 
-def test_a_row_that_was_deleted_meanwhile_is_not_resurrected(store: Store, single: Namespace, bad: Timer) -> None:
+def test_a_row_that_was_deleted_meanwhile_is_not_resurrected(
+    store: Store, single: Namespace, bad_timer: Timer
+) -> None:
     rows = unreadable(store)
     store.timers.delete(single, [TimerRef("bad")], now=NOW)
 
@@ -194,7 +199,7 @@ def test_a_row_that_was_deleted_meanwhile_is_not_resurrected(store: Store, singl
     assert store.timers.get(single, "bad", now=NOW) is None
 
 
-def test_quarantining_nothing_and_twice_does_no_harm(store: Store, single: Namespace, bad: Timer) -> None:
+def test_quarantining_nothing_and_twice_does_no_harm(store: Store, single: Namespace, bad_timer: Timer) -> None:
     rows = unreadable(store)
 
     store.timers.quarantine([], now=NOW, expires_at=NOW + RETENTION)

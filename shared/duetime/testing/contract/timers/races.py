@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any
 
 import pytest
 
@@ -16,38 +16,17 @@ from duetime.domain.errors import NamespaceConflict, StoreUnavailable
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
+from duetime.domain.shards import Lease
 from duetime.domain.timers import TimerChange, TimerState
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
-from tests.contract.steps import claim, create, due, record, stored
-from tests.contract.subject import Subject
-from tests.support.builders import fired, make_namespace, make_timer, make_timers, seconds
-from tests.support.clock import NOW
-from tests.support.leases import claim_shard
-
-T = TypeVar("T")
-THREADS = 8
+from duetime.testing.contract.builders import NOW, fired, make_namespace, make_timer, make_timers, seconds
+from duetime.testing.contract.fixtures import THREADS, AtOnce
+from duetime.testing.contract.steps import claim, claim_shard, create, due, record, stored
+from duetime.testing.contract.subject import Subject
 
 
-@pytest.fixture(autouse=True)
-def _needs_threads(subject: Subject) -> None:
-    if not subject.is_thread_safe:
-        pytest.skip("this emulator is not safe under threads")
-
-
-def at_once(action: Callable[[int], T], *, threads: int = THREADS) -> list[T]:
-    """The results of ``action(0)``, ``action(1)``..., which all begin at the same moment."""
-    barrier = threading.Barrier(threads, timeout=30)
-
-    def run(index: int) -> T:
-        barrier.wait()
-        return action(index)
-
-    with ThreadPoolExecutor(threads) as executor:
-        return list(executor.map(run, range(threads), timeout=60))
-
-
-def test_of_many_tenants_one_gets_the_name_and_the_others_hear_of_it(store: Store) -> None:
+def test_of_many_tenants_one_gets_the_name_and_the_others_hear_of_it(store: Store, at_once: AtOnce) -> None:
     def create_for(index: int) -> str | None:
         try:
             return store.catalogue.create_namespace(
@@ -64,7 +43,7 @@ def test_of_many_tenants_one_gets_the_name_and_the_others_hear_of_it(store: Stor
         assert [namespace.name for namespace in listed] == (["wanted"] if owner == f"tenant-{index}" else [])
 
 
-def test_of_many_keys_with_one_id_one_is_stored(store: Store) -> None:
+def test_of_many_keys_with_one_id_one_is_stored(store: Store, at_once: AtOnce) -> None:
     def key_of(index: int) -> ApiKey:
         return ApiKey(
             key_id="k1", tenant_id=f"tenant-{index}", role=Role.READER, secret_hash=bytes(32), created_at=NOW
@@ -83,28 +62,29 @@ def test_of_many_keys_with_one_id_one_is_stored(store: Store) -> None:
     assert store.catalogue.get_api_key("k1") is None
 
 
-def test_one_claim_of_many_wins(store: Store) -> None:
+def claim_by(store: Store, shard_id: int, now: datetime, index: int) -> Lease | None:
+    return claim_shard(store, shard_id, f"w{index}", lease_seconds=10, now=now)
+
+
+def test_one_claim_of_many_wins(store: Store, at_once: AtOnce) -> None:
     for shard_id in range(5):
-        leases = at_once(
-            lambda index, shard_id=shard_id: claim_shard(store, shard_id, f"w{index}", lease_seconds=10, now=NOW)
-        )
+        leases = at_once(partial(claim_by, store, shard_id, NOW))
 
         (winner,) = [lease for lease in leases if lease is not None]
         assert winner.version == 1
         assert store.leases.statuses([shard_id], now=NOW)[0].owner_id == winner.owner_id
 
 
-def test_one_takeover_of_many_wins(store: Store) -> None:
+def test_one_takeover_of_many_wins(store: Store, at_once: AtOnce) -> None:
     lease = claim(store, 0, "dead")
 
     for turn in range(1, 5):
-        now = lease.expires_at
-        leases = at_once(lambda index, now=now: claim_shard(store, 0, f"w{index}", lease_seconds=10, now=now))
+        leases = at_once(partial(claim_by, store, 0, lease.expires_at))
         (lease,) = [each for each in leases if each is not None]
         assert lease.version == turn + 1
 
 
-def test_a_renewal_or_a_takeover_wins_but_not_both(store: Store) -> None:
+def test_a_renewal_or_a_takeover_wins_but_not_both(store: Store, at_once: AtOnce) -> None:
     for shard_id in range(6):
         lease = claim(store, shard_id, "w0")
 
@@ -117,10 +97,10 @@ def test_a_renewal_or_a_takeover_wins_but_not_both(store: Store) -> None:
         assert len(won) == 1
 
 
-def test_concurrent_updates_are_all_kept(store: Store, orders: Namespace) -> None:
+def test_concurrent_updates_are_all_kept(store: Store, orders: Namespace, at_once: AtOnce) -> None:
     create(store, make_timer(orders))
     turns = 6
-    values = {
+    values: dict[str, Callable[[int], Any]] = {
         "callback_url": lambda turn: f"https://{turn}.test/",
         "payload_json": lambda turn: str(turn),
         "headers_json": lambda turn: f'{{"X-Turn": "{turn}"}}',
@@ -142,7 +122,7 @@ def test_concurrent_updates_are_all_kept(store: Store, orders: Namespace) -> Non
     assert found == {field: value(turns - 1) for field, value in values.items()}
 
 
-def test_updates_by_several_processes_are_all_kept(subject: Subject, orders: Namespace) -> None:
+def test_updates_by_several_processes_are_all_kept(subject: Subject, orders: Namespace, at_once: AtOnce) -> None:
     if subject.reopen is None:
         pytest.skip("this store lives in one object only")
     create(subject.store, make_timer(orders))
@@ -159,7 +139,7 @@ def test_updates_by_several_processes_are_all_kept(subject: Subject, orders: Nam
     assert stored(subject.store, orders).revision == 1 + turns * len(stores)
 
 
-def test_one_conditional_update_of_many_wins(store: Store, orders: Namespace) -> None:
+def test_one_conditional_update_of_many_wins(store: Store, orders: Namespace, at_once: AtOnce) -> None:
     create(store, make_timer(orders))
 
     results = at_once(
@@ -174,7 +154,7 @@ def test_one_conditional_update_of_many_wins(store: Store, orders: Namespace) ->
     assert stored(store, orders).revision == 2
 
 
-def test_one_create_of_many_wins(store: Store, orders: Namespace) -> None:
+def test_one_create_of_many_wins(store: Store, orders: Namespace, at_once: AtOnce) -> None:
     timers = [make_timer(orders, firing_id=f"firing-of-{index}") for index in range(THREADS)]
 
     results = at_once(lambda index: store.timers.put([timers[index]], mode=PutMode.CREATE, now=NOW)[0])
@@ -187,7 +167,7 @@ def test_one_create_of_many_wins(store: Store, orders: Namespace) -> None:
     assert all(result.timer == winner for result in results)
 
 
-def test_concurrent_replacements_count_every_revision(store: Store, orders: Namespace) -> None:
+def test_concurrent_replacements_count_every_revision(store: Store, orders: Namespace, at_once: AtOnce) -> None:
     create(store, make_timer(orders))
 
     results = at_once(
@@ -201,7 +181,7 @@ def test_concurrent_replacements_count_every_revision(store: Store, orders: Name
     assert stored(store, orders).revision == THREADS + 1
 
 
-def test_overlapping_batches_create_each_timer_once(store: Store, orders: Namespace) -> None:
+def test_overlapping_batches_create_each_timer_once(store: Store, orders: Namespace, at_once: AtOnce) -> None:
     batches = [make_timers(orders, 60) for _ in range(4)]
 
     results = at_once(lambda index: store.timers.put(batches[index], mode=PutMode.CREATE, now=NOW), threads=4)
@@ -211,7 +191,7 @@ def test_overlapping_batches_create_each_timer_once(store: Store, orders: Namesp
     assert len(due(store, orders)) == 60
 
 
-def test_an_outcome_and_a_change_never_both_win(store: Store, single: Namespace) -> None:
+def test_an_outcome_and_a_change_never_both_win(store: Store, single: Namespace, at_once: AtOnce) -> None:
     timers = create(store, *make_timers(single, 20))
     lease = claim(store)
 
@@ -234,7 +214,7 @@ def test_an_outcome_and_a_change_never_both_win(store: Store, single: Namespace)
         assert state is (TimerState.FIRED if was_fired else TimerState.SCHEDULED)
 
 
-def test_an_outcome_never_resurrects_a_timer_under_deletion(store: Store, single: Namespace) -> None:
+def test_an_outcome_never_resurrects_a_timer_under_deletion(store: Store, single: Namespace, at_once: AtOnce) -> None:
     timers = create(store, *make_timers(single, 20))
     lease = claim(store)
 
@@ -250,7 +230,7 @@ def test_an_outcome_never_resurrects_a_timer_under_deletion(store: Store, single
     assert [store.timers.get(single, timer.timer_id, now=NOW) for timer in timers] == [None] * 20
 
 
-def test_concurrent_dedicated_namespaces_get_ranges_of_their_own(store: Store) -> None:
+def test_concurrent_dedicated_namespaces_get_ranges_of_their_own(store: Store, at_once: AtOnce) -> None:
     namespaces = at_once(
         lambda index: store.catalogue.create_namespace(f"vip-{index}", num_shards=index + 1, dedicated=True, now=NOW)[
             0
@@ -261,20 +241,20 @@ def test_concurrent_dedicated_namespaces_get_ranges_of_their_own(store: Store) -
     assert all(end <= start for (_, end), (start, _) in pairwise(ranges))
 
 
-def test_a_namespace_is_made_by_one_of_many(store: Store) -> None:
+def test_a_namespace_is_made_by_one_of_many(store: Store, at_once: AtOnce) -> None:
     results = at_once(lambda index: store.catalogue.create_namespace("vip", num_shards=4, dedicated=True, now=NOW))
 
     assert [is_new for _, is_new in results].count(True) == 1
     assert len({namespace for namespace, _ in results}) == 1
 
 
-def test_all_get_the_secret_of_one(store: Store) -> None:
+def test_all_get_the_secret_of_one(store: Store, at_once: AtOnce) -> None:
     secrets = at_once(lambda index: store.catalogue.secret("cursor", b"candidate %d" % index))
 
     assert len(set(secrets)) == 1
 
 
-def test_all_workers_are_announced(store: Store) -> None:
+def test_all_workers_are_announced(store: Store, at_once: AtOnce) -> None:
     at_once(lambda index: store.leases.announce_worker(f"w{index}", ttl_seconds=10, now=NOW))
 
     assert store.leases.announce_worker("w0", ttl_seconds=10, now=NOW + seconds(1)) == [
@@ -282,7 +262,7 @@ def test_all_workers_are_announced(store: Store) -> None:
     ]
 
 
-def test_one_change_of_a_namespace_at_a_time_wins(store: Store) -> None:
+def test_one_change_of_a_namespace_at_a_time_wins(store: Store, at_once: AtOnce) -> None:
     namespace, _ = store.catalogue.create_namespace("orders", num_shards=1, dedicated=False, now=NOW)
 
     def change(index: int) -> Namespace | None:

@@ -12,10 +12,9 @@ from duetime.domain.service_calls import ServiceCall
 from duetime.stores.port.calls import CallFilter, CallStore, DeleteStatus
 from duetime.stores.port.outbox import Outbox
 from duetime.stores.port.store import Store
-from tests.contract import call_steps as steps
-from tests.support import calls as make
-from tests.support.builders import seconds
-from tests.support.clock import NOW
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import NOW, seconds
 
 
 def delete(calls: CallStore, call: ServiceCall, **fields: object) -> DeleteStatus:

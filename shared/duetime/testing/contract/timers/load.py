@@ -17,10 +17,18 @@ from duetime.stores.port.calls import CallStore
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus, TimerFilter, TimerRef
 from duetime.stores.port.transfer import LoadStatus, TransferStore
-from tests.contract.steps import create, due, read_all, stored
-from tests.contract.subject import Subject
-from tests.support.builders import RETENTION, make_failure, make_namespace, make_timer, make_timers, seconds
-from tests.support.clock import NOW
+from duetime.testing.contract.builders import (
+    NOW,
+    RETENTION,
+    make_failure,
+    make_namespace,
+    make_timer,
+    make_timers,
+    seconds,
+)
+from duetime.testing.contract.fixtures import AtOnce
+from duetime.testing.contract.steps import create, due, read_all, stored
+from duetime.testing.contract.subject import Subject
 
 T = TypeVar("T")
 
@@ -37,7 +45,8 @@ def grown(name: str = "billing", **fields: Any) -> Namespace:
     settings = NamespaceSettings(retry_policy_json='{"maxAttempts": 3}', max_in_flight=7, rate_limit_per_second=2.5)
     secrets = (EncryptedSecret("s1", b"\x00\xffciphertext", EARLIER, NOW), EncryptedSecret("s2", b"other", NOW))
     namespace = replace(make_namespace(name, num_shards=8), created_at=EARLIER, revision=5, tenant_id="acme")
-    return replace(namespace, **({"settings": settings, "secrets": secrets} | fields))
+    changes: dict[str, Any] = {"settings": settings, "secrets": secrets}
+    return replace(namespace, **(changes | fields))
 
 
 def test_a_namespace_is_loaded_as_it_was(store: Store) -> None:
@@ -250,7 +259,7 @@ def test_loaded_timers_live_on(store: Store, orders: Namespace) -> None:
     assert gone.timer.failure.reason is FailureReason.HTTP_STATUS
 
 
-def test_many_timers_are_loaded_at_once(store: Store, orders: Namespace) -> None:
+def test_many_timers_are_loaded_at_once(store: Store, orders: Namespace, at_once: AtOnce) -> None:
     timers = make_timers(orders, 120)
 
     assert store.transfer.load_timers(timers[:60], now=NOW) == [LOADED] * 60

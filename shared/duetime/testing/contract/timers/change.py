@@ -11,9 +11,8 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange, TimerState, changed
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
-from tests.contract.steps import claim, create, due, record, record_fired, stored
-from tests.support.builders import RETENTION, failed, make_timer, parked, retried, seconds
-from tests.support.clock import NOW
+from duetime.testing.contract.builders import NOW, RETENTION, failed, make_timer, parked, retried, seconds
+from duetime.testing.contract.steps import claim, create, due, record, record_fired, stored
 
 LATER = NOW + seconds(30)
 

@@ -13,9 +13,9 @@ from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port.pages import Page
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import LOOKED_AT_PER_TIMER, DuePage, IsWanted, PutMode, TimerFilter, TimerRef
-from tests.contract.steps import claim, create, record, record_fired, stored
-from tests.support.builders import failed, fired, make_timer, make_timers, parked, retried, seconds
-from tests.support.clock import NOW
+from duetime.testing.contract.builders import NOW, failed, fired, make_timer, make_timers, parked, retried, seconds
+from duetime.testing.contract.fixtures import AtOnce
+from duetime.testing.contract.steps import claim, create, record, record_fired, stored
 
 TICK = seconds(0.001)
 FAR = NOW + seconds(86_400)
@@ -204,7 +204,7 @@ def test_retries_and_parked_timers_are_due_at_their_next_attempt(store: Store, s
     ]
 
 
-def test_writes_are_seen_at_once(store: Store, single: Namespace) -> None:
+def test_writes_are_seen_at_once(store: Store, single: Namespace, at_once: AtOnce) -> None:
     create(store, make_timer(single, execute_at=FAR))
     assert read(store).timers == []
 

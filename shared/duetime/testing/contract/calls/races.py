@@ -8,35 +8,23 @@ from duetime.domain.service_calls import CallStatus
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallStore
 from duetime.stores.port.outbox import Outbox
 from duetime.stores.port.store import Store
-from tests.contract import call_steps as steps
-from tests.contract.subject import Subject
-from tests.contract.test_races import at_once
-from tests.support import calls as make
-from tests.support.builders import seconds
-from tests.support.clock import NOW
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import NOW, seconds
+from duetime.testing.contract.fixtures import AtOnce
+from duetime.testing.contract.subject import Subject
 
 THREADS = 6
-
-
-@pytest.fixture(autouse=True)
-def _needs_threads(subject: Subject) -> None:
-    if not subject.is_thread_safe:
-        pytest.skip("this emulator is not safe under threads")
 
 
 @pytest.fixture
 def each(subject: Subject, calls: CallStore) -> list[CallStore]:
     """A call store per thread: of processes of their own where the store can be opened again."""
     reopen = subject.reopen
-    return [calls] * THREADS if reopen is None else [call_store(reopen()) for _ in range(THREADS)]
+    return [calls] * THREADS if reopen is None else [reopen().calls for _ in range(THREADS)]
 
 
-def call_store(store: Store) -> CallStore:
-    calls: CallStore = store.calls  # type: ignore[attr-defined]
-    return calls
-
-
-def test_one_step_of_many_wins(each: list[CallStore]) -> None:
+def test_one_step_of_many_wins(each: list[CallStore], at_once: AtOnce) -> None:
     for _ in range(5):
         call = steps.submit(each[0])
         candidates = [make.begun(call) for _ in each]
@@ -56,7 +44,7 @@ def test_one_step_of_many_wins(each: list[CallStore]) -> None:
         assert events == list(winner.events)
 
 
-def test_batches_that_meet_share_their_calls_out(store: Store, each: list[CallStore]) -> None:
+def test_batches_that_meet_share_their_calls_out(store: Store, each: list[CallStore], at_once: AtOnce) -> None:
     """Each thread begins the same calls, in an order of its own."""
     stored = [steps.submit(each[0]) for _ in range(8)]
 
@@ -79,7 +67,7 @@ def test_batches_that_meet_share_their_calls_out(store: Store, each: list[CallSt
         steps.assert_waits(store, running)
 
 
-def test_one_of_many_with_a_key_is_stored(each: list[CallStore]) -> None:
+def test_one_of_many_with_a_key_is_stored(each: list[CallStore], at_once: AtOnce) -> None:
     for turn in range(5):
         candidates = [make.submitted(idempotency_key=f"k{turn}") for _ in each]
 
@@ -97,7 +85,7 @@ def test_one_of_many_with_a_key_is_stored(each: list[CallStore]) -> None:
 
 @pytest.mark.parametrize("is_between", [False, True], ids=["for its due time", "for its next attempt"])
 def test_a_call_that_waits_is_cancelled_or_begun_but_not_both(
-    store: Store, each: list[CallStore], is_between: bool
+    store: Store, each: list[CallStore], is_between: bool, at_once: AtOnce
 ) -> None:
     for _ in range(6):
         call = steps.submit(each[0], retry_policy_json=make.RETRIED)
@@ -122,7 +110,9 @@ def test_a_call_that_waits_is_cancelled_or_begun_but_not_both(
             steps.assert_waits(store, winner)
 
 
-def test_events_stay_in_order_whoever_writes_and_publishes(each: list[CallStore], outbox: Outbox) -> None:
+def test_events_stay_in_order_whoever_writes_and_publishes(
+    each: list[CallStore], outbox: Outbox, at_once: AtOnce
+) -> None:
     """Threads take turns at changing the same calls while another one publishes."""
     shared = [steps.submit(each[0]) for _ in range(3)]
     published: list[tuple[str, int]] = []
@@ -137,7 +127,7 @@ def test_events_stay_in_order_whoever_writes_and_publishes(each: list[CallStore]
             call = steps.got(calls, shared[turn % 3])
             assert call is not None
             assert call.status is CallStatus.SCHEDULED
-            steps.apply(calls, make.amended(call, due_at=make.NOW))
+            steps.apply(calls, make.amended(call, due_at=NOW))
 
     def publish(outbox: Outbox) -> int:
         found = outbox.unpublished(limit=7)

@@ -13,10 +13,9 @@ from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
 from duetime.stores.port.outbox import Outbox, OutboxEvent
 from duetime.stores.port.store import Store
 from duetime.stores.port.transfer import EventPage, LoadStatus, TransferStore
-from tests.contract import call_steps as steps
-from tests.support import calls as make
-from tests.support.builders import seconds
-from tests.support.clock import NOW
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import NOW, seconds
 
 EARLIER = NOW - seconds(86_400)
 LOADED, PRESENT, CONFLICT = LoadStatus.LOADED, LoadStatus.PRESENT, LoadStatus.CONFLICT

@@ -15,14 +15,14 @@ from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall
 from duetime.stores.port.calls import CallFilter, CallOrder, CallStore, DeleteStatus
 from duetime.stores.port.outbox import Outbox
 from duetime.stores.port.store import Store
-from tests.contract import call_steps as steps
-from tests.contract.subject import Subject
-from tests.support import calls as make
-from tests.support.clock import NOW
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import NOW
+from duetime.testing.contract.subject import Subject
 
 
 @pytest.fixture
-def bad(subject: Subject, calls: CallStore) -> ServiceCall:
+def bad_call(subject: Subject, calls: CallStore) -> ServiceCall:
     """A Scheduled call whose row is corrupt, between two good ones."""
     steps.submit(calls, name="n", tags=("a",))
     call = steps.submit(calls, name="n", tags=("a",), idempotency_key="k")
@@ -33,9 +33,9 @@ def bad(subject: Subject, calls: CallStore) -> ServiceCall:
     return call
 
 
-def test_it_is_told_apart_from_one_that_is_not_there(calls: CallStore, bad: ServiceCall) -> None:
+def test_it_is_told_apart_from_one_that_is_not_there(calls: CallStore, bad_call: ServiceCall) -> None:
     with pytest.raises(CallUnreadable):
-        steps.got(calls, bad)
+        steps.got(calls, bad_call)
     with pytest.raises(CallUnreadable):
         calls.find_by_idempotency_key(make.TENANT, "k", now=NOW)
 
@@ -52,16 +52,16 @@ def test_it_is_told_apart_from_one_that_is_not_there(calls: CallStore, bad: Serv
     ],
     ids=str,
 )
-def test_lists_go_on(calls: CallStore, bad: ServiceCall, call_filter: CallFilter) -> None:
+def test_lists_go_on(calls: CallStore, bad_call: ServiceCall, call_filter: CallFilter) -> None:
     found = calls.list(make.TENANT, call_filter, cursor=None, limit=10, now=NOW).items
 
-    assert len([call for call in found if call.call_id != bad.call_id]) == 2
+    assert len([call for call in found if call.call_id != bad_call.call_id]) == 2
 
 
-def test_it_is_listed_as_a_failed_one(calls: CallStore, bad: ServiceCall) -> None:
+def test_it_is_listed_as_a_failed_one(calls: CallStore, bad_call: ServiceCall) -> None:
     found = calls.list(make.TENANT, CallFilter(), cursor=None, limit=10, now=NOW).items
 
-    (shown,) = [call for call in found if call.call_id == bad.call_id]
+    (shown,) = [call for call in found if call.call_id == bad_call.call_id]
     assert (shown.tenant_id, shown.status) == (make.TENANT, CallStatus.FAILED)
     assert shown.outcome is not None
     assert shown.outcome.reason is CallFailure.UNREADABLE
@@ -69,24 +69,24 @@ def test_it_is_listed_as_a_failed_one(calls: CallStore, bad: ServiceCall) -> Non
     assert shown.wake_at is None
 
 
-def test_it_can_be_removed(store: Store, calls: CallStore, bad: ServiceCall) -> None:
-    assert calls.delete(make.TENANT, bad.call_id, now=NOW) is DeleteStatus.DELETED
+def test_it_can_be_removed(store: Store, calls: CallStore, bad_call: ServiceCall) -> None:
+    assert calls.delete(make.TENANT, bad_call.call_id, now=NOW) is DeleteStatus.DELETED
 
-    assert steps.got(calls, bad) is None
-    assert steps.due_timers(store, bad, until=NOW) == []
+    assert steps.got(calls, bad_call) is None
+    assert steps.due_timers(store, bad_call, until=NOW) == []
     assert calls.find_by_idempotency_key(make.TENANT, "k", now=NOW) is None
 
 
-def test_its_timer_and_its_events_are_still_there(store: Store, calls: CallStore, bad: ServiceCall) -> None:
-    steps.assert_waits(store, bad)
-    assert len(calls.list_events(make.TENANT, bad.call_id, after=0, limit=5)) == 2
+def test_its_timer_and_its_events_are_still_there(store: Store, calls: CallStore, bad_call: ServiceCall) -> None:
+    steps.assert_waits(store, bad_call)
+    assert len(calls.list_events(make.TENANT, bad_call.call_id, after=0, limit=5)) == 2
 
 
-def test_the_others_of_a_batch_are_read_one_by_one(calls: CallStore, bad: ServiceCall) -> None:
+def test_the_others_of_a_batch_are_read_one_by_one(calls: CallStore, bad_call: ServiceCall) -> None:
     good = steps.submit(calls)
 
     with pytest.raises(CallUnreadable):
-        calls.get([steps.ref(good), steps.ref(bad)], now=NOW)
+        calls.get([steps.ref(good), steps.ref(bad_call)], now=NOW)
     assert steps.got(calls, good) == good
 
 
@@ -105,16 +105,16 @@ def test_damage_that_types_do_not_see_is_shown_in_json_that_can_be_read(
     store: Store, calls: CallStore, damage: dict[str, Any]
 ) -> None:
     good = steps.submit(calls)
-    bad = steps.submit(calls, **damage)
+    bad_call = steps.submit(calls, **damage)
 
     with pytest.raises(CallUnreadable):
-        steps.got(calls, bad)
+        steps.got(calls, bad_call)
     listed = calls.list(make.TENANT, CallFilter(), cursor=None, limit=10, now=NOW).items
 
     shown = {call.call_id: json.loads(encode(call_response(call))) for call in listed}
-    assert (shown[good.call_id]["status"], shown[bad.call_id]["status"]) == ("Scheduled", "Failed")
-    assert shown[bad.call_id]["outcome"]["reason"] == "Unreadable"
-    steps.assert_waits(store, bad)
+    assert (shown[good.call_id]["status"], shown[bad_call.call_id]["status"]) == ("Scheduled", "Failed")
+    assert shown[bad_call.call_id]["outcome"]["reason"] == "Unreadable"
+    steps.assert_waits(store, bad_call)
 
 
 def test_an_event_whose_payload_is_no_json_is_not_published_and_no_other_call_waits_for_it(

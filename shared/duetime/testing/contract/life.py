@@ -7,9 +7,8 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
-from tests.contract.subject import Subject
-from tests.support.builders import make_timer
-from tests.support.clock import NOW
+from duetime.testing.contract.builders import NOW, make_timer
+from duetime.testing.contract.subject import Subject
 
 
 def test_initialising_again_keeps_everything(store: Store, orders: Namespace) -> None:

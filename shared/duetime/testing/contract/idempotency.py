@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
 
 from duetime.domain.idempotency import IdempotencyRecord
 from duetime.stores.port.store import Store
-from tests.contract.subject import Subject
-from tests.support.builders import seconds
-from tests.support.clock import NOW
+from duetime.testing.contract.builders import NOW, seconds
+from duetime.testing.contract.fixtures import AtOnce
+from duetime.testing.contract.subject import Subject
 
 KEY = "0" * 63 + "f"
 LATER = NOW + seconds(86_400)
@@ -83,10 +82,7 @@ def test_any_text_is_kept_to_the_character(store: Store, content: str) -> None:
     assert store.catalogue.put_idempotency_record(record("b"), now=NOW) == first
 
 
-def test_one_of_many_at_once_gets_the_key(subject: Subject) -> None:
-    if not subject.is_thread_safe:
-        pytest.skip("this emulator is not safe under threads")
-    claims = [record(f"claim-{number}") for number in range(8)]
-    with ThreadPoolExecutor(8) as pool:
-        stored = list(pool.map(lambda claim: subject.store.catalogue.put_idempotency_record(claim, now=NOW), claims))
+def test_one_of_many_at_once_gets_the_key(store: Store, at_once: AtOnce) -> None:
+    stored = at_once(lambda number: store.catalogue.put_idempotency_record(record(f"claim-{number}"), now=NOW))
+
     assert len({each.claim_id for each in stored}) == 1
