@@ -15,6 +15,8 @@ from duetime.testing.contract.everything import MODULES
 ROOT = Path(__file__).parents[3]
 NO_TESTS = {"__init__", "builders", "call_builders", "call_steps", "everything", "fixtures", "steps", "subject"}
 
+TEST_OR_FIXTURE = re.compile(r"^(?:def|class) ([tT]est\w+)|^@pytest\.fixture.*\ndef (\w+)", re.MULTILINE)
+
 AUTHORS_MODULE = """
 from dataclasses import replace
 
