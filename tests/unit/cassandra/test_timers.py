@@ -15,10 +15,10 @@ import pytest
 from duetime.domain.errors import StoreError
 from duetime.domain.times import to_milliseconds
 from duetime.stores.backends.cassandra.backend import CassandraBackend
+from duetime.stores.backends.cassandra.batches import WRITES_PER_BATCH
 from duetime.stores.backends.cassandra.changes import ttl_seconds
 from duetime.stores.backends.cassandra.requests import Statement
 from duetime.stores.backends.cassandra.session import CassandraSession
-from duetime.stores.backends.cassandra.writes import WRITES_PER_BATCH
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, PutStatus
 from tests.support.builders import make_namespace, make_timer, make_timers, seconds

@@ -16,18 +16,10 @@ def test_initialising_again_keeps_everything(store: Store, orders: Namespace) ->
     store.timers.put([timer], mode=PutMode.CREATE, now=NOW)
 
     store.initialise()
+    store.check()
 
     assert store.catalogue.get_namespace("orders") == orders
     assert store.timers.get(orders, timer.timer_id, now=NOW) == timer
-
-
-def test_an_initialised_store_passes_its_check(store: Store) -> None:
-    store.check()
-
-
-def test_closing_twice_does_no_harm(store: Store) -> None:
-    store.close()
-    store.close()
 
 
 def test_another_store_object_sees_the_same_data(subject: Subject, orders: Namespace) -> None:
@@ -40,3 +32,15 @@ def test_another_store_object_sees_the_same_data(subject: Subject, orders: Names
     other.initialise()
 
     assert other.timers.get(orders, timer.timer_id, now=NOW) == timer
+
+
+def test_closing_twice_does_no_harm_to_the_data(subject: Subject, orders: Namespace) -> None:
+    if subject.reopen is None:
+        subject.store.close()
+        subject.store.close()
+        return
+    other = subject.reopen()
+    other.close()
+    other.close()
+
+    assert subject.store.catalogue.get_namespace("orders") == orders

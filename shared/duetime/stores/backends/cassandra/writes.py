@@ -5,116 +5,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 from uuid import UUID
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.stores.backend import GUARD_LOST, NOT_WRITTEN, WRITTEN, Change, Guard, Write, WriteStatus, Written
 from duetime.stores.backends.cassandra import layout, places
+from duetime.stores.backends.cassandra.batches import Batch, Stored, Unit, batches_of
 from duetime.stores.backends.cassandra.changes import Hint, Prepared, prepared, unknown_of
-from duetime.stores.backends.cassandra.hints import KEPT_SECONDS, Found, Hints, new_write_id
-from duetime.stores.backends.cassandra.layout import CALLS, PARTITION_COLUMNS, Partition
+from duetime.stores.backends.cassandra.hints import Found, Hints
+from duetime.stores.backends.cassandra.layout import PARTITION_COLUMNS, Partition
 from duetime.stores.backends.cassandra.reads import Reads
-from duetime.stores.backends.cassandra.requests import Row, Statement, Unsettled
+from duetime.stores.backends.cassandra.requests import Statement, Unsettled
 from duetime.stores.backends.cassandra.session import CassandraSession
-from duetime.stores.entities import SERVICE_CALL, TIMER
+from duetime.stores.entities import SERVICE_CALL
 from duetime.stores.entity import Entity, Key, Value
 from duetime.stores.rounds import rounds
 
-WRITES_PER_BATCH: Final = 30
-BYTES_PER_BATCH: Final = 1024 * 1024
 _UNAVAILABLE: Final = Written(WriteStatus.UNAVAILABLE)
-_HOLD: Final = "UPDATE timers SET shard_owner_id = ? WHERE shard_id = ? AND row_kind = ? AND place = ? IF "
-_OF_CALL: Final = "tenant_id = ? AND service_call_id = ?"
-_ORDERED: Final = f"UPDATE service_calls USING TTL ? SET last_attempt = ? WHERE {_OF_CALL} IF last_attempt "
-_CHECKED: Final = f"UPDATE service_calls USING TTL ? SET is_checked = ? WHERE {_OF_CALL} IF last_attempt "
-
-Stored: TypeAlias = Mapping[tuple[str, bytes], Row]
-"""Rows of a partition by their kind and place."""
-
-
-@dataclass(slots=True)
-class _Unit:
-    """Writes that are made together or not at all, of one partition."""
-
-    number: int
-    writes: Sequence[Write]
-    steps: list[Prepared] = field(default_factory=list)
-    over: dict[tuple[str, bytes], UUID] = field(default_factory=dict)
-    """By kind and place: the traces onto which rows are inserted."""
-    last_attempt: str | None = ""
-    """Of the partition, as it was read; empty: not yet."""
-
-    @property
-    def partition(self) -> Partition:
-        return layout.partition_of(self.writes[0].entity, self.writes[0].key)
-
-    @property
-    def guard(self) -> Guard | None:
-        return next((write.guard for write in self.writes if write.guard is not None), None)
-
-    @property
-    def held(self) -> Guard | None:
-        """The guard, if its row is of the same partition: then it is a condition of the batch."""
-        guard = self.guard
-        is_here = guard is not None and layout.partition_of(guard.entity, guard.key) == self.partition
-        return guard if is_here else None
-
-    @property
-    def size(self) -> int:
-        return sum(step.size for step in self.steps)
-
-    def holds(self, stored: Stored) -> bool:
-        return all(step.holds(stored.get((step.write.entity.name, step.place))) for step in self.steps)
-
-    def is_outdated(self, stored: Stored) -> bool:
-        """Whether a row that was read for it has changed since, which says nothing of its conditions."""
-        pinned = [(step, stored.get((step.write.entity.name, step.place))) for step in self.steps if step.pinned]
-        return any(row is not None and row["write_id"] != step.pinned for step, row in pinned)
-
-
-@dataclass(slots=True)
-class _Batch:
-    units: list[_Unit]
-    write_id: UUID = field(default_factory=new_write_id)
-    attempt: str = ""
-    added: set[Hint] = field(default_factory=set)
-    removed: set[Hint] = field(default_factory=set)
-
-    @property
-    def partition(self) -> Partition:
-        return self.units[0].partition
-
-    @property
-    def steps(self) -> list[Prepared]:
-        return [step for unit in self.units for step in unit.steps]
-
-    def statements(self) -> list[Statement]:
-        statements = [_hold(guard)] if (guard := self.units[0].held) is not None else []
-        statements += self._order()
-        for unit in self.units:
-            for step in unit.steps:
-                over = unit.over.get((step.write.entity.name, step.place))
-                statements += step.statements(self.write_id, over)
-        return statements
-
-    def _order(self) -> list[Statement]:
-        """What has a partition take changes in the order of their names. One of events alone leaves no name: the
-        partition may be that of a call that is gone."""
-        of_call = [step for step in self.steps if step.write.entity in (SERVICE_CALL, TIMER)]
-        if not self.partition.has_hints or not (of_call or self.added):
-            return []
-        last = max((unit.last_attempt or "" for unit in self.units), default="")
-        is_read = any(unit.last_attempt != "" for unit in self.units)
-        is_new = last == "" if is_read else any(step.write.change is Change.INSERT for step in of_call)
-        condition = "= ?" if is_new else "< ?"
-        limit = None if is_new else self.attempt
-        at = self.partition.values
-        if not of_call:
-            return [Statement(_CHECKED + condition, (KEPT_SECONDS, True, *at, limit))]
-        kept = KEPT_SECONDS if any(step.after is None for step in of_call) else 0
-        return [Statement(_ORDERED + condition, (kept, self.attempt, *at, limit))]
 
 
 class Turns:
@@ -144,7 +52,7 @@ class Writes:
 
     def run(self, groups: Sequence[Sequence[Write]], now_ms: int) -> list[Written]:
         results: dict[int, Written] = {}
-        waiting = [_Unit(number, group) for number, group in enumerate(groups)]
+        waiting = [Unit(number, group) for number, group in enumerate(groups)]
         lost = self._lost(waiting)
         for unit in waiting:
             if unit.guard in lost:
@@ -168,11 +76,11 @@ class Writes:
         return found
 
     def _try(
-        self, units: Sequence[_Unit], results: dict[int, Written], alone: set[int], now_ms: int
+        self, units: Sequence[Unit], results: dict[int, Written], alone: set[int], now_ms: int
     ) -> StoreUnavailable | None:
         """Add to ``results`` what became of them, except those to be tried again; tell why some are unavailable."""
         unavailable: StoreUnavailable | None = None
-        batches = self._with_hints(list(_batches(self._prepared(units, results, now_ms), alone)), results)
+        batches = self._with_hints(list(batches_of(self._prepared(units, results, now_ms), alone)), results)
         for batch, answer in zip(batches, self._decide(batches), strict=True):
             try:
                 results |= self._told(batch, answer, alone)
@@ -181,7 +89,7 @@ class Writes:
                 results |= {unit.number: _UNAVAILABLE for unit in batch.units}
         return unavailable
 
-    def _told(self, batch: _Batch, answer: bool | StoreError, alone: set[int]) -> dict[int, Written]:
+    def _told(self, batch: Batch, answer: bool | StoreError, alone: set[int]) -> dict[int, Written]:
         """What became of the writes of a batch; those without a result are to be tried again."""
         if answer is True:
             self._clean_up(batch)
@@ -197,7 +105,7 @@ class Writes:
 
     # -- before ----------------------------------------------------------------------------------------------
 
-    def _lost(self, units: Sequence[_Unit]) -> set[Guard | None]:
+    def _lost(self, units: Sequence[Unit]) -> set[Guard | None]:
         """Those guards of other partitions that do not hold: no batch can have them among its conditions."""
         guards = {unit.guard for unit in units if unit.guard is not None and unit.held is None}
         if not guards:
@@ -207,7 +115,7 @@ class Writes:
         found = self._reads.find(entity, keys, entity.names)
         return {guard for guard in guards if not _is_held(guard, found.get(guard.key))}
 
-    def _prepared(self, units: Sequence[_Unit], results: dict[int, Written], now_ms: int) -> list[_Unit]:
+    def _prepared(self, units: Sequence[Unit], results: dict[int, Written], now_ms: int) -> list[Unit]:
         """Those that can be made as far as is known; of others the results are told."""
         missing: dict[tuple[Entity, Key], None] = {}
         for unit in units:
@@ -215,7 +123,7 @@ class Writes:
                 if not unit.steps and unknown_of(write):
                     missing[write.entity, tuple(write.key)] = None
         stored = self._stored_rows(list(missing))
-        ready: list[_Unit] = []
+        ready: list[Unit] = []
         for unit in units:
             if unit.steps:
                 ready.append(unit)
@@ -249,9 +157,9 @@ class Writes:
                 found[entity, key] = (values, values["write_id"])
         return found
 
-    def _with_hints(self, batches: Sequence[_Batch], results: dict[int, Written]) -> list[_Batch]:
+    def _with_hints(self, batches: Sequence[Batch], results: dict[int, Written]) -> list[Batch]:
         """Hints are written before what they lead to. A batch is left out when a place of a unique path is taken."""
-        ready: list[_Batch] = []
+        ready: list[Batch] = []
         for batch in batches:
             if not batch.partition.has_hints:
                 ready.append(batch)
@@ -275,7 +183,7 @@ class Writes:
 
     # -- the change ------------------------------------------------------------------------------------------
 
-    def _decide(self, batches: Sequence[_Batch]) -> list[bool | StoreError]:
+    def _decide(self, batches: Sequence[Batch]) -> list[bool | StoreError]:
         """Batches of several partitions side by side, those of one partition one after another."""
         answers: dict[int, bool | StoreError] = {}
         waiting = list(range(len(batches)))
@@ -294,7 +202,7 @@ class Writes:
 
     # -- after -----------------------------------------------------------------------------------------------
 
-    def _settled(self, batch: _Batch, answer: bool | StoreError) -> dict[int, Written]:
+    def _settled(self, batch: Batch, answer: bool | StoreError) -> dict[int, Written]:
         """What became of a batch that was not made, or whose answer was lost. Those without a result may be made.
 
         A serial read ends what is in flight in the partition: either it is carried out now or never.
@@ -326,7 +234,7 @@ class Writes:
         self._forget([(hint, batch.attempt) for hint in batch.added])
         return results
 
-    def _is_made(self, batch: _Batch, stored: Stored, last: str | None) -> bool:
+    def _is_made(self, batch: Batch, stored: Stored, last: str | None) -> bool:
         if last is not None and last == batch.attempt:
             return True
         for step in batch.steps:
@@ -338,7 +246,7 @@ class Writes:
                 return True
         return False
 
-    def _stored(self, batch: _Batch) -> Stored:
+    def _stored(self, batch: Batch) -> Stored:
         names = {"write_id", "is_there"}
         at = [(step.write.entity.name, step.place) for step in batch.steps]
         for step in batch.steps:
@@ -354,7 +262,7 @@ class Writes:
         rows = self._session.read(Statement(cql, (*batch.partition.values, at)), is_serial=True)
         return {(row["row_kind"], row["place"]): row for row in rows}
 
-    def _clean_up(self, batch: _Batch) -> None:
+    def _clean_up(self, batch: Batch) -> None:
         """What fails here, readers make good: the change is stored."""
         try:
             self._hints.remove_earlier([(hint, batch.attempt) for hint in batch.removed])
@@ -367,37 +275,6 @@ class Writes:
             self._hints.remove(written)
         except StoreUnavailable:
             return
-
-
-def _batches(units: Sequence[_Unit], alone: set[int]) -> Iterator[_Batch]:
-    """Those of one partition and under one guard go together, and not too much at once."""
-    together: dict[tuple[Partition, Guard | None, int], list[_Unit]] = {}
-    for unit in units:
-        by_itself = unit.number if unit.number in alone or _is_by_itself(unit) else -1
-        together.setdefault((unit.partition, unit.held, by_itself), []).append(unit)
-    for some in together.values():
-        batch: list[_Unit] = []
-        size = 0
-        for unit in some:
-            if batch and (len(batch) == WRITES_PER_BATCH or size + unit.size > BYTES_PER_BATCH):
-                yield _Batch(batch)
-                batch, size = [], 0
-            batch.append(unit)
-            size += unit.size
-        yield _Batch(batch)
-
-
-def _is_by_itself(unit: _Unit) -> bool:
-    """A group has the guard of its own, and takes places of unique paths."""
-    return unit.partition.table == CALLS and any(write.entity is SERVICE_CALL for write in unit.writes)
-
-
-def _hold(guard: Guard) -> Statement:
-    """Holds only while the guard does; changes nothing."""
-    values = {each.name: each.value for each in guard.conditions}
-    condition = " AND ".join(f"{name} = ?" for name in values)
-    at = (*layout.partition_of(guard.entity, guard.key).values, guard.entity.name, b"")
-    return Statement(_HOLD + condition, (values["shard_owner_id"], *at, *values.values()))
 
 
 def _is_held(guard: Guard, row: Mapping[str, Value] | None) -> bool:
