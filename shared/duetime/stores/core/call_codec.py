@@ -11,13 +11,13 @@ from duetime.domain.service_calls import CallFailure, CallOutcome, CallStatus, M
 from duetime.domain.times import MIN_INSTANT
 from duetime.stores.call_check import call_without_damage, checked_call
 from duetime.stores.core.timer_codec import (
-    DECODING_ERRORS,
     instant,
     milliseconds,
     optional_instant,
     optional_milliseconds,
     readable_instant,
 )
+from duetime.stores.decoding import DECODING_ERRORS
 from duetime.stores.entities import SERVICE_CALL
 from duetime.stores.entity import DAMAGED, Row, Value
 

@@ -10,13 +10,12 @@ from duetime.stores.backend import NOW
 from duetime.stores.call_check import checked_event
 from duetime.stores.core.cursors import cursor_of
 from duetime.stores.core.timer_codec import (
-    DECODING_ERRORS,
     instant,
     milliseconds,
     optional_instant,
     optional_milliseconds,
 )
-from duetime.stores.decoding import repaired
+from duetime.stores.decoding import DECODING_ERRORS, repaired
 from duetime.stores.entities import EVENT
 from duetime.stores.entity import DAMAGED, Row
 from duetime.stores.event_reading import UnreadableEventError, report_unreadable, up_to_damage

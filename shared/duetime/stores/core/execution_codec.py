@@ -11,13 +11,12 @@ from duetime.domain.service_calls import CallFailure, Method
 from duetime.domain.times import MIN_INSTANT
 from duetime.stores.call_check import checked_execution
 from duetime.stores.core.timer_codec import (
-    DECODING_ERRORS,
     instant,
     milliseconds,
     optional_instant,
     optional_milliseconds,
 )
-from duetime.stores.decoding import repaired
+from duetime.stores.decoding import DECODING_ERRORS, repaired
 from duetime.stores.entities import EXECUTION
 from duetime.stores.entity import DAMAGED, Row, Value
 

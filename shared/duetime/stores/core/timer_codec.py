@@ -14,6 +14,7 @@ from duetime.domain.timers import DEFAULT_CALLBACK_TIMEOUT_SECONDS, Failure, Fai
 from duetime.domain.timers import TimerState as State
 from duetime.domain.times import MIN_INSTANT, format_instant, read_instant, to_milliseconds
 from duetime.stores.backend import NOW, Now
+from duetime.stores.decoding import DECODING_ERRORS
 from duetime.stores.entities import TIMER
 from duetime.stores.entity import DAMAGED, Key, Row, Value
 from duetime.stores.timer_check import DamagedTimer, checked, without_damage
@@ -24,7 +25,6 @@ _UNREADABLE = "the stored timer cannot be read"
 # Many timers share an instant: the due time of a burst, the creation time of a batch.
 instant = lru_cache(maxsize=4096)(lambda milliseconds: MIN_INSTANT + timedelta(milliseconds=milliseconds))
 milliseconds = lru_cache(maxsize=4096)(to_milliseconds)
-DECODING_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class UnreadableError(Exception):
