@@ -81,7 +81,7 @@ def store_calls(url: str, target: str, number: int, due: datetime, method: Metho
 def ended(path: Path) -> int:
     """Timers that have fired, those of calls among them."""
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
-        (number,) = connection.execute("SELECT count(*) FROM timers WHERE timer_state = 'fired'").fetchone()
+        (number,) = connection.execute("SELECT count(*) FROM timers WHERE timer_state = 'Fired'").fetchone()
     connection.close()
     return int(number)
 

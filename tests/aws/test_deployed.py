@@ -125,7 +125,7 @@ def test_timers_made_through_the_api_are_fired_by_scheduled_pollers(deployment: 
         # How late, in virtual time, is for others to test: a poller that had to be started would come in a minute.
         assert 0 <= arrival.lateness_seconds < 10
 
-        _wait_until(lambda: call("GET", f"{TIMERS}/later").json()["state"] == "fired")
+        _wait_until(lambda: call("GET", f"{TIMERS}/later").json()["state"] == "Fired")
     assert receiver.counts() == dict.fromkeys([*ids, "later"], 1)
 
 

@@ -144,7 +144,7 @@ def test_the_timers_api_uses_just_the_permissions_that_it_has(
             for request in (
                 ("POST", f"{timers}/large/redrive"),
                 ("POST", f"{timers}/a/redrive"),
-                ("POST", "/v1/namespaces/default/redrive", {"reason": "http_status"}),
+                ("POST", "/v1/namespaces/default/redrive", {"reason": "HttpStatus"}),
                 ("DELETE", f"{timers}/large"),
                 ("DELETE", f"{timers}/a"),
             )

@@ -24,7 +24,7 @@ def ids(page: Page) -> list[str]:
 
 
 def failed_ids(console: Console) -> set[str]:
-    path = f"/v1/namespaces/{console.namespace}/timers?state=failed"
+    path = f"/v1/namespaces/{console.namespace}/timers?state=Failed"
     return {timer["id"] for timer in console.api("GET", path)["items"]}
 
 
@@ -49,13 +49,13 @@ def test_a_timer_is_created_and_fires_with_the_very_payload(console: Console, re
     page.get_by_label("Payload").fill(payload)
     page.get_by_label("Tags").fill("orders")
     page.get_by_role("button", name="Create").click()
-    expect_state(page, "scheduled")
+    expect_state(page, "Scheduled")
     assert "Fires in 59 min" in page.locator(".lead").inner_text() or "in 1 h" in page.locator(".lead").inner_text()
 
     page.get_by_role("button", name="Fire now").click()
     (arrived,) = receiver.wait_for(1, path="/fires")
     assert payload.encode() in arrived.body
-    expect_state(page, "fired")
+    expect_state(page, "Fired")
     assert "the receiver responded 200" in page.locator(".lead").inner_text()
     box = page.get_by_label("payload", exact=True)
     assert box.inner_text() == (
@@ -92,7 +92,7 @@ def test_timers_are_found_filtered_and_changed(console: Console, receiver: Recei
     page.get_by_text("There is no such timer.").wait_for()
     page.get_by_label("Timer id").fill("a?b c")
     page.get_by_role("button", name="Find").click()
-    expect_state(page, "scheduled")
+    expect_state(page, "Scheduled")
     page.get_by_role("button", name="Change due time").click()
     # In the browser's time zone.
     assert page.get_by_label("Time", exact=True).input_value() == "2099-02-01T05:30"
@@ -114,9 +114,9 @@ def test_dead_letters_are_redriven_by_selection_by_filter_and_removed(console: C
     page = console.page
     console.open("dead-letters", console.namespace)
     page.locator("tbody tr").nth(3).wait_for()
-    assert "http_status 500" in page.locator("tr", has_text="/dead").first.inner_text().replace("\n", " ")
-    page.get_by_label("Reason").select_option("network")
-    page.wait_for_url(re.compile("reason=network"))
+    assert "HttpStatus 500" in page.locator("tr", has_text="/dead").first.inner_text().replace("\n", " ")
+    page.get_by_label("Reason").select_option("Network")
+    page.wait_for_url(re.compile("reason=Network"))
     page.locator("tbody tr", has_text="127.0.0.1:1").wait_for()
     assert ids(page) == ["d"]
     page.get_by_role("link", name="Clear").click()
@@ -154,10 +154,10 @@ def test_a_dead_letter_is_redriven_by_itself(console: Console, receiver: Receive
     make_letters(console, url, "single")
     page = console.page
     console.timers("timer", "single")
-    expect_state(page, "failed")
+    expect_state(page, "Failed")
     page.locator("pre", has_text="who?").wait_for()
     page.get_by_role("button", name="Redrive").click()
-    expect_state(page, "fired")
+    expect_state(page, "Fired")
     page.locator("pre", has_text="I see").wait_for()
     assert page.locator("details.execution").count() == 2
 

@@ -55,7 +55,7 @@ def unfinished(server: DuetimeServer) -> list[str]:
     """The ids of timers that have not fired once what has arrived is recorded."""
     deadline = time.monotonic() + 20
     while True:
-        items = server.ok("GET", "/timers", params={"state": "scheduled", "limit": 100})["items"]
+        items = server.ok("GET", "/timers", params={"state": "Scheduled", "limit": 100})["items"]
         if not items or time.monotonic() > deadline:
             return [item["id"] for item in items]
 

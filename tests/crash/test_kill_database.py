@@ -102,7 +102,7 @@ def wait_until_none_is_scheduled(server: DuetimeServer) -> None:
     """Until all outcomes are recorded; requests fail while the database comes back."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        answer = server.client.get("/v1/namespaces/default/timers", params={"state": "scheduled", "limit": 1})
+        answer = server.client.get("/v1/namespaces/default/timers", params={"state": "Scheduled", "limit": 1})
         if answer.is_success and not answer.json()["items"]:
             return
         assert time.monotonic() < deadline, answer.text

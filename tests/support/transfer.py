@@ -52,7 +52,7 @@ def in_every_state(namespace: Namespace) -> list[Timer]:
         updated_at=NOW - seconds(3),
         rearmed_at=NOW - seconds(9),
         failure=make_failure(at=NOW - seconds(4)),
-        attempt_log='[[1,"f",1700000000000,12,"retry",503]]',
+        attempt_log='[[1,"f",1700000000000,12,"Retry",503]]',
     )
     ended = replace(tried, next_attempt_at=None, expires_at=NOW + RETENTION)
     states = [

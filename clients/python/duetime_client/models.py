@@ -20,33 +20,33 @@ _SECONDS = timedelta(seconds=1)
 
 
 class TimerState(OpenEnum):
-    SCHEDULED = "scheduled"
-    FIRING = "firing"
-    FIRED = "fired"
-    FAILED = "failed"
+    SCHEDULED = "Scheduled"
+    FIRING = "Firing"
+    FIRED = "Fired"
+    FAILED = "Failed"
 
 
 class FailureReason(OpenEnum):
     """Why an attempt of a timer failed."""
 
-    HTTP_STATUS = "http_status"
-    NOT_OK = "not_ok"
-    TIMEOUT = "timeout"
-    NETWORK = "network"
-    REFUSED_URL = "refused_url"
-    REFUSED_ADDRESS = "refused_address"
-    EXPIRED = "expired"
-    UNREADABLE = "unreadable"
-    UNRECORDED = "unrecorded"
+    HTTP_STATUS = "HttpStatus"
+    NOT_OK = "NotOk"
+    TIMEOUT = "Timeout"
+    NETWORK = "Network"
+    REFUSED_URL = "RefusedUrl"
+    REFUSED_ADDRESS = "RefusedAddress"
+    EXPIRED = "Expired"
+    UNREADABLE = "Unreadable"
+    UNRECORDED = "Unrecorded"
 
 
 class AttemptOutcome(OpenEnum):
     """What an attempt made of its timer."""
 
-    FIRED = "fired"
-    RESCHEDULED = "rescheduled"
-    RETRY = "retry"
-    FAILED = "failed"
+    FIRED = "Fired"
+    RESCHEDULED = "Rescheduled"
+    RETRY = "Retry"
+    FAILED = "Failed"
 
 
 class NamespaceState(OpenEnum):

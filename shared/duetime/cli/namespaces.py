@@ -68,7 +68,7 @@ def namespaces() -> None:
     \b
       duetime namespaces create orders --num-shards 16
       duetime namespaces update orders --max-in-flight 50 --rate-limit none
-      duetime namespaces redrive orders --reason timeout --dry-run
+      duetime namespaces redrive orders --reason Timeout --dry-run
     """
 
 

@@ -80,7 +80,7 @@ def timers() -> None:
 
     \b
       duetime timers create default https://example.com/hook --delay 1h --payload '{"order": 7}'
-      duetime timers list default --state failed
+      duetime timers list default --state Failed
       duetime timers create-batch default timers.jsonl
     """
 
@@ -145,8 +145,8 @@ def show(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> Non
 
 @timers.command("list", short_help="List the timers of a namespace.")
 @click.argument("namespace")
-@click.option("--state", metavar="STATE", help="Timers in this state, like scheduled or failed.")
-@click.option("--reason", metavar="REASON", help="Timers that last failed for this reason, like timeout.")
+@click.option("--state", metavar="STATE", help="Timers in this state, like Scheduled or Failed.")
+@click.option("--reason", metavar="REASON", help="Timers that last failed for this reason, like Timeout.")
 @click.option("--tag", help="Timers with this tag.")
 @click.option("--correlation-id", metavar="ID", help="Timers with this correlation id.")
 @click.option("--due-from", type=Instant(), help="Due at this RFC 3339 time or later.")

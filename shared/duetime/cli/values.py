@@ -113,7 +113,7 @@ def options(*made: Callable[[F], F]) -> Callable[[F], F]:
 
 
 dead_letter_options = options(
-    click.option("--reason", metavar="REASON", help="Reason of the last failure, like timeout or network."),
+    click.option("--reason", metavar="REASON", help="Reason of the last failure, like Timeout or Network."),
     click.option("--tag", help="With this tag."),
     click.option("--correlation-id", metavar="ID", help="With this correlation id."),
     click.option("--due-from", type=Instant(), help="Due at this RFC 3339 time or later."),

@@ -31,7 +31,7 @@ def webhook() -> None:
 
     \b
       duetime webhook set https://example.com/events --type ServiceCallFailed
-      duetime webhook deliveries --state failed
+      duetime webhook deliveries --state Failed
       duetime webhook redrive
     """
 
@@ -69,7 +69,7 @@ def delete(*, remote: Remote, if_revision: int | None) -> None:
 
 
 @webhook.command(short_help="List deliveries of events.")
-@click.option("--state", metavar="STATE", help="Deliveries in this state, like scheduled or failed.")
+@click.option("--state", metavar="STATE", help="Deliveries in this state, like Scheduled or Failed.")
 @click.option("--type", "type_", metavar="TYPE", help="Deliveries of events of this type.")
 @limit_option
 @json_option

@@ -25,7 +25,7 @@ export function deadLetters(page, { namespace }) {
   const selection = new Selection();
   const list = pagedList(page, {
     path: paths.timers(namespace),
-    query: { state: "failed", ...given },
+    query: { state: "Failed", ...given },
     base,
     draw: (items) => letterTable(items, selection),
     none: ({ isLater, isFiltered, hasMore }) => {

@@ -74,16 +74,16 @@ function drawTimer(page, path, { data: timer, text }, attempts, load) {
 /** Did it fire, when, and what did the receiver say: in one sentence. */
 function verdict(timer, attempts) {
   const last = attempts.at(-1);
-  if (timer.state === "fired") {
+  if (timer.state === "Fired") {
     const late = between(timer.executeAt, timer.firedAt);
     const said = last?.status ? ["; the receiver responded ", httpStatus(last.status), ` within ${milliseconds(last.durationMs)}`] : null;
     return h("span", null, late >= 0 ? `Fired ${milliseconds(late)} after its due time` : "Fired before its due time", said, ".");
   }
-  if (timer.state === "failed") {
+  if (timer.state === "Failed") {
     const tries = timer.attempts === 0 ? "without an attempt" : timer.attempts === 1 ? "at its only attempt" : `after ${timer.attempts} attempts`;
     return h("span", null, `Failed ${tries}: `, failureWords(timer.failure), ".");
   }
-  if (timer.state === "firing") return h("span", null, "An attempt is in flight.");
+  if (timer.state === "Firing") return h("span", null, "An attempt is in flight.");
   if (timer.attempts > 0) return h("span", null, `Attempt ${timer.attempts} failed: `, failureWords(timer.failure), ". The next one is ", nearly(timer.nextAttemptAt), ".");
   return h("span", null, Date.parse(timer.executeAt) > now() ? "Fires " : "Due ", nearly(timer.executeAt), ".");
 }
@@ -151,8 +151,8 @@ function attemptFold(attempt, isOpen) {
 
 function buttons(page, path, timer, load) {
   if (!session.may("writer")) return [];
-  const isWaiting = timer.state === "scheduled";
-  const isOver = timer.state === "fired" || timer.state === "failed";
+  const isWaiting = timer.state === "Scheduled";
+  const isOver = timer.state === "Fired" || timer.state === "Failed";
   const act = (what, words) => async () => {
     try {
       await request("POST", `${path}/${what}`, { ifMatch: timer.revision });
@@ -163,7 +163,7 @@ function buttons(page, path, timer, load) {
     await load();
   };
   return [
-    timer.state === "failed" && button("Redrive", act("redrive", "The timer is scheduled again, due now."), { kind: "primary", key: "redrive", glyph: "refresh" }),
+    timer.state === "Failed" && button("Redrive", act("redrive", "The timer is scheduled again, due now."), { kind: "primary", key: "redrive", glyph: "refresh" }),
     isWaiting && button("Fire now", act("fire", "The timer is due now."), { kind: "primary", key: "fire" }),
     isWaiting && button("Change due time", () => changeDue(path, timer, load), { key: "due" }),
     button(isOver ? "Remove" : "Cancel", () => remove(page, path, timer, isOver), { kind: "danger", key: "remove" }),

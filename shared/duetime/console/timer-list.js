@@ -10,23 +10,23 @@ import { badge, empty, httpStatus, link, loading, muted, nothing, place, problem
 
 const STATES = [
   ["", "All"],
-  ["scheduled", "Scheduled"],
-  ["firing", "Firing"],
-  ["fired", "Fired"],
-  ["failed", "Failed"],
+  ["Scheduled", "Scheduled"],
+  ["Firing", "Firing"],
+  ["Fired", "Fired"],
+  ["Failed", "Failed"],
 ];
 
 export const REASONS = [
   ["", "Any"],
-  ["http_status", "http_status: no success"],
-  ["not_ok", "not_ok: said ok: false"],
-  ["timeout", "timeout: no response in time"],
-  ["network", "network: not reached"],
-  ["refused_url", "refused_url"],
-  ["refused_address", "refused_address"],
-  ["expired", "expired: too late"],
-  ["unreadable", "unreadable"],
-  ["unrecorded", "unrecorded: outcome not stored"],
+  ["HttpStatus", "HttpStatus: no success"],
+  ["NotOk", "NotOk: said ok: false"],
+  ["Timeout", "Timeout: no response in time"],
+  ["Network", "Network: not reached"],
+  ["RefusedUrl", "RefusedUrl"],
+  ["RefusedAddress", "RefusedAddress"],
+  ["Expired", "Expired: too late"],
+  ["Unreadable", "Unreadable"],
+  ["Unrecorded", "Unrecorded: outcome not stored"],
 ];
 
 const FILTERS = [
@@ -134,7 +134,7 @@ function timerTable(items) {
 }
 
 export function timerResult(timer) {
-  if (timer.state === "fired") {
+  if (timer.state === "Fired") {
     const late = between(timer.executeAt, timer.firedAt);
     return timer.attempts > 1 ? muted(`after ${timer.attempts} attempts`) : muted(late >= 0 ? `${milliseconds(late)} after due` : "before its due time");
   }

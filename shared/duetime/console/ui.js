@@ -6,15 +6,13 @@ import { icon } from "./icons.js";
 
 const KINDS = {
   Scheduled: "waiting",
-  scheduled: "waiting",
+  Retry: "waiting",
   Running: "running",
-  firing: "running",
+  Firing: "running",
   Succeeded: "good",
-  fired: "good",
-  rescheduled: "good",
+  Fired: "good",
+  Rescheduled: "good",
   Failed: "bad",
-  failed: "bad",
-  retry: "waiting",
 };
 
 export function badge(state, kind = KINDS[state] ?? "unknown") {

@@ -32,10 +32,10 @@ _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 class AttemptOutcome(StrEnum):
     """The state of the timer after an attempt."""
 
-    FIRED = "fired"
-    RESCHEDULED = "rescheduled"
-    RETRY = "retry"
-    FAILED = "failed"
+    FIRED = "Fired"
+    RESCHEDULED = "Rescheduled"
+    RETRY = "Retry"
+    FAILED = "Failed"
 
     @property
     def is_success(self) -> bool:

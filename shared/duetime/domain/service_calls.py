@@ -210,7 +210,7 @@ def tenant_of(namespace: str) -> str | None:
 def timer_of(call: ServiceCall) -> Timer:
     """The one timer of ``call``, as its row has to be. Firing it means taking the call's next step.
 
-    It is parked (``firing``) while an execution is open: its wake time then is the watchdog's. A finished call's
+    It is parked (``Firing``) while an execution is open: its wake time then is the watchdog's. A finished call's
     timer has fired, whatever came of the call, and goes when the call goes.
     """
     if call.status.is_finished:

@@ -1,7 +1,7 @@
 """The timer, its life, and the pure functions that move it from one state to the next.
 
-State machine (docs/state-machine.md): ``scheduled -> fired``, ``scheduled -> scheduled`` (retry, reschedule),
-``scheduled -> failed``, ``failed -> scheduled`` (redrive). ``firing`` is stored only for parked timers.
+State machine (docs/state-machine.md): ``Scheduled -> Fired``, ``Scheduled -> Scheduled`` (retry, reschedule),
+``Scheduled -> Failed``, ``Failed -> Scheduled`` (redrive). ``Firing`` is stored only for parked timers.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class TimerState(StrEnum):
-    SCHEDULED = "scheduled"
-    FIRING = "firing"
-    FIRED = "fired"
-    FAILED = "failed"
+    SCHEDULED = "Scheduled"
+    FIRING = "Firing"
+    FIRED = "Fired"
+    FAILED = "Failed"
 
     @property
     def is_finished(self) -> bool:
@@ -41,17 +41,17 @@ class TimerState(StrEnum):
 class FailureReason(StrEnum):
     """The reason for which the last attempt failed, or a timer cannot be fired at all."""
 
-    HTTP_STATUS = "http_status"
-    NOT_OK = "not_ok"
-    TIMEOUT = "timeout"
-    NETWORK = "network"
-    REFUSED_URL = "refused_url"
-    REFUSED_ADDRESS = "refused_address"
+    HTTP_STATUS = "HttpStatus"
+    NOT_OK = "NotOk"
+    TIMEOUT = "Timeout"
+    NETWORK = "Network"
+    REFUSED_URL = "RefusedUrl"
+    REFUSED_ADDRESS = "RefusedAddress"
     """The name in the URL led to an address that the egress policy refuses."""
-    EXPIRED = "expired"
+    EXPIRED = "Expired"
     """It was too late to fire it: ``expire_after_ms`` had passed."""
-    UNREADABLE = "unreadable"
-    UNRECORDED = "unrecorded"
+    UNREADABLE = "Unreadable"
+    UNRECORDED = "Unrecorded"
     """The store refuses, for good, to store what an attempt led to."""
 
 

@@ -72,9 +72,9 @@ def test_attempts_are_listed_oldest_first(world: World) -> None:
                 "startedAt": "2026-12-20T15:30:00.000Z",
                 "endedAt": "2026-12-20T15:30:01.500Z",
                 "durationMs": 1500,
-                "outcome": "retry",
+                "outcome": "Retry",
                 "status": None,
-                "reason": "timeout",
+                "reason": "Timeout",
                 "errorClass": "timeout",
                 "message": "timed out",
                 "headers": {},
@@ -88,7 +88,7 @@ def test_attempts_are_listed_oldest_first(world: World) -> None:
                 "startedAt": "2026-12-20T15:30:04.000Z",
                 "endedAt": "2026-12-20T15:30:04.012Z",
                 "durationMs": 12,
-                "outcome": "fired",
+                "outcome": "Fired",
                 "status": 200,
                 "reason": None,
                 "errorClass": None,
@@ -110,7 +110,7 @@ def test_the_log_is_no_part_of_the_timer(world: World) -> None:
     timer = world.api.read("t1")
     assert timer.json()["attempts"] == 1
     assert timer.json()["failure"] == {
-        "reason": "http_status",
+        "reason": "HttpStatus",
         "message": "the receiver answered 503",
         "status": 503,
         "at": "2026-12-20T15:30:00.000Z",

@@ -142,9 +142,9 @@ def test_deliveries_are_listed_by_state_and_type_without_the_event(api: Api, wor
     deliver(world, 3)
     by_state = {
         state: [item["id"] for item in api.all_pages(f"{PATH}/deliveries", state=state, limit="1")]
-        for state in ("fired", "failed", "scheduled")
+        for state in ("Fired", "Failed", "Scheduled")
     }
-    assert by_state == {"fired": ["call-1.1"], "failed": ["call-1.2"], "scheduled": ["call-1.3"]}
+    assert by_state == {"Fired": ["call-1.1"], "Failed": ["call-1.2"], "Scheduled": ["call-1.3"]}
     (dead,) = api.all_pages(f"{PATH}/deliveries", type="ServiceCallFailed")
     assert (dead["serviceCallId"], dead["sequence"], dead["type"]) == ("call-1", 2, "ServiceCallFailed")
     assert (dead["failure"]["status"], dead["deliveredAt"]) == (503, None)
@@ -157,8 +157,8 @@ def test_dead_letters_are_redriven_by_id_and_by_filter(api: Api, world: World) -
     ids = [deliver(world, number, as_=failed) for number in (1, 2, 3)]
     answer = api.call("POST", f"{PATH}/redrive", {"ids": ids[:1]})
     assert (answer.status, answer.json()["redriven"]) == (200, 1)
-    assert api.call("POST", f"{PATH}/redrive", {"reason": "http_status"}).json()["redriven"] == 2
-    assert [item["state"] for item in api.all_pages(f"{PATH}/deliveries")] == ["scheduled"] * 3
+    assert api.call("POST", f"{PATH}/redrive", {"reason": "HttpStatus"}).json()["redriven"] == 2
+    assert [item["state"] for item in api.all_pages(f"{PATH}/deliveries")] == ["Scheduled"] * 3
 
 
 def test_attempts_of_a_delivery_can_be_read(api: Api, world: World) -> None:

@@ -61,7 +61,7 @@ class TestTimers:
             (("correlationId", "c1"),): ["late", "latest"],
             (("correlationId", "c2"),): [],
             (("correlationId", "c1"), ("tag", "blue")): ["late"],
-            (("correlationId", "c1"), ("state", "failed")): [],
+            (("correlationId", "c1"), ("state", "Failed")): [],
             (("correlationId", "c1"), ("dueFrom", one_hour), ("dueTo", one_hour)): [],
             (("correlationId", "c1"), ("dueTo", format_instant(NOW + timedelta(hours=2)))): ["late"],
         }
@@ -108,7 +108,7 @@ class TestCursors:
         assert (len(rest["items"]), rest["nextCursor"]) == (7, None)
 
     @pytest.mark.parametrize(
-        "query", [{}, {"tag": "blue"}, {"tag": "red", "state": "fired"}, {"tag": "red", "correlationId": "c1"}]
+        "query", [{}, {"tag": "blue"}, {"tag": "red", "state": "Fired"}, {"tag": "red", "correlationId": "c1"}]
     )
     def test_another_query_is_refused(self, api: Api, cursor: str, query: dict[str, str]) -> None:
         answer = api.list(cursor=cursor, **query)

@@ -96,7 +96,7 @@ def redrive_many(world: World, body: Any = None) -> Answer:
 
 
 def scheduled(world: World) -> list[str]:
-    return sorted(item["id"] for item in world.api.all_pages(state="scheduled"))
+    return sorted(item["id"] for item in world.api.all_pages(state="Scheduled"))
 
 
 class TestRedrive:
@@ -108,10 +108,10 @@ class TestRedrive:
 
         assert (answer.status, answer.headers["etag"]) == (200, '"3"')
         body = answer.json()
-        assert (body["state"], body["attempts"], body["revision"]) == ("scheduled", 0, 3)
+        assert (body["state"], body["attempts"], body["revision"]) == ("Scheduled", 0, 3)
         assert body["nextAttemptAt"] == body["updatedAt"] == format_instant(now)
         assert body["executeAt"] == format_instant(NOW)
-        assert body["failure"]["reason"] == "timeout"
+        assert body["failure"]["reason"] == "Timeout"
         assert world.api.read("t1").text == answer.text
         assert [stored.timer_id for stored in world.stored] == ["t1"]
         assert world.timer("t1").firing_id == timer.firing_id
@@ -218,7 +218,7 @@ class TestRedriveMany:
             if cursor is None:
                 break
         assert sum(progress) == 70
-        assert len(world.api.all_pages(state="failed")) == 70
+        assert len(world.api.all_pages(state="Failed")) == 70
         assert world.timer("t000").revision == 4
 
     def test_without_a_body_all_are_meant(self, world: World) -> None:
@@ -230,13 +230,13 @@ class TestRedriveMany:
     @pytest.mark.parametrize(
         ("body", "expected"),
         [
-            ({"reason": "timeout"}, ["early", "late"]),
-            ({"reason": "network"}, ["refused"]),
-            ({"reason": "not_ok"}, []),
+            ({"reason": "Timeout"}, ["early", "late"]),
+            ({"reason": "Network"}, ["refused"]),
+            ({"reason": "NotOk"}, []),
             ({"tag": "red"}, ["late", "refused"]),
-            ({"tag": "red", "reason": "timeout"}, ["late"]),
+            ({"tag": "red", "reason": "Timeout"}, ["late"]),
             ({"correlationId": "c1"}, ["late"]),
-            ({"correlationId": "c1", "reason": "network"}, []),
+            ({"correlationId": "c1", "reason": "Network"}, []),
             ({"dueFrom": "2026-12-20T15:30:01Z"}, ["late"]),
             ({"dueTo": "2026-12-20T15:30:01Z"}, ["early", "refused"]),
             ({"failedFrom": "2026-12-20T15:30:30Z"}, ["refused"]),
@@ -277,7 +277,7 @@ class TestRedriveMany:
         query = {"failedFrom": "2026-12-20T15:30:30Z"}
         assert [item["id"] for item in world.api.all_pages(**query)] == ["late"]
         assert [item["id"] for item in world.api.all_pages(failedTo=query["failedFrom"], state="Failed")] == ["early"]
-        refused = world.api.list(**query, state="fired")
+        refused = world.api.list(**query, state="Fired")
         assert (refused.status, refused.json()["errors"][0]["field"]) == (400, "failedFrom")
 
     def test_unreadable_timers_are_skipped(self, breakable: tuple[World, Subject]) -> None:
@@ -288,7 +288,7 @@ class TestRedriveMany:
         world.store.timers.quarantine(rows, now=NOW, expires_at=NOW + HOUR)
         put_failed(world, "good")
 
-        assert [item["id"] for item in world.api.all_pages(state="failed", reason="unreadable")] == ["bad"]
+        assert [item["id"] for item in world.api.all_pages(state="Failed", reason="Unreadable")] == ["bad"]
         assert redrive_many(world).json() == {"redriven": 1, "skipped": 1, "examined": 2, "nextCursor": None}
         assert scheduled(world) == ["good"]
 

@@ -71,7 +71,7 @@ class TestPut:
         world.api.put("t1", DUE_NOW)
         stored_as(world, "t1", state)
         answer = world.api.put("t1", GOOD)
-        assert answer.json()["state"] == "scheduled"
+        assert answer.json()["state"] == "Scheduled"
         assert answer.json()["nextAttemptAt"] == "2026-12-21T00:00:00.000Z"
         assert answer.json()["attempts"] == 0
 
@@ -128,13 +128,13 @@ class TestGet:
         world.api.put("t1", DUE_NOW)
         stored_as(world, "t1", TimerState.FIRED)
         read = world.api.read("t1").json()
-        assert (read["state"], read["nextAttemptAt"], read["firedAt"]) == ("fired", None, format_instant(NOW))
+        assert (read["state"], read["nextAttemptAt"], read["firedAt"]) == ("Fired", None, format_instant(NOW))
 
     def test_a_failed_timer_says_why(self, world: World) -> None:
         world.api.put("t1", DUE_NOW)
         stored_as(world, "t1", TimerState.FAILED)
         assert world.api.read("t1").json()["failure"] == {
-            "reason": "http_status",
+            "reason": "HttpStatus",
             "message": "the receiver answered 503",
             "status": 503,
             "at": format_instant(NOW),

@@ -33,7 +33,7 @@ class TestCreate:
         assert answer.json() == {
             "id": "t1",
             "namespace": "default",
-            "state": "scheduled",
+            "state": "Scheduled",
             "revision": 1,
             "attempts": 0,
             "executeAt": "2026-12-21T00:00:00.000Z",

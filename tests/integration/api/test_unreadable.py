@@ -73,7 +73,7 @@ def test_a_damaged_timer_is_shown_as_unreadable_in_json_that_can_be_read(world: 
     alone = world.api.call("GET", "/v1/namespaces/default/timers/payload")
 
     assert (listed.status, alone.status) == (200, 200)
-    assert [each["failure"]["reason"] for each in json.loads(listed.text)["items"]] == ["unreadable"] * 3
+    assert [each["failure"]["reason"] for each in json.loads(listed.text)["items"]] == ["Unreadable"] * 3
     assert (alone.json()["payload"], alone.json()["failure"]["message"]) == (
         None,
         "the stored timer cannot be read: payload_json is damaged",

@@ -92,7 +92,7 @@ class TestTimers:
         assert (timer.headers, timer.tags, timer.correlation_id) == ({"x-a": "b"}, ("a", "b"), "c")
         assert (timer.retry_policy, timer.callback_timeout) == (IN_FORCE, timedelta(seconds=7))
         assert timer.expire_after == timedelta(hours=1, milliseconds=500)
-        assert (timer.state, timer.state.name, timer.revision) == ("scheduled", "SCHEDULED", 1)
+        assert (timer.state, timer.state.name, timer.revision) == ("Scheduled", "SCHEDULED", 1)
         assert (timer.fired_at, timer.failure, timer.attempts) == (None, None, 0)
 
     def test_without_an_id_the_client_makes_one(self, timers: Any) -> None:

@@ -45,14 +45,14 @@ def test_outcomes_are_counted_by_class_and_reason(store: Store, clock: VirtualCl
     put(store, timers, START)
     last = snapshots(store, clock, sender, seconds=20)[-1]
     assert {name: count for name, count in last.failed_by.items() if count} == {
-        "http_status": 2,
-        "not_ok": 1,
-        "timeout": 1,
+        "HttpStatus": 2,
+        "NotOk": 1,
+        "Timeout": 1,
     }
     assert {name: count for name, count in last.retried_by.items() if count} == {
-        "http_status": 1,
-        "not_ok": 1,
-        "timeout": 1,
+        "HttpStatus": 1,
+        "NotOk": 1,
+        "Timeout": 1,
     }
     assert [last.counters[name] for name in ("fired", "rescheduled", "retried", "failed")] == [1, 1, 3, 4]
     assert last.responses_by == {"none": 2, "1xx": 0, "2xx": 4, "3xx": 0, "4xx": 1, "5xx": 2}

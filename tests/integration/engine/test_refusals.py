@@ -67,7 +67,7 @@ def test_one_refused_outcome_among_5000_is_set_aside_and_nothing_is_sent_twice(
     stats = poller.snapshot()
     counted = {name: stats.counters[name] for name in ("fired", "failed", "record_refused", "record_errors")}
     assert counted == {"fired": 5000, "failed": 1, "record_refused": 1, "record_errors": 0}
-    assert stats.failed_by["unrecorded"] == 1
+    assert stats.failed_by["Unrecorded"] == 1
     poison = stored(store, "poison", clock)
     assert (poison.state, poison.attempts) == (TimerState.FAILED, 1)
     assert poison.failure is not None

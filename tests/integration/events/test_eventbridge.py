@@ -25,7 +25,7 @@ from tests.support.ministack import running_ministack
 PATTERN = {
     "source": ["duetime.timers"],
     "detail-type": ["Timer Failed"],
-    "detail": {"reason": ["http_status"], "namespace": ["shop"]},
+    "detail": {"reason": ["HttpStatus"], "namespace": ["shop"]},
 }
 
 

@@ -32,11 +32,11 @@ def test_a_timer_that_fails_is_posted_and_then_reads_as_failed(
         (request,) = hook.wait_for(1)
         event = json.loads(request.body)
         assert (event["type"], event["timerId"], event["namespace"]) == ("timer.failed", "bad", "default")
-        assert (event["reason"], event["status"], event["attempts"]) == ("http_status", 410, 1)
+        assert (event["reason"], event["status"], event["attempts"]) == ("HttpStatus", 410, 1)
         assert (event["correlationId"], event["tags"]) == ("c1", ["x"])
         assert server.wait_for("timer.failed")["timer_id"] == "bad"
         server.wait_for("event.published")
-        while server.ok("GET", "/timers/bad")["state"] != "failed":  # until it is recorded
+        while server.ok("GET", "/timers/bad")["state"] != "Failed":  # until it is recorded
             assert server.process.poll() is None
         assert server.terminate() == 0
         assert SECRET not in str(server.events) + str(server.noise)

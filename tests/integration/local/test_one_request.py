@@ -41,7 +41,7 @@ def wait_for(server: DuetimeServer, path: str, field: str, value: str) -> dict[s
 
 def keep_a_connection(server: DuetimeServer, receiver: Receiver) -> None:
     timer = server.ok("POST", "/timers", json={"delay": 0, "callbackUrl": receiver.url("/before")})
-    wait_for(server, f"/v1/namespaces/default/timers/{timer['id']}", "state", "fired")
+    wait_for(server, f"/v1/namespaces/default/timers/{timer['id']}", "state", "Fired")
 
 
 def test_a_callback_that_was_cut_off_is_an_attempt_in_the_log(server: DuetimeServer, receiver: Receiver) -> None:
@@ -50,9 +50,9 @@ def test_a_callback_that_was_cut_off_is_an_attempt_in_the_log(server: DuetimeSer
     url = receiver.on("/dying", reset, hang_up, reply(200))
     timer_id = server.ok("POST", "/timers", json={"delay": 0, "callbackUrl": url, "retryPolicy": QUICK})["id"]
 
-    wait_for(server, f"/v1/namespaces/default/timers/{timer_id}", "state", "fired")
+    wait_for(server, f"/v1/namespaces/default/timers/{timer_id}", "state", "Fired")
     attempts = server.ok("GET", f"/timers/{timer_id}/attempts")["items"]
-    assert [(each["number"], each["outcome"]) for each in attempts] == [(1, "retry"), (2, "retry"), (3, "fired")]
+    assert [(each["number"], each["outcome"]) for each in attempts] == [(1, "Retry"), (2, "Retry"), (3, "Fired")]
     assert (attempts[0]["errorClass"], attempts[0]["message"]) == ("protocol", CUT_OFF)
     assert len(receiver.wait_for(3, path="/dying")) == 3
     assert receiver.requests[1].connection == receiver.requests[0].connection

@@ -30,7 +30,7 @@ def server(directory: Path) -> Iterator[DuetimeServer]:
 def wait_until_fired(server: DuetimeServer, *timer_ids: str) -> None:
     """Until it is recorded: after that nothing is sent any more."""
     for timer_id in timer_ids:
-        while server.ok("GET", f"/timers/{quote(timer_id, safe='')}")["state"] != "fired":
+        while server.ok("GET", f"/timers/{quote(timer_id, safe='')}")["state"] != "Fired":
             assert server.process.poll() is None
 
 
@@ -104,7 +104,7 @@ def test_a_thousand_timers_at_one_instant_fire_once_each(server: DuetimeServer, 
     for half in (timers[:500], timers[500:]):
         assert server.client.post("/v1/namespaces/thousand/timers/batch", json={"timers": half}).is_success
     receiver.wait_for_timers(1000, timeout_seconds=30)
-    while server.client.get("/v1/namespaces/thousand/timers", params={"state": "scheduled"}).json()["items"]:
+    while server.client.get("/v1/namespaces/thousand/timers", params={"state": "Scheduled"}).json()["items"]:
         assert server.process.poll() is None
     assert receiver.counts() == {f"t{n}": 1 for n in range(1000)}
 
@@ -170,8 +170,8 @@ def test_a_callback_under_way_at_sigterm_finishes_and_nothing_fires_twice(
         assert server.of("shard.released")
     with DuetimeServer(cwd=tmp_path) as server:
         slow, later = (server.ok("GET", f"/timers/{timer_id}") for timer_id in ("slow", "later"))
-        assert (slow["state"], slow["attempts"]) == ("fired", 1)
-        assert later["state"] == "scheduled"
+        assert (slow["state"], slow["attempts"]) == ("Fired", 1)
+        assert later["state"] == "Scheduled"
         server.create("after", delay=0, callbackUrl=receiver.url)
         receiver.wait_for_timer("after")
     assert receiver.counts() == {"slow": 1, "after": 1}
@@ -254,7 +254,7 @@ def test_loopback_can_be_forbidden_and_the_default_number_of_shards_is_a_setting
         by_name = receiver.url.replace("127.0.0.1", "localhost")
         server.create("t1", delay="0s", callbackUrl=by_name, retryPolicy=retry)
         server.wait_for("timer.failed")
-        while server.ok("GET", "/timers/t1")["state"] != "failed":  # until it is recorded
+        while server.ok("GET", "/timers/t1")["state"] != "Failed":  # until it is recorded
             assert server.process.poll() is None
         attempts = server.ok("GET", "/timers/t1/attempts")["items"]
         assert server.of("egress.loopback_allowed") == []

@@ -134,6 +134,6 @@ def test_no_timer_is_lost_when_duetime_is_killed(mongodb_url: str, tmp_path: Pat
 def wait_until_none_is_scheduled(server: DuetimeServer) -> None:
     """What arrived when its process was killed is not recorded yet, and fires once more."""
     deadline = time.monotonic() + SECONDS
-    while server.ok("GET", "/timers", params={"state": "scheduled", "limit": 1})["items"]:
+    while server.ok("GET", "/timers", params={"state": "Scheduled", "limit": 1})["items"]:
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -147,7 +147,7 @@ def test_the_event_webhook_is_set_shown_and_removed(command: Command) -> None:
     shown = json.loads(command("webhook", "show", "--json"))
     assert (shown["eventTypes"], shown["enabled"]) == (["ServiceCallFailed"], False)
     assert "ServiceCallFailed" in command("webhook", "show")
-    assert command("webhook", "deliveries", "--state", "failed", "--json") == ""
+    assert command("webhook", "deliveries", "--state", "Failed", "--json") == ""
     assert command("webhook", "redrive") == "0 redriven, 0 skipped\n"
     assert "1 skipped" in command("webhook", "redrive", "--delivery-id", "x", code=1)
     assert "cannot be combined with filters" in command(

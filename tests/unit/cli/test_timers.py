@@ -73,7 +73,7 @@ class TestRedrive:
     @pytest.mark.parametrize(
         ("filters", "expected"),
         [
-            (["--reason", "network"], ["refused"]),
+            (["--reason", "Network"], ["refused"]),
             (["--tag", "red"], ["tagged"]),
             (["--due-to", format_instant(NOW)], []),
             (["--due-from", format_instant(NOW)], ["plain", "refused", "tagged"]),
@@ -154,24 +154,24 @@ class TestList:
         put_failed(store, orders, "long-id", reason=FailureReason.NETWORK, message="x" * 200)
         store.timers.put([make_timer(orders, "waiting", now=NOW)], mode=PutMode.CREATE, now=NOW)
 
-        out, err = cli("timers", "list", "orders", "--state", "failed")
+        out, err = cli("timers", "list", "orders", "--state", "Failed")
 
         at = format_instant(NOW)
         assert out.splitlines() == [
             "ID       STATE   ATTEMPTS  NEXT  REASON   AT                        MESSAGE",
-            f"a        failed  1         -     timeout  {at}  the receiver answered ?[31m503",
-            f"long-id  failed  1         -     network  {at}  {'x' * 97}...",
+            f"a        Failed  1         -     Timeout  {at}  the receiver answered ?[31m503",
+            f"long-id  Failed  1         -     Network  {at}  {'x' * 97}...",
         ]
         assert err == ""
 
     def test_lines_of_json_are_what_the_api_answers(self, store: Store, orders: Namespace, cli: Cli) -> None:
         put_failed(store, orders, "a", "b", payload_json='{"n": 1.0}')
 
-        out, _ = cli("timers", "list", "orders", "--reason", "timeout", "--json")
+        out, _ = cli("timers", "list", "orders", "--reason", "Timeout", "--json")
 
         assert [
             (line["id"], line["state"], line["failure"]["reason"]) for line in map(json.loads, out.splitlines())
-        ] == [("a", "failed", "timeout"), ("b", "failed", "timeout")]
+        ] == [("a", "Failed", "Timeout"), ("b", "Failed", "Timeout")]
 
     def test_the_limit_says_when_there_is_more(self, store: Store, orders: Namespace, cli: Cli) -> None:
         put_failed(store, orders, *(f"t{number:03}" for number in range(PAGE + 5)))

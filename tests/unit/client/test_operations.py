@@ -117,7 +117,7 @@ USES: dict[str, Use] = {
                 due_from=AT,
                 due_to=AT + HOUR,
                 correlation_id="c",
-                reason="timeout",
+                reason="Timeout",
                 page_size=1,
             ),
         )
@@ -165,7 +165,7 @@ USES: dict[str, Use] = {
     "deleteEventSecret": lambda d, has: d.event_webhook.secrets.delete(has["event_secret_id"]),
     "listDeliveries": lambda d, has: [
         *d.event_webhook.deliveries(page_size=1),
-        *d.event_webhook.deliveries(state="failed", type=names.EventType.FAILED),
+        *d.event_webhook.deliveries(state="Failed", type=names.EventType.FAILED),
     ],
     "listDeliveryAttempts": lambda d, has: list(d.event_webhook.attempts(has["delivery_id"])),
     "redriveDeliveries": lambda d, has: [

@@ -102,10 +102,10 @@ def test_the_log_reaches_back_to_the_second_last_success() -> None:
     log = append_attempt(log, replace(RETRY, firing_id="day 5"))
     kept = [(record.firing_id, record.outcome.value) for record in read_attempts(log)]
     assert kept == [
-        ("day 3", "rescheduled"),
-        ("day 4", "retry"),
-        ("day 4", "rescheduled"),
-        ("day 5", "retry"),
+        ("day 3", "Rescheduled"),
+        ("day 4", "Retry"),
+        ("day 4", "Rescheduled"),
+        ("day 5", "Retry"),
     ]
 
 

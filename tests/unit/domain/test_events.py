@@ -46,7 +46,7 @@ def test_the_json_says_what_failed_when_and_why() -> None:
         "executeAt": "2026-12-20T15:30:00.000Z",
         "failedAt": "2026-12-20T15:30:00.000Z",
         "attempts": 3,
-        "reason": "http_status",
+        "reason": "HttpStatus",
         "message": "status 503",
         "status": 503,
         "correlationId": "c",
@@ -72,7 +72,7 @@ def test_an_unreadable_timer_is_told_of_with_what_is_known() -> None:
     assert (named["namespace"], named["timerId"], named["reason"], named["firingId"]) == (
         "shop",
         "t",
-        "unreadable",
+        "Unreadable",
         None,
     )
     nameless = unreadable_event(namespace=None, timer_id=None, key="1:k", reason="KeyError", at=NOW).document()

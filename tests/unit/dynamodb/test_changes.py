@@ -15,7 +15,7 @@ from duetime.stores.dynamodb.changes import (
 KEY = {"shard_id": whole(7), "sortKey": text('TIMER#ns#it\'s "x"')}
 CHANGE = Change(
     key=KEY,
-    sets={"timer_state": text("fired"), "expires_at": whole(5)},
+    sets={"timer_state": text("Fired"), "expires_at": whole(5)},
     removes=("timer_execute_at", "timer_failure"),
     unchanged={"timer_revision": whole(1), "timer_tags": None},
 )
@@ -28,7 +28,7 @@ def test_as_a_statement_it_uses_the_documented_grammar_and_parameters_only() -> 
             'UPDATE "timers" SET "timer_state"=? SET "expires_at"=? REMOVE "timer_execute_at" REMOVE "timer_failure" '
             'WHERE "shard_id"=? AND "sortKey"=? AND "timer_revision"=? AND "timer_tags" IS MISSING'
         ),
-        "Parameters": [text("fired"), whole(5), whole(7), KEY["sortKey"], whole(1)],
+        "Parameters": [text("Fired"), whole(5), whole(7), KEY["sortKey"], whole(1)],
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
 
@@ -38,7 +38,7 @@ def test_as_an_update_it_says_the_same() -> None:
         "Key": KEY,
         "UpdateExpression": "SET timer_state = :s0, expires_at = :s1 REMOVE timer_execute_at, timer_failure",
         "ConditionExpression": "timer_revision = :c0 AND attribute_not_exists(timer_tags)",
-        "ExpressionAttributeValues": {":s0": text("fired"), ":s1": whole(5), ":c0": whole(1)},
+        "ExpressionAttributeValues": {":s0": text("Fired"), ":s1": whole(5), ":c0": whole(1)},
     }
 
 
@@ -58,8 +58,8 @@ def test_the_difference_is_what_must_be_written() -> None:
 
 
 def test_a_change_is_reflected_in_an_item_that_looks_as_it_leaves_it() -> None:
-    done = {**KEY, "timer_state": text("fired"), "expires_at": whole(5), "timer_revision": whole(2)}
+    done = {**KEY, "timer_state": text("Fired"), "expires_at": whole(5), "timer_revision": whole(2)}
 
     assert CHANGE.is_reflected_in(done)
-    assert not CHANGE.is_reflected_in({**done, "timer_state": text("scheduled")})
+    assert not CHANGE.is_reflected_in({**done, "timer_state": text("Scheduled")})
     assert not CHANGE.is_reflected_in({**done, "timer_failure": text("{}")})

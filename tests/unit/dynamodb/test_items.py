@@ -46,7 +46,7 @@ def test_a_new_timer_is_stored_in_the_shape_of_the_design() -> None:
         "timer_created_at": {"S": "2026-12-20T15:30:00.000Z"},
         "timer_updated_at": {"S": "2026-12-20T15:30:00.000Z"},
         "timer_attempts": {"N": "0"},
-        "timer_state": {"S": "scheduled"},
+        "timer_state": {"S": "Scheduled"},
         "timer_revision": {"N": "1"},
         "timer_firing_id": {"S": "f-1"},
         "timer_digest": {"S": timer.digest},

@@ -116,7 +116,7 @@ def test_how_long_it_may_be_tried_counts_from_a_redrive() -> None:
     assert tried(replace(timer, attempts=0), started=late).state is TimerState.SCHEDULED
 
 
-@pytest.mark.parametrize("log", [None, "", "not json", "[]", "[[1]]", '[["x","f",0,0,"retry"]]'])
+@pytest.mark.parametrize("log", [None, "", "not json", "[]", "[[1]]", '[["x","f",0,0,"Retry"]]'])
 def test_a_log_that_tells_no_first_attempt_costs_no_retries(log: str | None) -> None:
     timer = replace(make_timer("t", retry_policy_json=AN_HOUR), attempts=5, attempt_log=log)
     late = START + timedelta(days=5)

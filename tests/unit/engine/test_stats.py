@@ -46,7 +46,7 @@ def test_a_snapshot_does_not_change_when_more_is_counted() -> None:
     stats.lag.observe(1)
     stats.count_response(200, 1)
     gauges["in_flight"] = 2
-    assert before.counters["fired"] == before.failed_by["timeout"] == before.responses_by["2xx"] == 0
+    assert before.counters["fired"] == before.failed_by["Timeout"] == before.responses_by["2xx"] == 0
     assert sum(before.lag.counts) == sum(before.latency.counts) == 0
     assert before.gauges == {"in_flight": 1}
 

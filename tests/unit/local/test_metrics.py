@@ -45,7 +45,7 @@ def test_counters_and_gauges_are_shown_per_worker() -> None:
     assert metrics.value("duetime_outcomes_total", worker="worker-1", outcome="fired") == 3
     assert metrics.value("duetime_outcomes_total", worker="worker-2", outcome="fired") == 5
     assert metrics.value("duetime_outcomes_total", worker="worker-1", outcome="superseded") == 1
-    assert metrics.value("duetime_dead_letters_total", worker="worker-1", reason="timeout") == 2
+    assert metrics.value("duetime_dead_letters_total", worker="worker-1", reason="Timeout") == 2
     assert metrics.total("duetime_dead_letters_total") == 2
     assert metrics.value("duetime_in_flight", worker="worker-1") == 7
     assert metrics.value("duetime_worker_snapshot_age_seconds", worker="worker-2") == 1.5

@@ -62,7 +62,7 @@ def test_later_reports_have_what_was_added() -> None:
     second = make_snapshot(fired=9, failed_by=[FailureReason.TIMEOUT] * 3, gauges={"shards_owned": 2})
     _, later, idle = report(first, second, second)
     assert metrics_of(later) == GAUGES | {"Fired": 2, "Failed": 2, "ShardsOwned": 2}
-    assert later["dead_letters"] == {"timeout": 2}
+    assert later["dead_letters"] == {"Timeout": 2}
     assert metrics_of(idle) == GAUGES | {"ShardsOwned": 2}
     assert "dead_letters" not in idle
 

@@ -58,7 +58,7 @@ def test_a_timer_that_has_ended_anew_meanwhile_keeps_its_history(store: SqlStore
 
 
 def test_a_timer_that_waits_again_meanwhile_is_not_pruned(store: SqlStore, ended: Timer) -> None:
-    change = "UPDATE timers SET row_type = ?, timer_state = 'scheduled' WHERE timer_id = ?"
+    change = "UPDATE timers SET row_type = ?, timer_state = 'Scheduled' WHERE timer_id = ?"
     with before_deleting(change, RowType.TIMER.value, ended.timer_id):
         assert store.timers.prune(now=EXPIRY, limit=5) == 0
     assert count(store) == 1

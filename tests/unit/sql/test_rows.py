@@ -102,7 +102,7 @@ def test_a_replacement_heals_every_column(store: SqlStore, single: Namespace, co
         "UPDATE timers SET timer_state = 'nonsense'",
         "UPDATE timers SET row_type = 3",
         "UPDATE timers SET row_type = 4",
-        "UPDATE timers SET timer_state = 'fired'",
+        "UPDATE timers SET timer_state = 'Fired'",
         "UPDATE timers SET timer_id = NULL",
         "UPDATE timers SET timer_revision = NULL",
         "UPDATE timers SET timer_attempts = 'many'",

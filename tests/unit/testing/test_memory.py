@@ -266,7 +266,7 @@ def test_a_dead_letter_is_redriven_and_fires_as_the_same_message(duetime: InMemo
     duetime.receiver.answer(400, 200)
     timers.create(timer_id="t", callback_url=URL, delay=HOUR, payload={"n": 1.5})
     duetime.clock.advance(hours=1)
-    (letter,) = timers.dead_letters(reason="http_status")
+    (letter,) = timers.dead_letters(reason="HttpStatus")
     assert (letter.id, letter.attempts, letter.failure and letter.failure.status) == ("t", 1, 400)
 
     assert timers.redrive("t").attempts == 0

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 EARLIER = NOW - seconds(86_400)
 LOADED, PRESENT, CONFLICT = LoadStatus.LOADED, LoadStatus.PRESENT, LoadStatus.CONFLICT
-LOG = '[[1,"f",1700000000000,12,"retry",503]]'
+LOG = '[[1,"f",1700000000000,12,"Retry",503]]'
 
 
 # -- the catalogue ------------------------------------------------------------------------------------------------

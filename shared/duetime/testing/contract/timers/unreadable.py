@@ -269,7 +269,7 @@ def test_damaged_timers_are_shown_as_unreadable_in_json_that_can_be_read(
     for timers in (listed, correlated, one_by_one):
         shown = [json.loads(encode(timer_response(timer, DEFAULT_RETRY_POLICY))) for timer in timers]
         assert sorted(each["id"] for each in shown) == damaged
-        assert {(each["state"], each["failure"]["reason"]) for each in shown} == {("failed", "unreadable")}
+        assert {(each["state"], each["failure"]["reason"]) for each in shown} == {("Failed", "Unreadable")}
         assert all(each["attempts"] >= 0 for each in shown)
 
 
