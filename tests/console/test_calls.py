@@ -123,7 +123,7 @@ def test_lists_are_filtered_by_the_address_and_paged(console: Console, receiver:
     # What is given in local time, here five and a half hours before UTC, is UTC in the address.
     page.get_by_label("Submitted before").fill("2026-01-01T05:30")
     page.get_by_role("button", name="Apply").click()
-    page.wait_for_url(re.compile("to=2026-01-01T00%3A00%3A00.000Z"))
+    page.wait_for_url(re.compile("submittedTo=2026-01-01T00%3A00%3A00.000Z"))
     assert page.get_by_label("Submitted before").input_value() == "2026-01-01T05:30"
 
 

@@ -100,8 +100,8 @@ CALL_REQUEST: Table = {
 CALL_FILTER: Table = {
     "status": ("status", plain),
     "tags": ("tag", texts),
-    "submitted_from": ("from", instant),
-    "submitted_to": ("to", instant),
+    "submitted_from": ("submittedFrom", instant),
+    "submitted_to": ("submittedTo", instant),
     "name": ("name", plain),
     "starred": ("starred", plain),
     "correlation_id": ("correlationId", plain),

@@ -164,7 +164,7 @@ class Attempt:
     number: int
     firing_id: str
     started_at: datetime
-    ended_at: datetime
+    finished_at: datetime
     duration: timedelta = field(metadata={"json": "durationMs", "unit": _MILLISECONDS})
     outcome: AttemptOutcome
     status: int | None

@@ -92,8 +92,8 @@ def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_js
 @calls.command("list")
 @click.option("--status", type=click.Choice([str(status) for status in CallStatus]), help="Calls in this status.")
 @click.option("--tag", "tags", multiple=True, help="Calls with this tag; repeated: with all of them.")
-@click.option("--from", "from_", metavar="TIME", help="Submitted at this RFC 3339 time or later.")
-@click.option("--to", metavar="TIME", help="Submitted before this time.")
+@click.option("--submitted-from", metavar="TIME", help="Submitted at this RFC 3339 time or later.")
+@click.option("--submitted-to", metavar="TIME", help="Submitted before this time.")
 @click.option("--name", metavar="PREFIX", help="Calls whose name begins with this.")
 @click.option("--starred/--not-starred", default=None, help="Calls with a star, or without.")
 @click.option("--correlation-id", metavar="ID", help="Calls with this correlation id.")
@@ -109,8 +109,8 @@ def list_calls(*, remote: Remote, limit: int, as_json: bool, is_next: bool, **fi
     query = {
         "status": "Scheduled" if is_next and filters["status"] is None else filters["status"],
         "tag": filters["tags"],
-        "from": filters["from_"],
-        "to": filters["to"],
+        "submittedFrom": filters["submitted_from"],
+        "submittedTo": filters["submitted_to"],
         "name": filters["name"],
         "starred": filters["starred"],
         "correlationId": filters["correlation_id"],

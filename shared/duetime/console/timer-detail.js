@@ -132,7 +132,7 @@ function attemptFold(attempt, isOpen) {
       { class: "fold-body" },
       facts([
         ["Failed", attempt.reason && `${attempt.reason}: ${attempt.message ?? ""}`],
-        ["Ended", when(attempt.endedAt, { milliseconds: true, near: false })],
+        ["Ended", when(attempt.finishedAt, { milliseconds: true, near: false })],
         ["webhook-id", code(attempt.firingId)],
       ]),
       attempt.status && h("h4", null, "Response"),

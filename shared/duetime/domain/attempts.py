@@ -73,7 +73,7 @@ class AttemptRecord:
     first_started_at: datetime | None = None
 
     @property
-    def ended_at(self) -> datetime:
+    def finished_at(self) -> datetime:
         return self.started_at + timedelta(milliseconds=self.duration_ms)
 
 

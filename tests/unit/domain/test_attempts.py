@@ -168,7 +168,7 @@ def test_an_attempt_that_no_store_would_take_is_dropped() -> None:
 
 
 def test_the_end_of_an_attempt() -> None:
-    assert FIRED.ended_at == START + timedelta(milliseconds=12)
+    assert FIRED.finished_at == START + timedelta(milliseconds=12)
 
 
 def test_the_log_of_a_plain_success_is_small() -> None:

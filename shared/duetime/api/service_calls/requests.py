@@ -157,8 +157,8 @@ class CallQuery(PageQuery):
 
     status: Annotated[CallStatus, Field(strict=False), any_case(CallStatus)] | None = None
     tag: Tags | None = Field(default=None, description="can be repeated: calls that have all of these tags")
-    submitted_from: Instant | None = Field(default=None, alias="from", description="by submittedAt, inclusive")
-    submitted_to: Instant | None = Field(default=None, alias="to", description="by submittedAt, exclusive")
+    submitted_from: Instant | None = None
+    submitted_to: Instant | None = None
     name: Name | None = Field(default=None, description="the beginning of the name")
     starred: Annotated[bool, PlainValidator(call_validators.flag), WithJsonSchema({"type": "boolean"})] | None = None
     correlation_id: CorrelationId | None = None

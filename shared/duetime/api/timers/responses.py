@@ -87,7 +87,7 @@ class AttemptResponse(ResponseModel):
     number: Annotated[int, Meta(ge=1, description="within its firing")]
     firing_id: Annotated[str, Meta(description="the webhook-id that was sent")]
     started_at: Instant
-    ended_at: Instant
+    finished_at: Instant
     duration_ms: Annotated[int, Meta(ge=0)]
     outcome: AttemptOutcome
     status: Annotated[int | None, Meta(description="the HTTP status of the response, if there was one")]
@@ -109,7 +109,7 @@ def attempt_response(attempt: AttemptRecord) -> AttemptResponse:
         number=attempt.number,
         firing_id=attempt.firing_id,
         started_at=format_instant(attempt.started_at),
-        ended_at=format_instant(attempt.ended_at),
+        finished_at=format_instant(attempt.finished_at),
         duration_ms=attempt.duration_ms,
         outcome=attempt.outcome,
         status=attempt.status,
