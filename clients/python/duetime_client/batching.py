@@ -81,7 +81,7 @@ def item_results(answer: Answer, ids: Sequence[str], *, is_removal: bool = False
 def _item_result(timer_id: str, item: Mapping[str, Any], answer: Answer, *, is_removal: bool) -> ItemResult:
     status = int(item["status"])
     if 200 <= status < 300:
-        return ItemResult(id=timer_id, status=status, attempt_under_way=item.get("attemptUnderWay"))
+        return ItemResult(id=timer_id, status=status, attempt_in_flight=item.get("attemptInFlight"))
     error = error_from(item.get("problem"), status=status)
     if is_removal and is_gone(error, may_be_second=answer.may_be_second):
         return ItemResult(id=timer_id, status=200)

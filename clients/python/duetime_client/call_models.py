@@ -115,7 +115,7 @@ class CallRequest:
 class ServiceCall:
     """``attempts`` counts executions begun. ``expires_at``: when a finished call that is not starred is removed.
 
-    ``execution_id`` is of the execution that is under way, ``rerun_of`` the call that this one repeats.
+    ``execution_id`` is of the execution that is in flight, ``rerun_of`` the call that this one repeats.
     """
 
     id: str

@@ -129,25 +129,25 @@ class NewTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """``attempt_under_way``: its receiver may see one more callback. None when that is not known, since the answer
+    """``attempt_in_flight``: its receiver may see one more callback. None when that is not known, since the answer
     that said so was lost on its way."""
 
     id: str
-    attempt_under_way: bool | None
+    attempt_in_flight: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemResult:
     """What became of one item of a batch. ``error`` is None when it was done.
 
-    ``status`` is what the single request would have answered, None when there was no answer. ``attempt_under_way``
+    ``status`` is what the single request would have answered, None when there was no answer. ``attempt_in_flight``
     is told of cancelled timers, as in ``Cancelled``.
     """
 
     id: str
     status: int | None
     error: DuetimeError | None = None
-    attempt_under_way: bool | None = None
+    attempt_in_flight: bool | None = None
 
     @property
     def is_ok(self) -> bool:

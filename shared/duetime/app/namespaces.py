@@ -130,7 +130,7 @@ def create_secret(
 ) -> CreatedSecret:
     """Make ``text`` (``whsec_...``; None: a new one) the newest secret; its predecessor stays valid for the overlap.
 
-    Raises ``InvalidInput``, ``NamespaceNotFound``, ``SecretRotationUnderWay``, ``SecretUnavailable`` and
+    Raises ``InvalidInput``, ``NamespaceNotFound``, ``SecretRotationInProgress``, ``SecretUnavailable`` and
     ``StoreUnavailable``.
     """
     try:

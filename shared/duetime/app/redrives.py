@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from duetime.domain.errors import (
-    AttemptUnderWay,
+    AttemptInFlight,
     DuetimeError,
     RevisionMismatch,
     StoreRefused,
@@ -146,7 +146,7 @@ def refusal_to_fire(namespace: Namespace, timer_id: str, result: ChangeResult) -
     if result.status is not ChangeStatus.WRONG_STATE or result.timer is None:
         return _refusal(namespace, timer_id, result)
     if result.timer.state is TimerState.FIRING:
-        return AttemptUnderWay(f"an attempt of timer {timer_id!r} is under way")
+        return AttemptInFlight(f"an attempt of timer {timer_id!r} is in flight")
     way_on = "redrive it" if result.timer.state is TimerState.FAILED else "replace it"
     return TimerFinished(f"timer {timer_id!r} is {result.timer.state}: {way_on} to have it fired again")
 

@@ -200,6 +200,6 @@ def check_waits(call: ServiceCall, otherwise: str) -> None:
         raise CallFinished(f"service call {call.call_id!r} is {call.status}: {otherwise} any more")
     if not call.is_waiting:
         raise CallRunning(
-            f"an execution of service call {call.call_id!r} is under way and its request may have been sent:"
+            f"an execution of service call {call.call_id!r} is in flight and its request may have been sent:"
             f" {otherwise} now; try again when the execution has ended"
         )

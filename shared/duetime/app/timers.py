@@ -62,7 +62,7 @@ class Stored(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    attempt_under_way: bool
+    attempt_in_flight: bool
     """An attempt may have been in flight at that moment."""
 
 

@@ -16,7 +16,7 @@ from duetime.cli.remote import (
     path,
 )
 from duetime.cli.tables import printable, show_item, show_items
-from duetime.cli.values import NONE, Json, OrNone, dead_letter_options, options
+from duetime.cli.values import NONE, Json, OrNone, options, timer_filter_options
 
 if TYPE_CHECKING:
     from duetime_client import Redriven
@@ -188,7 +188,7 @@ def delete(*, remote: Remote, namespace: str, force: bool, if_revision: int | No
 
 @namespaces.command(short_help="Redrive failed timers.")
 @click.argument("namespace")
-@dead_letter_options
+@timer_filter_options
 @click.option("--timer-id", "timer_ids", multiple=True, help="This timer. Can be repeated; excludes filters.")
 @click.option("--dry-run", is_flag=True, help="Count the timers to redrive; change nothing.")
 @on_server("redriveTimers")

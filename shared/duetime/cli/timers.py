@@ -19,13 +19,13 @@ from duetime.cli.remote import (
 )
 from duetime.cli.tables import show_item, show_items
 from duetime.cli.values import (
-    Instant,
     Json,
     headers_option,
     json_lines,
     options,
     parsed,
     tags_option,
+    timer_filter_options,
 )
 
 if TYPE_CHECKING:
@@ -146,11 +146,7 @@ def show(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> Non
 @timers.command("list", short_help="List the timers of a namespace.")
 @click.argument("namespace")
 @click.option("--state", metavar="STATE", help="Timers in this state, like Scheduled or Failed.")
-@click.option("--reason", metavar="REASON", help="Timers that last failed for this reason, like Timeout.")
-@click.option("--tag", help="Timers with this tag.")
-@click.option("--correlation-id", metavar="ID", help="Timers with this correlation id.")
-@click.option("--due-from", type=Instant(), help="Due at this RFC 3339 time or later.")
-@click.option("--due-to", type=Instant(), help="Due before this time.")
+@timer_filter_options
 @limit_option
 @json_option
 @on_server("listTimers")
@@ -199,8 +195,8 @@ def cancel(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | 
     response = remote.call("DELETE", timer_path(namespace, timer_id), if_revision=if_revision)
     if as_json:
         click.echo(response.content.decode())
-    under_way = b'"attemptUnderWay":true' in response.content
-    note = "; an attempt is in flight, so its receiver may see one more callback" if under_way else ""
+    in_flight = b'"attemptInFlight":true' in response.content
+    note = "; an attempt is in flight, so its receiver may see one more callback" if in_flight else ""
     click.echo(f"cancelled {timer_id}{note}", err=True)
 
 
@@ -281,7 +277,12 @@ def timer_query(given: dict[str, Any]) -> dict[str, Any]:
     """Return the query parameters of a list of timers."""
     from duetime.domain.times import format_instant
 
-    times = {"dueFrom": given["due_from"], "dueTo": given["due_to"]}
+    times = {
+        "dueFrom": given["due_from"],
+        "dueTo": given["due_to"],
+        "failedFrom": given["failed_from"],
+        "failedTo": given["failed_to"],
+    }
     return {
         "state": given["state"],
         "reason": given["reason"],

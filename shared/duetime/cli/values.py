@@ -112,7 +112,7 @@ def options(*made: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-dead_letter_options = options(
+timer_filter_options = options(
     click.option("--reason", metavar="REASON", help="Reason of the last failure, like Timeout or Network."),
     click.option("--tag", help="With this tag."),
     click.option("--correlation-id", metavar="ID", help="With this correlation id."),

@@ -11,7 +11,7 @@ from duetime.cli.remote import Remote, if_revision_option, json_option, limit_op
 from duetime.cli.signing_secrets import create_options, show_created, show_secrets
 from duetime.cli.tables import show_item, show_items
 from duetime.cli.timers import ATTEMPT_COLUMNS
-from duetime.cli.values import dead_letter_options
+from duetime.cli.values import timer_filter_options
 
 _PATH = "/v1/tenants/{tenant}/event-webhook"
 _COLUMNS = {
@@ -91,7 +91,7 @@ def attempts(*, remote: Remote, delivery_id: str, as_json: bool) -> None:
 
 
 @webhook.command(short_help="Deliver dead letters again.")
-@dead_letter_options
+@timer_filter_options
 @click.option("--delivery-id", "ids", multiple=True, help="This delivery. Can be repeated; excludes filters.")
 @on_server("redriveDeliveries", tenant=True)
 def redrive(*, remote: Remote, ids: tuple[str, ...], **filters: Any) -> int:

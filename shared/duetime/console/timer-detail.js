@@ -39,7 +39,7 @@ export function timerDetail(page, { namespace, id }) {
   };
   load();
   page.every(SOON_MS, async () => {
-    // What is due soon, or under way, is looked at more often than what waits or is over.
+    // What is due soon, or in flight, is looked at more often than what waits or is over.
     const isNear = view.timer?.nextAttemptAt && Math.abs(Date.parse(view.timer.nextAttemptAt) - now()) < 60000;
     view.turn = (view.turn + 1) % Math.ceil(REFRESH_MS / SOON_MS);
     if (isNear || view.turn === 0) await load();
@@ -190,7 +190,7 @@ function remove(page, path, timer, isOver) {
     : ["Cancel this timer?", "It will not fire, and it is removed.", "Cancel the timer", "The timer is cancelled."];
   confirm(words[0], words[1], words[2], async () => {
     const { data } = await request("DELETE", path, { ifMatch: timer.revision });
-    toast(data.attemptUnderWay ? `${words[3]} An attempt is in flight: its receiver may still get it.` : words[3]);
+    toast(data.attemptInFlight ? `${words[3]} An attempt is in flight: its receiver may still get it.` : words[3]);
     page.go(place("timers", timer.namespace), { instead: true });
   });
 }

@@ -93,10 +93,10 @@ class SecretShownOnce(DuetimeError):
         )
 
 
-class SecretRotationUnderWay(DuetimeError):
+class SecretRotationInProgress(DuetimeError):
     """Two secrets are valid, which is the maximum; one has to end first."""
 
-    code = "secret_rotation_under_way"
+    code = "secret_rotation_in_progress"
 
 
 class TimerNotFound(DuetimeError):
@@ -130,10 +130,10 @@ class TimerUnreadable(DuetimeError):
     code = "timer_unreadable"
 
 
-class AttemptUnderWay(DuetimeError):
+class AttemptInFlight(DuetimeError):
     """An attempt of the timer is in flight (the timer is parked)."""
 
-    code = "attempt_under_way"
+    code = "attempt_in_flight"
 
 
 class CallNotFound(DuetimeError):

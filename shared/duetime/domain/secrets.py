@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from duetime.domain.errors import SecretNotFound, SecretRotationUnderWay
+from duetime.domain.errors import SecretNotFound, SecretRotationInProgress
 from duetime.domain.namespaces import EncryptedSecret, Namespace
 from duetime.domain.times import format_instant, round_up
 
@@ -49,13 +49,13 @@ def valid_secrets(namespace: Namespace, now: datetime) -> tuple[EncryptedSecret,
 
 
 def check_can_rotate(namespace: Namespace, now: datetime) -> None:
-    """Raises ``SecretRotationUnderWay`` while two secrets are valid."""
+    """Raises ``SecretRotationInProgress`` while two secrets are valid."""
     valid = valid_secrets(namespace, now)
     if len(valid) >= MAX_VALID_SECRETS:
         ends = " and ".join(
             f"{secret.secret_id} until {format_instant(secret.expires_at)}" for secret in valid if secret.expires_at
         )
-        raise SecretRotationUnderWay(
+        raise SecretRotationInProgress(
             f"two secrets of namespace {namespace.name!r} are valid ({ends}): wait for an end, or delete one"
         )
 
@@ -63,7 +63,7 @@ def check_can_rotate(namespace: Namespace, now: datetime) -> None:
 def rotated(namespace: Namespace, new: EncryptedSecret, *, overlap_seconds: float, now: datetime) -> Namespace:
     """``namespace`` with ``new`` as its newest secret; the one before it stays valid for the overlap.
 
-    Expired secrets are left out. Raises ``SecretRotationUnderWay``.
+    Expired secrets are left out. Raises ``SecretRotationInProgress``.
     """
     check_can_rotate(namespace, now)
     end = round_up(now + timedelta(seconds=overlap_seconds))

@@ -114,7 +114,7 @@ class TestCancel:
             ("c", 200, None),
             ("due", 200, None),
         ]
-        flags = [item.get("attemptUnderWay") for item in answer.json()["items"]]
+        flags = [item.get("attemptInFlight") for item in answer.json()["items"]]
         assert flags == [False, None, None, False, True]
         assert [item["id"] for item in api.all_pages()] == ["b"]
 

@@ -112,7 +112,7 @@ def test_secrets_are_made_before_or_after_the_webhook_rotate_and_end(api: Api) -
     api.call("PUT", PATH, {"url": URL})
     second = api.call("POST", f"{PATH}/secrets", {"overlap": "1h"})
     assert second.json()["previous"]["id"] == first.json()["id"]
-    assert api.call("POST", f"{PATH}/secrets", {}).json()["code"] == "secret_rotation_under_way"
+    assert api.call("POST", f"{PATH}/secrets", {}).json()["code"] == "secret_rotation_in_progress"
     listed = api.get(f"{PATH}/secrets")
     assert [secret["id"] for secret in listed.json()["items"]] == [first.json()["id"], second.json()["id"]]
     assert "whsec_" not in listed.text

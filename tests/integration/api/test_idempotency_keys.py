@@ -280,7 +280,7 @@ def test_an_answer_that_is_too_long_is_not_kept(world: World, monkeypatch: pytes
     monkeypatch.setattr(idempotency, "MAX_RESPONSE_BYTES", 10)
     assert create(world.api).status == 201
     answer = create(world.api)
-    assert (answer.status, answer.code) == (409, "answer_not_kept")
+    assert (answer.status, answer.code) == (409, "response_not_kept")
     assert len(world.stored) == 1
 
 

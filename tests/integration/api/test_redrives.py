@@ -185,7 +185,7 @@ class TestFire:
         for timer_id, code, hint in (
             ("ended", "timer_finished", "replace"),
             ("failed", "timer_finished", "redrive"),
-            ("at work", "attempt_under_way", "under way"),
+            ("at work", "attempt_in_flight", "in flight"),
         ):
             answer = fire(world, timer_id)
             assert (answer.status, answer.code) == (409, code), timer_id

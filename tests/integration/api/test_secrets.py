@@ -151,7 +151,7 @@ class TestRotation:
 
         answer = world.api.call("POST", PATH)
 
-        assert (answer.status, answer.code) == (409, "secret_rotation_under_way")
+        assert (answer.status, answer.code) == (409, "secret_rotation_in_progress")
         assert f"{first['id']} until {at(DAY)}" in answer.json()["detail"]
         assert listed(world.api).keys() == {first["id"], second["id"]}
 
@@ -258,7 +258,7 @@ def test_a_key_service_is_asked_once_and_only_for_what_can_be_created(world: Wor
 
     create(api)
     create(api)
-    assert api.call("POST", PATH).code == "secret_rotation_under_way"
+    assert api.call("POST", PATH).code == "secret_rotation_in_progress"
     assert api.call("POST", "/v1/namespaces/nobody/secrets").status == 404
     assert api.call("POST", PATH, {"secret": "x"}).status == 400
 

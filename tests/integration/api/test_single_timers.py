@@ -230,7 +230,7 @@ class TestDelete:
         api.put("t1", GOOD)
         answer = api.delete("t1")
         assert answer.status == 200
-        assert answer.json() == {"id": "t1", "namespace": "default", "attemptUnderWay": False}
+        assert answer.json() == {"id": "t1", "namespace": "default", "attemptInFlight": False}
         assert api.read("t1").status == 404
         assert api.delete("t1").code == "timer_not_found"
 
@@ -238,16 +238,16 @@ class TestDelete:
     def test_a_finished_timer_is_removed(self, world: World, state: TimerState) -> None:
         world.api.put("t1", DUE_NOW)
         stored_as(world, "t1", state)
-        assert world.api.delete("t1").json()["attemptUnderWay"] is False
+        assert world.api.delete("t1").json()["attemptInFlight"] is False
 
     def test_a_due_timer_may_be_under_way(self, api: Api) -> None:
         api.put("t1", DUE_NOW)
-        assert api.delete("t1").json()["attemptUnderWay"] is True
+        assert api.delete("t1").json()["attemptInFlight"] is True
 
     def test_a_parked_timer_is_under_way(self, world: World) -> None:
         world.api.put("t1", DUE_NOW)
         stored_as(world, "t1", TimerState.FIRING)
-        assert world.api.delete("t1").json()["attemptUnderWay"] is True
+        assert world.api.delete("t1").json()["attemptInFlight"] is True
 
     def test_if_match(self, api: Api) -> None:
         api.put("t1", GOOD)

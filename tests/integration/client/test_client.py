@@ -144,7 +144,7 @@ class TestTimers:
         timers.create(timer_id="t", callback_url=URL, delay=HOUR)
         with pytest.raises(PreconditionFailed):
             timers.cancel("t", if_revision=7)
-        assert timers.cancel("t", if_revision=1).attempt_under_way is False
+        assert timers.cancel("t", if_revision=1).attempt_in_flight is False
         with pytest.raises(NotFound, match="timer_not_found"):
             timers.cancel("t")
 
@@ -214,7 +214,7 @@ class TestBatches:
         assert timers.get(results[2].id).id == results[2].id
         cancelled = timers.cancel_many(["a", "b", results[2].id], if_revisions={results[2].id: 9})
         assert [(each.id, each.status) for each in cancelled] == [("a", 200), ("b", 404), (results[2].id, 412)]
-        assert cancelled[0].attempt_under_way is False
+        assert cancelled[0].attempt_in_flight is False
 
     def test_a_batch_of_nothing_asks_nothing(self, timers: Any) -> None:
         assert timers.create_many([]) == timers.cancel_many([]) == timers.redrive_ids([]) == ()
@@ -263,7 +263,7 @@ class TestNamespaces:
         assert second.previous is not None
         assert (second.previous.id, second.previous.expires_at) == (first.id, NOW + timedelta(hours=2))
         assert [each.id for each in secrets.list()] == [first.id, second.id]
-        with pytest.raises(Conflict, match="secret_rotation_under_way"):
+        with pytest.raises(Conflict, match="secret_rotation_in_progress"):
             secrets.create()
         secrets.delete(first.id)
         with pytest.raises(NotFound):

@@ -73,9 +73,9 @@ def test_a_batch_is_repeated_and_a_cancel_knows_its_own_work(server: CallServer,
         assert [each.status for each in created] == [201, 201, 201]
         faulty.acts = [lost]
         cancelled = timers.cancel_many([created[0].id, created[1].id])
-        assert [(each.is_ok, each.attempt_under_way) for each in cancelled] == [(True, False), (True, False)]
+        assert [(each.is_ok, each.attempt_in_flight) for each in cancelled] == [(True, False), (True, False)]
         faulty.acts = [lost]
-        assert timers.cancel(created[2].id).attempt_under_way is None
+        assert timers.cancel(created[2].id).attempt_in_flight is None
         with pytest.raises(NotFound):
             timers.cancel(created[2].id)
 

@@ -269,8 +269,8 @@ ENUMS: dict[str, type[Enum]] = {
     "TimerState": names.TimerState,
 }
 MEMBERS: dict[str, set[str]] = {
-    "CancelResponse": {"id", "namespace", "attemptUnderWay"},
-    "CancelledItem": {"id", "status", "problem", "attemptUnderWay"},
+    "CancelResponse": {"id", "namespace", "attemptInFlight"},
+    "CancelledItem": {"id", "status", "problem", "attemptInFlight"},
     "CreatedItem": {"id", "status", "problem"},
     "FieldProblem": {"field", "message"},
     "Problem": {"type", "title", "status", "detail", "code", "errors", "requestId"},

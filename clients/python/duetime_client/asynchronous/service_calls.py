@@ -128,7 +128,7 @@ class AsyncServiceCalls:
         if_revision: int | None = None,
     ) -> ServiceCall:
         """Change what is given and keep the rest; None clears. All but the first three only while
-        nothing of it is under way: for its due time, or between two attempts.
+        nothing of it is in flight: for its due time, or between two attempts.
 
         With ``if_revision`` only if it still has this one, else ``PreconditionFailed``.
         """
@@ -156,7 +156,7 @@ class AsyncServiceCalls:
 
     async def fire(self, call_id: str, *, if_revision: int | None = None) -> ServiceCall:
         """Make a call due now that waits for its due time or its next attempt. A finished one, and one whose request
-        is under way, is a ``Conflict``."""
+        is in flight, is a ``Conflict``."""
         path = f"{self._of(call_id)}/fire"
         return await self._transport.send(
             changing("fireServiceCall", "POST", path, ServiceCall, if_revision=if_revision)
@@ -164,7 +164,7 @@ class AsyncServiceCalls:
 
     async def cancel(self, call_id: str, *, if_revision: int | None = None) -> ServiceCall:
         """End a call that waits for its due time or its next attempt: it is kept as Cancelled, and nothing of it is
-        sent any more. A finished one, and one whose request is under way, is a ``Conflict``; a Cancelled one is
+        sent any more. A finished one, and one whose request is in flight, is a ``Conflict``; a Cancelled one is
         left as it is."""
         path = f"{self._of(call_id)}/cancel"
         return await self._transport.send(

@@ -196,7 +196,7 @@ class AsyncTimers:
             path=self._of(timer_id),
             headers=revision_header(if_revision),
             read=_cancelled,
-            gone=lambda: Cancelled(id=timer_id, attempt_under_way=None),
+            gone=lambda: Cancelled(id=timer_id, attempt_in_flight=None),
         )
         return await self._transport.send(request)
 

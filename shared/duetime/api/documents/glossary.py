@@ -17,7 +17,7 @@ GLOSSARY: Final[dict[str, tuple[str, Any]]] = {
     "at": ("when it happened", _LATE),
     "attempt": ("the number of this attempt, from 1", 1),
     "attempts": ("how many attempts have been made", 1),
-    "attemptUnderWay": ("an attempt may have been in flight; its receiver may see it yet", False),
+    "attemptInFlight": ("an attempt may have been in flight; its receiver may see it yet", False),
     "backoffMultiplier": ("by how much each interval is longer than the one before", 2),
     "body": ("the body of the request or response", {"customer": 4711}),
     "bodyBytes": ("the length of the body", 17),

@@ -135,13 +135,13 @@ class IdempotencyKeyInUse(DuetimeError):
         self.retry_after_seconds = retry_after_seconds
 
 
-class AnswerNotKept(DuetimeError):
-    """It was carried out before, and its answer was too long to be kept."""
+class ResponseNotKept(DuetimeError):
+    """It was carried out before, and its response was too long to be kept."""
 
-    code = "answer_not_kept"
+    code = "response_not_kept"
 
     def __init__(self) -> None:
-        super().__init__("the request was carried out before; its answer was too long to be kept")
+        super().__init__("the request was carried out before; its response was too long to be kept")
 
 
 class UnsupportedMediaType(DuetimeError):

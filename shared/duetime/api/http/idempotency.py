@@ -1,10 +1,10 @@
 """``Idempotency-Key``: a write is carried out once, however often its client sends it.
 
 As draft-ietf-httpapi-idempotency-key-header has it. The first request under a key claims a record in the store, is
-carried out, and leaves its answer there for a day; the same request again gets that answer. A refusal (4xx) is not
-kept: nothing was done, so the key is free again. Decision 0012 has the reasons.
+carried out, and leaves its response there for a day; the same request again gets that response. A refusal (4xx) is
+not kept: nothing was done, so the key is free again. Decision 0012 has the reasons.
 
-Who dies between the effect and its record leaves a claim without an answer. Once the claim has lapsed, the same
+Who dies between the effect and its record leaves a claim without a response. Once the claim has lapsed, the same
 request is carried out again with the ids of the first time: they are made of the key, so what it creates meets
 itself.
 """
@@ -22,7 +22,7 @@ from itertools import count
 from typing import Any, Final
 
 from duetime.api.http import validators
-from duetime.api.http.errors import AnswerNotKept, IdempotencyKeyInUse, IdempotencyKeyReused
+from duetime.api.http.errors import IdempotencyKeyInUse, IdempotencyKeyReused, ResponseNotKept
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH
 from duetime.api.http.problems import status_of
 from duetime.api.http.request import Reply, Request
@@ -36,13 +36,13 @@ from duetime.stores.port.catalogue import Catalogue
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replayed"
-"""On an answer that was given before: ``true``."""
+"""On a response that was given before: ``true``."""
 
 KEPT_FOR: Final = timedelta(days=1)
 CLAIM_SECONDS: Final = 30.0
 """A request that takes longer has died: no gateway waits for one longer than that."""
 MAX_RESPONSE_BYTES: Final = 320 * 1024
-"""The longest answer about one timer fits, and with it the record into an item of DynamoDB."""
+"""The longest response about one timer fits, and with it the record into an item of DynamoDB."""
 
 NewId = Callable[[], str]
 
@@ -68,7 +68,7 @@ def replayed(reply: Reply) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What a record holds. ``reply`` None: in progress, unless ``is_done``, when the answer was not kept."""
+    """What a record holds. ``reply`` None: in progress, unless ``is_done``, when the response was not kept."""
 
     fingerprint: str
     first_at: datetime
@@ -111,14 +111,14 @@ def carried_out_once(
     now: datetime,
     claim_id: str,
 ) -> Reply:
-    """The answer of ``act``, now or the first time. Raises what it raises, and the errors of reused keys.
+    """The response of ``act``, now or the first time. Raises what it raises, and the errors of reused keys.
 
     ``act`` gets a maker of ids that makes the same ones whenever it is called for this key. ``claim_id`` is new.
     """
     attempt = _Attempt(request, key, catalogue=catalogue, now=now, claim_id=claim_id)
     known = attempt.claim()
     if known is not None:
-        return _answer_again(known, keeps)
+        return _respond_again(known, keeps)
     try:
         reply = act(attempt.new_id())
     except Exception as error:
@@ -128,16 +128,16 @@ def carried_out_once(
     return reply
 
 
-def _answer_again(known: _Content, keeps: Keeps) -> Reply:
+def _respond_again(known: _Content, keeps: Keeps) -> Reply:
     if known.reply is not None:
         return replayed(known.reply)
     if keeps is Keeps.FACT:
         raise SecretShownOnce
-    raise AnswerNotKept
+    raise ResponseNotKept
 
 
 class _Attempt:
-    """One request with a key, from its claim to its answer."""
+    """One request with a key, from its claim to its response."""
 
     def __init__(self, request: Request, key: str, *, catalogue: Catalogue, now: datetime, claim_id: str) -> None:
         self._catalogue = catalogue
@@ -176,7 +176,7 @@ class _Attempt:
         return None
 
     def complete(self, reply: Reply, keeps: Keeps) -> None:
-        is_kept = keeps is Keeps.ANSWER and len(reply.body.encode()) <= MAX_RESPONSE_BYTES
+        is_kept = keeps is Keeps.RESPONSE and len(reply.body.encode()) <= MAX_RESPONSE_BYTES
         self._write(replace(self._content, is_done=True, reply=reply if is_kept else None), KEPT_FOR)
 
     def give_up(self, error: Exception) -> None:
@@ -188,13 +188,13 @@ class _Attempt:
             self._write(replace(self._content, claimed_at=lapsed), KEPT_FOR)
 
     def _write(self, content: _Content, kept_for: timedelta) -> None:
-        """The answer is given whether this succeeds or not: a claim that is left behind lapses."""
+        """The response is given whether this succeeds or not: a claim that is left behind lapses."""
         self._content = content
         try:
             self._put(kept_for=kept_for)
         except StoreError as error:
             facts = {"action": "idempotency.unrecorded", "error": error.code}
-            _log.warning("the answer to a request with an idempotency key could not be kept", extra=facts)
+            _log.warning("the response to a request with an idempotency key could not be kept", extra=facts)
 
     def _put(self, *, if_claim: str | None = None, kept_for: timedelta = KEPT_FOR) -> IdempotencyRecord:
         record = IdempotencyRecord(

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from duetime.api.http.errors import (
     AdvanceUnfinished,
-    AnswerNotKept,
     ApiKeyNotFound,
     CrossSiteRequest,
     DuplicateId,
@@ -21,6 +20,7 @@ from duetime.api.http.errors import (
     IdempotencyKeyReused,
     InvalidFields,
     MethodNotAllowed,
+    ResponseNotKept,
     RouteNotFound,
     TenantNotFound,
     TooManyStreams,
@@ -32,7 +32,7 @@ from duetime.api.http.request import Reply
 from duetime.api.http.responses import ResponseModel, encode_ascii
 from duetime.delivery.encryption import SecretUnavailable
 from duetime.domain.errors import (
-    AttemptUnderWay,
+    AttemptInFlight,
     CallConflict,
     CallFinished,
     CallNotFinished,
@@ -50,7 +50,7 @@ from duetime.domain.errors import (
     PayloadTooLarge,
     RevisionMismatch,
     SecretNotFound,
-    SecretRotationUnderWay,
+    SecretRotationInProgress,
     SecretShownOnce,
     StoreNotReady,
     StoreRefused,
@@ -88,16 +88,16 @@ _KINDS: tuple[tuple[type[DuetimeError], int, str], ...] = (
     (TimerFinished, 409, "Timer finished"),
     (TimerNotFailed, 409, "Timer not failed"),
     (TimerUnreadable, 409, "Timer unreadable"),
-    (AttemptUnderWay, 409, "Attempt under way"),
+    (AttemptInFlight, 409, "Attempt in flight"),
     (NamespaceDeleting, 409, "Namespace deleting"),
     (NamespaceNotEmpty, 409, "Namespace not empty"),
     (NamespaceUnreadable, 409, "Namespace unreadable"),
     (CallUnreadable, 409, "Service call unreadable"),
-    (SecretRotationUnderWay, 409, "Secret rotation under way"),
+    (SecretRotationInProgress, 409, "Secret rotation in progress"),
     (SecretShownOnce, 409, "Secret shown once"),
     (IdempotencyKeyReused, 409, "Idempotency key reused"),
     (IdempotencyKeyInUse, 409, "Idempotency key in use"),
-    (AnswerNotKept, 409, "Answer not kept"),
+    (ResponseNotKept, 409, "Response not kept"),
     (DuplicateId, 409, "Duplicate id"),
     (CallConflict, 409, "Service call conflict"),
     (CallFinished, 409, "Service call finished"),

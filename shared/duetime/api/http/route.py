@@ -35,7 +35,7 @@ Permission = Role | Public
 class Keeps(Enum):
     """What is kept of the response to a request with an idempotency key."""
 
-    ANSWER = "answer"
+    RESPONSE = "response"
     FACT = "fact"
     """That it was carried out. The response has a secret, which is shown once and stored nowhere."""
     RESOURCE = "resource"
@@ -71,7 +71,7 @@ class Route:
     query: type[RequestModel] | None = field(default=None, kw_only=True)
     headers: tuple[str, ...] = field(default=(), kw_only=True)
     conditions: tuple[str, ...] = field(default=(), kw_only=True)
-    keeps: Keeps = field(default=Keeps.ANSWER, kw_only=True)
+    keeps: Keeps = field(default=Keeps.RESPONSE, kw_only=True)
 
     @cached_property
     def operation_id(self) -> str:

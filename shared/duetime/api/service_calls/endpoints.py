@@ -134,7 +134,7 @@ ROUTES = (
         _SERVICE_CALL,
         patch_service_call,
         Role.WRITER,
-        summary="Change name, tags or star; while nothing of it is under way also due time and request",
+        summary="Change name, tags or star; while nothing of it is in flight also due time and request",
         tag="service calls",
         body=ServiceCallPatch,
         body_type="application/merge-patch+json",

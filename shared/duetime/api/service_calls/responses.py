@@ -79,9 +79,9 @@ class ServiceCallResponse(ResponseModel):
     ]
     attempts: Annotated[int, Meta(ge=0, description="executions begun")]
     next_attempt_at: Annotated[
-        Instant | None, Meta(description="null while an execution is under way, and when finished")
+        Instant | None, Meta(description="null while an execution is in flight, and when finished")
     ]
-    execution_id: Annotated[str | None, Meta(description="of the execution that is under way")]
+    execution_id: Annotated[str | None, Meta(description="of the execution that is in flight")]
     outcome: CallOutcomeResponse | None
     tags: tuple[str, ...]
     starred: bool

@@ -68,7 +68,7 @@ def cancel_timers(services: Services, request: Request, *, namespace: str) -> Re
     def cancelled(timer_id: str | None, result: Deleted | DuetimeError) -> CancelledItem:
         if isinstance(result, DuetimeError):
             return CancelledItem(timer_id, *_failed(result))
-        return CancelledItem(timer_id, 200, attempt_under_way=result.attempt_under_way)
+        return CancelledItem(timer_id, 200, attempt_in_flight=result.attempt_in_flight)
 
     items = _each(found, read, lambda refs: services.timers.delete_many(space, refs, now=now), cancelled)
     return Reply(status=200, body=encode_ascii(CancelledBatch(items)))

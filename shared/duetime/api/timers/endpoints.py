@@ -75,7 +75,7 @@ def delete_timer(services: Services, request: Request, *, namespace: str, timer_
     space, timer_id = read_address(services, request, namespace, timer_id)
     now = services.context.clock.now()
     deleted = services.timers.delete(space, timer_id, now=now, wanted=if_match(request))
-    return json_reply(200, CancelResponse(timer_id, space.name, deleted.attempt_under_way))
+    return json_reply(200, CancelResponse(timer_id, space.name, deleted.attempt_in_flight))
 
 
 def fire_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:

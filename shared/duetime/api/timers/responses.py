@@ -130,8 +130,8 @@ class AttemptPage(Page[AttemptResponse]):
 class CancelResponse(ResponseModel):
     id: str
     namespace: str
-    attempt_under_way: Annotated[
-        bool, Meta(description="an attempt may have been under way; its receiver may see it yet")
+    attempt_in_flight: Annotated[
+        bool, Meta(description="an attempt may have been in flight; its receiver may see it yet")
     ]
 
 
@@ -149,7 +149,7 @@ class CancelledItem(ResponseModel):
     id: str | None
     status: Annotated[int, Meta(description="200 cancelled, else as in problem")]
     problem: Problem | UnsetType = UNSET
-    attempt_under_way: bool | UnsetType = UNSET
+    attempt_in_flight: bool | UnsetType = UNSET
 
 
 class CancelledBatch(ResponseModel):

@@ -127,7 +127,7 @@ def test_a_waiting_retry_is_fired_now_and_its_attempts_count_on(store: Store, si
     assert due(store, single, until=LATER) == [result.timer]
 
 
-def test_a_timer_that_is_due_already_is_left_to_the_attempt_under_way(store: Store, single: Namespace) -> None:
+def test_a_timer_that_is_due_already_is_left_to_the_attempt_in_flight(store: Store, single: Namespace) -> None:
     (timer,) = create(store, make_timer(single))
 
     result = rearm(store, single, how=Rearm.FIRE)
