@@ -61,17 +61,20 @@ def console_files() -> dict[str, ConsoleFile]:
 
 
 def get_root(services: Services, request: Request) -> Reply:  # noqa: ARG001
-    """GET: the way to the page, for whoever types the address of the server."""
+    """Redirect to the console."""
     return Reply(status=307, headers={"location": "console"})
 
 
 def get_console(services: Services, request: Request) -> Reply:  # noqa: ARG001
-    """GET: the page."""
+    """Return the page of the console."""
     return _file_reply(request, console_files()[PAGE])
 
 
 def get_console_file(services: Services, request: Request, *, file_name: str) -> Reply:  # noqa: ARG001
-    """GET: a file that the page needs. The page itself is at one path only: what it names is relative to that."""
+    """Return a file of the console.
+
+    The page itself is at ``/console`` alone, since its links are relative to that.
+    """
     found = console_files().get(file_name)
     if found is None or file_name == PAGE:
         raise RouteNotFound("there is nothing at this path")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
@@ -97,9 +96,8 @@ def _operation(route: Route, references: References) -> Json:
 
 
 def _description(route: Route) -> str:
-    """The docstring of the endpoint, without its method."""
-    text = re.sub(rf"^{route.method}: ", "", inspect.getdoc(route.endpoint) or route.summary)
-    return text.replace("``", "`")
+    """The docstring of the endpoint."""
+    return (inspect.getdoc(route.endpoint) or route.summary).replace("``", "`")
 
 
 def _responses(route: Route, references: References) -> Json:

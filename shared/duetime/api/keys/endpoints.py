@@ -31,12 +31,12 @@ _NEVER_KEPT = {"cache-control": "no-store"}
 
 
 def get_principal(services: Services, request: Request) -> Reply:  # noqa: ARG001
-    """GET: for whom the key of the request acts, and with which role."""
+    """Return the tenant and the role of the key of this request."""
     return json_reply(200, principal_response(request.principal), _NEVER_KEPT)
 
 
 def create_api_key(services: Services, request: Request, *, tenant: str) -> Reply:
-    """POST: 201 with the key, which no other answer shows."""
+    """Create an API key and return it (201). No other response shows it."""
     context = services.context
     now = context.clock.now()
     body = validate(ApiKeyBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES))
@@ -53,7 +53,7 @@ def create_api_key(services: Services, request: Request, *, tenant: str) -> Repl
 
 
 def list_api_keys(services: Services, request: Request, *, tenant: str) -> Reply:
-    """GET: the keys of the tenant in order of creation, expired ones too, without their secrets."""
+    """Return the API keys of the tenant in order of creation, expired ones too, without their secrets."""
     query = read_query(PageQuery, request)
     bound_to = ("api-keys", tenant)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
@@ -63,9 +63,9 @@ def list_api_keys(services: Services, request: Request, *, tenant: str) -> Reply
 
 
 def delete_api_key(services: Services, request: Request, *, tenant: str, key_id: str) -> Reply:  # noqa: ARG001
-    """DELETE: 204; the key is refused from now on, or where it was checked a moment ago, within seconds.
+    """Delete an API key (204). It is refused at once, or within seconds where it was checked a moment ago.
 
-    Any key can be deleted, the one that asks and the last one too: a leaked key must never be kept.
+    Any key can be deleted, also the one of this request and the last one: a leaked key must never be kept.
     """
     if not is_key_id(key_id) or not services.context.store.catalogue.delete_api_key(tenant, key_id):
         raise ApiKeyNotFound(key_id)

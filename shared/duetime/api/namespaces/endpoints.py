@@ -31,10 +31,10 @@ _SETTINGS = NamespaceSettings.__dataclass_fields__.keys()
 
 
 def put_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
-    """PUT: 201, or 200 when it exists with these shards; ``NamespaceConflict`` when it exists with others, or belongs
-    to another tenant.
+    """Create a namespace (201), confirm it, or change its settings (200).
 
-    The settings that the body has are changed, null clears one, and what it omits stays.
+    Settings in the body are changed, null clears one, and omitted ones stay. The number of shards never changes:
+    another number is a 409, and so is a namespace of another tenant.
     """
     try:
         check_namespace(namespace)
@@ -67,7 +67,7 @@ def _given_settings(body: NamespaceBody) -> dict[str, Any]:
 
 
 def get_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
-    """GET: 304 when ``If-None-Match`` names the revision."""
+    """Return a namespace; 304 when ``If-None-Match`` names its revision."""
     found = app.found_namespace(services.context.store, namespace, principal=request.principal)
     known = if_none_match(request)
     if known is not None and known.match_weakly(found.revision):
@@ -80,7 +80,7 @@ def _namespace_reply(status: int, namespace: Namespace) -> Reply:
 
 
 def pause_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
-    """POST: nothing of it is fired any more, ``NAMESPACE_SECONDS`` from now at the latest."""
+    """Stop firing the timers of a namespace. Every poller knows within seconds."""
     wanted = if_match(request)
     body = validate(PauseBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
     context = services.context
@@ -97,7 +97,7 @@ def pause_namespace(services: Services, request: Request, *, namespace: str) -> 
 
 
 def resume_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
-    """POST: it is fired from again. Late timers follow its ``misfire``."""
+    """Fire the timers of a namespace again. Those that came due meanwhile follow its ``misfire`` setting."""
     wanted = if_match(request)
     read_nothing(request)
     context = services.context
@@ -109,7 +109,10 @@ def resume_namespace(services: Services, request: Request, *, namespace: str) ->
 
 
 def delete_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
-    """DELETE: 202 for a step of the deletion, to be repeated until 200."""
+    """Take one step of a deletion: 202 while more steps are needed, 200 when the namespace is gone.
+
+    Repeat until 200.
+    """
     wanted = if_match(request)
     query = read_query(DeleteNamespaceQuery, request)
     context = services.context
@@ -129,7 +132,7 @@ def delete_namespace(services: Services, request: Request, *, namespace: str) ->
 
 
 def list_namespaces(services: Services, request: Request) -> Reply:
-    """GET: those of the key's tenant; in open mode, of all tenants."""
+    """Return a page of the namespaces of the key's tenant; without authentication, of all tenants."""
     query = read_query(PageQuery, request)
     bound_to = ("namespaces",)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)

@@ -24,7 +24,10 @@ _NEVER_KEPT = {"cache-control": "no-store"}
 
 
 def create_secret(services: Services, request: Request, *, namespace: str) -> Reply:
-    """POST: 201 with the secret, which no other answer shows; 409 while two are valid."""
+    """Create a signing secret and return it (201).
+
+    No other response shows it. At most two are valid: a third is a 409.
+    """
     context = services.context
     body = validate(SecretBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
     created = namespace_changes.create_secret(
@@ -41,7 +44,7 @@ def create_secret(services: Services, request: Request, *, namespace: str) -> Re
 
 
 def list_secrets(services: Services, request: Request, *, namespace: str) -> Reply:
-    """GET: the secrets that are valid now, oldest first, without what they are."""
+    """Return the ids and times of the secrets that are valid now, oldest first, without their values."""
     context = services.context
     found = namespace_changes.found_namespace(context.store, namespace, principal=request.principal)
     valid = valid_secrets(found, context.clock.now())
@@ -49,7 +52,7 @@ def list_secrets(services: Services, request: Request, *, namespace: str) -> Rep
 
 
 def delete_secret(services: Services, request: Request, *, namespace: str, secret_id: str) -> Reply:
-    """DELETE: 204; callbacks are not signed with it any more."""
+    """End a signing secret (204). Callbacks are not signed with it any more."""
     context = services.context
     now = context.clock.now()
     namespace_changes.delete_secret(context.store, namespace, secret_id, principal=request.principal, now=now)

@@ -25,7 +25,10 @@ MAX_BODY_BYTES = 1024 * 1024
 
 
 def submit_service_call(services: Services, request: Request, *, tenant: str) -> Reply:
-    """POST: 202, or 200 when the same was submitted under the same key; ``CallConflict`` when something else was."""
+    """Submit a service call: 202, or 200 when the same was submitted under this idempotency key.
+
+    Other content under the same key is a 409.
+    """
     context = services.context
     now = context.clock.now()
     found = read_body(request, CALL_SHAPE, limit_bytes=MAX_BODY_BYTES)
@@ -34,7 +37,7 @@ def submit_service_call(services: Services, request: Request, *, tenant: str) ->
 
 
 def get_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
-    """GET: 304 when ``If-None-Match`` names the revision."""
+    """Return a service call; 304 when ``If-None-Match`` names its revision."""
     context = services.context
     call = services.calls.get(CallRef(tenant, service_call_id), now=context.clock.now())
     known = if_none_match(request)
@@ -44,7 +47,7 @@ def get_service_call(services: Services, request: Request, *, tenant: str, servi
 
 
 def patch_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
-    """PATCH: a merge patch. One that changes nothing leaves the revision as it is."""
+    """Apply a merge patch. One that changes nothing does not even change the revision."""
     context = services.context
     now = context.clock.now()
     found = read_body(request, CALL_SHAPE, limit_bytes=MAX_BODY_BYTES)
@@ -54,7 +57,7 @@ def patch_service_call(services: Services, request: Request, *, tenant: str, ser
 
 
 def fire_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
-    """POST: a call that waits is due now. One that is due already is left as it is."""
+    """Make a waiting service call due now. One that is due already stays as it is."""
     context = services.context
     now = context.clock.now()
     read_nothing(request)
@@ -63,7 +66,7 @@ def fire_service_call(services: Services, request: Request, *, tenant: str, serv
 
 
 def cancel_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
-    """POST: a call that waits ends as Cancelled, and is kept. One that is Cancelled already is left as it is."""
+    """End a waiting service call as Cancelled and keep it. One that is Cancelled already stays as it is."""
     context = services.context
     now = context.clock.now()
     read_nothing(request)
@@ -72,7 +75,7 @@ def cancel_service_call(services: Services, request: Request, *, tenant: str, se
 
 
 def delete_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
-    """DELETE: a finished call goes with all that it has."""
+    """Remove a finished service call with its executions and events (204)."""
     context = services.context
     ref, wanted = CallRef(tenant, service_call_id), if_match(request)
     services.calls.delete(ref, new_id=context.new_id, now=context.clock.now(), wanted=wanted)
@@ -80,7 +83,7 @@ def delete_service_call(services: Services, request: Request, *, tenant: str, se
 
 
 def rerun_service_call(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
-    """POST: a new call that asks for the same as a finished one."""
+    """Submit a new service call with the request of a finished one."""
     context = services.context
     now = context.clock.now()
     found = read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True)

@@ -36,7 +36,7 @@ LAST_EVENT_ID = "Last-Event-ID"
 
 
 def list_service_calls(services: Services, request: Request, *, tenant: str) -> Reply:
-    """GET: a page of the calls that fit all filters. It may be short, even empty, and not be the last."""
+    """Return a page of the service calls that match all filters. A page may be short or empty and not be the last."""
     query = read_query(CallQuery, request, lists=("tag",))
     call_filter = _filter(query)
     store, now = services.calls.store, services.context.clock.now()
@@ -53,7 +53,7 @@ def list_service_calls(services: Services, request: Request, *, tenant: str) -> 
 
 
 def list_executions(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
-    """GET: the executions of a call, the newest first, without bodies."""
+    """Return the executions of a service call, newest first, without bodies."""
     calls = services.calls
     query = read_query(PageQuery, request)
     calls.get(CallRef(tenant, service_call_id), now=services.context.clock.now())
@@ -77,7 +77,7 @@ def get_execution(
     service_call_id: str,
     execution_id: str,
 ) -> Reply:
-    """GET: one execution with what was sent and what came back."""
+    """Return an execution with its request and response."""
     calls = services.calls
     calls.get(CallRef(tenant, service_call_id), now=services.context.clock.now())
     found = calls.store.get_execution(tenant, service_call_id, execution_id) if is_uuid(execution_id) else None
@@ -87,9 +87,10 @@ def get_execution(
 
 
 def list_events(services: Services, request: Request, *, tenant: str, service_call_id: str) -> Reply:
-    """GET: the events of a call in order, those after a sequence number.
+    """Return the events of a service call in order, after a sequence number.
 
-    ``Last-Event-ID``, which clients of server-sent events send when they connect again, counts for ``after``.
+    The header ``Last-Event-ID``, which clients of server-sent events send when they reconnect, stands for
+    ``after``.
     """
     calls = services.calls
     query = read_query(EventQuery, request)

@@ -19,7 +19,7 @@ from duetime.stores.store_clock import TOLERANCE_SECONDS
 
 
 def list_shards(services: Services, request: Request) -> Reply:
-    """GET: the shards in order of id, with their owners. A cursor is the last id that was shown."""
+    """Return the shards with their owners, by id. A cursor is the last id that was shown."""
     query = read_query(PageQuery, request)
     bound_to = ("shards",)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
@@ -34,7 +34,7 @@ def list_shards(services: Services, request: Request) -> Reply:
 
 
 def get_health(services: Services, request: Request) -> Reply:  # noqa: ARG001
-    """GET: 200 when the store answers, 503 when it does not. A clock that is wrong is told, and harms nothing."""
+    """Return 200 when the store responds, 503 when it does not. A wrong clock is reported and changes nothing."""
     try:
         services.context.store.check()
     except StoreNotReady:

@@ -15,7 +15,7 @@ from duetime.domain.timers import Timer
 
 
 def list_attempts(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
-    """GET: the last attempts, oldest first. They are few, so they are one page."""
+    """Return the last attempts of a timer, oldest first, on one page."""
     space, timer_id = read_address(services, request, namespace, timer_id)
     return attempts_reply(services, request, services.timers.get(space, timer_id, now=services.context.clock.now()))
 

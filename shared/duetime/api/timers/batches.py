@@ -36,7 +36,7 @@ ResultT = TypeVar("ResultT")
 
 
 def create_timers(services: Services, request: Request, *, namespace: str) -> Reply:
-    """POST: create up to 500 timers. Those that are good are stored, also when others are not."""
+    """Create up to 500 timers. Each succeeds or fails alone."""
     context = services.context
     space = services.namespaces.open(namespace, request.principal)
     now = context.clock.now()
@@ -56,7 +56,7 @@ def create_timers(services: Services, request: Request, *, namespace: str) -> Re
 
 
 def cancel_timers(services: Services, request: Request, *, namespace: str) -> Reply:
-    """POST: cancel up to 500 timers."""
+    """Cancel up to 500 timers. Each succeeds or fails alone."""
     space = services.namespaces.get(namespace, request.principal)
     now = services.context.clock.now()
     found = read_items(request, PLAIN_ITEMS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BODY_BYTES)

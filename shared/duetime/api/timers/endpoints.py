@@ -23,7 +23,7 @@ MAX_BODY_BYTES = 1024 * 1024
 
 
 def create_timer(services: Services, request: Request, *, namespace: str) -> Reply:
-    """POST: 201, or 200 when the same timer exists already; ``TimerConflict`` when another one has its id."""
+    """Create a timer: 201, or 200 when the same timer exists. Another timer with this id is a 409."""
     context = services.context
     space = services.namespaces.open(namespace, request.principal)
     now = context.clock.now()
@@ -33,7 +33,7 @@ def create_timer(services: Services, request: Request, *, namespace: str) -> Rep
 
 
 def put_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
-    """PUT: create (201) or replace (200), whatever state the timer is in."""
+    """Create a timer (201) or replace it (200), whatever its state is."""
     context = services.context
     space = services.namespaces.open(namespace, request.principal)
     timer_id = check_id(space, read_id(timer_id))
@@ -49,7 +49,7 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
 
 
 def get_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
-    """GET: 304 when ``If-None-Match`` names the revision."""
+    """Return a timer; 304 when ``If-None-Match`` names its revision."""
     space, timer_id = read_address(services, request, namespace, timer_id)
     timer = services.timers.get(space, timer_id, now=services.context.clock.now())
     known = if_none_match(request)
@@ -59,7 +59,7 @@ def get_timer(services: Services, request: Request, *, namespace: str, timer_id:
 
 
 def patch_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
-    """PATCH: a merge patch. An empty one changes nothing, not even the revision."""
+    """Apply a merge patch to a timer that has not finished. An empty one does not even change the revision."""
     context = services.context
     space, timer_id = read_address(services, request, namespace, timer_id)
     wanted = if_match(request)
@@ -71,7 +71,7 @@ def patch_timer(services: Services, request: Request, *, namespace: str, timer_i
 
 
 def delete_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
-    """DELETE: cancel. The response says whether an attempt may have been in flight at that moment."""
+    """Remove a timer in any state. The response says whether an attempt may be in flight."""
     space, timer_id = read_address(services, request, namespace, timer_id)
     now = services.context.clock.now()
     deleted = services.timers.delete(space, timer_id, now=now, wanted=if_match(request))
@@ -79,7 +79,7 @@ def delete_timer(services: Services, request: Request, *, namespace: str, timer_
 
 
 def fire_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
-    """POST: a waiting timer is due now. One that is due already is left as it is."""
+    """Make a waiting timer due now. A timer that is due already stays as it is."""
     space, timer_id = read_address(services, request, namespace, timer_id)
     wanted, now = if_match(request), services.context.clock.now()
     read_nothing(request)
@@ -87,7 +87,7 @@ def fire_timer(services: Services, request: Request, *, namespace: str, timer_id
 
 
 def redrive_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
-    """POST: a failed timer is scheduled again, due now, as the same firing with all attempts ahead."""
+    """Schedule a failed timer again, due now. It is the same firing, with all attempts ahead."""
     space, timer_id = read_address(services, request, namespace, timer_id)
     wanted, now = if_match(request), services.context.clock.now()
     read_nothing(request)

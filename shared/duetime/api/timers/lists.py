@@ -19,7 +19,7 @@ from duetime.stores.port.timers import TimerFilter
 
 
 def list_timers(services: Services, request: Request, *, namespace: str) -> Reply:
-    """GET: a page of the timers that fit all filters. It may be short, even empty, and not be the last."""
+    """Return a page of the timers that match all filters. A page may be short or empty and not be the last."""
     space = services.namespaces.get(namespace, request.principal)
     query = read_query(TimerQuery, request)
     state = _state(query)

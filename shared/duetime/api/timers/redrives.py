@@ -27,7 +27,7 @@ MAX_BODY_BYTES = 1024 * 1024
 
 
 def redrive_timers(services: Services, request: Request, *, namespace: str) -> Reply:
-    """POST: redrive a page of the failed timers that fit the filters, or those that are named."""
+    """Redrive failed timers: one page of those that match the filters, or those with the given ids."""
     return redrive_within(services, request, services.namespaces.get(namespace, request.principal))
 
 

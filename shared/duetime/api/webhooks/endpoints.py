@@ -51,7 +51,7 @@ _NEVER_KEPT = {"cache-control": "no-store"}
 
 
 def put_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
-    """PUT: 201, or 200 when there was one. It counts for events that are published from now on."""
+    """Create the event webhook (201) or replace it (200). It holds for events that are published from now on."""
     context = services.context
     body = validate(EventWebhookBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES))
     check_egress("url", body.url, context.egress)
@@ -82,7 +82,7 @@ def put_event_webhook(services: Services, request: Request, *, tenant: str) -> R
 
 
 def get_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
-    """GET: 304 when ``If-None-Match`` names the revision."""
+    """Return the event webhook; 304 when ``If-None-Match`` names its revision."""
     namespace = _found(services, tenant)
     if namespace is None or namespace.settings.webhook is None:
         raise EventWebhookNotFound(tenant)
@@ -108,7 +108,7 @@ def _mismatch() -> RevisionMismatch:
 
 
 def delete_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
-    """DELETE: 204. What still waits becomes dead letters; the secrets go as well."""
+    """Remove the event webhook and its secrets (204). Waiting deliveries become dead letters."""
     context = services.context
     wanted = if_match(request)
 
@@ -136,7 +136,10 @@ def delete_event_webhook(services: Services, request: Request, *, tenant: str) -
 
 
 def create_event_secret(services: Services, request: Request, *, tenant: str) -> Reply:
-    """POST: 201 with the secret, which no other answer shows; 409 while two are valid."""
+    """Create a signing secret and return it (201).
+
+    No other response shows it. At most two are valid: a third is a 409.
+    """
     context = services.context
     body = validate(SecretBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
     created = namespace_changes.create_secret(
@@ -154,14 +157,14 @@ def create_event_secret(services: Services, request: Request, *, tenant: str) ->
 
 
 def list_event_secrets(services: Services, request: Request, *, tenant: str) -> Reply:  # noqa: ARG001
-    """GET: the secrets that are valid now, oldest first, without what they are."""
+    """Return the ids and times of the secrets that are valid now, oldest first, without their values."""
     namespace = _found(services, tenant)
     valid = () if namespace is None else valid_secrets(namespace, services.context.clock.now())
     return json_reply(200, SecretPage([secret_response(secret) for secret in valid], None))
 
 
 def delete_event_secret(services: Services, request: Request, *, tenant: str, secret_id: str) -> Reply:
-    """DELETE: 204; events are not signed with it any more."""
+    """End a signing secret (204). Events are not signed with it any more."""
     context = services.context
     namespace = _found(services, tenant)
     if namespace is None:
@@ -181,7 +184,7 @@ def delete_event_secret(services: Services, request: Request, *, tenant: str, se
 
 
 def list_deliveries(services: Services, request: Request, *, tenant: str) -> Reply:
-    """GET: a page of the deliveries that fit. It may be short, even empty, and not be the last."""
+    """Return a page of the deliveries that match. A page may be short or empty and not be the last."""
     query = read_query(DeliveryQuery, request)
     bound_to = ("deliveries", tenant, query.state, query.type)
     cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
@@ -200,7 +203,7 @@ def list_deliveries(services: Services, request: Request, *, tenant: str) -> Rep
 
 
 def list_delivery_attempts(services: Services, request: Request, *, tenant: str, delivery_id: str) -> Reply:
-    """GET: the last attempts of a delivery, oldest first, always on one page."""
+    """Return the last attempts of a delivery, oldest first, on one page."""
     namespace = _found(services, tenant)
     timer = None
     if namespace is not None and read_delivery_id(delivery_id) is not None:
@@ -211,7 +214,7 @@ def list_delivery_attempts(services: Services, request: Request, *, tenant: str,
 
 
 def redrive_deliveries(services: Services, request: Request, *, tenant: str) -> Reply:
-    """POST: deliver dead letters again, a page of those that fit the filters, or those that are named."""
+    """Deliver dead letters again: one page of those that match the filters, or those with the given ids."""
     return redrive_within(services, request, _ensured(services, tenant))
 
 
