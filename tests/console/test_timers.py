@@ -102,6 +102,9 @@ def test_timers_are_found_filtered_and_changed(console: Console, receiver: Recei
     assert page.locator(".facts time").first.get_attribute("title") == "2099-03-01T00:00:00.000Z (UTC)"
     page.get_by_role("button", name="Cancel").click()
     page.get_by_role("button", name="Cancel the timer").click()
+    expect_state(page, "Cancelled")
+    page.get_by_role("button", name="Remove").click()
+    page.get_by_role("button", name="Remove the timer").click()
     page.locator("tbody tr").nth(2).wait_for()
     assert sorted(ids(page)) == ["t0", "t1", "t2"]
 

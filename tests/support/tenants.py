@@ -62,6 +62,8 @@ SAMPLES: dict[str, Sample] = {
     "listTimers": Sample(query={"tag": "shared"}),
     "createTimers": Sample({"timers": [{"id": "t1", **_TIMER}, {"id": "new", **_TIMER}]}),
     "cancelTimers": Sample({"timers": [{"id": "t1"}]}),
+    "deleteTimers": Sample({"timers": [{"id": "t1"}]}),
+    "cancelTimer": Sample(),
     "putTimer": Sample(_TIMER),
     "getTimer": Sample(),
     "patchTimer": Sample({"tags": ["changed"]}),

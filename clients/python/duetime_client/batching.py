@@ -56,7 +56,7 @@ def _raw_timer(timer: RawJson) -> tuple[str, bytes]:
     return timer_id, f'{{"id":"{timer_id}"{"" if inner == "}" else ","}{inner}'.encode()
 
 
-def encoded_cancels(ids: Iterable[str], revisions: Mapping[str, int]) -> list[tuple[str, bytes]]:
+def encoded_refs(ids: Iterable[str], revisions: Mapping[str, int]) -> list[tuple[str, bytes]]:
     return [
         (each, json_bytes(without_nulls({"id": each, "revision": revisions.get(each)})))
         for each in texts("timer_ids", ids)

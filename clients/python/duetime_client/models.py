@@ -24,6 +24,7 @@ class TimerState(OpenEnum):
     FIRING = "Firing"
     FIRED = "Fired"
     FAILED = "Failed"
+    CANCELLED = "Cancelled"
 
 
 class FailureReason(OpenEnum):
@@ -128,7 +129,7 @@ class NewTimer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cancelled:
+class Deleted:
     """``attempt_in_flight``: its receiver may see one more callback. None when that is not known, since the answer
     that said so was lost on its way."""
 
@@ -141,7 +142,7 @@ class ItemResult:
     """What became of one item of a batch. ``error`` is None when it was done.
 
     ``status`` is what the single request would have answered, None when there was no answer. ``attempt_in_flight``
-    is told of cancelled timers, as in ``Cancelled``.
+    is told of timers that were removed, as in ``Deleted``.
     """
 
     id: str

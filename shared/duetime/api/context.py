@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from duetime.api.http.cursors import CursorCodec
@@ -72,7 +73,7 @@ class ApiContext:
     ``egress`` says which callback URLs are accepted. ``secret_box`` encrypts the signing secrets that are created;
     without one none can be. ``authenticate`` says who makes a request to a route that is not public, or raises
     ``Unauthenticated``; None: open mode, nobody is asked. ``calls`` is there where service calls are served.
-    ``redaction`` says what readers are not shown.
+    ``redaction`` says what readers are not shown. A cancelled timer stays readable for ``cancelled_retention``.
     """
 
     store: Store
@@ -90,6 +91,7 @@ class ApiContext:
     authenticate: Callable[[Request], Principal] | None = None
     calls: CallServices | None = None
     redaction: RedactionRules = DEFAULT_RULES
+    cancelled_retention: timedelta = timedelta(days=7)
 
 
 class NamespaceCache:
@@ -147,7 +149,7 @@ class Services:
     @classmethod
     def of(cls, context: ApiContext) -> Services:
         store, clock = context.store, context.clock
-        timers = Timers(store, clock, context.on_stored)
+        timers = Timers(store, clock, context.on_stored, context.cancelled_retention)
         return cls(context, NamespaceCache(store, clock), CursorCodec(store.catalogue), timers)
 
     def with_ids(self, new_id: Callable[[], str]) -> Services:

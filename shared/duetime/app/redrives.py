@@ -151,8 +151,17 @@ def refusal_to_fire(namespace: Namespace, timer_id: str, result: ChangeResult) -
     return TimerFinished(f"timer {timer_id!r} is {result.timer.state}: {way_on} to have it fired again")
 
 
+def refusal_to_cancel(namespace: Namespace, timer_id: str, result: ChangeResult) -> DuetimeError | None:
+    """Why a timer was not cancelled; None when it was, or was before."""
+    if result.status is not ChangeStatus.WRONG_STATE or result.timer is None:
+        return _refusal(namespace, timer_id, result)
+    if result.timer.state is TimerState.FIRING:
+        return AttemptInFlight(f"an attempt of timer {timer_id!r} is in flight: cancel it when that has ended")
+    return TimerFinished(f"timer {timer_id!r} is {result.timer.state}: it cannot be cancelled any more")
+
+
 def _refusal(namespace: Namespace, timer_id: str, result: ChangeResult) -> DuetimeError | None:
-    """What both ways to rearm have in common."""
+    """What all ways to rearm have in common."""
     if result.status is ChangeStatus.APPLIED:
         return None
     if result.status is ChangeStatus.REVISION_MISMATCH:

@@ -1,4 +1,4 @@
-"""The use cases of timers: create, put, get, list, update, delete, fire, redrive, and those of many at once.
+"""The use cases of timers: create, put, get, list, update, cancel, delete, fire, redrive, and those of many at once.
 
 Each raises what kept it from being done; those of many return it in place of a result. ``wanted`` is a condition on
 the revision (``If-Match``), None when there is none: the store judges a single revision, and of a list or ``*`` the
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
 from duetime.app.redrives import (
@@ -17,6 +17,7 @@ from duetime.app.redrives import (
     in_order,
     is_unreadable,
     redrive_refs,
+    refusal_to_cancel,
     refusal_to_fire,
     refusal_to_redrive,
     refused,
@@ -68,11 +69,13 @@ class Deleted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """``on_stored`` is told of timers that were just stored or changed: a hint for a poller in this process."""
+    """``on_stored`` is told of timers that were just stored or changed: a hint for a poller in this process.
+    ``retention``: how long a cancelled timer stays readable."""
 
     store: Store
     clock: Clock
     on_stored: Callable[[Sequence[Timer]], None]
+    retention: timedelta
 
     def create(self, timer: Timer, *, now: datetime) -> Stored:
         """Store a timer, unless the same one exists. Raises ``TimerConflict`` and ``StoreRefused``."""
@@ -184,6 +187,30 @@ class Timers:
         )
         return [_deleted(namespace, ref.timer_id, result, now) for ref, result in zip(refs, results, strict=True)]
 
+    def cancel(self, namespace: Namespace, timer_id: str, *, now: datetime, wanted: Revisions | None) -> Timer:
+        """End a waiting timer, which stays readable. One that is Cancelled already is left as it is.
+
+        Raises ``AttemptInFlight``, ``TimerFinished``, ``TimerNotFound`` and ``RevisionMismatch``.
+        """
+        result = self._rearm(namespace, timer_id, Rearm.CANCEL, now, wanted)
+        cancelled = _cancelled(namespace, timer_id, result)
+        if isinstance(cancelled, DuetimeError):
+            raise cancelled
+        return cancelled
+
+    def cancel_many(
+        self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime
+    ) -> list[Timer | DuetimeError]:
+        """Cancel each alone; no two have the same id."""
+        results = apart(
+            lambda some: self.store.timers.rearm(
+                namespace, some, rearm=Rearm.CANCEL, now=now, expires_at=now + self.retention
+            ),
+            refs,
+            lambda _: ChangeResult(ChangeStatus.REFUSED),
+        )
+        return [_cancelled(namespace, ref.timer_id, result) for ref, result in zip(refs, results, strict=True)]
+
     def fire(self, namespace: Namespace, timer_id: str, *, now: datetime, wanted: Revisions | None) -> Timer:
         """Make a waiting timer due now. One that is due already is left as it is."""
         result = self._rearm(namespace, timer_id, Rearm.FIRE, now, wanted)
@@ -250,7 +277,8 @@ class Timers:
         self, namespace: Namespace, timer_id: str, rearm: Rearm, now: datetime, wanted: Revisions | None
     ) -> ChangeResult:
         def act(revision: int | None) -> ChangeResult:
-            return self.store.timers.rearm(namespace, [TimerRef(timer_id, revision)], rearm=rearm, now=now)[0]
+            ref, expires_at = TimerRef(timer_id, revision), now + self.retention
+            return self.store.timers.rearm(namespace, [ref], rearm=rearm, now=now, expires_at=expires_at)[0]
 
         return self._under(wanted, act, namespace, timer_id, now)
 
@@ -328,6 +356,14 @@ def _created(timer_id: str, result: PutResult) -> Stored | DuetimeError:
     if result.timer is None:
         return refused(timer_id)
     return Stored(result.timer, result.status is PutStatus.CREATED)
+
+
+def _cancelled(namespace: Namespace, timer_id: str, result: ChangeResult) -> Timer | DuetimeError:
+    refusal = refusal_to_cancel(namespace, timer_id, result)
+    if refusal is not None:
+        return refusal
+    assert result.timer is not None  # only NOT_FOUND has none
+    return result.timer
 
 
 def _deleted(namespace: Namespace, timer_id: str, result: ChangeResult, now: datetime) -> Deleted | DuetimeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -76,7 +76,7 @@ _content_options = options(
 
 @click.group()
 def timers() -> None:
-    """Create, list, change, cancel and redrive timers.
+    """Create, list, change, cancel, remove and redrive timers.
 
     \b
       duetime timers create default https://example.com/hook --delay 1h --payload '{"order": 7}'
@@ -189,15 +189,27 @@ def update(
 @click.argument("timer_id", metavar="ID")
 @if_revision_option
 @json_option
-@on_server("deleteTimer")
+@on_server("cancelTimer")
 def cancel(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
-    """Cancel a timer: it is removed, and not fired any more."""
+    """Cancel a waiting timer and keep it as Cancelled."""
+    response = remote.call("POST", timer_path(namespace, timer_id, "/cancel"), if_revision=if_revision)
+    show_item(response.content, as_json=as_json)
+
+
+@timers.command()
+@click.argument("namespace")
+@click.argument("timer_id", metavar="ID")
+@if_revision_option
+@json_option
+@on_server("deleteTimer")
+def delete(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
+    """Remove a timer in any state."""
     response = remote.call("DELETE", timer_path(namespace, timer_id), if_revision=if_revision)
     if as_json:
         click.echo(response.content.decode())
     in_flight = b'"attemptInFlight":true' in response.content
     note = "; an attempt is in flight, so its receiver may see one more callback" if in_flight else ""
-    click.echo(f"cancelled {timer_id}{note}", err=True)
+    click.echo(f"removed {timer_id}{note}", err=True)
 
 
 @timers.command()
@@ -255,10 +267,25 @@ def create_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool
 @json_option
 @on_server("cancelTimers")
 def cancel_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool) -> int:
-    """Cancel many timers. FILE or standard input has one per line.
+    """Cancel many waiting timers. FILE or standard input has one per line.
 
-    A line is the id as a JSON string, or {"id": "...", "revision": N}; a timer with another revision is kept.
+    A line is the id as a JSON string, or {"id": "...", "revision": N}; a timer with another revision is left alone.
     """
+    return _each_line(file, remote.client.timers(namespace).cancel_many, as_json=as_json)
+
+
+@timers.command("delete-batch", short_help="Remove many timers from lines of JSON.")
+@click.argument("namespace")
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@json_option
+@on_server("deleteTimers")
+def delete_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool) -> int:
+    """Remove many timers in any state. FILE or standard input is as for `cancel-batch`."""
+    return _each_line(file, remote.client.timers(namespace).delete_many, as_json=as_json)
+
+
+def _each_line(file: IO[str], act: Callable[..., Sequence[ItemResult]], *, as_json: bool) -> int:
+    """Do ``act`` to the timers that the lines of ``file`` name. Returns the exit code."""
     numbers, ids, revisions = [], [], {}
     for number, raw in json_lines(file):
         item = parsed(raw)
@@ -269,8 +296,7 @@ def cancel_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool
         ids.append(timer_id)
         if isinstance(item, dict) and item.get("revision") is not None:
             revisions[timer_id] = item["revision"]
-    results = remote.client.timers(namespace).cancel_many(ids, if_revisions=revisions)
-    return _show_results(numbers, results, as_json=as_json)
+    return _show_results(numbers, act(ids, if_revisions=revisions), as_json=as_json)
 
 
 def timer_query(given: dict[str, Any]) -> dict[str, Any]:

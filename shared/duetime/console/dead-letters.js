@@ -164,7 +164,7 @@ async function redriveChosen(namespace, selection, outcome, done) {
 function removeChosen(namespace, selection, outcome, done) {
   const ids = [...selection.ids];
   confirm("Remove the selected dead letters?", `${ids.length} dead letters are removed for good, with their attempts.`, "Remove", async () => {
-    const { data } = await request("POST", `${paths.timers(namespace)}/batch-cancel`, { body: { timers: ids.map((id) => ({ id })) } });
+    const { data } = await request("POST", `${paths.timers(namespace)}/batch-delete`, { body: { timers: ids.map((id) => ({ id })) } });
     const removed = data.items.filter(({ status }) => status < 300).length;
     tellItems(outcome, data.items, `${removed} removed.`);
     await done();

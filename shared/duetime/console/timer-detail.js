@@ -83,6 +83,7 @@ function verdict(timer, attempts) {
     const tries = timer.attempts === 0 ? "without an attempt" : timer.attempts === 1 ? "at its only attempt" : `after ${timer.attempts} attempts`;
     return h("span", null, `Failed ${tries}: `, failureWords(timer.failure), ".");
   }
+  if (timer.state === "Cancelled") return h("span", null, `Cancelled ${timer.attempts === 0 ? "before its first attempt" : `after ${timer.attempts} attempts`}, `, nearly(timer.updatedAt), ".");
   if (timer.state === "Firing") return h("span", null, "An attempt is in flight.");
   if (timer.attempts > 0) return h("span", null, `Attempt ${timer.attempts} failed: `, failureWords(timer.failure), ". The next one is ", nearly(timer.nextAttemptAt), ".");
   return h("span", null, Date.parse(timer.executeAt) > now() ? "Fires " : "Due ", nearly(timer.executeAt), ".");
@@ -152,7 +153,7 @@ function attemptFold(attempt, isOpen) {
 function buttons(page, path, timer, load) {
   if (!session.may("writer")) return [];
   const isWaiting = timer.state === "Scheduled";
-  const isOver = timer.state === "Fired" || timer.state === "Failed";
+  const isOver = ["Fired", "Failed", "Cancelled"].includes(timer.state);
   const act = (what, words) => async () => {
     try {
       await request("POST", `${path}/${what}`, { ifMatch: timer.revision });
@@ -166,7 +167,8 @@ function buttons(page, path, timer, load) {
     timer.state === "Failed" && button("Redrive", act("redrive", "The timer is scheduled again, due now."), { kind: "primary", key: "redrive", glyph: "refresh" }),
     isWaiting && button("Fire now", act("fire", "The timer is due now."), { kind: "primary", key: "fire" }),
     isWaiting && button("Change due time", () => changeDue(path, timer, load), { key: "due" }),
-    button(isOver ? "Remove" : "Cancel", () => remove(page, path, timer, isOver), { kind: "danger", key: "remove" }),
+    isWaiting && button("Cancel", () => cancel(path, timer, load), { kind: "danger", key: "cancel" }),
+    !isWaiting && button("Remove", () => remove(page, path, timer, isOver), { kind: "danger", key: "remove" }),
   ];
 }
 
@@ -184,13 +186,20 @@ function changeDue(path, timer, load) {
   });
 }
 
+function cancel(path, timer, load) {
+  const what = timer.attempts ? "There will be no further attempt." : "It will not fire.";
+  confirm("Cancel this timer?", `${what} It is kept as Cancelled.`, "Cancel the timer", async () => {
+    await request("POST", `${path}/cancel`, { ifMatch: timer.revision });
+    toast("The timer is cancelled.");
+    await load();
+  });
+}
+
 function remove(page, path, timer, isOver) {
-  const words = isOver
-    ? ["Remove this timer?", "Its attempts go with it.", "Remove the timer", "The timer is removed."]
-    : ["Cancel this timer?", "It will not fire, and it is removed.", "Cancel the timer", "The timer is cancelled."];
-  confirm(words[0], words[1], words[2], async () => {
+  const words = isOver ? "Its attempts go with it." : "It will not fire again, and its attempts go with it.";
+  confirm("Remove this timer?", words, "Remove the timer", async () => {
     const { data } = await request("DELETE", path, { ifMatch: timer.revision });
-    toast(data.attemptInFlight ? `${words[3]} An attempt is in flight: its receiver may still get it.` : words[3]);
+    toast(data.attemptInFlight ? "The timer is removed. An attempt is in flight: its receiver may still get it." : "The timer is removed.");
     page.go(place("timers", timer.namespace), { instead: true });
   });
 }

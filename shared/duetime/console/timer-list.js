@@ -14,6 +14,7 @@ const STATES = [
   ["Firing", "Firing"],
   ["Fired", "Fired"],
   ["Failed", "Failed"],
+  ["Cancelled", "Cancelled"],
 ];
 
 export const REASONS = [

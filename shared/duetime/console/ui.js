@@ -13,6 +13,7 @@ const KINDS = {
   Fired: "good",
   Rescheduled: "good",
   Failed: "bad",
+  Cancelled: "unknown",
 };
 
 export function badge(state, kind = KINDS[state] ?? "unknown") {

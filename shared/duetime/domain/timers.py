@@ -1,7 +1,8 @@
 """The timer, its life, and the pure functions that move it from one state to the next.
 
 State machine (docs/state-machine.md): ``Scheduled -> Fired``, ``Scheduled -> Scheduled`` (retry, reschedule),
-``Scheduled -> Failed``, ``Failed -> Scheduled`` (redrive). ``Firing`` is stored only for parked timers.
+``Scheduled -> Failed``, ``Scheduled -> Cancelled``, ``Failed -> Scheduled`` (redrive). ``Firing`` is stored only for
+parked timers.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ class TimerState(StrEnum):
     FIRING = "Firing"
     FIRED = "Fired"
     FAILED = "Failed"
+    CANCELLED = "Cancelled"
 
     @property
     def is_finished(self) -> bool:
-        return self in (TimerState.FIRED, TimerState.FAILED)
+        return self in (TimerState.FIRED, TimerState.FAILED, TimerState.CANCELLED)
 
 
 class FailureReason(StrEnum):
@@ -169,12 +171,14 @@ class TimerChange:
 
 
 class Rearm(Enum):
-    """The reason for which a timer is made due by hand."""
+    """What is done to a timer by hand: it is made due, or ended."""
 
     REDRIVE = "redrive"
     """A failed timer is tried again, with all its attempts ahead."""
     FIRE = "fire"
     """A timer that waits is fired now instead of later."""
+    CANCEL = "cancel"
+    """A timer that waits ends, and stays readable."""
 
 
 def content_digest(content: TimerContent, *, delay_seconds: float | None = None) -> str:
@@ -271,13 +275,17 @@ def _firing(content: TimerContent) -> tuple[object, ...]:
     return content.execute_at, content.callback_url, content.payload_json, content.headers_json
 
 
-def rearmed(timer: Timer, rearm: Rearm, *, now: datetime) -> Timer | None:
+def rearmed(timer: Timer, rearm: Rearm, *, now: datetime, expires_at: datetime | None = None) -> Timer | None:
     """``timer`` due at ``now``; None when its state does not allow it (REDRIVE: failed, FIRE: scheduled).
+
+    CANCEL: see ``_cancelled``. ``expires_at`` is for it alone.
 
     It stays the same firing, so a receiver that did get it recognises it, and ``execute_at`` stays what was asked
     for. ``failure`` stays until the next outcome. FIRE of a timer that is due already is the timer itself: an
     attempt of this very revision may be in flight, and another revision would only be fired twice.
     """
+    if rearm is Rearm.CANCEL:
+        return _cancelled(timer, now=now, expires_at=expires_at)
     wanted = TimerState.FAILED if rearm is Rearm.REDRIVE else TimerState.SCHEDULED
     if timer.state is not wanted:
         return None
@@ -291,5 +299,24 @@ def rearmed(timer: Timer, rearm: Rearm, *, now: datetime) -> Timer | None:
         next_attempt_at=now,
         rearmed_at=now,
         expires_at=None,
+        updated_at=now,
+    )
+
+
+def _cancelled(timer: Timer, *, now: datetime, expires_at: datetime | None) -> Timer | None:
+    """Return ``timer`` as it ends by hand, or as it is when it has; None when it is parked or ended otherwise.
+
+    Attempts, failure and log stay. The outcome of an attempt that is in flight is not recorded any more.
+    """
+    if timer.state is TimerState.CANCELLED:
+        return timer
+    if timer.state is not TimerState.SCHEDULED:
+        return None
+    return replace(
+        timer,
+        state=TimerState.CANCELLED,
+        revision=timer.revision + 1,
+        next_attempt_at=None,
+        expires_at=expires_at,
         updated_at=now,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from duetime.domain.clock import Clock
@@ -69,6 +70,7 @@ def api_context(
         egress=settings.egress_policy(),
         authenticate=authenticate,
         redaction=settings.redaction_rules(),
+        cancelled_retention=timedelta(seconds=settings.fired_retention_seconds),
         **{name: hook for name, hook in hooks.items() if hook is not None},
     )
 

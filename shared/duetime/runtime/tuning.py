@@ -165,6 +165,14 @@ class CallTuning(StoreSettings):
         return CallRules(retention_seconds=self.call_retention_seconds or None)
 
 
+class TimerTuning(StoreSettings):
+    """Settings of every entry point that ends timers."""
+
+    fired_retention_seconds: Retention = Field(
+        _ENGINE.fired_retention_seconds, description="How long a fired or cancelled timer stays readable."
+    )
+
+
 class RedactionTuning(StoreSettings):
     """Settings of every entry point that shows or logs requests of clients."""
 
@@ -213,7 +221,7 @@ class ExecutionTuning(CallTuning, RedactionTuning):
         )
 
 
-class ApiTuning(KeySettings, EgressSettings, CallTuning, RedactionTuning):
+class ApiTuning(KeySettings, EgressSettings, TimerTuning, CallTuning, RedactionTuning):
     """Settings of every entry point with the API."""
 
     default_num_shards: int = Field(
@@ -224,7 +232,7 @@ class ApiTuning(KeySettings, EgressSettings, CallTuning, RedactionTuning):
     )
 
 
-class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
+class EngineTuning(KeySettings, EgressSettings, TimerTuning, ExecutionTuning):
     """Settings of every entry point with a poller."""
 
     lease_seconds: float = Field(
@@ -281,9 +289,6 @@ class EngineTuning(KeySettings, EgressSettings, ExecutionTuning):
     )
     drain_seconds: Seconds = Field(
         _ENGINE.drain_seconds, description="Time that a stop waits for callbacks in flight."
-    )
-    fired_retention_seconds: Retention = Field(
-        _ENGINE.fired_retention_seconds, description="How long a fired timer stays readable."
     )
     failed_retention_seconds: Retention = Field(
         _ENGINE.failed_retention_seconds, description="How long a failed timer stays readable and can be redriven."

@@ -48,7 +48,13 @@ def update_result(
 
 
 def rearm_result(
-    stored: Timer | None, readable: Timer | None, ref: TimerRef, rearm: Rearm, *, now: datetime
+    stored: Timer | None,
+    readable: Timer | None,
+    ref: TimerRef,
+    rearm: Rearm,
+    *,
+    now: datetime,
+    expires_at: datetime | None,
 ) -> tuple[ChangeResult, bool]:
     """And whether the timer of the result is to be written. ``readable``: the timer if all of it can be read.
 
@@ -60,7 +66,7 @@ def rearm_result(
         return ChangeResult(ChangeStatus.REVISION_MISMATCH, stored), False
     if readable is None:
         return ChangeResult(ChangeStatus.UNREADABLE, stored), False
-    timer = rearmed(readable, rearm, now=now)
+    timer = rearmed(readable, rearm, now=now, expires_at=expires_at)
     if timer is None:
         return ChangeResult(ChangeStatus.WRONG_STATE, readable), False
     return ChangeResult(ChangeStatus.APPLIED, timer), timer is not readable

@@ -63,7 +63,13 @@ class FamilyStore(Protocol):
     ) -> ChangeResult: ...
 
     def rearm_timers(
-        self, namespace: Namespace, refs: Sequence[TimerRef], *, rearm: Rearm, now: datetime
+        self,
+        namespace: Namespace,
+        refs: Sequence[TimerRef],
+        *,
+        rearm: Rearm,
+        now: datetime,
+        expires_at: datetime | None = None,
     ) -> list[ChangeResult]: ...
 
     def delete_timers(

@@ -217,7 +217,7 @@ class TimerModel(Model):
 
     def to_domain(self) -> Timer:
         if self.state.is_finished != (self.next_attempt_at is None):
-            raise ValueError("a timer has nextAttemptAt unless it has fired or failed")
+            raise ValueError("a timer has nextAttemptAt unless it has finished")
         failure = self.failure
         return Timer(
             namespace=self.namespace,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,6 +22,10 @@ def create(api: Api, *timers: Any) -> Answer:
 
 def cancel(api: Api, *timers: Any) -> Answer:
     return api.call("POST", f"{api.timers}/batch-cancel", {"timers": list(timers)})
+
+
+def delete(api: Api, *timers: Any) -> Answer:
+    return api.call("POST", f"{api.timers}/batch-delete", {"timers": list(timers)})
 
 
 def outcomes(answer: Answer) -> list[tuple[str | None, int, str | None]]:
@@ -103,8 +108,28 @@ class TestCancel:
         api = world.api
         for timer_id in ("a", "b", "c"):
             api.put(timer_id, GOOD)
+        for _ in range(2):  # what is cancelled already stays as it is
+            answer = cancel(api, {"id": "a"}, {"id": "gone"}, {"id": "b", "revision": 2}, {"id": "c"})
+            assert outcomes(answer) == [
+                ("a", 200, None),
+                ("gone", 404, "timer_not_found"),
+                ("b", 412, "revision_mismatch"),
+                ("c", 200, None),
+            ]
+            assert sorted((item["id"], item["state"], item["revision"]) for item in api.all_pages()) == [
+                ("a", "Cancelled", 2),
+                ("b", "Scheduled", 1),
+                ("c", "Cancelled", 2),
+            ]
+
+
+class TestDelete:
+    def test_each_has_a_result(self, world: World) -> None:
+        api = world.api
+        for timer_id in ("a", "b", "c"):
+            api.put(timer_id, GOOD)
         api.put("due", GOOD | {"executeAt": format_instant(NOW)})
-        answer = cancel(
+        answer = delete(
             api, {"id": "a"}, {"id": "gone"}, {"id": "b", "revision": 2}, {"id": "c", "revision": 1}, {"id": "due"}
         )
         assert outcomes(answer) == [
@@ -118,9 +143,10 @@ class TestCancel:
         assert flags == [False, None, None, False, True]
         assert [item["id"] for item in api.all_pages()] == ["b"]
 
-    def test_bad_items_fail_alone(self, api: Api) -> None:
+    @pytest.mark.parametrize("act", [cancel, delete])
+    def test_bad_items_fail_alone(self, api: Api, act: Callable[..., Answer]) -> None:
         api.put("a", GOOD)
-        answer = cancel(
+        answer = act(
             api,
             {"id": "a"},
             {"id": "a"},
@@ -133,11 +159,12 @@ class TestCancel:
         )
         assert [status for _, status, _ in outcomes(answer)] == [200, 409, 400, 400, 400, 400, 400, 400]
 
-    def test_none_at_all(self, api: Api) -> None:
-        assert cancel(api).json() == {"items": []}
+    @pytest.mark.parametrize("act", [cancel, delete])
+    def test_none_at_all(self, api: Api, act: Callable[..., Answer]) -> None:
+        assert act(api).json() == {"items": []}
 
 
-@pytest.mark.parametrize("route", ["batch", "batch-cancel"])
+@pytest.mark.parametrize("route", ["batch", "batch-cancel", "batch-delete"])
 class TestBoth:
     @pytest.mark.parametrize(
         "body", ['{"timers":{}}', "{}", '{"timers":[],"x":1}', '{"timers":[1,]}', '{"timers":[NaN]}', "[]"]

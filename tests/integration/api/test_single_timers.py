@@ -28,7 +28,10 @@ def lease_of(world: World, timer: Timer) -> Lease:
 
 
 def stored_as(world: World, timer_id: str, state: TimerState) -> None:
-    """Put the timer that is stored under ``timer_id`` into a state that only an engine brings about."""
+    """Bring the timer that is stored under ``timer_id`` into another state."""
+    if state is TimerState.CANCELLED:
+        assert world.api.call("POST", f"{world.api.timers}/{timer_id}/cancel").status == 200
+        return
     timer = world.timer(timer_id)
     outcomes = {
         TimerState.FIRED: lambda: fired(timer),
@@ -225,8 +228,56 @@ class TestPatch:
         assert api.read("t1").text == before
 
 
+class TestCancel:
+    def test_a_waiting_timer_ends_and_stays_readable(self, world: World) -> None:
+        created = world.api.put("t1", GOOD).json()
+        cancelled = world.api.call("POST", f"{world.api.timers}/t1/cancel", headers={"if-match": '"1"'})
+        assert cancelled.status == 200
+        changes = {"state": "Cancelled", "revision": 2, "nextAttemptAt": None}
+        assert cancelled.json() == created | changes
+        assert world.api.read("t1").json() == cancelled.json()
+        assert world.api.list(state="cancelled").json()["items"] == [cancelled.json()]
+        assert world.timer("t1").expires_at == NOW + timedelta(days=7)
+        again = world.api.call("POST", f"{world.api.timers}/t1/cancel")
+        assert (again.status, again.json()) == (200, cancelled.json())
+
+    @pytest.mark.parametrize(
+        ("state", "code"),
+        [
+            (TimerState.FIRED, "timer_finished"),
+            (TimerState.FAILED, "timer_finished"),
+            (TimerState.FIRING, "attempt_in_flight"),
+        ],
+    )
+    def test_what_does_not_wait_is_refused(self, world: World, state: TimerState, code: str) -> None:
+        world.api.put("t1", DUE_NOW)
+        stored_as(world, "t1", state)
+        refused = world.api.call("POST", f"{world.api.timers}/t1/cancel")
+        assert (refused.status, refused.code) == (409, code)
+        assert world.timer("t1").state is state
+
+    def test_a_cancelled_timer_is_replaced_but_neither_changed_redriven_nor_fired(self, world: World) -> None:
+        api = world.api
+        api.put("t1", GOOD)
+        api.call("POST", f"{api.timers}/t1/cancel")
+        refused = [
+            api.patch("t1", {"tags": ["a"]}),
+            *(api.call("POST", f"{api.timers}/t1/{action}") for action in ("redrive", "fire")),
+        ]
+        assert [answer.code for answer in refused] == ["timer_finished", "timer_not_failed", "timer_finished"]
+        assert api.put("t1", GOOD).json()["state"] == "Cancelled"
+        assert api.put("t1", GOOD | {"payload": 1}).json()["state"] == "Scheduled"
+        assert world.timer("t1").expires_at is None
+
+    def test_what_is_not_there_and_another_revision(self, api: Api) -> None:
+        api.put("t1", GOOD)
+        assert api.call("POST", f"{api.timers}/t2/cancel").code == "timer_not_found"
+        mismatch = api.call("POST", f"{api.timers}/t1/cancel", headers={"if-match": '"2"'})
+        assert (mismatch.status, mismatch.code) == (412, "revision_mismatch")
+
+
 class TestDelete:
-    def test_it_cancels(self, api: Api) -> None:
+    def test_it_removes(self, api: Api) -> None:
         api.put("t1", GOOD)
         answer = api.delete("t1")
         assert answer.status == 200

@@ -51,6 +51,8 @@ ROLES = {
     "listTimers": Role.READER,
     "createTimers": Role.WRITER,
     "cancelTimers": Role.WRITER,
+    "deleteTimers": Role.WRITER,
+    "cancelTimer": Role.WRITER,
     "putTimer": Role.WRITER,
     "getTimer": Role.READER,
     "patchTimer": Role.WRITER,

@@ -140,13 +140,19 @@ class TestTimers:
         with pytest.raises(PreconditionFailed):
             timers.update("t", tags=None, if_revision=1)
 
-    def test_cancel(self, timers: Any) -> None:
+    def test_cancel_and_delete(self, timers: Any) -> None:
         timers.create(timer_id="t", callback_url=URL, delay=HOUR)
         with pytest.raises(PreconditionFailed):
             timers.cancel("t", if_revision=7)
-        assert timers.cancel("t", if_revision=1).attempt_in_flight is False
+        cancelled = timers.cancel("t", if_revision=1)
+        assert cancelled.state is TimerState.CANCELLED
+        assert timers.get("t") == timers.cancel("t") == cancelled
+        assert [each.status for each in timers.cancel_many(["t", "u"])] == [200, 404]
+        with pytest.raises(PreconditionFailed):
+            timers.delete("t", if_revision=7)
+        assert timers.delete("t", if_revision=2).attempt_in_flight is False
         with pytest.raises(NotFound, match="timer_not_found"):
-            timers.cancel("t")
+            timers.delete("t")
 
     def test_any_id_arrives(self, timers: Any) -> None:
         for timer_id in (".", "..", "a b", "base64url:x", "%2F", "a#b", "ü?", "\\", "~", "a:b@c"):
@@ -154,7 +160,7 @@ class TestTimers:
             assert timers.get(timer_id).id == timer_id
             assert timers.fire(timer_id).id == timer_id
             assert list(timers.attempts(timer_id)) == []
-            timers.cancel(timer_id)
+            timers.delete(timer_id)
 
     def test_a_list_goes_over_all_pages(self, timers: Any) -> None:
         timers.create_many([NewTimer(id=f"t{n}", callback_url=URL, delay=n * HOUR, tags=["a"]) for n in range(7)])
@@ -212,12 +218,14 @@ class TestBatches:
         assert isinstance(error, InvalidRequest)
         assert [each.field for each in error.errors] == ["callbackUrl"]
         assert timers.get(results[2].id).id == results[2].id
-        cancelled = timers.cancel_many(["a", "b", results[2].id], if_revisions={results[2].id: 9})
-        assert [(each.id, each.status) for each in cancelled] == [("a", 200), ("b", 404), (results[2].id, 412)]
-        assert cancelled[0].attempt_in_flight is False
+        removed = timers.delete_many(["a", "b", results[2].id], if_revisions={results[2].id: 9})
+        assert [(each.id, each.status) for each in removed] == [("a", 200), ("b", 404), (results[2].id, 412)]
+        assert removed[0].attempt_in_flight is False
 
     def test_a_batch_of_nothing_asks_nothing(self, timers: Any) -> None:
-        assert timers.create_many([]) == timers.cancel_many([]) == timers.redrive_ids([]) == ()
+        assert (
+            timers.create_many([]) == timers.cancel_many([]) == timers.delete_many([]) == timers.redrive_ids([]) == ()
+        )
 
     def test_many_are_sent_in_parts(self, timers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(client_batching, "MAX_BATCH_ITEMS", 3)
@@ -225,7 +233,7 @@ class TestBatches:
         assert [each.id for each in results] == [f"t{n}" for n in range(8)]
         assert all(each.is_ok for each in results)
         assert len(list(timers.list())) == 8
-        assert all(each.is_ok for each in timers.cancel_many(f"t{n}" for n in range(8)))
+        assert all(each.is_ok for each in timers.delete_many(f"t{n}" for n in range(8)))
 
     def test_a_batch_for_nobody_is_refused_as_a_whole(self, duetime: Any) -> None:
         with pytest.raises(NotFound, match="namespace_not_found"):

@@ -66,18 +66,18 @@ def test_a_create_is_repeated_and_makes_one_timer(server: CallServer, connect: C
         assert [each.id for each in timers.list()] == [timer.id]
 
 
-def test_a_batch_is_repeated_and_a_cancel_knows_its_own_work(server: CallServer, connect: Connect) -> None:
+def test_a_batch_is_repeated_and_a_delete_knows_its_own_work(server: CallServer, connect: Connect) -> None:
     with faulty_server(lost, lost, upstream_url=server.url) as faulty:
         timers = client(connect, faulty).timers()
         created = timers.create_many([NewTimer(callback_url=URL, delay=HOUR) for _ in range(3)])
         assert [each.status for each in created] == [201, 201, 201]
         faulty.acts = [lost]
-        cancelled = timers.cancel_many([created[0].id, created[1].id])
-        assert [(each.is_ok, each.attempt_in_flight) for each in cancelled] == [(True, False), (True, False)]
+        removed = timers.delete_many([created[0].id, created[1].id])
+        assert [(each.is_ok, each.attempt_in_flight) for each in removed] == [(True, False), (True, False)]
         faulty.acts = [lost]
-        assert timers.cancel(created[2].id).attempt_in_flight is None
+        assert timers.delete(created[2].id).attempt_in_flight is None
         with pytest.raises(NotFound):
-            timers.cancel(created[2].id)
+            timers.delete(created[2].id)
 
 
 def test_a_submission_and_a_rerun_are_repeated_under_one_key(
@@ -244,7 +244,7 @@ def test_an_answer_of_something_else_is_told_as_it_is(connect: Connect, act: Any
 @pytest.mark.parametrize("problem", [b"<html>", {"code": "namespace_not_found"}, {"code": "route_not_found"}])
 def test_a_404_about_something_else_is_no_removal(connect: Connect, problem: Any) -> None:
     with faulty_server(hang_up, answer(404, problem)) as faulty, pytest.raises(NotFound):
-        client(connect, faulty).timers().cancel("t")
+        client(connect, faulty).timers().delete("t")
 
 
 def test_a_newer_server_is_understood(server: CallServer, connect: Connect) -> None:

@@ -151,7 +151,7 @@ def test_calls_are_listed_by_filters(calls: CallWorld, command: Command) -> None
     assert ids("--next") == [second, first]
     assert ids("--next", "--due-to", "2026-12-20T16:30:00.001Z") == [second]
     assert ids("--next", "--due-to", "2026-12-20T16:30:00Z") == []
-    assert ids("--to", "2026-12-20T15:30:00Z") == []
+    assert ids("--submitted-to", "2026-12-20T15:30:00Z") == []
     _, table, _ = command("list", "--status", "Failed")
     assert "503 HttpStatus the receiver answered 503" in table
     assert "\u202e" not in command("list")[1]

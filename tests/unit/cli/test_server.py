@@ -57,7 +57,7 @@ def timer(world: CallWorld, timer_id: str) -> Any:
 # -- timers --------------------------------------------------------------------------------------------------------
 
 
-def test_a_timer_is_created_shown_changed_and_cancelled(world: CallWorld, command: Command) -> None:
+def test_a_timer_is_created_shown_changed_cancelled_and_removed(world: CallWorld, command: Command) -> None:
     everything = [
         *("--payload", '{"n": 1.10}', "--header", "A: b", "--tag", "x", "--retry-policy", '{"maxAttempts": 2}'),
         *("--timeout-seconds", "7", "--expire-after", "1h", "--correlation-id", "c"),
@@ -86,8 +86,10 @@ def test_a_timer_is_created_shown_changed_and_cancelled(world: CallWorld, comman
     assert timer(world, "a").next_attempt_at == world.clock.now()
     assert "NUMBER" in command("timers", "attempts", "orders", "a")
     assert "HTTP 409" in command("timers", "redrive", "orders", "a", code=1)
-    command("timers", "cancel", "orders", "a")
-    assert "does not exist" in command("timers", "cancel", "orders", "a", code=1)
+    assert "Cancelled" in command("timers", "cancel", "orders", "a")
+    assert timer(world, "a").state is TimerState.CANCELLED
+    command("timers", "delete", "orders", "a")
+    assert "does not exist" in command("timers", "delete", "orders", "a", code=1)
 
 
 def test_without_an_id_a_timer_gets_one(world: CallWorld, command: Command) -> None:
@@ -118,7 +120,8 @@ def test_many_timers_come_from_lines_of_json(world: CallWorld, command: Command,
     cancels = f'{{"id":"a","revision":9}}\n"{second}"\n'
     refused, done = sorted(command("timers", "cancel-batch", "orders", stdin=cancels, code=1).splitlines())[::-1]
     assert (done, refused.startswith("line 1: a: ")) == (second, True)
-    assert timer(world, "a") is not None
+    assert (timer(world, "a").state, timer(world, second).state) == (TimerState.SCHEDULED, TimerState.CANCELLED)
+    assert command("timers", "delete-batch", "orders", stdin=f'"{second}"\n') == f"{second}\n"
 
 
 @pytest.mark.parametrize("line", ["{", "7", '"text"'])

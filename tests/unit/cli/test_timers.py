@@ -109,7 +109,7 @@ class TestRedrive:
         assert cli("namespaces", "redrive", "orders", *named, *options, code=1) == (
             f"2 {verb}, 2 skipped\n",
             (
-                "skipped: timer 'waiting' is scheduled: only a failed timer can be redriven\n"
+                "skipped: timer 'waiting' is Scheduled: only a failed timer can be redriven\n"
                 "skipped: timer 'none' does not exist in namespace 'orders'\n"
             ),
         )

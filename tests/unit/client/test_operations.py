@@ -127,6 +127,7 @@ USES: dict[str, Use] = {
         [NewTimer(id="b", execute_at=AT, **TIMER), NewTimer(delay=HOUR, **TIMER)]
     ),
     "cancelTimers": lambda d, has: d.timers(has["namespace"]).cancel_many(["t1", "b"], if_revisions={"t1": 1}),
+    "deleteTimers": lambda d, has: d.timers(has["namespace"]).delete_many(["t1", "b"], if_revisions={"t1": 1}),
     "putTimer": lambda d, has: [
         d.timers(has["namespace"]).put("put", delay=HOUR, if_absent=True, **TIMER),
         d.timers(has["namespace"]).put("put", execute_at=AT, if_revision=1, **TIMER),
@@ -136,7 +137,8 @@ USES: dict[str, Use] = {
         d.timers(has["namespace"]).update(has["timer_id"], execute_at=AT, if_revision=1, **TIMER),
         d.timers(has["namespace"]).update(has["timer_id"], delay=HOUR),
     ],
-    "deleteTimer": lambda d, has: d.timers(has["namespace"]).cancel(has["timer_id"], if_revision=1),
+    "cancelTimer": lambda d, has: d.timers(has["namespace"]).cancel(has["timer_id"], if_revision=1),
+    "deleteTimer": lambda d, has: d.timers(has["namespace"]).delete(has["timer_id"], if_revision=1),
     "redriveTimer": lambda d, has: d.timers(has["namespace"]).redrive(has["timer_id"], if_revision=1),
     "fireTimer": lambda d, has: d.timers(has["namespace"]).fire(has["timer_id"], if_revision=1),
     "redriveTimers": lambda d, has: [
@@ -269,14 +271,16 @@ ENUMS: dict[str, type[Enum]] = {
     "TimerState": names.TimerState,
 }
 MEMBERS: dict[str, set[str]] = {
-    "CancelResponse": {"id", "namespace", "attemptInFlight"},
-    "CancelledItem": {"id", "status", "problem", "attemptInFlight"},
+    "DeleteResponse": {"id", "namespace", "attemptInFlight"},
+    "CancelledItem": {"id", "status", "problem"},
+    "DeletedItem": {"id", "status", "problem", "attemptInFlight"},
     "CreatedItem": {"id", "status", "problem"},
     "FieldProblem": {"field", "message"},
     "Problem": {"type", "title", "status", "detail", "code", "errors", "requestId"},
     "RedriveResponse": {"redriven", "skipped", "examined", "nextCursor", "items"},
     "RedrivenItem": {"id", "status", "problem"},
     "CancelledBatch": {"items"},
+    "DeletedBatch": {"items"},
     "CreatedBatch": {"items"},
 }
 """What is read one by one."""
@@ -373,7 +377,7 @@ def whole(schema: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_answer_has_a_model() -> None:
     bodies = {name for name in SCHEMAS if name.endswith(("Body", "Patch", "Page", "Batch", "Summary"))}
-    others = {"CallRequest", "CancelItem", "RetryPolicy"}
+    others = {"CallRequest", "TimerItem", "RetryPolicy"}
     others |= {"TimerCallback", "CallbackResponse"}  # of receivers, which need no client
     assert SCHEMAS.keys() - bodies - others == {*MODELS, *ENUMS, *MEMBERS} - bodies
 

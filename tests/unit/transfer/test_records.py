@@ -41,7 +41,7 @@ def changed(**fields: object) -> bytes:
         (changed(state="waiting"), "timer.state: Input should be"),
         (changed(colour="red"), "timer.colour: Extra inputs are not permitted"),
         (changed(digest="gone"), "timer.digest: Field required"),
-        (changed(state="Fired"), "a timer has nextAttemptAt unless it has fired or failed"),
+        (changed(state="Fired"), "a timer has nextAttemptAt unless it has finished"),
         (changed(kind="timber"), "Input tag 'timber' found using 'kind'"),
         (changed(kind="gone"), "Unable to extract tag"),
         (b"[1]", "Input should be"),

@@ -1,4 +1,4 @@
-"""Many items in as many requests as they need: timers created and cancelled, dead letters redriven."""
+"""Many items in as many requests as they need: timers created, cancelled and removed, dead letters redriven."""
 
 from __future__ import annotations
 

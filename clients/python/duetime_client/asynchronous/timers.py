@@ -9,10 +9,10 @@ from typing import Any
 from duetime_client import bodies
 from duetime_client.asynchronous.batches import AsyncBatches
 from duetime_client.asynchronous.transport import AsyncTransport
-from duetime_client.batching import encoded_cancels, encoded_timers
+from duetime_client.batching import encoded_refs, encoded_timers
 from duetime_client.models import (
     Attempt,
-    Cancelled,
+    Deleted,
     FailureReason,
     ItemResult,
     NewTimer,
@@ -137,8 +137,15 @@ class AsyncTimers:
         self, timer_ids: Iterable[str], *, if_revisions: Mapping[str, int] | None = None
     ) -> tuple[ItemResult, ...]:
         """Cancel any number of timers; those in ``if_revisions`` only if they still have it. As ``create_many``."""
-        items = encoded_cancels(timer_ids, if_revisions or {})
-        return await self._batches.send("cancelTimers", f"{self._path}/batch-cancel", items, is_removal=True)
+        items = encoded_refs(timer_ids, if_revisions or {})
+        return await self._batches.send("cancelTimers", f"{self._path}/batch-cancel", items)
+
+    async def delete_many(
+        self, timer_ids: Iterable[str], *, if_revisions: Mapping[str, int] | None = None
+    ) -> tuple[ItemResult, ...]:
+        """Remove any number of timers; those in ``if_revisions`` only if they still have it. As ``create_many``."""
+        items = encoded_refs(timer_ids, if_revisions or {})
+        return await self._batches.send("deleteTimers", f"{self._path}/batch-delete", items, is_removal=True)
 
     async def get(self, timer_id: str) -> Timer:
         """Raises ``NotFound``."""
@@ -188,15 +195,22 @@ class AsyncTimers:
         )
         return await self._transport.send(request)
 
-    async def cancel(self, timer_id: str, *, if_revision: int | None = None) -> Cancelled:
-        """Raises ``NotFound``, unless an earlier try, whose answer was lost, may have cancelled it."""
+    async def cancel(self, timer_id: str, *, if_revision: int | None = None) -> Timer:
+        """End a waiting timer: it is kept as Cancelled, and not fired any more. One that fired, failed or is being
+        sent is a ``Conflict``; a Cancelled one is returned as it is."""
+        path = f"{self._of(timer_id)}/cancel"
+        return await self._transport.send(changing("cancelTimer", "POST", path, Timer, if_revision=if_revision))
+
+    async def delete(self, timer_id: str, *, if_revision: int | None = None) -> Deleted:
+        """Remove a timer in any state. Raises ``NotFound``, unless an earlier try, whose answer was lost, may have
+        removed it."""
         request = Request(
             operation="deleteTimer",
             method="DELETE",
             path=self._of(timer_id),
             headers=revision_header(if_revision),
-            read=_cancelled,
-            gone=lambda: Cancelled(id=timer_id, attempt_in_flight=None),
+            read=_deleted,
+            gone=lambda: Deleted(id=timer_id, attempt_in_flight=None),
         )
         return await self._transport.send(request)
 
@@ -311,5 +325,5 @@ class AsyncTimers:
         return f"{self._path}/{id_segment(timer_id)}"
 
 
-def _cancelled(answer: Answer) -> Cancelled:
-    return answer.as_a(Cancelled)
+def _deleted(answer: Answer) -> Deleted:
+    return answer.as_a(Deleted)

@@ -19,7 +19,7 @@ SAFE_PREFIX = "base64url:"
 
 # Seen to arrive unchanged through every gateway: unreserved and most of sub-delims, space, '#', all beyond ASCII.
 _FAITHFUL = re.compile(r"[A-Za-z0-9._~!$&'()*,;=:@ #\u00a0-\U0010ffff-]+")
-_TIMER_PATH = re.compile(r"(/v1/namespaces/[^/]*/timers/)(.+?)(/(?:attempts|fire|redrive))?", re.DOTALL)
+_TIMER_PATH = re.compile(r"(/v1/namespaces/[^/]*/timers/)(.+?)(/(?:attempts|cancel|fire|redrive))?", re.DOTALL)
 
 
 def routable(path: str) -> str:

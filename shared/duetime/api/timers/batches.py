@@ -18,11 +18,18 @@ from duetime.api.timers.requests import (
     MAX_BATCH_ITEMS,
     PLAIN_ITEMS_SHAPE,
     TIMERS_SHAPE,
-    CancelBatch,
-    CancelItem,
     TimerBatch,
+    TimerItem,
+    TimerItemBatch,
 )
-from duetime.api.timers.responses import CancelledBatch, CancelledItem, CreatedBatch, CreatedItem
+from duetime.api.timers.responses import (
+    CancelledBatch,
+    CancelledItem,
+    CreatedBatch,
+    CreatedItem,
+    DeletedBatch,
+    DeletedItem,
+)
 from duetime.app.timers import Deleted, Stored
 from duetime.domain.errors import DuetimeError
 from duetime.domain.principals import Role
@@ -56,22 +63,44 @@ def create_timers(services: Services, request: Request, *, namespace: str) -> Re
 
 
 def cancel_timers(services: Services, request: Request, *, namespace: str) -> Reply:
-    """Cancel up to 500 timers. Each succeeds or fails alone."""
+    """Cancel up to 500 waiting timers, which stay readable. Each succeeds or fails alone."""
+
+    def cancelled(timer_id: str | None, result: Timer | DuetimeError) -> CancelledItem:
+        return CancelledItem(timer_id, *(_failed(result) if isinstance(result, DuetimeError) else (200,)))
+
+    items = _each_ref(services, request, namespace, services.timers.cancel_many, cancelled)
+    return Reply(status=200, body=encode_ascii(CancelledBatch(items)))
+
+
+def delete_timers(services: Services, request: Request, *, namespace: str) -> Reply:
+    """Remove up to 500 timers in any state. Each succeeds or fails alone."""
+
+    def deleted(timer_id: str | None, result: Deleted | DuetimeError) -> DeletedItem:
+        if isinstance(result, DuetimeError):
+            return DeletedItem(timer_id, *_failed(result))
+        return DeletedItem(timer_id, 200, attempt_in_flight=result.attempt_in_flight)
+
+    items = _each_ref(services, request, namespace, services.timers.delete_many, deleted)
+    return Reply(status=200, body=encode_ascii(DeletedBatch(items)))
+
+
+def _each_ref(
+    services: Services,
+    request: Request,
+    namespace: str,
+    act: Callable[..., list[ResultT | DuetimeError]],
+    respond: Callable[[str | None, ResultT | DuetimeError], Any],
+) -> list[Any]:
+    """Respond for each timer that the body names: ``act(namespace, refs, now=...)`` is done to those."""
     space = services.namespaces.get(namespace, request.principal)
     now = services.context.clock.now()
     found = read_items(request, PLAIN_ITEMS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BODY_BYTES)
 
     def read(item: RawObject) -> tuple[str, TimerRef]:
-        wanted = validate(CancelItem, item)
+        wanted = validate(TimerItem, item)
         return wanted.id, TimerRef(check_id(space, wanted.id), wanted.revision)
 
-    def cancelled(timer_id: str | None, result: Deleted | DuetimeError) -> CancelledItem:
-        if isinstance(result, DuetimeError):
-            return CancelledItem(timer_id, *_failed(result))
-        return CancelledItem(timer_id, 200, attempt_in_flight=result.attempt_in_flight)
-
-    items = _each(found, read, lambda refs: services.timers.delete_many(space, refs, now=now), cancelled)
-    return Reply(status=200, body=encode_ascii(CancelledBatch(items)))
+    return _each(found, read, lambda refs: act(space, refs, now=now), respond)
 
 
 def _each(
@@ -130,10 +159,21 @@ ROUTES = (
         f"{_TIMERS}/batch-cancel",
         cancel_timers,
         Role.WRITER,
-        summary="Cancel up to 500 timers, with a result for each",
+        summary="Cancel up to 500 waiting timers, with a result for each",
         tag="timers",
-        body=CancelBatch,
+        body=TimerItemBatch,
         responses={200: CancelledBatch},
+        problems=(400, 404, 413, 415),
+    ),
+    Route(
+        "POST",
+        f"{_TIMERS}/batch-delete",
+        delete_timers,
+        Role.WRITER,
+        summary="Remove up to 500 timers, with a result for each",
+        tag="timers",
+        body=TimerItemBatch,
+        responses={200: DeletedBatch},
         problems=(400, 404, 413, 415),
     ),
 )

@@ -11,7 +11,7 @@ from duetime.api.http.route import Route
 from duetime.api.http.timer_paths import read_id, timer_path
 from duetime.api.timers.parsing import check_id, read_change, read_timer
 from duetime.api.timers.requests import TIMER_SHAPE, TimerBody, TimerPatch
-from duetime.api.timers.responses import CancelResponse, TimerResponse, timer_response
+from duetime.api.timers.responses import DeleteResponse, TimerResponse, timer_response
 from duetime.app.readers import shown_timer
 from duetime.app.timers import Stored
 from duetime.domain.errors import InvalidInput
@@ -75,7 +75,15 @@ def delete_timer(services: Services, request: Request, *, namespace: str, timer_
     space, timer_id = read_address(services, request, namespace, timer_id)
     now = services.context.clock.now()
     deleted = services.timers.delete(space, timer_id, now=now, wanted=if_match(request))
-    return json_reply(200, CancelResponse(timer_id, space.name, deleted.attempt_in_flight))
+    return json_reply(200, DeleteResponse(timer_id, space.name, deleted.attempt_in_flight))
+
+
+def cancel_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
+    """End a waiting timer as Cancelled and keep it. One that is Cancelled already stays as it is."""
+    space, timer_id = read_address(services, request, namespace, timer_id)
+    wanted, now = if_match(request), services.context.clock.now()
+    read_nothing(request)
+    return _timer_reply(services.timers.cancel(space, timer_id, now=now, wanted=wanted), space)
 
 
 def fire_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -171,10 +179,21 @@ ROUTES = (
         _TIMER,
         delete_timer,
         Role.WRITER,
-        summary="Cancel a timer",
+        summary="Remove a timer in any state",
         tag="timers",
-        responses={200: CancelResponse},
+        responses={200: DeleteResponse},
         problems=(400, 404, 412),
+        conditions=(IF_MATCH,),
+    ),
+    Route(
+        "POST",
+        f"{_TIMER}/cancel",
+        cancel_timer,
+        Role.WRITER,
+        summary="Cancel a waiting timer; it stays readable",
+        tag="timers",
+        responses={200: TimerResponse},
+        problems=(400, 404, 409, 412, 413, 415),
         conditions=(IF_MATCH,),
     ),
     Route(

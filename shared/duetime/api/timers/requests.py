@@ -138,8 +138,8 @@ class TimerBatch(RequestModel):
     timers: Annotated[list[TimerBody], Field(max_length=MAX_BATCH_ITEMS)]
 
 
-class CancelItem(RequestModel):
-    """One timer to cancel, in whatever revision it is or in this one only."""
+class TimerItem(RequestModel):
+    """One timer to cancel or remove, in whatever revision it is or in this one only."""
 
     id: TimerId
     revision: Annotated[int, Field(ge=1, le=MAX_REVISION)] | None = Field(
@@ -147,10 +147,10 @@ class CancelItem(RequestModel):
     )
 
 
-class CancelBatch(RequestModel):
-    """Timers to cancel. With ``revision`` only if the timer still has it."""
+class TimerItemBatch(RequestModel):
+    """Timers to cancel or remove. With ``revision`` only if the timer still has it."""
 
-    timers: Annotated[list[CancelItem], Field(max_length=MAX_BATCH_ITEMS)]
+    timers: Annotated[list[TimerItem], Field(max_length=MAX_BATCH_ITEMS)]
 
 
 class TimerQuery(PageQuery):

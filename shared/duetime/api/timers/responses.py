@@ -127,7 +127,7 @@ class AttemptPage(Page[AttemptResponse]):
     """The last attempts of a timer, oldest first, always on one page."""
 
 
-class CancelResponse(ResponseModel):
+class DeleteResponse(ResponseModel):
     id: str
     namespace: str
     attempt_in_flight: Annotated[
@@ -149,11 +149,21 @@ class CancelledItem(ResponseModel):
     id: str | None
     status: Annotated[int, Meta(description="200 cancelled, else as in problem")]
     problem: Problem | UnsetType = UNSET
-    attempt_in_flight: bool | UnsetType = UNSET
 
 
 class CancelledBatch(ResponseModel):
     items: list[CancelledItem]
+
+
+class DeletedItem(ResponseModel):
+    id: str | None
+    status: Annotated[int, Meta(description="200 removed, else as in problem")]
+    problem: Problem | UnsetType = UNSET
+    attempt_in_flight: bool | UnsetType = UNSET
+
+
+class DeletedBatch(ResponseModel):
+    items: list[DeletedItem]
 
 
 class RedrivenItem(ResponseModel):

@@ -109,10 +109,18 @@ class TimerChanges:
         return result
 
     def rearm(
-        self, namespace: Namespace, refs: Sequence[TimerRef], *, rearm: Rearm, now: datetime
+        self,
+        namespace: Namespace,
+        refs: Sequence[TimerRef],
+        *,
+        rearm: Rearm,
+        now: datetime,
+        expires_at: datetime | None = None,
     ) -> list[ChangeResult]:
         def judge(place: int, row: Row | None) -> Decision[ChangeResult]:
-            result, is_change = rearm_result(present(row, now), _readable(row), refs[place], rearm, now=now)
+            result, is_change = rearm_result(
+                present(row, now), _readable(row), refs[place], rearm, now=now, expires_at=expires_at
+            )
             return _decision(result, row, is_change=is_change)
 
         return self._change([_key(namespace, ref.timer_id) for ref in refs], judge, now)

@@ -57,7 +57,7 @@ class Payloads:
         }
         if timer.expires_at is None:
             item[_RESERVE] = text("." * _RESERVE_BYTES)
-        else:  # it comes from another store, and had ended there
+        else:  # it is cancelled, or comes from another store and had ended there
             item["expires_at"] = time_to_live(timer.expires_at)
         self._table.put(item)
         return key

@@ -85,11 +85,17 @@ class Timers:
         raise StoreUnavailable("the timer is being changed too often")
 
     def rearm_timers(
-        self, namespace: Namespace, refs: Sequence[TimerRef], *, rearm: Rearm, now: datetime
+        self,
+        namespace: Namespace,
+        refs: Sequence[TimerRef],
+        *,
+        rearm: Rearm,
+        now: datetime,
+        expires_at: datetime | None = None,
     ) -> list[ChangeResult]:
         results: list[ChangeResult] = []
         for chunk in chunks(refs, BATCH_KEYS):
-            results += self._rearm_chunk(namespace, chunk, rearm, now)
+            results += self._rearm_chunk(namespace, chunk, rearm, now, expires_at)
         return results
 
     def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
@@ -235,7 +241,12 @@ class Timers:
         return is_applied
 
     def _rearm_chunk(
-        self, namespace: Namespace, refs: Sequence[TimerRef], rearm: Rearm, now: datetime
+        self,
+        namespace: Namespace,
+        refs: Sequence[TimerRef],
+        rearm: Rearm,
+        now: datetime,
+        expires_at: datetime | None,
     ) -> list[ChangeResult]:
         """Read together and written together; large ones, and those that somebody else changes, one by one."""
         keys = [timer_key(namespace.shard_of(ref.timer_id), namespace.name, ref.timer_id) for ref in refs]
@@ -245,7 +256,7 @@ class Timers:
         for at, (item, ref) in enumerate(zip(items, refs, strict=True)):
             if payload_key_of(item) is not None:
                 continue
-            result, is_change = _rearm_result(item, ref, rearm, now)
+            result, is_change = _rearm_result(item, ref, rearm, now, expires_at)
             if is_change and item is not None and result.timer is not None:
                 changes[at] = _change_to(item, result.timer, payload_key=None)
             results[at] = result
@@ -257,26 +268,30 @@ class Timers:
             elif not written.is_applied and not written.is_own_work(changes[at]):
                 del results[at]
         return [
-            results[at] if at in results else alone(partial(self._rearm_one, key, ref, rearm, now), _change_refused)
+            results[at]
+            if at in results
+            else alone(partial(self._rearm_one, key, ref, rearm, now, expires_at), _change_refused)
             for at, (key, ref) in enumerate(zip(keys, refs, strict=True))
         ]
 
-    def _rearm_one(self, key: Item, ref: TimerRef, rearm: Rearm, now: datetime) -> ChangeResult:
+    def _rearm_one(
+        self, key: Item, ref: TimerRef, rearm: Rearm, now: datetime, expires_at: datetime | None
+    ) -> ChangeResult:
         """Rearm a timer with whatever payload it has.
 
         The payload of a failed timer ends with it: it has a TTL, or the recorder is about to give it one. So a
-        redrive stores it anew, under another key, which no late TTL can reach. Whoever dies in between leaves the
-        timer as it was, and at most a payload item that nothing refers to.
+        redrive stores it anew, under another key, which no late TTL can reach; a cancel does so with a TTL. Whoever
+        dies in between leaves the timer as it was, and at most a payload item that nothing refers to.
         """
         for back_off in back_offs(_RACE_TRIES):
             item = self._table.get(key, consistent=True)
             if item is not None:
                 (item,) = self._payloads.attach([item])
-            result, is_change = _rearm_result(item, ref, rearm, now)
+            result, is_change = _rearm_result(item, ref, rearm, now, expires_at)
             if not is_change or item is None or result.timer is None:
                 return result
             has_large_payload = payload_key_of(item) is not None
-            has_new_payload = has_large_payload and rearm is Rearm.REDRIVE
+            has_new_payload = has_large_payload and rearm is not Rearm.FIRE
             if has_large_payload:
                 del item["timer_payload"]  # read beside the item, not in it
             if self._write_change(item, result.timer, has_new_payload=has_new_payload):
@@ -328,7 +343,9 @@ def _change_to(item: Item, new: Timer, *, payload_key: str | None) -> Change:
     )
 
 
-def _rearm_result(item: Item | None, ref: TimerRef, rearm: Rearm, now: datetime) -> tuple[ChangeResult, bool]:
+def _rearm_result(
+    item: Item | None, ref: TimerRef, rearm: Rearm, now: datetime, expires_at: datetime | None
+) -> tuple[ChangeResult, bool]:
     """What becomes of the timer in ``item``, payload in place, and whether that is to be written."""
     stored = None if item is None else decode_leniently(item)
     if stored is not None and stored.is_expired(now):
@@ -337,7 +354,7 @@ def _rearm_result(item: Item | None, ref: TimerRef, rearm: Rearm, now: datetime)
         readable = None if item is None else decode(item)
     except Unreadable:
         readable = None
-    return rearm_result(stored, readable, ref, rearm, now=now)
+    return rearm_result(stored, readable, ref, rearm, now=now, expires_at=expires_at)
 
 
 def _replacement(item: Item, now: datetime, if_revision: int | None, condition: str) -> dict[str, Any]:

@@ -189,12 +189,19 @@ class TimerStore(Protocol):
         ...
 
     def rearm(
-        self, namespace: Namespace, refs: Sequence[TimerRef], *, rearm: Rearm, now: datetime
+        self,
+        namespace: Namespace,
+        refs: Sequence[TimerRef],
+        *,
+        rearm: Rearm,
+        now: datetime,
+        expires_at: datetime | None = None,
     ) -> list[ChangeResult]:
-        """Apply ``domain.timers.rearmed`` to each, atomically: the timer is due at ``now``.
+        """Apply ``domain.timers.rearmed`` to each, atomically: the timer is due at ``now``, or Cancelled.
 
-        Judged in this order: REVISION_MISMATCH, UNREADABLE, WRONG_STATE. Where ``rearmed`` changes nothing, the
-        result is APPLIED and nothing is written. Of several redrives at once, one is APPLIED.
+        A cancelled timer is readable until ``expires_at``. Judged in this order: REVISION_MISMATCH, UNREADABLE,
+        WRONG_STATE. Where ``rearmed`` changes nothing, the result is APPLIED and nothing is written. Of several
+        redrives at once, one is APPLIED.
         """
         ...
 

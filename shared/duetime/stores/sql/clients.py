@@ -104,7 +104,13 @@ class Clients:
             return result
 
     def rearm_timers(
-        self, namespace: Namespace, refs: Sequence[TimerRef], *, rearm: Rearm, now: datetime
+        self,
+        namespace: Namespace,
+        refs: Sequence[TimerRef],
+        *,
+        rearm: Rearm,
+        now: datetime,
+        expires_at: datetime | None = None,
     ) -> list[ChangeResult]:
         if not refs:
             return []
@@ -114,11 +120,14 @@ class Clients:
         with self._database.write(now) as mutation:
             rows = self._rows.lock_rows(mutation, keys)
             for key, ref in zip(keys, refs, strict=True):
-                result, is_change = _rearm_result(rows[key], ref, rearm, now=now, updated_at=mutation.now)
-                results.append(result)
+                result, is_change = rearm_result(
+                    present(rows[key], now), _readable(rows[key]), ref, rearm, now=now, expires_at=expires_at
+                )
                 if is_change and result.timer is not None:
-                    changes.append(result.timer)
-            self._rows.update(mutation, changes)
+                    changes.append(replace(result.timer, updated_at=mutation.now))
+                    result = replace(result, timer=changes[-1])
+                results.append(result)
+            (self._rows.end if rearm is Rearm.CANCEL else self._rows.update)(mutation, changes)
         return results
 
     def delete_timers(self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime) -> list[ChangeResult]:
@@ -136,16 +145,6 @@ class Clients:
                     doomed.append(key)
             self._rows.delete(mutation, doomed)
         return results
-
-
-def _rearm_result(
-    row: Row | None, ref: TimerRef, rearm: Rearm, *, now: datetime, updated_at: datetime
-) -> tuple[ChangeResult, bool]:
-    """What becomes of the timer in ``row``, and whether that is to be written, at ``updated_at``."""
-    result, is_change = rearm_result(present(row, now), _readable(row), ref, rearm, now=now)
-    if is_change and result.timer is not None:
-        result = replace(result, timer=replace(result.timer, updated_at=updated_at))
-    return result, is_change
 
 
 def _readable(row: Row | None) -> Timer | None:

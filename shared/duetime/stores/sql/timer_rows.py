@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
+from duetime.stores.core.timer_codec import optional_milliseconds
 from duetime.stores.sql.database import Database, Mutation
 from duetime.stores.sql.errors import TransactionAborted
 from duetime.stores.sql.rows import COLUMNS, KEY_NAMES, VALUE_NAMES, Row, decode_or_salvage, encode_key, encode_values
@@ -23,6 +24,7 @@ _TIMER = constant(RowType.TIMER)
 SHARD_ID, _NAMESPACE, TIMER_ID = map(
     [column.name for column in COLUMNS].index, ("shard_id", "timer_namespace", "timer_id")
 )
+_END_NAMES = ("timer_state", "timer_revision", "timer_expires_at")
 _MAX_MOVES = 10
 """How often others may move a row, one after the other, while it is to be locked."""
 
@@ -61,6 +63,12 @@ class TimerRows:
         self._update = prepare(
             sa.update(timers).where(key).values(change), *key_names, "timer_created_at", *VALUE_NAMES
         )
+        end = {
+            "row_type": constant(RowType.FINISHED),
+            "timer_updated_at": now,
+            **{name: given(name) for name in _END_NAMES},
+        }
+        self._end = prepare(sa.update(timers).where(key).values(end), *key_names, *_END_NAMES)
         self._delete = prepare(sa.delete(timers).where(key), *key_names)
 
     def find(
@@ -127,6 +135,16 @@ class TimerRows:
         self._update.many(
             mutation.connection,
             [(*encode_key(timer), to_milliseconds(timer.created_at), *encode_values(timer)) for timer in timers],
+        )
+
+    def end(self, mutation: Mutation, timers: list[Timer]) -> None:
+        """Make rows those of finished timers. Updated now."""
+        self._end.many(
+            mutation.connection,
+            [
+                (*encode_key(timer), timer.state.value, timer.revision, optional_milliseconds(timer.expires_at))
+                for timer in timers
+            ],
         )
 
     def delete(self, mutation: Mutation, keys: list[Key]) -> None:

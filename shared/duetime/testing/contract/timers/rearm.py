@@ -1,4 +1,4 @@
-"""rearm_timers: a failed timer is redriven, a waiting one is fired now."""
+"""rearm_timers: a failed timer is redriven, a waiting one is fired now, or cancelled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import MAX_PAYLOAD_BYTES, FailureReason, Rearm, Timer, TimerState
 from duetime.stores.port.store import Store
-from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
+from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from duetime.testing.contract.builders import (
     NOW,
     RETENTION,
@@ -52,7 +52,9 @@ def rearm(
     how: Rearm = Rearm.REDRIVE,
     if_revision: int | None = None,
 ) -> ChangeResult:
-    (result,) = store.timers.rearm(namespace, [TimerRef(timer_id, if_revision)], rearm=how, now=LATER)
+    (result,) = store.timers.rearm(
+        namespace, [TimerRef(timer_id, if_revision)], rearm=how, now=LATER, expires_at=LATER + RETENTION
+    )
     return result
 
 
@@ -134,6 +136,52 @@ def test_a_timer_that_is_due_already_is_left_to_the_attempt_in_flight(store: Sto
 
     assert result == ChangeResult(ChangeStatus.APPLIED, timer)
     assert record(store, [fired(timer)], claim(store)) == [RecordStatus.APPLIED]
+
+
+@pytest.mark.parametrize("payload_json", [None, '{"a": 1.0}', LARGE], ids=["none", "small", "large"])
+def test_a_waiting_timer_is_cancelled(store: Store, single: Namespace, payload_json: str | None) -> None:
+    (timer,) = create(store, make_timer(single, payload_json=payload_json, tags=("a",), correlation_id="c"))
+    waiting = end(store, single, timer, lambda it: retried(it, next_attempt_at=NOW + seconds(3600)))
+
+    result = rearm(store, single, how=Rearm.CANCEL)
+
+    cancelled = replace(
+        waiting,
+        state=TimerState.CANCELLED,
+        revision=waiting.revision + 1,
+        next_attempt_at=None,
+        expires_at=LATER + RETENTION,
+        updated_at=LATER,
+    )
+    assert result == ChangeResult(ChangeStatus.APPLIED, cancelled)
+    assert stored(store, single) == cancelled
+    assert due(store, single, until=NOW + seconds(7200)) == []
+    assert rearm(store, single, how=Rearm.CANCEL) == result
+    wanted = TimerFilter(state=TimerState.CANCELLED)
+    assert store.timers.list(single, wanted, cursor=None, limit=9, now=LATER).items == [cancelled]
+    found = store.timers.find_by_correlation(single, "c", cursor=None, limit=9, now=LATER)
+    assert found.items == [cancelled]
+    assert store.timers.get(single, "t1", now=LATER + RETENTION) is None
+
+
+def test_the_outcome_of_a_cancelled_timer_is_superseded(store: Store, single: Namespace) -> None:
+    (timer,) = create(store, make_timer(single))
+    lease = claim(store)
+    cancelled = rearm(store, single, how=Rearm.CANCEL).timer
+
+    assert record(store, [fired(timer)], lease) == [RecordStatus.SUPERSEDED]
+
+    assert stored(store, single) == cancelled
+
+
+def test_a_cancelled_timer_is_replaced_and_fires(store: Store, single: Namespace) -> None:
+    create(store, make_timer(single, payload_json=LARGE))
+    rearm(store, single, how=Rearm.CANCEL)
+
+    (result,) = store.timers.put([make_timer(single, payload_json="2", now=LATER)], mode=PutMode.REPLACE, now=LATER)
+
+    assert (result.status, stored(store, single).revision) == (PutStatus.REPLACED, 3)
+    assert due(store, single, until=LATER) == [stored(store, single)]
 
 
 @pytest.mark.parametrize("how", list(Rearm))
