@@ -121,10 +121,10 @@ def test_lists_are_filtered_by_the_address_and_paged(console: Console, receiver:
     page.get_by_role("link", name="Failed", exact=True).click()
     page.get_by_text("No service call matches these filters.").wait_for()
     # What is given in local time, here five and a half hours before UTC, is UTC in the address.
-    page.get_by_label("Submitted before").fill("2026-01-01T05:30")
+    page.get_by_label("Created before").fill("2026-01-01T05:30")
     page.get_by_role("button", name="Apply").click()
-    page.wait_for_url(re.compile("submittedTo=2026-01-01T00%3A00%3A00.000Z"))
-    assert page.get_by_label("Submitted before").input_value() == "2026-01-01T05:30"
+    page.wait_for_url(re.compile("createdTo=2026-01-01T00%3A00%3A00.000Z"))
+    assert page.get_by_label("Created before").input_value() == "2026-01-01T05:30"
 
 
 def test_a_waiting_call_is_changed_starred_and_cancelled(console: Console, receiver: Receiver) -> None:

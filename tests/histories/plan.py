@@ -169,7 +169,7 @@ class _Maker:
             "executeAt": self._time(),
             "callbackUrl": self._receiver(),
             "payload": {"n": self._random.randrange(1000)},
-            "callbackTimeoutSeconds": choose([1, 3, 30]),
+            "timeoutSeconds": choose([1, 3, 30]),
             "tags": choose([[], ["a"], ["a", "b"]]),
         }
         policy = choose(_POLICIES)

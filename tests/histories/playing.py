@@ -81,7 +81,7 @@ class _Player:
             on_stored=self._notify,
             random_bits=Random(plan.seed).getrandbits,
         )
-        services = CallServices(store.calls, submitter, _RULES, self._notify)
+        services = CallServices(store.calls, submitter, _RULES, self._notify, clock)
         self._api = Api(build_handler(replace(context, calls=services), all_routes()))
 
     async def play(self) -> History:

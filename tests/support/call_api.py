@@ -104,6 +104,7 @@ def call_services(store: Store, *, context: ApiContext, rules: CallRules = RULES
         num_shards=4,
         new_id=context.new_id,
         on_stored=context.on_stored,
+        clock=context.clock,
     )
 
 
@@ -118,8 +119,8 @@ def call_world(*, egress: EgressPolicy = PUBLIC_ONLY) -> Iterator[CallWorld]:
         yield call_world_over(store, egress=egress)
 
 
-def call_world_over(store: Store, *, egress: EgressPolicy = PUBLIC_ONLY) -> CallWorld:
-    clock = FakeClock()
+def call_world_over(store: Store, *, egress: EgressPolicy = PUBLIC_ONLY, clock: FakeClock | None = None) -> CallWorld:
+    clock = clock or FakeClock()
     stored: list[Timer] = []
     context = ApiContext(store=store, clock=clock, new_id=ids_at(NOW), on_stored=stored.extend, egress=egress)
     context = replace(context, calls=call_services(store, context=context))

@@ -147,3 +147,9 @@ def _check(method: str, path: str, answer: Answer) -> None:
             if model is not None:
                 msgspec.json.decode(text, type=model)
             return
+
+
+def outcomes(answer: Answer) -> list[tuple[str | None, int, str | None]]:
+    """Id, status and code of the problem of each item of a batch."""
+    assert answer.status == 200, answer
+    return [(item["id"], item["status"], item.get("problem", {}).get("code")) for item in answer.json()["items"]]

@@ -42,6 +42,7 @@ class Sample:
 
 _TIMER = {"delay": "1h", "callbackUrl": CALLBACK_URL, "payload": "mark", "tags": ["shared", "mark"]}
 
+_NO_CALL = "0193e5a1-7c00-7abc-8def-0123456789ab"
 _CALL: dict[str, Any] = {
     "request": {"method": "PUT", "url": CALLBACK_URL, "headers": {"x-mark": "mark"}, "body": "mark"},
     "tags": ["shared", "mark"],
@@ -76,6 +77,9 @@ SAMPLES: dict[str, Sample] = {
     "listApiKeys": Sample(query={"limit": "1"}),
     "deleteApiKey": Sample(),
     "submitServiceCall": Sample({"name": "mark", "idempotencyKey": "new", **_CALL}),
+    "submitServiceCalls": Sample({"serviceCalls": [{"name": "mark", "idempotencyKey": "new", **_CALL}]}),
+    "cancelServiceCalls": Sample({"serviceCalls": [{"id": _NO_CALL}]}),
+    "deleteServiceCalls": Sample({"serviceCalls": [{"id": _NO_CALL}]}),
     "listServiceCalls": Sample(query={"limit": "1"}),
     "getServiceCall": Sample(),
     "patchServiceCall": Sample({"tags": ["changed"], "starred": True}),

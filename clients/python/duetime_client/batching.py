@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
-from duetime_client.bodies import new_id, timer_body
+from duetime_client.bodies import call_body, new_id, timer_body
+from duetime_client.call_models import NewServiceCall
 from duetime_client.errors import (
     DuetimeError,
     InvalidArgument,
@@ -25,45 +26,67 @@ MAX_BATCH_ITEMS: Final = 500
 MAX_BATCH_BYTES: Final = 2_500_000
 """Less than half of what the API takes: a gateway in between writes it down as a JSON text once more."""
 
+Encoded: TypeAlias = tuple[str | None, bytes]
+"""An item as it is sent, with its id, when the client knows it."""
+ItemT = TypeVar("ItemT")
+
 _NOT_REACHED = 503
 """The status of an item that a request had no time for."""
 
 
-def encoded_timers(timers: Iterable[NewTimer | RawJson]) -> list[tuple[str, bytes]]:
+def encoded_timers(timers: Iterable[NewTimer | RawJson]) -> list[Encoded]:
     """Ids and JSON; who has no id is given one. Raises ``InvalidArgument`` that says which one it is about."""
+
+    def encode(timer: NewTimer | RawJson) -> Encoded:
+        if isinstance(timer, RawJson):
+            return _raw(timer, "id")
+        timer_id = new_id() if timer.id is None else timer.id
+        return timer_id, json_bytes(timer_body(timer, id=timer_id))
+
+    return _encoded("timers", timers, encode)
+
+
+def encoded_calls(calls: Iterable[NewServiceCall | RawJson]) -> list[Encoded]:
+    """The same of service calls: the API makes their ids, and who has no idempotency key is given one."""
+
+    def encode(call: NewServiceCall | RawJson) -> Encoded:
+        if isinstance(call, RawJson):
+            return None, _raw(call, "idempotencyKey")[1]
+        return None, json_bytes(call_body(call))
+
+    return _encoded("calls", calls, encode)
+
+
+def _encoded(name: str, items: Iterable[ItemT], encode: Callable[[ItemT], Encoded]) -> list[Encoded]:
     encoded = []
-    for at, timer in enumerate(timers):
+    for at, item in enumerate(items):
         try:
-            if isinstance(timer, RawJson):
-                encoded.append(_raw_timer(timer))
-                continue
-            timer_id = new_id() if timer.id is None else timer.id
-            encoded.append((timer_id, json_bytes(timer_body(timer, id=timer_id))))
+            encoded.append(encode(item))
         except InvalidArgument as error:
-            raise InvalidArgument(f"timers[{at}].{error}") from None
+            raise InvalidArgument(f"{name}[{at}].{error}") from None
     return encoded
 
 
-def _raw_timer(timer: RawJson) -> tuple[str, bytes]:
-    """A timer as the API takes it, digit for digit."""
-    given = json.loads(timer.text, parse_int=str, parse_float=str)
+def _raw(item: RawJson, member: str) -> tuple[str, bytes]:
+    """What the API takes, digit for digit, and the value of ``member``, which is made when it is not there."""
+    given = json.loads(item.text, parse_int=str, parse_float=str)
     if not isinstance(given, dict):
         raise InvalidArgument("must be an object")
-    if "id" in given:
-        return str(given["id"]), timer.text.encode()
-    timer_id = new_id()
-    inner = timer.text.strip()[1:].lstrip()
-    return timer_id, f'{{"id":"{timer_id}"{"" if inner == "}" else ","}{inner}'.encode()
+    if member in given:
+        return str(given[member]), item.text.encode()
+    made = new_id()
+    inner = item.text.strip()[1:].lstrip()
+    return made, f'{{"{member}":"{made}"{"" if inner == "}" else ","}{inner}'.encode()
 
 
-def encoded_refs(ids: Iterable[str], revisions: Mapping[str, int]) -> list[tuple[str, bytes]]:
+def encoded_refs(name: str, ids: Iterable[str], revisions: Mapping[str, int]) -> list[Encoded]:
+    """``name``: of the argument ``ids``."""
     return [
-        (each, json_bytes(without_nulls({"id": each, "revision": revisions.get(each)})))
-        for each in texts("timer_ids", ids)
+        (each, json_bytes(without_nulls({"id": each, "revision": revisions.get(each)}))) for each in texts(name, ids)
     ]
 
 
-def item_results(answer: Answer, ids: Sequence[str], *, is_removal: bool = False) -> tuple[ItemResult, ...]:
+def item_results(answer: Answer, ids: Sequence[str | None], *, is_removal: bool = False) -> tuple[ItemResult, ...]:
     """One for each of ``ids``, in order."""
     document = answer.json()
     items = document.get("items") if isinstance(document, dict) else None
@@ -71,24 +94,24 @@ def item_results(answer: Answer, ids: Sequence[str], *, is_removal: bool = False
         raise UnexpectedAnswer("a batch with other results than were asked for", status=answer.status)
     try:
         return tuple(
-            _item_result(timer_id, item, answer, is_removal=is_removal)
-            for timer_id, item in zip(ids, items, strict=True)
+            _item_result(given or item["id"], item, answer, is_removal=is_removal)
+            for given, item in zip(ids, items, strict=True)
         )
     except (TypeError, KeyError, AttributeError):
         raise UnexpectedAnswer("a batch with results that are not understood", status=answer.status) from None
 
 
-def _item_result(timer_id: str, item: Mapping[str, Any], answer: Answer, *, is_removal: bool) -> ItemResult:
+def _item_result(item_id: str | None, item: Mapping[str, Any], answer: Answer, *, is_removal: bool) -> ItemResult:
     status = int(item["status"])
     if 200 <= status < 300:
-        return ItemResult(id=timer_id, status=status, attempt_in_flight=item.get("attemptInFlight"))
+        return ItemResult(id=item_id, status=status, attempt_in_flight=item.get("attemptInFlight"))
     error = error_from(item.get("problem"), status=status)
     if is_removal and is_gone(error, may_be_second=answer.may_be_second):
-        return ItemResult(id=timer_id, status=200)
-    return ItemResult(id=timer_id, status=status, error=error)
+        return ItemResult(id=item_id, status=200)
+    return ItemResult(id=item_id, status=status, error=error)
 
 
-def failed_items(ids: Sequence[str], error: DuetimeError) -> tuple[ItemResult, ...]:
+def failed_items(ids: Sequence[str | None], error: DuetimeError) -> tuple[ItemResult, ...]:
     """What is known of items whose request has failed as a whole."""
     status = getattr(error, "status", None)
     return tuple(ItemResult(id=each, status=status, error=error) for each in ids)
@@ -100,15 +123,15 @@ def may_have_done_something(error: DuetimeError) -> bool:
 
 
 def batch_request(
-    operation: str, path: str, items: Sequence[bytes], ids: Sequence[str], *, is_removal: bool
+    operation: str, path: str, member: str, items: Sequence[Encoded], *, is_removal: bool
 ) -> Request[tuple[ItemResult, ...]]:
     return Request(
         operation=operation,
         method="POST",
         path=path,
-        content=b'{"timers":[' + b",".join(items) + b"]}",
+        content=b'{"%b":[%b]}' % (member.encode(), b",".join(content for _, content in items)),
         headers={"content-type": JSON},
-        read=lambda answer: item_results(answer, ids, is_removal=is_removal),
+        read=lambda answer: item_results(answer, [each for each, _ in items], is_removal=is_removal),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from uuid6 import uuid7
 
+from duetime_client.call_models import NewServiceCall
 from duetime_client.errors import InvalidArgument
 from duetime_client.models import NewTimer
 from duetime_client.values import (
@@ -37,7 +38,7 @@ TIMER: Table = {
     "payload": ("payload", payload),
     "headers": ("headers", headers),
     "retry_policy": ("retryPolicy", policy),
-    "callback_timeout": ("callbackTimeoutSeconds", whole_seconds),
+    "timeout": ("timeoutSeconds", whole_seconds),
     "expire_after": ("expireAfter", duration),
     "correlation_id": ("correlationId", plain),
     "tags": ("tags", texts),
@@ -100,8 +101,8 @@ CALL_REQUEST: Table = {
 CALL_FILTER: Table = {
     "status": ("status", plain),
     "tags": ("tag", texts),
-    "submitted_from": ("submittedFrom", instant),
-    "submitted_to": ("submittedTo", instant),
+    "created_from": ("createdFrom", instant),
+    "created_to": ("createdTo", instant),
     "name": ("name", plain),
     "starred": ("starred", plain),
     "correlation_id": ("correlationId", plain),
@@ -137,3 +138,12 @@ def timer_body(timer: NewTimer, *, id: str | None) -> dict[str, Any]:  # noqa: A
         raise InvalidArgument("give either execute_at or delay")
     given = {each.name: getattr(timer, each.name) for each in fields(timer)}
     return body(TIMER, **given | {"id": id, "tags": timer.tags or None})
+
+
+def call_body(call: NewServiceCall) -> dict[str, Any]:
+    """With an idempotency key, so that a request whose answer was lost can be repeated."""
+    given = {each.name: getattr(call, each.name) for each in fields(call)}
+    request = body(CALL_REQUEST, **{name: given.pop(name) for name in CALL_REQUEST})
+    optional = {"tags": call.tags or None, "starred": call.starred or None}
+    key = new_id() if call.idempotency_key is None else call.idempotency_key
+    return body(CALL, **given | optional | {"idempotency_key": key}) | {"request": request}

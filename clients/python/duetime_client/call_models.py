@@ -123,7 +123,7 @@ class ServiceCall:
     name: str
     status: CallStatus
     revision: int
-    submitted_at: datetime
+    created_at: datetime
     updated_at: datetime
     due_at: datetime
     started_at: datetime | None
@@ -142,6 +142,25 @@ class ServiceCall:
     timeout: timedelta = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
     retry_policy: RetryPolicy
     request: CallRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewServiceCall:
+    """A service call to submit, as ``submit`` takes it. Without ``idempotency_key`` the client makes one."""
+
+    name: str
+    url: str
+    method: Method | str = Method.GET
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    body: Any = field(default=None, repr=False)
+    due_at: datetime | None = None
+    delay: timedelta | None = None
+    tags: tuple[str, ...] | list[str] = ()
+    starred: bool = False
+    idempotency_key: str | None = None
+    timeout: timedelta | None = None
+    retry_policy: RetryPolicy | None = None
+    correlation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

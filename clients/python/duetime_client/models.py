@@ -102,7 +102,7 @@ class Timer:
     updated_at: datetime
     failure: Failure | None
     callback_url: str
-    callback_timeout: timedelta = field(metadata={"json": "callbackTimeoutSeconds", "unit": _SECONDS})
+    timeout: timedelta = field(metadata={"json": "timeoutSeconds", "unit": _SECONDS})
     expire_after: timedelta | None
     correlation_id: str | None
     tags: tuple[str, ...]
@@ -122,7 +122,7 @@ class NewTimer:
     payload: Any = field(default=None, repr=False)
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     retry_policy: RetryPolicy | None = None
-    callback_timeout: timedelta | None = None
+    timeout: timedelta | None = None
     expire_after: timedelta | None = None
     correlation_id: str | None = None
     tags: tuple[str, ...] | list[str] = ()
@@ -139,13 +139,13 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemResult:
-    """What became of one item of a batch. ``error`` is None when it was done.
+    """What became of one item of a batch. ``error`` is None when it was done, ``id`` when nothing was made of it.
 
     ``status`` is what the single request would have answered, None when there was no answer. ``attempt_in_flight``
     is told of timers that were removed, as in ``Deleted``.
     """
 
-    id: str
+    id: str | None
     status: int | None
     error: DuetimeError | None = None
     attempt_in_flight: bool | None = None

@@ -19,9 +19,9 @@ from duetime.api.webhooks import endpoints as webhooks
 
 def call_routes() -> tuple[Route, ...]:
     """Imported when asked for: the timers API does without."""
-    from duetime.api.service_calls import endpoints, lists
+    from duetime.api.service_calls import batches, endpoints, lists
 
-    return (*endpoints.ROUTES, *lists.ROUTES)
+    return (*batches.ROUTES, *endpoints.ROUTES, *lists.ROUTES)
 
 
 def all_routes() -> tuple[Route, ...]:

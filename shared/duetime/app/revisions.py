@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Revisions(Protocol):
@@ -13,3 +13,15 @@ class Revisions(Protocol):
     def single_revision(self) -> int | None:
         """The only one that can match, where it is known without reading what is stored."""
         ...
+
+
+class Revision(NamedTuple):
+    """This one only."""
+
+    number: int
+
+    def match_strongly(self, revision: int) -> bool:
+        return revision == self.number
+
+    def single_revision(self) -> int | None:
+        return self.number

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
+from duetime.app.in_parts import in_parts, or_raise
 from duetime.app.revisions import Revisions
-from duetime.app.submission import CallNamespaces, Submitted, Submitter
+from duetime.app.submission import CallNamespaces, Submitted, Submitter, apply_each
 from duetime.delivery.egress import EgressPolicy, RefusedUrl
 from duetime.domain.call_steps import (
     CallRules,
@@ -23,14 +24,17 @@ from duetime.domain.call_steps import (
     cancelled,
     deleted,
 )
+from duetime.domain.clock import Clock
 from duetime.domain.errors import (
     CallFinished,
     CallNotFinished,
     CallNotFound,
     CallRunning,
     CallUnreadable,
+    DuetimeError,
     InvalidInput,
     RevisionMismatch,
+    StoreNotReady,
     StoreUnavailable,
 )
 from duetime.domain.ids import is_uuid
@@ -41,7 +45,15 @@ from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore, DeleteSta
 from duetime.stores.port.store import Store
 
 NewId = Callable[[], str]
+StepOf = Callable[[ServiceCall], Transition | None]
 _TRIES: Final = 10
+
+
+class AskedCall(NamedTuple):
+    """One of many calls, and the revisions that it may have."""
+
+    ref: CallRef
+    wanted: Revisions | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,7 @@ class CallServices:
     submitter: Submitter
     rules: CallRules
     on_stored: Callable[[Sequence[Timer]], None]
+    clock: Clock
 
     @classmethod
     def of(
@@ -65,11 +78,12 @@ class CallServices:
         num_shards: int,
         new_id: NewId,
         on_stored: Callable[[Sequence[Timer]], None],
+        clock: Clock,
     ) -> CallServices:
         """``num_shards``: of the timers of a tenant's calls, when its first one is submitted."""
         namespaces = CallNamespaces(store.catalogue, num_shards=num_shards)
         submitter = Submitter(calls, namespaces, new_id=new_id, on_stored=on_stored)
-        return cls(calls, submitter, rules, on_stored)
+        return cls(calls, submitter, rules, on_stored, clock)
 
     def submit(self, tenant_id: str, submission: Submission, *, now: datetime) -> Submitted:
         """``Submitter.submit``."""
@@ -77,11 +91,7 @@ class CallServices:
 
     def get(self, ref: CallRef, *, now: datetime) -> ServiceCall:
         """Raises ``CallNotFound``, also for what cannot be the id of a call."""
-        if is_uuid(ref.call_id):
-            (call,) = self.store.get([ref], now=now)
-            if call is not None:
-                return call
-        raise CallNotFound(ref.tenant_id, ref.call_id)
+        return or_raise(self._get_each([ref], now)[0])
 
     def update(
         self,
@@ -114,13 +124,7 @@ class CallServices:
     def cancel(self, ref: CallRef, *, new_id: NewId, now: datetime, wanted: Revisions | None) -> ServiceCall:
         """A call that waits ends as Cancelled, and is kept. One that is Cancelled already is left as it is."""
 
-        def step_of(call: ServiceCall) -> Transition | None:
-            if call.status is CallStatus.CANCELLED:
-                return None
-            check_waits(call, "it cannot be cancelled")
-            return cancelled(call, new_id=new_id, now=now, rules=self.rules)
-
-        return self._stepped(ref, step_of, now, wanted)
+        return self._stepped(ref, self._cancellation(new_id, now), now, wanted)
 
     def delete(self, ref: CallRef, *, new_id: NewId, now: datetime, wanted: Revisions | None) -> None:
         """A finished call goes with all that it has. Raises ``CallNotFinished`` and ``CallNotFound``."""
@@ -162,26 +166,103 @@ class CallServices:
             raise InvalidInput("", f"the URL of the request {error}") from None
         return self.submit(ref.tenant_id, submission_of(call), now=now)
 
-    def _stepped(
-        self,
-        ref: CallRef,
-        step_of: Callable[[ServiceCall], Transition | None],
-        now: datetime,
-        wanted: Revisions | None,
-    ) -> ServiceCall:
+    def submit_many(
+        self, tenant_id: str, submissions: Sequence[Submission], *, now: datetime
+    ) -> list[Submitted | DuetimeError]:
+        """Submit each alone; no two have the same idempotency key."""
+
+        def submit(some: Sequence[Submission]) -> list[Submitted | DuetimeError]:
+            return self.submitter.submit_many(tenant_id, some, now=now)
+
+        return in_parts(submissions, submit, clock=self.clock)
+
+    def cancel_many(
+        self, asked: Sequence[AskedCall], *, new_id: NewId, now: datetime
+    ) -> list[ServiceCall | DuetimeError]:
+        """Cancel each alone; no two are the same call."""
+        step_of = self._cancellation(new_id, now)
+        return in_parts(asked, lambda some: self._step_each(some, step_of, now), clock=self.clock)
+
+    def delete_many(self, asked: Sequence[AskedCall], *, new_id: NewId, now: datetime) -> list[DuetimeError | None]:
+        """Remove each alone; no two are the same call."""
+
+        def delete(some: Sequence[AskedCall]) -> list[DuetimeError | None]:
+            (one,) = some
+            try:
+                self.delete(one.ref, new_id=new_id, now=now, wanted=one.wanted)
+            except (StoreUnavailable, StoreNotReady):
+                raise
+            except DuetimeError as error:
+                return [error]
+            return [None]
+
+        return in_parts(asked, delete, clock=self.clock, at_once=1)
+
+    def _cancellation(self, new_id: NewId, now: datetime) -> StepOf:
+        def step_of(call: ServiceCall) -> Transition | None:
+            if call.status is CallStatus.CANCELLED:
+                return None
+            check_waits(call, "it cannot be cancelled")
+            return cancelled(call, new_id=new_id, now=now, rules=self.rules)
+
+        return step_of
+
+    def _stepped(self, ref: CallRef, step_of: StepOf, now: datetime, wanted: Revisions | None) -> ServiceCall:
         """The call after a step; as it is when there is none to take."""
+        return or_raise(self._step_each([AskedCall(ref, wanted)], step_of, now)[0])
+
+    def _step_each(
+        self, asked: Sequence[AskedCall], step_of: StepOf, now: datetime
+    ) -> list[ServiceCall | DuetimeError]:
+        """The same for each, or what keeps it from being taken."""
+        done: dict[int, ServiceCall | DuetimeError] = {}
         for _ in range(_TRIES):
-            call = self.get(ref, now=now)
-            _check_revision(call, wanted)
-            transition = step_of(call)
-            if transition is None:
-                return call
-            (status,) = self.store.apply([transition], now=now)
-            if status is ApplyStatus.APPLIED:
-                if not transition.after.status.is_finished:
-                    self.on_stored([timer_of(transition.after)])
-                return transition.after
-        raise StoreUnavailable("the service call is being changed all the time")
+            waiting = [at for at in range(len(asked)) if at not in done]
+            steps: dict[int, Transition] = {}
+            for at, found in zip(waiting, self._get_each([asked[at].ref for at in waiting], now), strict=True):
+                step = _step(found, asked[at].wanted, step_of)
+                if isinstance(step, Transition):
+                    steps[at] = step
+                else:
+                    done[at] = step
+            done |= self._apply_each(steps, now)
+        unavailable = StoreUnavailable("the service call is being changed all the time")
+        return [done.get(at, unavailable) for at in range(len(asked))]
+
+    def _get_each(self, refs: Sequence[CallRef], now: datetime) -> list[ServiceCall | DuetimeError]:
+        """Each call, or why it cannot be had."""
+        known = [ref for ref in refs if is_uuid(ref.call_id)]
+        try:
+            found = dict(zip(known, self.store.get(known, now=now) if known else [], strict=True))
+        except CallUnreadable as error:
+            return [error] if len(refs) == 1 else [self._get_each([ref], now)[0] for ref in refs]
+        return [found.get(ref) or CallNotFound(ref.tenant_id, ref.call_id) for ref in refs]
+
+    def _apply_each(self, steps: dict[int, Transition], now: datetime) -> dict[int, ServiceCall | DuetimeError]:
+        """What became of the steps that were taken or refused; those that others were faster than are left out."""
+        statuses = apply_each(self.store, list(steps.values()), now=now)
+        done: dict[int, ServiceCall | DuetimeError] = {}
+        for (at, step), status in zip(steps.items(), statuses, strict=True):
+            if isinstance(status, DuetimeError):
+                done[at] = status
+            elif status is ApplyStatus.APPLIED:
+                done[at] = step.after
+        waiting = [call for call in done.values() if isinstance(call, ServiceCall) and not call.status.is_finished]
+        if waiting:
+            self.on_stored([timer_of(call) for call in waiting])
+        return done
+
+
+def _step(
+    found: ServiceCall | DuetimeError, wanted: Revisions | None, step_of: StepOf
+) -> Transition | ServiceCall | DuetimeError:
+    """The step to take; the call when there is none, or what keeps it from being taken."""
+    try:
+        call = or_raise(found)
+        _check_revision(call, wanted)
+        return step_of(call) or call
+    except DuetimeError as error:
+        return error
 
 
 def _check_revision(call: ServiceCall, wanted: Revisions | None) -> None:

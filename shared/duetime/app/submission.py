@@ -7,14 +7,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from duetime.domain.call_steps import Submission, submitted
-from duetime.domain.errors import CallConflict, NamespaceConflict, StoreUnavailable
+from duetime.app.in_parts import or_raise
+from duetime.domain.call_steps import Submission, Transition, submitted
+from duetime.domain.errors import (
+    CallConflict,
+    CallUnreadable,
+    DuetimeError,
+    NamespaceConflict,
+    StoreRefused,
+    StoreUnavailable,
+)
 from duetime.domain.ids import UUID7_RANDOM_BITS, uuid7_at
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import ServiceCall, calls_namespace, timer_of
 from duetime.domain.timers import Timer
-from duetime.stores.port.calls import ApplyStatus, CallStore
+from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
 from duetime.stores.port.catalogue import Catalogue
+from duetime.stores.refusals import apart
 
 _TRIES = 5
 _MAX_CACHED_NAMESPACES = 10_000
@@ -89,29 +98,67 @@ class Submitter:
 
         Raises ``CallConflict`` when the key was used to submit something else, and ``StoreUnavailable``.
         """
-        key = submission.idempotency_key
+        return or_raise(self.submit_many(tenant_id, [submission], now=now)[0])
+
+    def submit_many(
+        self, tenant_id: str, submissions: Sequence[Submission], *, now: datetime
+    ) -> list[Submitted | DuetimeError]:
+        """Submit each alone; no two have the same idempotency key."""
+        done: dict[int, Submitted | DuetimeError] = {}
+        namespace = self._namespaces.ensure(tenant_id, now=now)
         for _ in range(_TRIES):
-            if key is not None:
+            waiting = [at for at in range(len(submissions)) if at not in done]
+            new = [
+                submitted(
+                    tenant_id,
+                    uuid7_at(now, self._random_bits(UUID7_RANDOM_BITS)),
+                    submissions[at],
+                    namespace=namespace,
+                    new_id=self._new_id,
+                    now=now,
+                )
+                for at in waiting
+            ]
+            statuses = apply_each(self._calls, new, now=now)
+            for at, transition, status in zip(waiting, new, statuses, strict=True):
+                if status is ApplyStatus.APPLIED:
+                    done[at] = Submitted(transition.after, is_new=True)
+                    continue
+                # EXISTS, or refused: it may have been submitted before. None: that was removed meanwhile.
+                found = self._found(transition.after, now) or (status if isinstance(status, StoreRefused) else None)
+                if found is not None:
+                    done[at] = found
+        timers = [timer_of(each.call) for each in done.values() if isinstance(each, Submitted) and each.is_new]
+        if timers:
+            self._on_stored(timers)
+        unavailable = StoreUnavailable("the idempotency key is being used and removed all the time")
+        return [done.get(at, unavailable) for at in range(len(submissions))]
+
+    def _found(self, new: ServiceCall, now: datetime) -> Submitted | DuetimeError | None:
+        """What is stored where ``new`` was to be: itself, or the call that was submitted before with its key."""
+        tenant_id, key = new.tenant_id, new.idempotency_key
+        try:
+            if key is None:
+                (known,) = self._calls.get([CallRef(tenant_id, new.call_id)], now=now)
+            else:
                 known = self._calls.find_by_idempotency_key(tenant_id, key, now=now)
-                if known is not None:
-                    return Submitted(_agreed(known, submission), is_new=False)
-            transition = submitted(
-                tenant_id,
-                uuid7_at(now, self._random_bits(UUID7_RANDOM_BITS)),
-                submission,
-                namespace=self._namespaces.ensure(tenant_id, now=now),
-                new_id=self._new_id,
-                now=now,
-            )
-            (status,) = self._calls.apply([transition], now=now)
-            if status is ApplyStatus.APPLIED:
-                self._on_stored([timer_of(transition.after)])
-                return Submitted(transition.after, is_new=True)
-            # EXISTS: another submission with this key was faster. It is found next, unless it was removed meanwhile.
-        raise StoreUnavailable("the idempotency key is being used and removed all the time")
+        except CallUnreadable as error:
+            return error
+        if known == new:  # of a batch of which something else was refused
+            return Submitted(new, is_new=True)
+        if known is None or key is None:  # without a key only the id is taken
+            return None
+        if known.digest != new.digest:
+            return CallConflict("the idempotency key was used before, to submit something else")
+        return Submitted(known, is_new=False)
 
 
-def _agreed(known: ServiceCall, submission: Submission) -> ServiceCall:
-    if known.digest != submission.digest:
-        raise CallConflict("the idempotency key was used before, to submit something else")
-    return known
+def apply_each(
+    calls: CallStore, transitions: Sequence[Transition], *, now: datetime
+) -> list[ApplyStatus | StoreRefused]:
+    """What became of each transition, also when the database refuses it for good."""
+
+    def apply(some: Sequence[Transition]) -> list[ApplyStatus | StoreRefused]:
+        return [*calls.apply(some, now=now)]
+
+    return apart(apply, transitions, lambda error: StoreRefused(error.message))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
+from duetime.app.in_parts import in_parts, or_raise
 from duetime.app.redrives import (
     RedrivePage,
     in_order,
@@ -47,9 +48,6 @@ from duetime.stores.port.timers import (
 )
 from duetime.stores.refusals import apart
 
-IDS_AT_ONCE = 50
-IDS_BUDGET_SECONDS = 10.0
-"""Large payloads make a redrive slow: ids that are not reached in this time are left to another request."""
 _TRIES = 5
 
 ResultT = TypeVar("ResultT", PutResult, ChangeResult)
@@ -80,9 +78,7 @@ class Timers:
     def create(self, timer: Timer, *, now: datetime) -> Stored:
         """Store a timer, unless the same one exists. Raises ``TimerConflict`` and ``StoreRefused``."""
         (result,) = self.store.timers.put([timer], mode=PutMode.CREATE, now=now)
-        stored = _created(timer.timer_id, result)
-        if isinstance(stored, DuetimeError):
-            raise stored
+        stored = or_raise(_created(timer.timer_id, result))
         if stored.is_new:
             self.on_stored([stored.timer])
         return stored
@@ -171,10 +167,7 @@ class Timers:
         def delete(revision: int | None) -> ChangeResult:
             return self.store.timers.delete(namespace, [TimerRef(timer_id, revision)], now=now)[0]
 
-        deleted = _deleted(namespace, timer_id, self._under(wanted, delete, namespace, timer_id, now), now)
-        if isinstance(deleted, DuetimeError):
-            raise deleted
-        return deleted
+        return or_raise(_deleted(namespace, timer_id, self._under(wanted, delete, namespace, timer_id, now), now))
 
     def delete_many(
         self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime
@@ -193,10 +186,7 @@ class Timers:
         Raises ``AttemptInFlight``, ``TimerFinished``, ``TimerNotFound`` and ``RevisionMismatch``.
         """
         result = self._rearm(namespace, timer_id, Rearm.CANCEL, now, wanted)
-        cancelled = _cancelled(namespace, timer_id, result)
-        if isinstance(cancelled, DuetimeError):
-            raise cancelled
-        return cancelled
+        return or_raise(_cancelled(namespace, timer_id, result))
 
     def cancel_many(
         self, namespace: Namespace, refs: Sequence[TimerRef], *, now: datetime
@@ -256,22 +246,15 @@ class Timers:
 
     def redrive_many(self, namespace: Namespace, ids: Sequence[str]) -> dict[str, DuetimeError | None]:
         """Redrive each of ``ids`` alone: what kept it from being redriven, or None, by id."""
-        found: dict[str, DuetimeError | None] = {}
-        deadline = self.clock.monotonic() + IDS_BUDGET_SECONDS
         ordered = in_order(ids)
-        for start in range(0, len(ordered), IDS_AT_ONCE):
-            chunk = ordered[start : start + IDS_AT_ONCE]
-            if self.clock.monotonic() > deadline:
-                unreached = StoreUnavailable("this request took too long to reach the timer: send it again")
-                found |= dict.fromkeys(chunk, unreached)
-                continue
-            refs = [TimerRef(timer_id) for timer_id in chunk]
-            done = redrive_refs(self.store, namespace, refs, now=self.clock.now())
-            pairs = zip(chunk, done.results, strict=True)
-            found |= {timer_id: refusal_to_redrive(namespace, timer_id, result) for timer_id, result in pairs}
+
+        def redrive(some: Sequence[str]) -> list[DuetimeError | None]:
+            done = redrive_refs(self.store, namespace, [TimerRef(each) for each in some], now=self.clock.now())
             if done.redriven:
                 self.on_stored(done.redriven)
-        return found
+            return [refusal_to_redrive(namespace, *each) for each in zip(some, done.results, strict=True)]
+
+        return dict(zip(ordered, in_parts(ordered, redrive, clock=self.clock), strict=True))
 
     def _rearm(
         self, namespace: Namespace, timer_id: str, rearm: Rearm, now: datetime, wanted: Revisions | None

@@ -49,7 +49,7 @@ def show_call(call: Mapping[str, Any]) -> None:
         "request": f"{request['method']} {request['url']}",
         "headers": ", ".join(f"{name}: {value}" for name, value in (request["headers"] or {}).items()),
         "body": _body_size(request["bodyBytes"]),
-        "submitted": call["submittedAt"],
+        "created": call["createdAt"],
         "due": call["dueAt"],
         "started": call["startedAt"],
         "finished": call["finishedAt"],

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from duetime.cli.batches import act_on_lines, make_of_lines
 from duetime.cli.remote import Remote, checked, given, if_revision_option, json_option, limit_option, on_server, path
 from duetime.cli.values import Json, headers_option, options, read_stdin, tags_option
 from duetime.domain.service_calls import MAX_NAME_CHARACTERS, CallStatus, Method
@@ -92,8 +93,8 @@ def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_js
 @calls.command("list")
 @click.option("--status", type=click.Choice([str(status) for status in CallStatus]), help="Calls in this status.")
 @click.option("--tag", "tags", multiple=True, help="Calls with this tag; repeated: with all of them.")
-@click.option("--submitted-from", metavar="TIME", help="Submitted at this RFC 3339 time or later.")
-@click.option("--submitted-to", metavar="TIME", help="Submitted before this time.")
+@click.option("--created-from", metavar="TIME", help="Created at this RFC 3339 time or later.")
+@click.option("--created-to", metavar="TIME", help="Created before this time.")
 @click.option("--name", metavar="PREFIX", help="Calls whose name begins with this.")
 @click.option("--starred/--not-starred", default=None, help="Calls with a star, or without.")
 @click.option("--correlation-id", metavar="ID", help="Calls with this correlation id.")
@@ -109,8 +110,8 @@ def list_calls(*, remote: Remote, limit: int, as_json: bool, is_next: bool, **fi
     query = {
         "status": "Scheduled" if is_next and filters["status"] is None else filters["status"],
         "tag": filters["tags"],
-        "submittedFrom": filters["submitted_from"],
-        "submittedTo": filters["submitted_to"],
+        "createdFrom": filters["created_from"],
+        "createdTo": filters["created_to"],
         "name": filters["name"],
         "starred": filters["starred"],
         "correlationId": filters["correlation_id"],
@@ -222,6 +223,39 @@ def delete(*, remote: Remote, call_id: str, if_revision: int | None) -> None:
     """Remove a finished service call with its executions, events and tags, for good."""
     remote.client.service_calls.delete(call_id, if_revision=if_revision)
     click.echo(f"removed {call_id}", err=True)
+
+
+@calls.command("submit-batch", short_help="Submit many service calls from lines of JSON.")
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@json_option
+@on_server("submitServiceCalls", tenant=True)
+def submit_batch(*, remote: Remote, file: IO[str], as_json: bool) -> int:
+    """Submit many service calls from FILE or standard input, which has one per line, as JSON of the API.
+
+    Prints their ids. Exit code 1: some were not submitted; standard error says which and why.
+    """
+    return make_of_lines(file, remote.client.service_calls.submit_many, as_json=as_json)
+
+
+@calls.command("cancel-batch", short_help="Cancel many service calls from lines of JSON.")
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@json_option
+@on_server("cancelServiceCalls", tenant=True)
+def cancel_batch(*, remote: Remote, file: IO[str], as_json: bool) -> int:
+    """Cancel many waiting service calls. FILE or standard input has one per line.
+
+    A line is the id as a JSON string, or {"id": "...", "revision": N}; a call with another revision is left alone.
+    """
+    return act_on_lines(file, remote.client.service_calls.cancel_many, as_json=as_json)
+
+
+@calls.command("delete-batch", short_help="Remove many finished service calls from lines of JSON.")
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@json_option
+@on_server("deleteServiceCalls", tenant=True)
+def delete_batch(*, remote: Remote, file: IO[str], as_json: bool) -> int:
+    """Remove many finished service calls for good. FILE or standard input is as for `cancel-batch`."""
+    return act_on_lines(file, remote.client.service_calls.delete_many, as_json=as_json)
 
 
 @calls.command()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import IO, Any
 
 import click
 
+from duetime.cli.batches import act_on_lines, make_of_lines
 from duetime.cli.remote import (
     CLEARED,
     Remote,
@@ -21,21 +22,16 @@ from duetime.cli.tables import show_item, show_items
 from duetime.cli.values import (
     Json,
     headers_option,
-    json_lines,
     options,
-    parsed,
     tags_option,
     timer_filter_options,
 )
-
-if TYPE_CHECKING:
-    from duetime_client import ItemResult
 
 _CLEARABLE = {
     "payload": "payload",
     "headers": "headers",
     "retry-policy": "retryPolicy",
-    "timeout": "callbackTimeoutSeconds",
+    "timeout": "timeoutSeconds",
     "expire-after": "expireAfter",
     "correlation-id": "correlationId",
     "tags": "tags",
@@ -256,9 +252,7 @@ def create_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool
 
     Prints their ids. Exit code 1: some were not created; standard error says which and why.
     """
-    lines = list(json_lines(file))
-    results = remote.client.timers(namespace).create_many(raw for _, raw in lines)
-    return _show_results([number for number, _ in lines], results, as_json=as_json)
+    return make_of_lines(file, remote.client.timers(namespace).create_many, as_json=as_json)
 
 
 @timers.command("cancel-batch", short_help="Cancel many timers from lines of JSON.")
@@ -271,7 +265,7 @@ def cancel_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool
 
     A line is the id as a JSON string, or {"id": "...", "revision": N}; a timer with another revision is left alone.
     """
-    return _each_line(file, remote.client.timers(namespace).cancel_many, as_json=as_json)
+    return act_on_lines(file, remote.client.timers(namespace).cancel_many, as_json=as_json)
 
 
 @timers.command("delete-batch", short_help="Remove many timers from lines of JSON.")
@@ -281,22 +275,7 @@ def cancel_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool
 @on_server("deleteTimers")
 def delete_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool) -> int:
     """Remove many timers in any state. FILE or standard input is as for `cancel-batch`."""
-    return _each_line(file, remote.client.timers(namespace).delete_many, as_json=as_json)
-
-
-def _each_line(file: IO[str], act: Callable[..., Sequence[ItemResult]], *, as_json: bool) -> int:
-    """Do ``act`` to the timers that the lines of ``file`` name. Returns the exit code."""
-    numbers, ids, revisions = [], [], {}
-    for number, raw in json_lines(file):
-        item = parsed(raw)
-        timer_id = item.get("id") if isinstance(item, dict) else item
-        if not isinstance(timer_id, str):
-            raise click.UsageError(f'line {number}: must be {{"id": "..."}} or a string')
-        numbers.append(number)
-        ids.append(timer_id)
-        if isinstance(item, dict) and item.get("revision") is not None:
-            revisions[timer_id] = item["revision"]
-    return _show_results(numbers, act(ids, if_revisions=revisions), as_json=as_json)
+    return act_on_lines(file, remote.client.timers(namespace).delete_many, as_json=as_json)
 
 
 def timer_query(given: dict[str, Any]) -> dict[str, Any]:
@@ -327,24 +306,7 @@ def _body(callback_url: str | None, given: dict[str, Any]) -> dict[str, Any]:
         "headers": dict(given["headers"]) or None,
         "tags": list(given["tags"]) or None,
         "retryPolicy": given["retry_policy"],
-        "callbackTimeoutSeconds": given["timeout_seconds"],
+        "timeoutSeconds": given["timeout_seconds"],
         "expireAfter": given["expire_after"],
         "correlationId": given["correlation_id"],
     }
-
-
-def _show_results(numbers: Sequence[int], results: Sequence[ItemResult], *, as_json: bool) -> int:
-    """Print what was done on standard output and what was not on standard error. Returns the exit code."""
-    import json
-
-    from duetime.cli.tables import printable
-
-    for number, result in zip(numbers, results, strict=True):
-        if as_json:
-            error = None if result.error is None else str(result.error)
-            click.echo(json.dumps({"line": number, "id": result.id, "status": result.status, "error": error}))
-        elif result.is_ok:
-            click.echo(printable(result.id))
-        if result.error is not None:
-            click.echo(f"line {number}: {printable(result.id)}: {printable(str(result.error))}", err=True)
-    return int(any(not result.is_ok for result in results))

@@ -220,7 +220,7 @@ function late(dueAt, startedAt) {
 function callFacts(call) {
   return facts([
     ["Due", when(call.dueAt, { milliseconds: true })],
-    ["Submitted", when(call.submittedAt)],
+    ["Created", when(call.createdAt)],
     ["First sent", call.startedAt && when(call.startedAt, { milliseconds: true })],
     ["Finished", call.finishedAt && when(call.finishedAt, { milliseconds: true })],
     ["Next attempt", call.nextAttemptAt && call.attempts > 0 && when(call.nextAttemptAt)],

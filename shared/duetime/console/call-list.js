@@ -20,8 +20,8 @@ const STATES = [
 const FILTERS = [
   { name: "name", label: "Name begins with" },
   { name: "tag", label: "Tags, all of", type: "words" },
-  { name: "submittedFrom", label: "Submitted from", type: "datetime-local" },
-  { name: "submittedTo", label: "Submitted before", type: "datetime-local" },
+  { name: "createdFrom", label: "Created from", type: "datetime-local" },
+  { name: "createdTo", label: "Created before", type: "datetime-local" },
   { name: "correlationId", label: "Correlation id" },
   { name: "starred", label: "Star", type: "select", options: [["", "With and without"], ["true", "Starred"], ["false", "Not starred"]] },
 ];
@@ -30,7 +30,7 @@ export function callList(page, { tenant }) {
   page.title("Service calls");
   const base = place("calls", tenant);
   const query = {};
-  for (const name of ["status", "name", "submittedFrom", "submittedTo", "correlationId", "starred", "order", "dueTo"]) query[name] = page.query.get(name);
+  for (const name of ["status", "name", "createdFrom", "createdTo", "correlationId", "starred", "order", "dueTo"]) query[name] = page.query.get(name);
   query.tag = page.query.getAll("tag");
   const list = pagedList(page, {
     path: paths.calls(tenant),

@@ -104,7 +104,7 @@ function timerFacts(timer, text) {
     ["Last failure", timer.failure && [timer.failure.reason, ": ", timer.failure.message, " ", when(timer.failure.at)]],
     ["Tags", tags(timer.tags)],
     ["Correlation id", timer.correlationId && [code(timer.correlationId), copier(timer.correlationId, "correlation id")]],
-    ["Timeout", `${timer.callbackTimeoutSeconds} s`],
+    ["Timeout", `${timer.timeoutSeconds} s`],
     ["Expires", timer.expireAfter && `${timer.expireAfter} after its due time`],
     ["Retries", code(policy)],
     ["Id", [code(timer.id), copier(timer.id, "id")]],

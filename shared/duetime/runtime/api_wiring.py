@@ -86,6 +86,7 @@ def with_calls(context: ApiContext, calls: CallStore, settings: ApiTuning) -> Ap
         num_shards=settings.default_num_shards,
         new_id=context.new_id,
         on_stored=context.on_stored,
+        clock=context.clock,
     )
     return replace(context, calls=services)
 

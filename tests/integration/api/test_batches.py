@@ -11,7 +11,7 @@ import pytest
 from duetime.domain.times import format_instant
 from tests.support.api import World
 from tests.support.clock import NOW
-from tests.support.http import Answer, Api
+from tests.support.http import Answer, Api, outcomes
 
 GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
 
@@ -26,11 +26,6 @@ def cancel(api: Api, *timers: Any) -> Answer:
 
 def delete(api: Api, *timers: Any) -> Answer:
     return api.call("POST", f"{api.timers}/batch-delete", {"timers": list(timers)})
-
-
-def outcomes(answer: Answer) -> list[tuple[str | None, int, str | None]]:
-    assert answer.status == 200, answer
-    return [(item["id"], item["status"], item.get("problem", {}).get("code")) for item in answer.json()["items"]]
 
 
 class TestCreate:

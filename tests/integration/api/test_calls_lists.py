@@ -98,8 +98,8 @@ def test_what_comes_next(calls: CallWorld) -> None:
         ("tag=a&tag=", "tag[1]"),
         ("tag=a&tag=a", "tag"),
         ("&".join(f"tag={number}" for number in range(21)), "tag"),
-        ("submittedFrom=yesterday", "submittedFrom"),
-        ("submittedTo=2026-12-20", "submittedTo"),
+        ("createdFrom=yesterday", "createdFrom"),
+        ("createdTo=2026-12-20", "createdTo"),
         ("dueTo=1", "dueTo"),
         ("dueTo=2026-12-20T00:00:00Z", "dueTo"),
         ("dueTo=2026-12-20T00:00:00Z&status=Scheduled", "dueTo"),
@@ -132,8 +132,8 @@ def test_a_bad_query_names_its_parameter(calls: CallWorld, query: str, field: st
 
 def test_the_plus_of_an_offset_may_be_forgotten(calls: CallWorld) -> None:
     calls.submitted()
-    assert len(ask(calls, "submittedFrom=2026-12-20T16:30:00+01:00").json()["items"]) == 1
-    assert ask(calls, "submittedTo=2026-12-20T16:30:00+01:00").json()["items"] == []
+    assert len(ask(calls, "createdFrom=2026-12-20T16:30:00+01:00").json()["items"]) == 1
+    assert ask(calls, "createdTo=2026-12-20T16:30:00+01:00").json()["items"] == []
 
 
 def test_a_cursor_belongs_to_its_list(calls: CallWorld) -> None:
@@ -151,8 +151,8 @@ def test_a_cursor_belongs_to_its_list(calls: CallWorld) -> None:
         {"status": "Scheduled"},
         {"name": "n"},
         {"starred": "false"},
-        {"submittedFrom": format_instant(NOW)},
-        {"submittedTo": format_instant(NOW)},
+        {"createdFrom": format_instant(NOW)},
+        {"createdTo": format_instant(NOW)},
         {"correlationId": "c"},
         {"status": "Scheduled", "order": "dueAt"},
         {"cursor": cursor[:-1]},
@@ -206,8 +206,8 @@ def queries(draw: st.DrawFn) -> dict[str, Any]:
             optional={
                 "status": st.sampled_from(STATUSES),
                 "tag": st.lists(st.sampled_from(TAGS), unique=True, min_size=1),
-                "submittedFrom": instants,
-                "submittedTo": instants,
+                "createdFrom": instants,
+                "createdTo": instants,
                 "name": st.sampled_from(NAMES[1:]),
                 "starred": st.sampled_from(["true", "false"]),
                 "correlationId": st.sampled_from(["c1", "c2"]),
@@ -226,8 +226,8 @@ def fits(call: Mapping[str, Any], query: Mapping[str, Any]) -> bool:
     return (
         call["status"] == query.get("status", call["status"])
         and set(query.get("tag", [])) <= set(call["tags"])
-        and query.get("submittedFrom", "") <= call["submittedAt"]
-        and call["submittedAt"] < query.get("submittedTo", "9")
+        and query.get("createdFrom", "") <= call["createdAt"]
+        and call["createdAt"] < query.get("createdTo", "9")
         and call["name"].startswith(query.get("name", ""))
         and json.dumps(call["starred"]) == query.get("starred", json.dumps(call["starred"]))
         and call["correlationId"] == query.get("correlationId", call["correlationId"])
@@ -271,8 +271,8 @@ def test_the_model_knows_every_parameter() -> None:
     known = {
         "status",
         "tag",
-        "submittedFrom",
-        "submittedTo",
+        "createdFrom",
+        "createdTo",
         "name",
         "starred",
         "correlationId",

@@ -37,7 +37,7 @@ def test_the_least_that_can_be_submitted_is_due_now(calls: CallWorld) -> None:
         "name": "report",
         "status": "Scheduled",
         "revision": 1,
-        "submittedAt": format_instant(NOW),
+        "createdAt": format_instant(NOW),
         "updatedAt": format_instant(NOW),
         "dueAt": format_instant(NOW),
         "startedAt": None,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from duetime.api.handler import build_handler
-from duetime.app.timers import IDS_AT_ONCE, IDS_BUDGET_SECONDS
+from duetime.app.in_parts import AT_ONCE, BUDGET_SECONDS
 from duetime.domain.outcomes import Outcome, RecordStatus
 from duetime.domain.timers import Failure, FailureReason, Timer
 from duetime.domain.times import format_instant
@@ -359,18 +359,18 @@ class TestRedriveByIds:
     def test_what_takes_too_long_is_left_to_another_request(self) -> None:
         class SlowClock(FakeClock):
             def monotonic(self) -> float:
-                self.advance(IDS_BUDGET_SECONDS)
+                self.advance(BUDGET_SECONDS)
                 return super().monotonic()
 
         with memory_store() as store:
             world = world_over(store)
-            ids = [timer.timer_id for timer in make_timers(world.namespace, 3 * IDS_AT_ONCE)]
+            ids = [timer.timer_id for timer in make_timers(world.namespace, 3 * AT_ONCE)]
             put_failed(world, *ids)
             slow = Api(build_handler(context_for(store, SlowClock(), [])))
 
             body = slow.call("POST", "/v1/namespaces/default/redrive", {"ids": ids}).json()
 
         statuses = [item["status"] for item in body["items"]]
-        assert statuses == [200] * IDS_AT_ONCE + [503] * 2 * IDS_AT_ONCE
-        assert body["redriven"] == IDS_AT_ONCE
+        assert statuses == [200] * AT_ONCE + [503] * 2 * AT_ONCE
+        assert body["redriven"] == AT_ONCE
         assert body["items"][-1]["problem"]["code"] == "store_unavailable"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -63,11 +64,12 @@ def test_of_500_new_timers_one_is_refused_and_499_are_created(world: World) -> N
     assert len(world.stored) == 499
 
 
-def test_of_500_cancelled_timers_one_is_refused_and_499_are_gone(world: World) -> None:
+@pytest.mark.parametrize(("what", "event"), [("batch-cancel", "UPDATE"), ("batch-delete", "DELETE")])
+def test_of_500_timers_one_is_refused_and_499_are_cancelled_or_gone(world: World, what: str, event: str) -> None:
     create(world.store, *(make_timer(world.namespace, timer_id) for timer_id in with_poison()))
-    refuse(world, "DELETE")
+    refuse(world, event)
     body = {"timers": [{"id": timer_id} for timer_id in with_poison()]}
-    answer = statuses(world.api.call("POST", f"{world.api.timers}/batch-cancel", body))
+    answer = statuses(world.api.call("POST", f"{world.api.timers}/{what}", body))
     assert answer.pop("poison") == (507, "store_refused")
     assert set(answer.values()) == {(200, None)}
 
@@ -82,7 +84,7 @@ def fail(world: World, *timer_ids: str) -> None:
 def test_of_a_page_of_redriven_timers_one_is_refused(world: World) -> None:
     fail(world, "a", "b", "poison", "z")
     refuse(world, "UPDATE")
-    use_cases = Timers(world.store, world.clock, lambda _: None)
+    use_cases = Timers(world.store, world.clock, lambda _: None, retention=timedelta(days=1))
     page = use_cases.redrive_page(world.namespace, TimerFilter(), correlation_id=None, cursor=None, limit=10, now=NOW)
     assert (sorted(timer.timer_id for timer in page.redriven), page.skipped) == (["a", "b", "z"], 1)
     assert world.timer("poison").state is TimerState.FAILED

@@ -160,7 +160,7 @@ class TestPatch:
             "payload": 1,
             "headers": {"a": "b"},
             "retryPolicy": {"maxAttempts": 1},
-            "callbackTimeoutSeconds": 9,
+            "timeoutSeconds": 9,
             "correlationId": "c",
             "tags": ["a"],
         }

@@ -43,7 +43,7 @@ class TestCreate:
             "updatedAt": "2026-12-20T15:30:00.000Z",
             "failure": None,
             "callbackUrl": "http://receiver.test/callback",
-            "callbackTimeoutSeconds": 30,
+            "timeoutSeconds": 30,
             "expireAfter": None,
             "correlationId": None,
             "tags": [],
@@ -56,7 +56,7 @@ class TestCreate:
 
     def test_what_was_given_comes_back(self, api: Api) -> None:
         given = {
-            "callbackTimeoutSeconds": 5,
+            "timeoutSeconds": 5,
             "expireAfter": "1h30m",
             "correlationId": "order 7 ☃",
             "tags": ["b", "a"],

@@ -77,7 +77,7 @@ class TestTimers:
             payload={"text": "Grüße 🎄", "n": [1, 1.5, None, True]},
             headers={"x-a": "b"},
             retry_policy=POLICY,
-            callback_timeout=timedelta(seconds=7),
+            timeout=timedelta(seconds=7),
             expire_after=timedelta(hours=1, milliseconds=500),
             correlation_id="c",
             tags=["a", "b"],
@@ -90,7 +90,7 @@ class TestTimers:
         assert timer.execute_at.tzinfo is UTC
         assert timer.payload == {"text": "Grüße 🎄", "n": [1, 1.5, None, True]}
         assert (timer.headers, timer.tags, timer.correlation_id) == ({"x-a": "b"}, ("a", "b"), "c")
-        assert (timer.retry_policy, timer.callback_timeout) == (IN_FORCE, timedelta(seconds=7))
+        assert (timer.retry_policy, timer.timeout) == (IN_FORCE, timedelta(seconds=7))
         assert timer.expire_after == timedelta(hours=1, milliseconds=500)
         assert (timer.state, timer.state.name, timer.revision) == ("Scheduled", "SCHEDULED", 1)
         assert (timer.fired_at, timer.failure, timer.attempts) == (None, None, 0)

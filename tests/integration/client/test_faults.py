@@ -12,8 +12,10 @@ from duetime_client import (
     NO_RETRIES,
     Conflict,
     InvalidRequest,
+    NewServiceCall,
     NewTimer,
     NotFound,
+    RawJson,
     Retries,
     ServerError,
     Throttled,
@@ -78,6 +80,20 @@ def test_a_batch_is_repeated_and_a_delete_knows_its_own_work(server: CallServer,
         assert timers.delete(created[2].id).attempt_in_flight is None
         with pytest.raises(NotFound):
             timers.delete(created[2].id)
+
+
+def test_many_submissions_are_repeated_under_their_keys(server: CallServer, connect: Connect) -> None:
+    with faulty_server(lost, upstream_url=server.url) as faulty:
+        calls = client(connect, faulty).service_calls
+        text = json.dumps({"name": "n", "delay": "1h", "request": {"method": "GET", "url": URL}})
+        results = calls.submit_many([NewServiceCall(name="n", url=URL, delay=HOUR), RawJson(text)])
+        assert [each.status for each in results] == [202, 202]
+        ids = [each.id for each in results]
+        assert {call.id for call in calls.list()} == set(ids)
+        faulty.acts = [lost]
+        assert all(each.is_ok for each in calls.cancel_many(ids))
+        faulty.acts = [lost]
+        assert all(each.is_ok for each in calls.delete_many(ids))
 
 
 def test_a_submission_and_a_rerun_are_repeated_under_one_key(

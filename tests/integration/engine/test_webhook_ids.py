@@ -60,7 +60,7 @@ def test_all_attempts_of_a_firing_have_one_id(store: Store, clock: VirtualClock)
     life = Life(store, clock, Script(503), Script(None), Script(200, b'{"ok": false}'))
 
     async def script() -> None:
-        life.put(callbackTimeoutSeconds=2)
+        life.put(timeoutSeconds=2)
         await asyncio.sleep(15)
 
     assert firings(life.run(script)) == [[1, 2, 3, 4]]

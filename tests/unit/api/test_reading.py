@@ -46,7 +46,7 @@ def test_a_timer_may_have_every_field() -> None:
         payload=[1],
         headers={"X-Key": "v"},
         retryPolicy={"maxAttempts": 3, "initialInterval": "PT5S"},
-        callbackTimeoutSeconds=900,
+        timeoutSeconds=900,
         correlationId="c",
         tags=["a", "b"],
     )
@@ -58,7 +58,7 @@ def test_a_timer_may_have_every_field() -> None:
 
 
 def test_null_is_the_same_as_nothing() -> None:
-    names = ["id", "delay", "payload", "headers", "retryPolicy", "callbackTimeoutSeconds", "correlationId", "tags"]
+    names = ["id", "delay", "payload", "headers", "retryPolicy", "timeoutSeconds", "correlationId", "tags"]
     nulls = dict.fromkeys(names)
     assert timer_body(**nulls).model_dump() == timer_body().model_dump()
 
@@ -89,10 +89,10 @@ def test_all_faults_are_named_at_once() -> None:
         ({"delay": "soon"}, "delay"),
         ({"delay": -1}, "delay"),
         ({"delay": True}, "delay"),
-        ({"callbackTimeoutSeconds": 0}, "callbackTimeoutSeconds"),
-        ({"callbackTimeoutSeconds": 901}, "callbackTimeoutSeconds"),
-        ({"callbackTimeoutSeconds": "30"}, "callbackTimeoutSeconds"),
-        ({"callbackTimeoutSeconds": True}, "callbackTimeoutSeconds"),
+        ({"timeoutSeconds": 0}, "timeoutSeconds"),
+        ({"timeoutSeconds": 901}, "timeoutSeconds"),
+        ({"timeoutSeconds": "30"}, "timeoutSeconds"),
+        ({"timeoutSeconds": True}, "timeoutSeconds"),
         ({"correlationId": ""}, "correlationId"),
         ({"correlationId": "x" * 256}, "correlationId"),
         ({"correlationId": "a\r\nb: c"}, "correlationId"),

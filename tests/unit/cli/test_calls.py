@@ -55,6 +55,28 @@ def submitted(command: Command, *arguments: str) -> str:
     return out.strip()
 
 
+def test_many_calls_come_from_lines_of_json(calls: CallWorld, command: Command) -> None:
+    call = {"name": "n", "request": {"method": "POST", "url": URL}, "delay": "1h"}
+    lines = [
+        json.dumps(call | {"idempotencyKey": "k"}),
+        "",
+        f'{{"name":"n","delay":"1h","request":{{"method":"POST","url":"{URL}","body":1.10}}}}',
+        json.dumps(call | {"delay": "soon"}),
+    ]
+    code, out, err = command("submit-batch", stdin="\n".join(lines))
+    first, second = out.splitlines()
+    assert (code, calls.call(first).idempotency_key, calls.call(second).request.body_json) == (1, "k", "1.10")
+    assert err.startswith("line 4: ")
+    assert "delay" in err
+    _, out, _ = command("submit-batch", "--json", stdin=lines[0])
+    assert json.loads(out) == {"line": 1, "id": first, "status": 200, "error": None}
+
+    code, out, err = command("cancel-batch", stdin=f'{{"id":"{first}","revision":9}}\n"{second}"\n')
+    assert (code, out, err.startswith(f"line 1: {first}: ")) == (1, f"{second}\n", True)
+    assert (calls.call(first).status, calls.call(second).status) == (CallStatus.SCHEDULED, CallStatus.CANCELLED)
+    assert command("delete-batch", stdin=f'"{second}"\n') == (0, f"{second}\n", "")
+
+
 # -- submit --------------------------------------------------------------------------------------------------------
 
 
@@ -151,7 +173,7 @@ def test_calls_are_listed_by_filters(calls: CallWorld, command: Command) -> None
     assert ids("--next") == [second, first]
     assert ids("--next", "--due-to", "2026-12-20T16:30:00.001Z") == [second]
     assert ids("--next", "--due-to", "2026-12-20T16:30:00Z") == []
-    assert ids("--submitted-to", "2026-12-20T15:30:00Z") == []
+    assert ids("--created-to", "2026-12-20T15:30:00Z") == []
     _, table, _ = command("list", "--status", "Failed")
     assert "503 HttpStatus the receiver answered 503" in table
     assert "\u202e" not in command("list")[1]

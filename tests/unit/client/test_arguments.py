@@ -39,7 +39,7 @@ def timers(duetime: Any) -> Any:
         ({"execute_at": datetime(1, 1, 1, tzinfo=timezone(HOUR))}, "execute_at: is out of range"),
         ({"delay": 60}, "delay: must be a timedelta"),
         ({"delay": -HOUR}, "delay: must not be negative"),
-        ({"delay": HOUR, "callback_timeout": timedelta(seconds=1.5)}, "callback_timeout: must be whole seconds"),
+        ({"delay": HOUR, "timeout": timedelta(seconds=1.5)}, "timeout: must be whole seconds"),
         ({"delay": HOUR, "tags": "abc"}, "tags: must be several texts"),
         ({"delay": HOUR, "headers": [("a", "b")]}, "headers: must be a mapping"),
         ({"delay": HOUR, "retry_policy": {"maxAttempts": 1}}, "retry_policy: must be a RetryPolicy"),
@@ -66,8 +66,8 @@ def test_filters_are_looked_at_before_the_first_page(duetime: Any) -> None:
     for use in (duetime.timers().list, duetime.timers().dead_letters):
         with pytest.raises(InvalidArgument, match="due_from: must have an offset"):
             use(due_from=datetime(2026, 12, 24))
-    with pytest.raises(InvalidArgument, match="submitted_to"):
-        duetime.service_calls.list(submitted_to=datetime(2026, 12, 24))
+    with pytest.raises(InvalidArgument, match="created_to"):
+        duetime.service_calls.list(created_to=datetime(2026, 12, 24))
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])

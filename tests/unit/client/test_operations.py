@@ -49,7 +49,7 @@ TIMER: dict[str, Any] = {
     "payload": {"n": 1},
     "headers": {"x-a": "b"},
     "retry_policy": POLICY,
-    "callback_timeout": timedelta(seconds=7),
+    "timeout": timedelta(seconds=7),
     "expire_after": HOUR,
     "correlation_id": "c",
     "tags": ["a"],
@@ -180,13 +180,27 @@ USES: dict[str, Use] = {
         ),
         d.service_calls.submit(delay=HOUR, **CALL),
     ],
+    "submitServiceCalls": lambda d, has: d.service_calls.submit_many(
+        [
+            names.NewServiceCall(
+                due_at=AT, idempotency_key="k", timeout=HOUR / 60, retry_policy=POLICY, correlation_id="c", **CALL
+            ),
+            names.NewServiceCall(delay=HOUR, **CALL),
+        ]
+    ),
+    "cancelServiceCalls": lambda d, has: d.service_calls.cancel_many(
+        [has["service_call_id"]], if_revisions={has["service_call_id"]: 1}
+    ),
+    "deleteServiceCalls": lambda d, has: d.service_calls.delete_many(
+        [has["service_call_id"]], if_revisions={has["service_call_id"]: 1}
+    ),
     "listServiceCalls": lambda d, has: [
         *d.service_calls.list(page_size=1),
         *d.service_calls.list(
             status=names.CallStatus.FAILED,
             tags=["a", "b"],
-            submitted_from=AT,
-            submitted_to=AT + HOUR,
+            created_from=AT,
+            created_to=AT + HOUR,
             name="n",
             starred=True,
             correlation_id="c",
@@ -272,16 +286,13 @@ ENUMS: dict[str, type[Enum]] = {
 }
 MEMBERS: dict[str, set[str]] = {
     "DeleteResponse": {"id", "namespace", "attemptInFlight"},
-    "CancelledItem": {"id", "status", "problem"},
     "DeletedItem": {"id", "status", "problem", "attemptInFlight"},
-    "CreatedItem": {"id", "status", "problem"},
+    "ItemResult": {"id", "status", "problem"},
     "FieldProblem": {"field", "message"},
     "Problem": {"type", "title", "status", "detail", "code", "errors", "requestId"},
     "RedriveResponse": {"redriven", "skipped", "examined", "nextCursor", "items"},
-    "RedrivenItem": {"id", "status", "problem"},
-    "CancelledBatch": {"items"},
+    "BatchResponse": {"items"},
     "DeletedBatch": {"items"},
-    "CreatedBatch": {"items"},
 }
 """What is read one by one."""
 
@@ -377,7 +388,7 @@ def whole(schema: dict[str, Any]) -> dict[str, Any]:
 
 def test_every_answer_has_a_model() -> None:
     bodies = {name for name in SCHEMAS if name.endswith(("Body", "Patch", "Page", "Batch", "Summary"))}
-    others = {"CallRequest", "TimerItem", "RetryPolicy"}
+    others = {"CallRequest", "TimerItem", "ServiceCallItem", "RetryPolicy"}
     others |= {"TimerCallback", "CallbackResponse"}  # of receivers, which need no client
     assert SCHEMAS.keys() - bodies - others == {*MODELS, *ENUMS, *MEMBERS} - bodies
 

@@ -107,7 +107,7 @@ def test_a_response_may_take_its_time(duetime: InMemoryDuetime) -> None:
 
 
 def test_a_response_that_takes_longer_than_the_callback_may_is_none(duetime: InMemoryDuetime) -> None:
-    duetime.client.timers().create(timer_id="t", callback_url=URL, delay=HOUR, callback_timeout=timedelta(seconds=5))
+    duetime.client.timers().create(timer_id="t", callback_url=URL, delay=HOUR, timeout=timedelta(seconds=5))
     duetime.receiver.answer(respond(200, delay=timedelta(seconds=5)), 200)
 
     duetime.clock.advance(hours=2)

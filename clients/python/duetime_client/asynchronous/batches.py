@@ -1,4 +1,4 @@
-"""Many items in as many requests as they need: timers created, cancelled and removed, dead letters redriven."""
+"""Many items in as many requests as they need: made, cancelled and removed, dead letters redriven."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from duetime_client.asynchronous.transport import AsyncTransport
 from duetime_client.batching import (
     MAX_BATCH_BYTES,
     MAX_BATCH_ITEMS,
+    Encoded,
     RedriveByIds,
     batch_request,
     failed_items,
@@ -22,27 +23,29 @@ from duetime_client.requests import split
 
 
 class AsyncBatches:
-    """What timers and deliveries share."""
+    """What timers, service calls and deliveries share."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
     async def send(
-        self, operation: str, path: str, items: Sequence[tuple[str, bytes]], *, is_removal: bool = False
+        self, operation: str, path: str, member: str, items: Sequence[Encoded], *, is_removal: bool = False
     ) -> tuple[ItemResult, ...]:
-        """A result for each of ``items`` (id, JSON), in order. Raises what kept the first request from doing
-        anything."""
+        """A result for each of ``items``, in order; ``member`` of the body has them.
+
+        Raises what kept the first request from doing anything.
+        """
         results: list[ItemResult] = []
-        ids = [each for each, _ in items]
-        encoded = [content for _, content in items]
-        for start, end in split(encoded, max_items=MAX_BATCH_ITEMS, max_bytes=MAX_BATCH_BYTES):
-            request = batch_request(operation, path, encoded[start:end], ids[start:end], is_removal=is_removal)
+        for start, end in split(
+            [content for _, content in items], max_items=MAX_BATCH_ITEMS, max_bytes=MAX_BATCH_BYTES
+        ):
+            request = batch_request(operation, path, member, items[start:end], is_removal=is_removal)
             try:
                 found = await self._transport.send(request)
             except DuetimeError as error:
                 if not results and not may_have_done_something(error):
                     raise
-                return (*results, *failed_items(ids[start:], error))
+                return (*results, *failed_items([each for each, _ in items[start:]], error))
             results += found
         return tuple(results)
 

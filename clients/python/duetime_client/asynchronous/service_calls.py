@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from duetime_client import bodies
+from duetime_client.asynchronous.batches import AsyncBatches
 from duetime_client.asynchronous.transport import AsyncTransport
-from duetime_client.call_models import CallEvent, CallStatus, Execution, Method, ServiceCall
+from duetime_client.batching import encoded_calls, encoded_refs
+from duetime_client.call_models import CallEvent, CallStatus, Execution, Method, NewServiceCall, ServiceCall
 from duetime_client.following import EventPage, Following
+from duetime_client.models import ItemResult
 from duetime_client.requests import MERGE_PATCH, changing, reading, removing, segment
-from duetime_client.values import UNSET, RetryPolicy, Unset
+from duetime_client.values import UNSET, RawJson, RetryPolicy, Unset
 
 
 class AsyncServiceCalls:
@@ -21,6 +24,7 @@ class AsyncServiceCalls:
     def __init__(self, transport: AsyncTransport, tenant_path: str) -> None:
         self._transport = transport
         self._path = f"{tenant_path}/service-calls"
+        self._batches = AsyncBatches(transport)
 
     async def submit(
         self,
@@ -46,15 +50,17 @@ class AsyncServiceCalls:
         makes one, so that a request whose answer was lost can be repeated. Raises ``Conflict`` when other content was
         submitted with this key.
         """
-        request = bodies.body(bodies.CALL_REQUEST, method=method, url=url, headers=headers, body=body)
-        members = bodies.body(
-            bodies.CALL,
+        call = NewServiceCall(
             name=name,
+            url=url,
+            method=method,
+            headers=headers,
+            body=body,
             due_at=due_at,
             delay=delay,
-            tags=tags or None,
-            starred=starred or None,
-            idempotency_key=bodies.new_id() if idempotency_key is None else idempotency_key,
+            tags=tuple(tags),
+            starred=starred,
+            idempotency_key=idempotency_key,
             timeout=timeout,
             retry_policy=retry_policy,
             correlation_id=correlation_id,
@@ -65,10 +71,34 @@ class AsyncServiceCalls:
                 "POST",
                 self._path,
                 ServiceCall,
-                members | {"request": request},
+                bodies.call_body(call),
                 has_own_key=True,
             )
         )
+
+    async def submit_many(self, calls: Iterable[NewServiceCall | RawJson]) -> tuple[ItemResult, ...]:
+        """Submit any number of calls, up to 500 in a request. A result for each, in order, with the id of the call.
+
+        A ``RawJson`` is a call as the API takes it. Failures are as in ``AsyncTimers.create_many``.
+        """
+        items = encoded_calls(calls)
+        return await self._batches.send("submitServiceCalls", f"{self._path}/batch", "serviceCalls", items)
+
+    async def cancel_many(
+        self, call_ids: Iterable[str], *, if_revisions: Mapping[str, int] | None = None
+    ) -> tuple[ItemResult, ...]:
+        """Cancel any number of calls; those in ``if_revisions`` only if they still have it. As ``submit_many``."""
+        items = encoded_refs("call_ids", call_ids, if_revisions or {})
+        return await self._batches.send("cancelServiceCalls", f"{self._path}/batch-cancel", "serviceCalls", items)
+
+    async def delete_many(
+        self, call_ids: Iterable[str], *, if_revisions: Mapping[str, int] | None = None
+    ) -> tuple[ItemResult, ...]:
+        """Remove any number of finished calls; those in ``if_revisions`` only if they still have it. As
+        ``submit_many``."""
+        items = encoded_refs("call_ids", call_ids, if_revisions or {})
+        path = f"{self._path}/batch-delete"
+        return await self._batches.send("deleteServiceCalls", path, "serviceCalls", items, is_removal=True)
 
     async def get(self, call_id: str) -> ServiceCall:
         """Raises ``NotFound``."""
@@ -79,8 +109,8 @@ class AsyncServiceCalls:
         *,
         status: CallStatus | str | None = None,
         tags: Sequence[str] | None = None,
-        submitted_from: datetime | None = None,
-        submitted_to: datetime | None = None,
+        created_from: datetime | None = None,
+        created_to: datetime | None = None,
         name: str | None = None,
         starred: bool | None = None,
         correlation_id: str | None = None,
@@ -94,8 +124,8 @@ class AsyncServiceCalls:
             bodies.CALL_FILTER,
             status=status,
             tags=tags,
-            submitted_from=submitted_from,
-            submitted_to=submitted_to,
+            created_from=created_from,
+            created_to=created_to,
             name=name,
             starred=starred,
             correlation_id=correlation_id,

@@ -52,7 +52,7 @@ class AsyncTimers:
         payload: Any = None,
         headers: Mapping[str, str] | None = None,
         retry_policy: RetryPolicy | None = None,
-        callback_timeout: timedelta | None = None,
+        timeout: timedelta | None = None,
         expire_after: timedelta | None = None,
         correlation_id: str | None = None,
         tags: Sequence[str] = (),
@@ -69,7 +69,7 @@ class AsyncTimers:
             payload=payload,
             headers=headers,
             retry_policy=retry_policy,
-            callback_timeout=callback_timeout,
+            timeout=timeout,
             expire_after=expire_after,
             correlation_id=correlation_id,
             tags=tuple(texts("tags", tags)),
@@ -87,7 +87,7 @@ class AsyncTimers:
         payload: Any = None,
         headers: Mapping[str, str] | None = None,
         retry_policy: RetryPolicy | None = None,
-        callback_timeout: timedelta | None = None,
+        timeout: timedelta | None = None,
         expire_after: timedelta | None = None,
         correlation_id: str | None = None,
         tags: Sequence[str] = (),
@@ -106,7 +106,7 @@ class AsyncTimers:
             payload=payload,
             headers=headers,
             retry_policy=retry_policy,
-            callback_timeout=callback_timeout,
+            timeout=timeout,
             expire_after=expire_after,
             correlation_id=correlation_id,
             tags=tuple(texts("tags", tags)),
@@ -131,21 +131,23 @@ class AsyncTimers:
         results. When a request fails as a whole, its timers and those after it have that error in theirs; but if
         that is the first one, and it stored nothing, it is raised.
         """
-        return await self._batches.send("createTimers", f"{self._path}/batch", encoded_timers(timers))
+        return await self._batches.send("createTimers", f"{self._path}/batch", "timers", encoded_timers(timers))
 
     async def cancel_many(
         self, timer_ids: Iterable[str], *, if_revisions: Mapping[str, int] | None = None
     ) -> tuple[ItemResult, ...]:
         """Cancel any number of timers; those in ``if_revisions`` only if they still have it. As ``create_many``."""
-        items = encoded_refs(timer_ids, if_revisions or {})
-        return await self._batches.send("cancelTimers", f"{self._path}/batch-cancel", items)
+        items = encoded_refs("timer_ids", timer_ids, if_revisions or {})
+        return await self._batches.send("cancelTimers", f"{self._path}/batch-cancel", "timers", items)
 
     async def delete_many(
         self, timer_ids: Iterable[str], *, if_revisions: Mapping[str, int] | None = None
     ) -> tuple[ItemResult, ...]:
         """Remove any number of timers; those in ``if_revisions`` only if they still have it. As ``create_many``."""
-        items = encoded_refs(timer_ids, if_revisions or {})
-        return await self._batches.send("deleteTimers", f"{self._path}/batch-delete", items, is_removal=True)
+        items = encoded_refs("timer_ids", timer_ids, if_revisions or {})
+        return await self._batches.send(
+            "deleteTimers", f"{self._path}/batch-delete", "timers", items, is_removal=True
+        )
 
     async def get(self, timer_id: str) -> Timer:
         """Raises ``NotFound``."""
@@ -161,7 +163,7 @@ class AsyncTimers:
         payload: Any = UNSET,
         headers: Mapping[str, str] | Unset | None = UNSET,
         retry_policy: RetryPolicy | Unset | None = UNSET,
-        callback_timeout: timedelta | Unset | None = UNSET,
+        timeout: timedelta | Unset | None = UNSET,
         expire_after: timedelta | Unset | None = UNSET,
         correlation_id: str | Unset | None = UNSET,
         tags: Sequence[str] | Unset | None = UNSET,
@@ -179,7 +181,7 @@ class AsyncTimers:
             payload=payload,
             headers=headers,
             retry_policy=retry_policy,
-            callback_timeout=callback_timeout,
+            timeout=timeout,
             expire_after=expire_after,
             correlation_id=correlation_id,
             tags=tags,

@@ -149,6 +149,6 @@ class UnsupportedMediaType(DuetimeError):
 
 
 class DuplicateId(DuetimeError):
-    """A batch names one timer twice; the first one counts."""
+    """A batch has two items for one thing; the first one counts."""
 
     code = "duplicate_id"

@@ -21,7 +21,7 @@ from duetime.domain.times import check_range, round_up
 
 _MAX_QUERY_PARAMETERS = 50
 _MAX_NOTHING_BYTES = 1024 * 1024
-_TIMES = ("dueFrom", "dueTo", "failedFrom", "failedTo", "submittedFrom", "submittedTo")
+_TIMES = ("dueFrom", "dueTo", "failedFrom", "failedTo", "createdFrom", "createdTo")
 
 ModelT = TypeVar("ModelT", bound=RequestModel)
 

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from json import JSONDecodeError
 from typing import Any, Never
 
@@ -154,7 +154,7 @@ def _read_items(text: str, start: int, shape: Shape, has_surrogates: bool) -> tu
     index = _after_space(text, start + 1)
     if text.startswith("]", index):
         return items, index + 1
-    item_shape = Shape(opaque=shape.opaque)
+    item_shape = replace(shape, items=None)
     while True:
         if text.startswith("{", index):
             item, end = _read_members(text, index, item_shape, has_surrogates)

@@ -136,6 +136,7 @@ Limit = Annotated[
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_PAGE_ITEMS}),
 ]
 """In a query string."""
+Revision = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Cursor = Annotated[str, Field(min_length=1, max_length=MAX_CURSOR_CHARACTERS)]
 
 

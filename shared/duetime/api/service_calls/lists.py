@@ -132,8 +132,8 @@ def _filter(query: CallQuery) -> CallFilter:
     return CallFilter(
         status=query.status,
         tags=tuple(sorted(query.tag or ())),
-        submitted_from=query.submitted_from,
-        submitted_to=query.submitted_to,
+        submitted_from=query.created_from,
+        submitted_to=query.created_to,
         # The bound of the store is inclusive, and instants are whole milliseconds.
         due_to=None if query.due_to is None else query.due_to - timedelta(milliseconds=1),
         name_prefix=query.name,
@@ -145,7 +145,7 @@ def _filter(query: CallQuery) -> CallFilter:
 
 def _cursor_query(tenant: str, query: CallQuery) -> tuple[object, ...]:
     """What a cursor is bound to."""
-    times = map(instant, (query.submitted_from, query.submitted_to, query.due_to))
+    times = map(instant, (query.created_from, query.created_to, query.due_to))
     tags = sorted(query.tag or ())
     return ("calls", tenant, query.status, tags, *times, query.name, query.starred, query.correlation_id, query.order)
 

@@ -43,9 +43,18 @@ class _Due:
 
 
 def read_submission(
-    request: Request, found: RawObject, *, egress: EgressPolicy, new_id: Callable[[], str], now: datetime
+    request: Request,
+    found: RawObject,
+    *,
+    egress: EgressPolicy,
+    new_id: Callable[[], str],
+    now: datetime,
+    is_one_of_many: bool = False,
 ) -> Submission:
     """The submission that ``found`` and the headers of ``request`` describe.
+
+    The header ``Idempotency-Key`` is the key of a single one. Of many it is that of the request, and those without a
+    key of their own get one from ``new_id``, which makes the same ids when the request is repeated.
 
     Raises ``InvalidInput`` (all faults of the body at once) and ``PayloadTooLarge``.
     """
@@ -79,7 +88,11 @@ def read_submission(
         timeout_seconds=timeout_seconds,
         retry_policy_json=body.retry_policy_json,
         correlation_id=body.correlation_id or _correlation_id(request) or new_id(),
-        idempotency_key=_idempotency_key(request, body.idempotency_key),
+        idempotency_key=(
+            body.idempotency_key or (given_key(request) and new_id())
+            if is_one_of_many
+            else _idempotency_key(request, body.idempotency_key)
+        ),
         tags=tags,
         starred=bool(body.starred),
     )

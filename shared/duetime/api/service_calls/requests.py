@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from duetime.api.http import validators
+from duetime.api.http.batches import MAX_BATCH_ITEMS
+from duetime.api.http.raw_json import Shape
 from duetime.api.http.request_models import (
     CallbackUrl,
     CorrelationId,
@@ -16,6 +18,7 @@ from duetime.api.http.request_models import (
     PageQuery,
     RequestModel,
     RetryPolicy,
+    Revision,
     Tags,
     any_case,
     at_most_one_of,
@@ -45,6 +48,7 @@ Headers = Annotated[str, AfterValidator(call_validators.headers), WithJsonSchema
 RequestBody = Annotated[str, WithJsonSchema(_BODY_SCHEMA)]
 HttpMethod = Annotated[Method, Field(strict=False)]
 IdempotencyKey = Annotated[str, AfterValidator(validators.idempotency_key), WithJsonSchema(_KEY_SCHEMA)]
+CallId = Annotated[str, WithJsonSchema({"type": "string", "format": "uuid"})]
 TimeoutSeconds = Annotated[int, Field(ge=1, le=MAX_TIMEOUT_SECONDS)]
 
 _EXAMPLE_REQUEST: dict[str, Any] = {
@@ -113,6 +117,25 @@ class ServiceCallBody(RequestModel):
     )
 
 
+class ServiceCallBatch(RequestModel):
+    """Service calls to submit. Each is accepted or refused alone."""
+
+    service_calls: Annotated[list[ServiceCallBody], Field(max_length=MAX_BATCH_ITEMS)]
+
+
+class ServiceCallItem(RequestModel):
+    """One service call to cancel or remove, in whatever revision it is or in this one only."""
+
+    id: CallId
+    revision: Revision | None = Field(default=None, description="in any revision when it is omitted")
+
+
+class ServiceCallItemBatch(RequestModel):
+    """Service calls to cancel or remove. With ``revision`` only if the call still has it."""
+
+    service_calls: Annotated[list[ServiceCallItem], Field(max_length=MAX_BATCH_ITEMS)]
+
+
 class ServiceCallPatch(RequestModel):
     """A merge patch: what is omitted stays. ``dueAt``, ``delay`` and ``request`` only while the call
     waits: while it is Scheduled, or between two attempts."""
@@ -157,8 +180,8 @@ class CallQuery(PageQuery):
 
     status: Annotated[CallStatus, Field(strict=False), any_case(CallStatus)] | None = None
     tag: Tags | None = Field(default=None, description="can be repeated: calls that have all of these tags")
-    submitted_from: Instant | None = None
-    submitted_to: Instant | None = None
+    created_from: Instant | None = None
+    created_to: Instant | None = None
     name: Name | None = Field(default=None, description="the beginning of the name")
     starred: Annotated[bool, PlainValidator(call_validators.flag), WithJsonSchema({"type": "boolean"})] | None = None
     correlation_id: CorrelationId | None = None
@@ -180,4 +203,7 @@ class EventQuery(RequestModel):
     limit: Limit = DEFAULT_EVENTS
 
 
-CALL_SHAPE = shape_of(ServiceCallBody, objects={"request": shape_of(CallRequest)})
+_OBJECTS: Final = {"request": shape_of(CallRequest)}
+CALL_SHAPE: Final = shape_of(ServiceCallBody, objects=_OBJECTS)
+CALLS_SHAPE: Final = shape_of(ServiceCallBody, items="serviceCalls", objects=_OBJECTS)
+PLAIN_CALLS_SHAPE: Final = Shape(items="serviceCalls")

@@ -69,7 +69,7 @@ class ServiceCallResponse(ResponseModel):
     name: str
     status: CallStatus
     revision: Annotated[int, Meta(ge=1, description="counts changes; the ETag is this number in quotes")]
-    submitted_at: Instant
+    created_at: Instant
     updated_at: Instant
     due_at: Instant
     started_at: Instant | None
@@ -102,7 +102,7 @@ def call_response(call: ServiceCall, *, with_body: bool = True) -> ServiceCallRe
         name=call.name,
         status=call.status,
         revision=call.revision,
-        submitted_at=format_instant(call.submitted_at),
+        created_at=format_instant(call.submitted_at),
         updated_at=format_instant(call.updated_at),
         due_at=format_instant(call.due_at),
         started_at=instant(call.started_at),

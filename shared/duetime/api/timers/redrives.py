@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from duetime.api.context import Services
+from duetime.api.http.batches import item_result, refuse_duplicate
 from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.parsing import read_body, validate
-from duetime.api.http.problems import problem
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import encode_ascii, instant
 from duetime.api.http.route import Route
-from duetime.api.timers.batches import refuse_duplicate
 from duetime.api.timers.parsing import check_id
 from duetime.api.timers.requests import DEFAULT_REDRIVE_ITEMS, RedriveBody
-from duetime.api.timers.responses import RedrivenItem, RedriveResponse
+from duetime.api.timers.responses import RedriveResponse
 from duetime.domain.errors import DuetimeError
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Principal, Role
@@ -86,18 +85,11 @@ def _redrive_by_ids(services: Services, space: Namespace, ids: Sequence[str]) ->
         else:
             places[timer_id] = at
     refusals = services.timers.redrive_many(space, list(places))
-    items = [_item(timer_id, faults.get(at) or refusals.get(timer_id)) for at, timer_id in enumerate(ids)]
+    items = [item_result(timer_id, faults.get(at) or refusals.get(timer_id)) for at, timer_id in enumerate(ids)]
     redriven = sum(item.problem is UNSET for item in items)
     return RedriveResponse(
         redriven=redriven, skipped=len(ids) - redriven, examined=len(ids), next_cursor=None, items=items
     )
-
-
-def _item(timer_id: str, error: DuetimeError | None) -> RedrivenItem:
-    if error is None:
-        return RedrivenItem(timer_id, 200)
-    described = problem(error)
-    return RedrivenItem(timer_id, described.status, described)
 
 
 _NAMESPACE = "/v1/namespaces/<namespace>"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 
 from duetime.api.http import validators
+from duetime.api.http.batches import MAX_BATCH_ITEMS
 from duetime.api.http.raw_json import Shape
 from duetime.api.http.request_models import (
     MAX_PAGE_ITEMS,
@@ -22,6 +23,7 @@ from duetime.api.http.request_models import (
     PageQuery,
     RequestModel,
     RetryPolicy,
+    Revision,
     Tag,
     Tags,
     any_case,
@@ -43,9 +45,7 @@ from duetime.domain.timers import (
 )
 from duetime.domain.times import parse_duration_ms
 
-MAX_BATCH_ITEMS: Final = 500
 DEFAULT_REDRIVE_ITEMS: Final = 100
-MAX_REVISION: Final = 2**63 - 1
 
 _HEADERS_SCHEMA = headers_schema("sent with every callback; framing, connection and webhook- headers are refused")
 TIMER_ID_SCHEMA: Final = {
@@ -87,7 +87,9 @@ class TimerFields(RequestModel):
     headers_json: Headers | None = None
     retry_policy_json: RetryPolicy | None = None
     callback_timeout_seconds: CallbackTimeout | None = Field(
-        default=None, description=f"{DEFAULT_CALLBACK_TIMEOUT_SECONDS} when it is omitted"
+        default=None,
+        alias="timeoutSeconds",
+        description=f"of one attempt; {DEFAULT_CALLBACK_TIMEOUT_SECONDS} when it is omitted",
     )
     expire_after_ms: ExpireAfter | None = Field(
         default=None, description="no attempt is begun later than this after the due time; whole milliseconds"
@@ -142,9 +144,7 @@ class TimerItem(RequestModel):
     """One timer to cancel or remove, in whatever revision it is or in this one only."""
 
     id: TimerId
-    revision: Annotated[int, Field(ge=1, le=MAX_REVISION)] | None = Field(
-        default=None, description="in any revision when it is omitted"
-    )
+    revision: Revision | None = Field(default=None, description="in any revision when it is omitted")
 
 
 class TimerItemBatch(RequestModel):

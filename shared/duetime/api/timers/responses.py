@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from duetime.api.http.problems import Problem
+from duetime.api.http.batches import ItemResult
 from duetime.api.http.responses import (
     FailureResponse,
     Instant,
@@ -40,7 +40,7 @@ class TimerResponse(ResponseModel):
     updated_at: Instant
     failure: FailureResponse | None
     callback_url: str
-    callback_timeout_seconds: int
+    timeout_seconds: int
     expire_after: Annotated[str | None, Meta(description="a duration in whole units, e.g. 1h30m")]
     correlation_id: str | None
     tags: tuple[str, ...]
@@ -67,7 +67,7 @@ def timer_response(timer: Timer, namespace_policy: RetryPolicy) -> TimerResponse
         updated_at=format_instant(timer.updated_at),
         failure=failure_response(timer.failure),
         callback_url=content.callback_url,
-        callback_timeout_seconds=content.callback_timeout_seconds,
+        timeout_seconds=content.callback_timeout_seconds,
         expire_after=None if content.expire_after_ms is None else format_duration(content.expire_after_ms),
         correlation_id=content.correlation_id,
         tags=content.tags,
@@ -135,41 +135,12 @@ class DeleteResponse(ResponseModel):
     ]
 
 
-class CreatedItem(ResponseModel):
-    id: str | None
-    status: Annotated[int, Meta(description="201 created, 200 existed with the same content, else as in problem")]
-    problem: Problem | UnsetType = UNSET
-
-
-class CreatedBatch(ResponseModel):
-    items: list[CreatedItem]
-
-
-class CancelledItem(ResponseModel):
-    id: str | None
-    status: Annotated[int, Meta(description="200 cancelled, else as in problem")]
-    problem: Problem | UnsetType = UNSET
-
-
-class CancelledBatch(ResponseModel):
-    items: list[CancelledItem]
-
-
-class DeletedItem(ResponseModel):
-    id: str | None
-    status: Annotated[int, Meta(description="200 removed, else as in problem")]
-    problem: Problem | UnsetType = UNSET
+class DeletedItem(ItemResult):
     attempt_in_flight: bool | UnsetType = UNSET
 
 
 class DeletedBatch(ResponseModel):
     items: list[DeletedItem]
-
-
-class RedrivenItem(ResponseModel):
-    id: str
-    status: Annotated[int, Meta(description="200 redriven, else as in problem")]
-    problem: Problem | UnsetType = UNSET
 
 
 class RedriveResponse(ResponseModel):
@@ -181,6 +152,6 @@ class RedriveResponse(ResponseModel):
     ]
     examined: int
     next_cursor: str | None
-    items: Annotated[
-        list[RedrivenItem] | UnsetType, Meta(description="one per id, in order, when ids were given")
-    ] = UNSET
+    items: Annotated[list[ItemResult] | UnsetType, Meta(description="one per id, in order, when ids were given")] = (
+        UNSET
+    )
