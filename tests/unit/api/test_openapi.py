@@ -120,3 +120,43 @@ def test_the_page_shows_every_operation_and_fetches_nothing(document: dict[str, 
 def test_the_page_escapes_what_it_shows(document: dict[str, Any]) -> None:
     page = render(document | {"info": document["info"] | {"description": "<img onerror=x>"}})
     assert "<img" not in page
+
+
+OF_ONE_KIND = {
+    # What the seeds name differently: due time, state, last outcome.
+    "timer": {"executeAt", "state", "failure"}
+    | {"dueFrom", "failedFrom", "failedTo", "reason"}
+    # The request that is sent, and what only timers have.
+    | {"callbackUrl", "headers", "payload", "namespace", "firedAt", "expireAfter"},
+    "call": {"dueAt", "status", "outcome", "startedAt", "finishedAt", "expiresAt", "executionId", "timer"}
+    | {"request", "tenantId", "name", "starred", "idempotencyKey", "rerunOf", "order", "createdFrom", "createdTo"},
+}
+"""Fields of one kind alone. Whoever adds one asks whether the other kind has it by another name."""
+
+
+def test_timers_and_service_calls_have_one_name_for_one_thing(document: dict[str, Any]) -> None:
+    def fields(models: tuple[str, ...], operation: str) -> dict[str, Any]:
+        of_models = [document["components"]["schemas"][name]["properties"] for name in models]
+        (methods,) = (
+            each for each in document["paths"].values() if each.get("get", {}).get("operationId") == operation
+        )
+        query = {each["name"]: each["schema"] for each in methods["get"]["parameters"] if each["in"] == "query"}
+        return {name: schema for each in (*of_models, query) for name, schema in each.items()}
+
+    timer = fields(("TimerBody", "TimerResponse"), "listTimers")
+    call = fields(("ServiceCallBody", "ServiceCallResponse"), "listServiceCalls")
+    assert {name for name in timer if name not in call} == OF_ONE_KIND["timer"]
+    assert {name for name in call if name not in timer} == OF_ONE_KIND["call"]
+
+
+def test_what_timers_and_service_calls_share_has_the_same_limits(document: dict[str, Any]) -> None:
+    timer, call = (
+        {
+            name: schema | {"description": None}
+            for name, schema in document["components"]["schemas"][model]["properties"].items()
+        }
+        for model in ("TimerBody", "ServiceCallBody")
+    )
+    shared = timer.keys() & call.keys()
+    assert {"tags", "retryPolicy", "timeoutSeconds", "correlationId", "delay"} <= shared
+    assert {name: timer[name] for name in shared} == {name: call[name] for name in shared}
