@@ -91,8 +91,8 @@ class TestRedrive:
         told, _ = cli("namespaces", "redrive", "orders", "--dry-run", *filters)
         assert told == f"{len(expected)} would be redriven, 0 skipped\n"
         assert states(store, orders, *everything) == [TimerState.FAILED] * 3
-        assert run(["timers", "list", "orders", "--json", "--store", url, *filters]) == 0
-        assert sorted(json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()) == expected
+        listed, _ = cli("timers", "list", "orders", "--json", *filters)
+        assert sorted(json.loads(line)["id"] for line in listed.splitlines()) == expected
 
         assert cli("namespaces", "redrive", "orders", *filters)[0] == f"{len(expected)} redriven, 0 skipped\n"
         after = zip(everything, states(store, orders, *everything), strict=True)
