@@ -72,7 +72,7 @@ def test_one_refused_outcome_among_5000_is_set_aside_and_nothing_is_sent_twice(
     assert (poison.state, poison.attempts) == (TimerState.FAILED, 1)
     assert poison.failure is not None
     assert poison.failure.reason is FailureReason.UNRECORDED
-    assert poison.failure.message == "what attempt 1 led to (fired) cannot be stored"
+    assert poison.failure.message == "what attempt 1 led to (Fired) cannot be stored"
     assert [(event.timer_id, event.reason) for event in bus.taken] == [("poison", FailureReason.UNRECORDED)]
     assert actions(caplog, logging.WARNING) == {"record.refused": 1, "timer.failed": 1}
 
