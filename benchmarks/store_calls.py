@@ -25,11 +25,10 @@ from duetime.domain.executions import LoggedMessage
 from duetime.domain.ids import uuid7_at
 from duetime.domain.namespaces import Namespace
 from duetime.domain.service_calls import CallStatus, Method, calls_namespace, request_spec
+from duetime.stores.open import open_store
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, CallStore
 from duetime.stores.port.outbox import Outbox, OutboxEvent
 from duetime.stores.port.store import Store
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.store import SqlStore
 from tests.support.leases import claim_shard
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -54,7 +53,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="where the database is made; default: a temporary one")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
-        store = SqlStore(open_dialect(f"sqlite:///{directory}/calls.db"))
+        store = open_store(f"sqlite:///{directory}/calls.db")
         store.initialise()
         for tenant_id in ("other", "bench") if arguments.stored else ():
             life(store.calls, tenant_id, arguments.stored, at=NOW - timedelta(days=1))
@@ -64,7 +63,7 @@ def main() -> None:
         store.close()
 
 
-def timers(store: SqlStore, number: int) -> dict[str, float]:
+def timers(store: Store, number: int) -> dict[str, float]:
     """Rates of the timers' two batches."""
     namespace, _ = store.catalogue.create_namespace("bench", num_shards=16, dedicated=False, now=NOW)
     made = make_timers(namespace, number, "due", NOW)

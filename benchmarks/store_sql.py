@@ -1,10 +1,10 @@
 """The SQL store on SQLite beside raw sqlite3 on the same schema, in one run.
 
-    python -m benchmarks.store_sql [--timers 20000] [--pending 0] [--directory DIR] [--core]
+    python -m benchmarks.store_sql [--timers 20000] [--pending 0] [--directory DIR]
 
 ``raw`` is what SQLite itself needs: ``executemany`` with values that are already encoded, reads that decode nothing.
 The ratios are what to compare between machines. ``--pending`` first stores that many timers due in the far future.
-``--core``: the backend of SQL under core (decision 0027), which no URL opens yet.
+To compare two checkouts run this in both, in turns, and compare the ratios.
 """
 
 from __future__ import annotations
@@ -24,16 +24,12 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerContent, TimerState, content_digest, new_timer
-from duetime.stores.backends.sql.backend import SqlBackend
-from duetime.stores.core.store import CoreStore
+from duetime.stores.backends.sql.tables import RowType
+from duetime.stores.core import timer_codec
+from duetime.stores.entities import TIMER
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus
-from duetime.stores.sql import rows
-from duetime.stores.sql.database import Database
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.tables import RowType
-from duetime.stores.time_source import TimeSource
 from tests.support.leases import claim_shard
 
 T = TypeVar("T")
@@ -50,7 +46,6 @@ def main() -> None:
     parser.add_argument("--timers", type=int, default=20_000)
     parser.add_argument("--pending", type=int, default=0)
     parser.add_argument("--directory", type=Path, help="where the databases are made; default: a temporary one")
-    parser.add_argument("--core", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
         paths = [f"{directory}/{name}.db" for name in ("store", "raw")]
@@ -59,7 +54,7 @@ def main() -> None:
             store.initialise()
             fill(store, arguments.pending)
             store.close()
-        store = over_core(paths[0]) if arguments.core else open_store(f"sqlite:///{paths[0]}")
+        store = open_store(f"sqlite:///{paths[0]}")
         with raw_connection(paths[1]) as raw:
             print(f"{'':26}{'store':>12}{'raw':>12}{'ratio':>8}")
             compare_rows(store, raw, arguments.timers)
@@ -87,7 +82,7 @@ def compare_rows(store: Store, raw: sqlite3.Connection, number: int) -> None:
     assert len(due) == len(raw_due) == number
 
     outcomes = [fired(timer) for timer in due]
-    encoded_outcomes = [rows.encode_outcome(outcome) for outcome in outcomes]
+    encoded_outcomes = [encode_outcome(outcome) for outcome in outcomes]
     report_rows(
         "record, batches of 400",
         number,
@@ -148,11 +143,6 @@ def make_timers(namespace: Namespace, number: int, prefix: str, execute_at: date
     ]
 
 
-def over_core(path: str) -> Store:
-    database = Database(open_dialect(f"sqlite:///{path}"), time_source=TimeSource.DATABASE)
-    return CoreStore(SqlBackend(database))
-
-
 def fill(store: Store, number: int) -> None:
     namespace, _ = store.catalogue.create_namespace("pending", num_shards=NUM_SHARDS, dedicated=False, now=NOW)
     for start in range(0, number, 5_000):
@@ -200,7 +190,7 @@ def record(store: Store, outcomes: Sequence[Outcome], leases: dict[int, Lease]) 
 
 # -- raw sqlite3 -------------------------------------------------------------------------------------------------
 
-_INSERT_NAMES = (*rows.KEY_NAMES, "timer_uuid", *rows.VALUE_NAMES, "row_type", "timer_created_at", "timer_updated_at")
+_INSERT_NAMES = (*TIMER.names, "row_type")
 _INSERT = f"INSERT INTO timers ({', '.join(_INSERT_NAMES)}) VALUES ({', '.join('?' * len(_INSERT_NAMES))})"
 _UPDATE = (
     "UPDATE timers SET row_type = ?, timer_execute_at = ?, timer_state = ?, timer_due_at = ?, timer_firing_id = ?,"
@@ -220,8 +210,30 @@ def raw_connection(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def encode(timer: Timer) -> tuple[Any, ...]:
+    return (*timer_codec.encode(timer), RowType.TIMER.value)
+
+
+def encode_outcome(outcome: Outcome) -> tuple[Any, ...]:
+    """The values of ``_UPDATE`` for a timer that has fired."""
+    timer = outcome.timer
+    assert timer.next_attempt_at is not None
+    assert outcome.fired_at is not None
+    assert outcome.expires_at is not None
+    at = timer_codec.milliseconds(timer.next_attempt_at)
+    new = (
+        RowType.FINISHED.value,
+        at,
+        outcome.state.value,
+        timer_codec.milliseconds(outcome.execute_at),
+        outcome.firing_id,
+        outcome.attempts,
+        timer_codec.milliseconds(outcome.fired_at),
+        None,
+        timer_codec.milliseconds(outcome.expires_at),
+        timer.attempt_log,
+    )
     uuid = timer_uuid_bytes(timer.namespace, timer.timer_id)
-    return (*rows.encode_key(timer), uuid, *rows.encode_values(timer), RowType.TIMER.value, 0, 0)
+    return (*new, timer.shard_id, at, uuid, timer.revision, timer.firing_id)
 
 
 def raw_create(raw: sqlite3.Connection, encoded: Sequence[Any]) -> None:

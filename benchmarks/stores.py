@@ -35,11 +35,11 @@ from benchmarks.receiver import Receiver
 from benchmarks.service import running
 from benchmarks.store_sql import NOW, NUM_SHARDS, create, fired, make_timers, read_due, record
 from duetime.stores.backends.cassandra.backend import CassandraBackend
+from duetime.stores.backends.sql.backend import SqlBackend
+from duetime.stores.backends.sql.dialects.driver_connection import DriverConnection
 from duetime.stores.core.store import CoreStore
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
-from duetime.stores.sql.driver_connection import DriverConnection
-from duetime.stores.sql.store import SqlStore
 from tests.support.leases import claim_shard
 from tests.support.server_stores import empty_store, server_names
 
@@ -62,14 +62,15 @@ def requests_sent(store: Store) -> Iterator[Callable[[], int]]:
         nonlocal sent
         sent += 1
 
-    if isinstance(store, SqlStore):
-        if store.database.engine.name == "sqlite":
+    if isinstance(store, CoreStore) and isinstance(store.backend, SqlBackend):
+        engine = store.backend.database.engine
+        if engine.name == "sqlite":
             run = DriverConnection.exec_driver_sql
             noted = patch.object(DriverConnection, "exec_driver_sql", lambda *given: (note(), run(*given))[1])
             noted.start()
             forget = noted.stop
         else:
-            listened = (store.database.engine, "before_cursor_execute", note)
+            listened = (engine, "before_cursor_execute", note)
             sa.event.listen(*listened)
             forget = partial(sa.event.remove, *listened)
     else:

@@ -14,7 +14,7 @@ from functools import partial
 import pytest
 
 from duetime.testing.contract import Subject
-from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory, sqlite_over_core
+from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory
 from tests.support.cassandra import server_subject, server_url
 from tests.support.databases import server_urls
 from tests.support.dictionary import dictionary_subject
@@ -33,7 +33,6 @@ STORES: dict[str, Factory] = {
     "moto-over-core": lambda request: moto_over_core(),
     "sqlite-file": sqlite_file,
     "sqlite-memory": sqlite_memory,
-    "sqlite-over-core": sqlite_over_core,
 }
 
 

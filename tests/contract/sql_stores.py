@@ -11,15 +11,13 @@ import sqlalchemy as sa
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
-from duetime.stores.backends.sql.backend import SqlBackend
-from duetime.stores.core.store import CoreStore
-from duetime.stores.sql.call_tables import service_calls
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import timers
+from duetime.stores.backends.sql.call_tables import service_calls
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
+from duetime.stores.backends.sql.tables import timers
 from duetime.stores.time_source import TimeSource
 from duetime.testing.contract import Subject
 from tests.support.databases import empty_database, shared_server_store
+from tests.support.sql_store import SqlStore
 from tests.support.stores import file_store, memory_store
 
 
@@ -84,17 +82,6 @@ def sqlite_file(request: pytest.FixtureRequest) -> Iterator[Subject]:
 def sqlite_memory(request: pytest.FixtureRequest) -> Iterator[Subject]:
     with memory_store() as store, subject_with(store, None) as subject:
         yield subject
-
-
-@contextmanager
-def sqlite_over_core(request: pytest.FixtureRequest) -> Iterator[Subject]:
-    """The backend of SQL under core, which no URL opens yet (decision 0027)."""
-    with memory_store() as family:
-        yield Subject(
-            store=CoreStore(SqlBackend(family.database)),
-            corrupt=lambda timer: corrupt(family, timer),
-            corrupt_call=lambda call: corrupt_call(family, call),
-        )
 
 
 @contextmanager

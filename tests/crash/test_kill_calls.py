@@ -23,13 +23,13 @@ from duetime.domain.executions import Execution, ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall, calls_namespace, timer_of
 from duetime.domain.timers import TimerState
 from duetime.runtime.clock import SystemClock
-from duetime.stores.open import open_store
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.port.calls import CallRef
-from duetime.stores.sql.store import SqlStore
 from tests.support import calls as make
 from tests.support.call_launcher import CALL_ID
 from tests.support.processes import ROOT, DuetimeProcess, DuetimeServer, command_environment
 from tests.support.receiver import Gate, Receiver, held, reply
+from tests.support.sql_store import SqlStore
 
 END_SECONDS = 120
 # As short as can be: a restart waits for the leases of the killed process, and for the watchdog.
@@ -112,8 +112,7 @@ class House:
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
     url = f"sqlite:///{tmp_path}/duetime.db"
-    store = open_store(url)
-    assert isinstance(store, SqlStore)
+    store = SqlStore(open_dialect(url))
     store.initialise()
     now = SystemClock().now()
     store.catalogue.create_namespace("default", num_shards=4, dedicated=False, now=now)

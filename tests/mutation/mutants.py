@@ -210,32 +210,28 @@ MUTANTS = (
         ("return stored.digest == new.digest and not is_unreadable", "return False", "a repeated PUT fires again"),
     ),
     *_of(
-        "stores/sql/recording.py",
-        "tests/contract tests/unit/sql/test_pruning.py",
+        "stores/core/recording.py",
+        "tests/contract",
+        ('        Condition("timer_firing_id", timer.firing_id),\n', "", "an outcome ends another firing"),
+    ),
+    *_of(
+        "stores/backends/sql/mapping.py",
+        "tests/unit/sql/test_pruning.py",
+        ("if has_end else []", "if False else []", "pruning removes a timer that was put again"),
+    ),
+    *_of(
+        "stores/backends/sql/backend.py",
+        "tests/contract",
         (
-            "                _ROW.row_type == constant(RowType.FINISHED),\n",
-            "",
-            "pruning removes a timer that was put again",
-        ),
-        (
-            '_ROW.timer_firing_id == given("old_firing_id"),',
-            "_ROW.timer_firing_id.is_not(None),",
-            "an outcome ends another firing",
+            "return {guard for guard in distinct if not _holds(",
+            "return {guard for guard in () if not _holds(",
+            "a lost lease still records",
         ),
     ),
     *_of(
-        "stores/sql/fencing.py",
+        "stores/backends/sql/reads.py",
         "tests/contract",
-        ("(lease.shard_id, lease.version, lease.owner_id) not in owners", "False", "a lost lease still records"),
-    ),
-    *_of(
-        "stores/sql/due.py",
-        "tests/contract",
-        (
-            ', uuid > given("uuid")',
-            ', uuid >= given("uuid")',
-            "a page begins with the last timer again",
-        ),
+        ("else column > place)", "else column >= place)", "a page begins with the last timer again"),
     ),
     *_of(
         "stores/dynamodb/changes.py",

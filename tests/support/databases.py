@@ -17,10 +17,10 @@ from pathlib import Path
 import pymssql
 import sqlalchemy as sa
 
-from duetime.stores.sql.dialects import SqlDialect, open_dialect
-from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import metadata, schema_migrations
+from duetime.stores.backends.sql.dialects.dialect import SqlDialect, open_dialect
+from duetime.stores.backends.sql.tables import metadata, schema_migrations
 from duetime.stores.time_source import TimeSource
+from tests.support.sql_store import SqlStore
 
 _OTHERS = {"cassandra", "mongodb", "dynoxide"}
 """Stores that are not SQL have support modules of their own."""

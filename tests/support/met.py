@@ -20,8 +20,8 @@ import pytest
 
 from duetime.stores.backends.cassandra.session import CassandraSession
 from duetime.stores.backends.cassandra.url import parse_cassandra_url
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.kinds import BY_SCHEME
-from duetime.stores.sql.dialects import open_dialect
 from tests.support.databases import server_urls
 from tests.support.server_stores import server_names
 

@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from duetime.stores.sql.sqlite import SqliteDialect
-from duetime.stores.sql.store import SqlStore
+from duetime.stores.backends.sql.dialects.sqlite import SqliteDialect
+from duetime.stores.core.store import CoreStore
 from duetime.stores.time_source import TimeSource
+from tests.support.sql_store import SqlStore
 
 
 class _Dialect(SqliteDialect):
     """In one test after the other."""
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__(path)
+        self.kept_connections = 0  # so that the pool tells whether a test still has one
 
     def move(self, path: Path) -> None:
         self._path = path
@@ -41,8 +46,16 @@ A store builds a hundred statements, which takes longer than most tests that nee
 
 
 def _parts(store: SqlStore) -> dict[str, object]:
-    parts = {"store": store, "calls": store.calls, "database": store.database}
+    parts = {"backend": store.backend, "database": store.database}
     return {f"{part}.{name}": value for part, of in parts.items() for name, value in vars(of).items()}
+
+
+class _SameStatements(SqlStore):
+    """A store on the database and the statements of another one."""
+
+    def __init__(self, other: SqlStore) -> None:
+        self.database = other.database
+        CoreStore.__init__(self, other.backend)
 
 
 def _made(path: Path | None) -> _Lent:
@@ -78,7 +91,7 @@ def memory_store(image: bytes | None = None) -> Iterator[SqlStore]:
             connection.driver_connection.deserialize(image or _empty_database())  # type: ignore[union-attr]
         finally:
             connection.close()
-        yield lent.store
+        yield _SameStatements(lent.store)
 
 
 @contextmanager
@@ -87,7 +100,7 @@ def file_store(path: Path) -> Iterator[SqlStore]:
     path.write_bytes(_empty_database())
     with _lent(path) as lent:
         lent.dialect.create_database()
-        yield lent.store
+        yield _SameStatements(lent.store)
 
 
 def image_of(store: SqlStore) -> bytes:

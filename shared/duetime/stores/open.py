@@ -13,10 +13,10 @@ _Opener = Callable[[str, TimeSource], Store]
 
 
 def _open_sql(url: str, time_source: TimeSource) -> Store:
-    from duetime.stores.sql.dialects import open_dialect
-    from duetime.stores.sql.store import SqlStore
+    from duetime.stores.backends.sql.backend import open_sql
+    from duetime.stores.core.store import CoreStore
 
-    return SqlStore(open_dialect(url), time_source=time_source)
+    return CoreStore(open_sql(url, time_source=time_source))
 
 
 def _open_dynamodb(url: str, time_source: TimeSource) -> Store:

@@ -81,7 +81,7 @@ def test_the_function_loads_nothing_that_a_request_does_not_need() -> None:
         "duetime.stores.dynamodb.calls.store",
     }
     assert not unwanted & set(loaded)
-    assert not any(name.startswith(("duetime.local", "duetime.stores.sql")) for name in loaded)
+    assert not any(name.startswith(("duetime.local", "duetime.stores.backends.sql")) for name in loaded)
 
 
 def test_the_function_of_service_calls_loads_nothing_that_executes_them() -> None:
@@ -104,7 +104,9 @@ def test_the_authorizer_loads_nothing_of_the_api_but_the_check() -> None:
     loaded = json.loads(run(LOAD, handler, store="dynamodb://timers?region=eu-central-1").stderr)
     unwanted = {"sqlalchemy", "pycurl", "duetime.api.routes", "duetime.api.http.request_models"}
     assert not unwanted & set(loaded)
-    assert not any(name.startswith(("duetime.local", "duetime.stores.sql", "duetime.engine.p")) for name in loaded)
+    assert not any(
+        name.startswith(("duetime.local", "duetime.stores.backends.sql", "duetime.engine.p")) for name in loaded
+    )
 
 
 def gateway_event(raw_path: str, *, stage: str = "$default") -> dict[str, Any]:

@@ -12,13 +12,13 @@ from duetime.api.handler import build_handler
 from duetime.app.timers import Timers
 from duetime.domain.timers import TimerState
 from duetime.stores.port.timers import PutResult, PutStatus, TimerFilter
-from duetime.stores.sql.store import SqlStore
 from tests.contract.steps import claim, create, record
 from tests.support.api import World, api_world, context_for
 from tests.support.builders import failed, make_timer
 from tests.support.clock import NOW
 from tests.support.http import Api
 from tests.support.parts import Overlay
+from tests.support.sql_store import SqlStore
 
 GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
 

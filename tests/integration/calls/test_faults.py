@@ -16,7 +16,7 @@ from duetime.domain.errors import CallUnreadable, StoreError, StoreUnavailable
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus
 from duetime.engine.firing.execution_handler import ExecutionResponse, StartStatus
-from duetime.stores.sql.call_tables import service_calls
+from duetime.stores.backends.sql.call_tables import service_calls
 from tests.support.engine import at
 from tests.support.executing import Executing, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_begin, is_end

@@ -16,7 +16,6 @@ from duetime.domain.timers import FailureReason, TimerState
 from duetime.engine.firing import at_least_once, firing
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
-from duetime.stores.sql.store import SqlStore
 from duetime.testing.virtual_time import VirtualClock
 from tests.integration.engine.test_failure_events import Bus
 from tests.support.clock import NOW as START
@@ -24,6 +23,7 @@ from tests.support.engine import make_poller, make_timer, put, run, stored
 from tests.support.logs import actions
 from tests.support.parts import Overlay
 from tests.support.scripted_sender import Script, ScriptedSender
+from tests.support.sql_store import SqlStore
 
 Refusal = Callable[[Outcome], bool]
 

@@ -11,9 +11,9 @@ from moto import mock_aws
 from duetime.domain.errors import StoreEmpty, StoreNotReady
 from duetime.runtime.wiring import make_ready
 from duetime.stores.backends.dynamodb.client import make_client
+from duetime.stores.backends.sql.tables import metadata, schema_migrations
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.open import open_store
-from duetime.stores.sql.tables import metadata, schema_migrations
 from tests.support.databases import database_url, drop_tables, server_urls, shared_server_store
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.stores.sql.store import SqlStore
 from tests.support.clock import NOW
 from tests.support.databases import empty_database, open_server_store, server_urls
+from tests.support.sql_store import SqlStore
 
 SERVERS = sorted(server_urls()) or [
     pytest.param("noserver", marks=pytest.mark.skip(reason="no server is named by DUETIME_TEST_<STORE>_URL"))

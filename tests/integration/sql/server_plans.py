@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import sqlalchemy as sa
 from sqlalchemy.dialects.mysql.base import MySQLDialect
 
-from duetime.stores.sql.store import SqlStore
 from tests.support.databases import is_tidb
+from tests.support.sql_store import SqlStore
 from tests.unit.sql.statements import Ran, recorded_statements
 
 

@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.domain.errors import StoreUnavailable
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.store import SqlStore
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from tests.support.clock import NOW
 from tests.support.databases import database_url, shared_server_store
+from tests.support.sql_store import SqlStore
 
 PASSWORD = "pässwört %s'#1"
 

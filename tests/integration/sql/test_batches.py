@@ -15,13 +15,13 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Rearm, Timer
+from duetime.stores.backends.sql.dialects import mysql_sql
+from duetime.stores.backends.sql.tables import timers
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
-from duetime.stores.sql import mysql_sql
-from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import timers
 from tests.support.builders import fired, leased, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 from tests.support.leases import claim_shard
+from tests.support.sql_store import SqlStore
 
 
 @pytest.fixture

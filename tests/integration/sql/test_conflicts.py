@@ -20,13 +20,13 @@ from pymysql.constants import ER
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.times import to_milliseconds
+from duetime.stores.backends.sql.deadlocks import MAX_TRIES
+from duetime.stores.backends.sql.tables import timers
 from duetime.stores.port.timers import ChangeStatus, PutMode, TimerRef
-from duetime.stores.sql.restarting import MAX_TRIES
-from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import timers
 from tests.support.builders import make_timer, make_timers
 from tests.support.clock import NOW
 from tests.support.databases import is_tidb
+from tests.support.sql_store import SqlStore
 
 PATIENCE_SECONDS = 20
 _WAITERS = {

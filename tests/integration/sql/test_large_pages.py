@@ -12,10 +12,10 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port.timers import PutMode
-from duetime.stores.sql.store import SqlStore
 from tests.support.builders import make_timers
 from tests.support.clock import NOW
 from tests.support.databases import database_url
+from tests.support.sql_store import SqlStore
 
 TIMERS = 500
 PAYLOAD = '"' + "x" * (255 * 1024) + '"'

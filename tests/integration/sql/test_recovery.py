@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.stores.port.timers import PutMode, PutStatus
-from duetime.stores.sql.store import SqlStore
 from tests.support.builders import make_timer
 from tests.support.clock import NOW
 from tests.support.databases import open_server_store, shared_server_store
+from tests.support.sql_store import SqlStore
 
 PATIENCE_SECONDS = 20
 _OTHERS = {

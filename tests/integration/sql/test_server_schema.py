@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.domain.errors import StoreNotReady
-from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import metadata, schema_migrations
+from duetime.stores.backends.sql.tables import metadata, schema_migrations
 from tests.support.databases import drop_tables, open_server_store
+from tests.support.sql_store import SqlStore
 
 
 def test_timers_are_partitioned_by_shard(server_store: SqlStore) -> None:

@@ -6,9 +6,9 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.domain.namespaces import Namespace
-from duetime.stores.sql.store import SqlStore
 from tests.contract.steps import create, stored
 from tests.support.builders import make_timer
+from tests.support.sql_store import SqlStore
 
 _PUT = {
     "mysql": "UPDATE timers SET timer_correlation_id = X'636166E9'",

@@ -9,13 +9,13 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.domain.times import format_instant, to_milliseconds
-from duetime.stores.sql.store import SqlStore
 from duetime.stores.time_source import TimeSource
 from tests.contract import call_steps as steps
 from tests.support.builders import seconds
 from tests.support.clock import NOW
 from tests.support.databases import open_server_store
 from tests.support.leases import claim_shard
+from tests.support.sql_store import SqlStore
 
 _ORACLE_AGE = "SYS_EXTRACT_UTC(SYSTIMESTAMP) - TIMESTAMP '1970-01-01 00:00:00'"
 NATIVE_MS = {

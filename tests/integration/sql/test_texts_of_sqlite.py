@@ -14,24 +14,23 @@ from duetime.api.http.responses import encode
 from duetime.api.service_calls.responses import call_response
 from duetime.api.timers.responses import timer_response
 from duetime.domain.api_keys import ApiKey, hash_of
-from duetime.domain.errors import StoreError
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.retry import DEFAULT_RETRY_POLICY
 from duetime.domain.service_calls import CallFailure, CallStatus
 from duetime.domain.timers import FailureReason, Timer
+from duetime.stores.backends.sql.call_tables import http_execution_log, outbox, service_calls
+from duetime.stores.backends.sql.tables import api_keys, namespaces, timers, workers
 from duetime.stores.decoding import is_text, is_whole
 from duetime.stores.port.calls import CallFilter, CallOrder, CallRef
-from duetime.stores.port.timers import IsWanted, TimerFilter
-from duetime.stores.sql.call_tables import http_execution_log, outbox, service_calls
-from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import api_keys, namespaces, timers, workers
+from duetime.stores.port.timers import IsWanted, PutMode, PutStatus, TimerFilter
 from tests.contract import call_steps as steps
 from tests.contract.sql_stores import open_sql
 from tests.contract.steps import claim, create, read_all
 from tests.support import calls as make
 from tests.support.builders import RETENTION, make_timer
 from tests.support.clock import NOW
+from tests.support.sql_store import SqlStore
 from tests.support.transfer import exported, fill
 
 BROKEN = sa.cast(sa.literal(b"caf\xe9 \xff", sa.LargeBinary), sa.Text)
@@ -176,9 +175,9 @@ def test_what_was_read_before_and_what_comes_behind_stays_in_order(store: SqlSto
 
 
 def test_what_stands_for_such_bytes_is_no_way_to_store_them(store: SqlStore, single: Namespace) -> None:
-    with pytest.raises(StoreError):
-        create(store, make_timer(single, correlation_id="caf\udce9"))
+    (result,) = store.timers.put([make_timer(single, correlation_id="caf\udce9")], mode=PutMode.CREATE, now=NOW)
 
+    assert result.status is PutStatus.REFUSED
     assert store.timers.list(single, TimerFilter(), cursor=None, limit=5, now=NOW).items == []
 
 

@@ -18,7 +18,6 @@ from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter
 from duetime.stores.port.transfer import LoadStatus
-from duetime.stores.sql.store import SqlStore
 from duetime.transfer.errors import BadExport, TransferRefused
 from duetime.transfer.importing import Importer, verify
 from duetime.transfer.lines import CHECKPOINT_START, Checksum, trailer_line
@@ -32,6 +31,7 @@ from tests.support import calls as make
 from tests.support.builders import make_timer, seconds
 from tests.support.clock import NOW
 from tests.support.parts import Intercepted
+from tests.support.sql_store import SqlStore
 from tests.support.stores import memory_store
 from tests.support.transfer import exported, fill, imported
 from tests.support.unreadable import key_of_a_later_role, make_unreadable

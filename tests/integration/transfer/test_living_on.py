@@ -10,7 +10,6 @@ from duetime.domain.call_events import CallEventType
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.timers import TimerState
 from duetime.stores.port.calls import ApplyStatus, CallRef
-from duetime.stores.sql.store import SqlStore
 from duetime.testing.virtual_time import VirtualClock
 from tests.contract.steps import create
 from tests.support import calls as make
@@ -19,6 +18,7 @@ from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, run, stored
 from tests.support.executing import Executing
 from tests.support.scripted_sender import ScriptedSender
+from tests.support.sql_store import SqlStore
 from tests.support.stores import memory_store
 from tests.support.transfer import exported, imported, in_every_state
 

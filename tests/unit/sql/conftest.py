@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.stores.sql.store import SqlStore
 from tests.support.clock import NOW
+from tests.support.sql_store import SqlStore
 from tests.support.stores import memory_store
 
 

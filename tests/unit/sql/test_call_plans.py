@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from duetime.domain.service_calls import ServiceCall
-from duetime.stores.sql.store import SqlStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.clock import NOW
+from tests.support.sql_store import SqlStore
 from tests.support.stores import image_of, memory_store
 from tests.unit.sql.call_plans import LATER, LISTS, OTHERS, POINTS, TABLES, Action, fill
 from tests.unit.sql.statements import query_plan, recorded_statements

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import RowType, timers
+from duetime.stores.backends.sql.tables import RowType, timers
 from tests.support.clock import NOW
+from tests.support.sql_store import SqlStore
 from tests.support.stores import memory_store
 
 

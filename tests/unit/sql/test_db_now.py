@@ -11,17 +11,17 @@ from sqlalchemy.dialects import sqlite
 from duetime.domain.errors import InvalidSettings
 from duetime.domain.namespaces import Namespace
 from duetime.domain.times import format_instant, read_instant
+from duetime.stores.backends.sql.database import Database
+from duetime.stores.backends.sql.dialects.db_now import SqliteDbNow, db_now_strategy
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
+from duetime.stores.backends.sql.tables import given_count, timers
 from duetime.stores.port.timers import PutMode
-from duetime.stores.sql.database import Database
-from duetime.stores.sql.db_now import SqliteDbNow, db_now_strategy
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import given_count, timers
 from duetime.stores.time_source import TimeSource
 from tests.contract import call_steps as steps
 from tests.support.builders import fired, leased, make_timer, seconds
 from tests.support.clock import NOW
 from tests.support.leases import claim_shard
+from tests.support.sql_store import SqlStore
 from tests.support.sqlite_rows import executed
 from tests.unit.sql.statements import recorded_statements
 

@@ -7,14 +7,14 @@ import sqlalchemy as sa
 import sqlglot
 from sqlalchemy.dialects import mssql, oracle
 
-from duetime.stores.sql.database import Database
-from duetime.stores.sql.db_now import (
+from duetime.stores.backends.sql.database import Database
+from duetime.stores.backends.sql.dialects.db_now import (
     DbNowStrategy,
     OracleDbNow,
     SqlServerDbNow,
 )
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.tables import given_count, timers
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
+from duetime.stores.backends.sql.tables import given_count, timers
 from duetime.stores.time_source import TimeSource
 
 SQLSERVER_MS = "CAST(SESSION_CONTEXT(N'duetime.now_ms') AS BIGINT)"

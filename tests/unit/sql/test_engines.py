@@ -17,17 +17,17 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.domain.errors import InvalidSettings, StoreNotReady
-from duetime.stores.sql.db_now import MysqlDbNow
-from duetime.stores.sql.dialects import SqlDialect, open_dialect
-from duetime.stores.sql.engines import server_engine
-from duetime.stores.sql.mysql import (
+from duetime.stores.backends.sql.dialects.db_now import MysqlDbNow
+from duetime.stores.backends.sql.dialects.dialect import SqlDialect, open_dialect
+from duetime.stores.backends.sql.dialects.engines import server_engine
+from duetime.stores.backends.sql.dialects.mysql import (
     IDLE_SECONDS,
     RECYCLE_SECONDS,
     SCHEMA_TURN_SECONDS,
     SOCKET_TIMEOUT_SECONDS,
     MysqlDialect,
 )
-from duetime.stores.sql.postgresql import _prepare_session
+from duetime.stores.backends.sql.dialects.postgresql import _prepare_session
 
 
 class Stop(Exception):

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from oracledb.errors import _Error
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
+from duetime.stores.backends.sql.dialects.oracle_sql import NoAnswer, connect_in_time, read_text, stored_text
+from duetime.stores.backends.sql.errors import TransactionAborted
 from duetime.stores.open import open_store
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.oracle_sql import NoAnswer, connect_in_time, read_text, stored_text
 from duetime.stores.time_source import TimeSource
 from tests.support.silent_server import check_is_refused_in_time
 from tests.unit.sql.test_every_statement import statements_of
@@ -54,7 +54,7 @@ def test_a_url_that_cannot_be_used_says_what_one_is_like(url: str) -> None:
 def test_a_server_that_is_down_is_one_clear_line_in_bounded_time(
     is_listening: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duetime.stores.sql.oracle_sql.CONNECT_TIMEOUT_SECONDS", 0.25)
+    monkeypatch.setattr("duetime.stores.backends.sql.dialects.oracle_sql.CONNECT_TIMEOUT_SECONDS", 0.25)
     check_is_refused_in_time("oracle", "service", is_listening=is_listening)
     wait_for_attempts()
     gc.collect()
@@ -138,6 +138,6 @@ def test_texts_keep_their_order(one: str, other: str) -> None:
     assert (stored_text(one) < stored_text(other)) is (one < other)
 
 
-def test_no_statement_has_an_empty_text_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for sql in statements_of(open_dialect(URL), monkeypatch, TimeSource.CALLER):
+def test_no_statement_has_an_empty_text_in_it() -> None:
+    for sql in statements_of(open_dialect(URL), TimeSource.CALLER):
         assert "''" not in sql

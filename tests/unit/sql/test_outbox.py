@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from duetime.stores.sql.store import SqlStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.clock import NOW
+from tests.support.sql_store import SqlStore
 
 
 def test_a_busy_tenant_leaves_room_for_the_others(store: SqlStore) -> None:

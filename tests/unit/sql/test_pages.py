@@ -6,18 +6,18 @@ import pytest
 
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.namespaces import Namespace
+from duetime.stores.core import lists
 from duetime.stores.port.timers import PutMode, TimerFilter
-from duetime.stores.sql import lists
-from duetime.stores.sql.store import SqlStore
 from tests.support.builders import make_timer, make_timers
 from tests.support.clock import NOW
+from tests.support.sql_store import SqlStore
 from tests.unit.sql.statements import recorded_statements
 
 
 def test_a_filtered_page_looks_at_a_bounded_number_of_rows(
     store: SqlStore, single: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lists, "SCANNED_PER_PAGE", 10)
+    monkeypatch.setattr(lists, "LOOKED_AT_PER_PAGE", 10)
     store.timers.put(make_timers(single, 25), mode=PutMode.CREATE, now=NOW)
     store.timers.put([make_timer(single, "zz", tags=("rare",))], mode=PutMode.CREATE, now=NOW)
     rare = TimerFilter(tag="rare")

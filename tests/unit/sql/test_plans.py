@@ -9,10 +9,10 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import TimerChange, TimerState
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
-from duetime.stores.sql.store import SqlStore
 from tests.support.builders import RETENTION, failed, fired, leased, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 from tests.support.leases import claim_shard
+from tests.support.sql_store import SqlStore
 from tests.unit.sql.statements import query_plan, recorded_statements
 
 PRIMARY_KEY = "sqlite_autoindex_timers_1"
@@ -88,6 +88,9 @@ ACTIONS: dict[str, Action] = {
     "correlation": lambda store, single: store.timers.find_by_correlation(
         single, "c", cursor=None, limit=10, now=NOW
     ),
+    "correlation, next page": lambda store, single: store.timers.find_by_correlation(
+        single, "c", cursor='["t0003"]', limit=10, now=NOW
+    ),
     "prune": lambda store, _: store.timers.prune(now=NOW + RETENTION, limit=5),
 }
 
@@ -98,11 +101,11 @@ CATALOGUE_ACTIONS: dict[str, tuple[Action, str]] = {
         "SEARCH namespaces USING INDEX sqlite_autoindex_namespaces_1 (namespace_name=?)",
     ),
     "list namespaces": (
-        lambda store, _: store.catalogue.list_namespaces(cursor="a", limit=5),
+        lambda store, _: store.catalogue.list_namespaces(cursor='["a"]', limit=5),
         "SEARCH namespaces USING INDEX idx_namespace_list (is_internal=? AND namespace_name>?)",
     ),
     "list a tenant's namespaces": (
-        lambda store, _: store.catalogue.list_namespaces(cursor="a", limit=5, tenant_id="acme"),
+        lambda store, _: store.catalogue.list_namespaces(cursor='["a"]', limit=5, tenant_id="acme"),
         "SEARCH namespaces USING INDEX idx_namespace_tenant (tenant_id=? AND is_internal=? AND namespace_name>?)",
     ),
     "get API key": (
@@ -110,7 +113,7 @@ CATALOGUE_ACTIONS: dict[str, tuple[Action, str]] = {
         "SEARCH api_keys USING INDEX idx_api_key_id (key_id=?)",
     ),
     "list API keys": (
-        lambda store, _: store.catalogue.list_api_keys("acme", cursor="k1", limit=5),
+        lambda store, _: store.catalogue.list_api_keys("acme", cursor='["k1"]', limit=5),
         "SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (tenant_id=? AND key_id>?)",
     ),
     "delete API key": (
@@ -142,9 +145,8 @@ def test_every_statement_searches_by_index(filled: SqlStore, single: Namespace, 
 def test_looking_for_the_next_timer_reads_the_index_alone(filled: SqlStore, single: Namespace) -> None:
     (steps,) = plans(filled, single, ACTIONS["nothing due"])
 
-    assert steps == [
-        f"SEARCH timers USING COVERING INDEX {PRIMARY_KEY} (shard_id=? AND row_type=? AND timer_execute_at>?)"
-    ]
+    wanted = "(shard_id=? AND row_type=? AND timer_execute_at>? AND timer_execute_at<?)"
+    assert steps == [f"SEARCH timers USING COVERING INDEX {PRIMARY_KEY} {wanted}"]
 
 
 def test_due_timers_are_a_range_of_the_primary_key(filled: SqlStore, single: Namespace) -> None:
@@ -180,12 +182,14 @@ def test_a_list_walks_the_lookup_index(filled: SqlStore, single: Namespace) -> N
 
 
 def test_correlation_and_expiry_have_indexes_of_their_own(filled: SqlStore, single: Namespace) -> None:
-    correlation = plans(filled, single, ACTIONS["correlation"])
+    first = plans(filled, single, ACTIONS["correlation"])
+    second = plans(filled, single, ACTIONS["correlation, next page"])
     prune = plans(filled, single, ACTIONS["prune"])
 
-    wanted = "(timer_namespace=? AND timer_correlation_id=? AND timer_id>?)"
-    assert correlation == [[f"SEARCH timers USING INDEX idx_timer_correlation {wanted}"]]
-    assert ["SEARCH timers USING INDEX idx_timer_expiry (timer_expires_at<?)"] in prune
+    wanted = "timer_namespace=? AND timer_correlation_id=?"
+    assert first == [[f"SEARCH timers USING INDEX idx_timer_correlation ({wanted})"]]
+    assert second == [[f"SEARCH timers USING INDEX idx_timer_correlation ({wanted} AND timer_id>?)"]]
+    assert ["SEARCH timers USING INDEX idx_timer_expiry (timer_expires_at>? AND timer_expires_at<?)"] in prune
 
 
 def test_owners_of_many_shards_are_found_by_key_while_sqlite_knows_no_statistics(store: SqlStore) -> None:

@@ -11,13 +11,13 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
+from duetime.stores.backends.sql.dialects.driver_connection import DriverConnection
+from duetime.stores.backends.sql.tables import RowType
 from duetime.stores.port.timers import PutMode
-from duetime.stores.sql.driver_connection import DriverConnection
-from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import RowType
 from tests.contract.steps import claim, record
 from tests.support.builders import RETENTION, fired, make_timer, seconds
 from tests.support.clock import NOW
+from tests.support.sql_store import SqlStore
 from tests.unit.sql.statements import before_each_statement
 
 EXPIRY = NOW + RETENTION

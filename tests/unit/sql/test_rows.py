@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import MIN_INSTANT
+from duetime.stores.backends.sql.tables import timers
 from duetime.stores.core import timer_codec
 from duetime.stores.port.timers import PutMode
-from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import timers
 from tests.support.builders import make_timer
 from tests.support.clock import NOW
+from tests.support.sql_store import SqlStore
 from tests.support.sqlite_rows import executed
 
 

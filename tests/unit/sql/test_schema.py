@@ -11,11 +11,11 @@ import sqlalchemy as sa
 
 from duetime.domain.errors import StoreNotReady
 from duetime.domain.times import format_instant
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.schema import VERSION
-from duetime.stores.sql.store import SqlStore
-from duetime.stores.sql.tables import metadata
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
+from duetime.stores.backends.sql.schema import VERSION
+from duetime.stores.backends.sql.tables import metadata
 from tests.support.clock import NOW
+from tests.support.sql_store import SqlStore
 
 
 def test_every_table_is_there_and_strict(store: SqlStore) -> None:

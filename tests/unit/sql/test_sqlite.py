@@ -15,13 +15,13 @@ import pytest
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.namespaces import Namespace
+from duetime.stores.backends.sql.dialects import sqlite
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.port.timers import PutMode
-from duetime.stores.sql import sqlite
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.store import SqlStore
 from duetime.stores.time_source import TimeSource
 from tests.support.builders import make_timer, make_timers
 from tests.support.clock import NOW
+from tests.support.sql_store import SqlStore
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from pymssql import _mssql
 from sqlglot import expressions as exp
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.backends.sql.column_types import exact_text_of
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
+from duetime.stores.backends.sql.dialects.sqlserver_sql import _as_sent
+from duetime.stores.backends.sql.errors import TransactionAborted
+from duetime.stores.backends.sql.tables import metadata
 from duetime.stores.open import open_store
-from duetime.stores.sql.column_types import exact_text_of
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.sqlserver_sql import _as_sent
-from duetime.stores.sql.tables import metadata
 from duetime.stores.time_source import TimeSource
 from tests.support.silent_server import check_is_refused_in_time
 from tests.unit.sql.test_every_statement import CASES, statements_of
@@ -50,7 +50,7 @@ def test_a_url_that_cannot_be_used_says_what_one_is_like(url: str) -> None:
 def test_a_server_that_is_down_is_one_clear_line_in_bounded_time(
     is_listening: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duetime.stores.sql.sqlserver.CONNECT_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr("duetime.stores.backends.sql.dialects.sqlserver.CONNECT_TIMEOUT_SECONDS", 1)
     check_is_refused_in_time("sqlserver", "duetime", is_listening=is_listening)
 
 
@@ -125,11 +125,11 @@ EXACT = {
 }
 
 
-def test_texts_that_may_end_in_blanks_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_that_may_end_in_blanks_are_told_apart() -> None:
     """SQL Server takes 'a' and 'a ' for the same, whatever the collation: a character behind them helps."""
     assert {"timers.timer_id", "timers.timer_correlation_id", "service_call_tags.tag", "service_calls.name"} <= EXACT
     compared: set[str] = set()
-    for sql in statements_of(open_dialect(CASES["mssql"].url), monkeypatch, TimeSource.DATABASE):
+    for sql in statements_of(open_dialect(CASES["mssql"].url), TimeSource.DATABASE):
         text = re.sub(r"%\((\w+)\)s", r"@\1", sql)
         (statement,) = sqlglot.parse(text, dialect="tsql")
         assert statement is not None

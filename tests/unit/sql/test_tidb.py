@@ -11,17 +11,17 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
+from duetime.stores.backends.sql.dialects.tidb import TidbDialect
+from duetime.stores.backends.sql.errors import TransactionAborted
+from duetime.stores.backends.sql.schema import ddl_statements
+from duetime.stores.backends.sql.tables import timers
 from duetime.stores.open import open_store
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.sql.errors import TransactionAborted
-from duetime.stores.sql.schema import ddl_statements
-from duetime.stores.sql.tables import timers
-from duetime.stores.sql.tidb import TidbDialect
 from duetime.stores.time_source import TimeSource
 from tests.unit.sql.test_every_statement import statements_of
 
-STATEMENTS = ddl_statements("mysql+duetimetidb")
-HINT = re.compile(r"^SELECT /\*\+ USE_INDEX\((\w+), (\w+)\) \*/ ")
+STATEMENTS = ddl_statements("mysql+duetime")
+HINT = re.compile(r"\bFROM (\w+) FORCE INDEX \((\w+)\)")
 
 
 @pytest.fixture
@@ -48,45 +48,36 @@ def test_its_port_is_its_own(dialect: TidbDialect) -> None:
         open_store("tidb://db")
 
 
-def test_each_range_names_its_index(monkeypatch: pytest.MonkeyPatch, dialect: TidbDialect) -> None:
-    ranges = [sql for sql in statements_of(dialect, monkeypatch, TimeSource.DATABASE) if " LIMIT " in sql]
-    tables = ("timers", "service_calls", "service_call_tags", "http_execution_log", "outbox")
-    hot = [sql for sql in ranges if re.search(rf"FROM ({'|'.join(tables)})\b", sql)]
+def test_each_range_names_its_index_as_on_mysql(dialect: TidbDialect) -> None:
+    ranges = [sql for sql in statements_of(dialect, TimeSource.DATABASE) if " LIMIT " in sql]
 
-    assert len(hot) > 20
-    for sql in hot:
+    assert len(ranges) > 20
+    for sql in ranges:
         match = HINT.search(sql)
         assert match is not None, sql
         table, index = match.groups()
-        assert re.search(rf"\b{table}\b", sql[match.end() :])
         if index != "PRIMARY":
             assert f" ON {table} (" in STATEMENTS[index]
-    due = [sql for sql in hot if "timers.row_type = 2" in sql]
-    assert len(due) == 5
-    assert all("USE_INDEX(timers, PRIMARY)" in sql for sql in due)
+    due = [sql for sql in ranges if "timers.row_type = 2" in sql.partition("WHERE")[2]]
+    assert due
+    assert all("FROM timers FORCE INDEX (PRIMARY)" in sql for sql in due)
 
 
-def test_the_first_columns_of_a_named_index_are_in_the_condition(
-    monkeypatch: pytest.MonkeyPatch, dialect: TidbDialect
-) -> None:
+def test_a_named_index_begins_with_what_is_asked_for_or_sorted_by(dialect: TidbDialect) -> None:
     """Or the whole index would be read."""
-    for sql in statements_of(dialect, monkeypatch, TimeSource.DATABASE):
+    for sql in statements_of(dialect, TimeSource.DATABASE):
         if match := HINT.search(sql):
             table, index = match.groups()
             key = "PRIMARY KEY" if index == "PRIMARY" else f" ON {table}"
             found = re.search(rf"{key} \((\w+)", STATEMENTS[table if index == "PRIMARY" else index])
             assert found is not None
-            assert f"{table}.{found[1]}" in sql.partition("WHERE")[2]
+            assert f"{table}.{found[1]}" in sql.partition("FROM ")[2]
 
 
-def test_what_is_read_by_its_key_needs_no_hint(monkeypatch: pytest.MonkeyPatch, dialect: TidbDialect) -> None:
-    statements = statements_of(dialect, monkeypatch, TimeSource.DATABASE)
+def test_what_is_read_by_its_key_needs_no_hint(dialect: TidbDialect) -> None:
+    statements = statements_of(dialect, TimeSource.DATABASE)
 
-    assert not [sql for sql in statements if "/*+" in sql and " LIMIT " not in sql]
-
-
-def test_mysql_and_mariadb_get_no_hints(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "/*+" not in " ".join(statements_of(open_dialect("mysql://db/x"), monkeypatch, TimeSource.DATABASE))
+    assert not [sql for sql in statements if "FORCE INDEX" in sql and " LIMIT " not in sql]
 
 
 def test_all_servers_of_a_cluster_number_events_in_one_order() -> None:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import pytest
 import sqlglot
 from sqlglot import expressions as exp
 
-from duetime.stores.sql.dialects import open_dialect
-from duetime.stores.time_source import TimeSource
-from tests.unit.sql.test_every_statement import statements_of
+from duetime.domain.idempotency import IdempotencyRecord
+from duetime.domain.timers import Rearm
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
+from duetime.stores.port.timers import PutMode, TimerRef
+from tests.contract import call_steps as steps
+from tests.support.builders import failed, leased, make_timers, parked, rescheduled, retried, seconds
+from tests.support.clock import NOW
+from tests.support.leases import claim_shard
+from tests.support.sql_store import SqlStore
+from tests.support.transfer import fill
+from tests.unit.sql.call_plans import LATER, POINTS, steps_of_life
+from tests.unit.sql.statements import recorded_statements
+from tests.unit.sql.test_plans import ACTIONS as TIMER_ACTIONS
 
 FROM_DATABASE = {
     "INSERT namespaces.created_at",
     "INSERT outbox.created_at",
+    "INSERT timers.shard_claimed_at",
+    "INSERT timers.shard_lease_expires_at",
     "INSERT timers.timer_created_at",
     "INSERT timers.timer_updated_at",
     "INSERT workers.worker_expires_at",
@@ -22,10 +37,8 @@ FROM_DATABASE = {
     "UPDATE timers.timer_updated_at",
     "UPDATE workers.worker_expires_at",
     "WHERE timers.shard_lease_expires_at",
-    "WHERE timers.timer_expires_at",
-    "WHERE workers.worker_expires_at",
 }
-"""Leases, the outbox, when a row was made and changed, and which one has expired."""
+"""Leases, the outbox, and when a row was made and changed."""
 MOVED_AS_THEY_ARE = {
     "INSERT api_keys.key_created_at",
     "INSERT namespaces.created_at",
@@ -39,7 +52,6 @@ ASKED_FOR_OR_JUDGED_BY_THE_CALLER = {
     "INSERT api_keys.key_expires_at",
     "INSERT idempotency_records.record_expires_at",
     "UPDATE idempotency_records.record_expires_at",
-    "WHERE idempotency_records.record_expires_at",
     "INSERT timers.timer_due_at",
     "INSERT timers.timer_execute_at",
     "INSERT timers.timer_fired_at",
@@ -51,6 +63,8 @@ ASKED_FOR_OR_JUDGED_BY_THE_CALLER = {
     "UPDATE timers.timer_rearmed_at",
     # The old one, which the caller has read.
     "UPDATE timers.timer_created_at",
+    # None, when it is released.
+    "UPDATE timers.shard_lease_expires_at",
 }
 OF_A_TRANSITION = {
     # The timer of a call is what its call says.
@@ -92,10 +106,53 @@ def times_of(sql: str) -> list[tuple[str, exp.Expression]]:
     return [(name, value) for name, value in found if name.endswith("_at")]
 
 
-def test_every_time_of_a_mutation_is_the_database_s_or_given_for_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def store() -> Iterator[SqlStore]:
+    """A store with the database's time."""
+    store = SqlStore(open_dialect("sqlite://"))
+    store.initialise()
+    yield store
+    store.close()
+
+
+def live(store: SqlStore) -> None:
+    """Something of every mutation that there is."""
+    fill(store)
+    single = store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
+    store.catalogue.update_namespace(single, if_revision=1, now=NOW)
+    store.transfer.load_namespace(replace(single, name="loaded"))
+    for claim_id, if_claim in (("c", None), ("d", "c")):
+        record = IdempotencyRecord(key="k", claim_id=claim_id, content="{}", expires_at=NOW)
+        store.catalogue.put_idempotency_record(record, if_claim=if_claim, now=NOW)
+    store.timers.put(make_timers(single, 40), mode=PutMode.CREATE, now=NOW)
+    for action in TIMER_ACTIONS.values():
+        action(store, single)
+    first, second, third, fourth = store.timers.due(0, until=NOW, limit=4).timers
+    outcomes = [
+        retried(first, next_attempt_at=NOW + seconds(1)),
+        rescheduled(second, execute_at=NOW + seconds(1)),
+        parked(third, until=NOW + seconds(1)),
+        failed(fourth),
+    ]
+    store.timers.record(leased(outcomes), now=NOW)
+    store.timers.rearm(single, [TimerRef(fourth.timer_id)], rearm=Rearm.REDRIVE, now=NOW)
+    claim_shard(store, 1, "v", lease_seconds=9, now=NOW)  # after a release
+    store.leases.announce_worker("w", ttl_seconds=9, now=NOW)
+    store.leases.announce_worker("w", ttl_seconds=9, now=NOW)
+    call = steps.submit(store.calls, tags=("a",), idempotency_key="mine", due_at=LATER)
+    for name in ("marking", "pruning"):
+        POINTS[name][0](store, call)
+    steps_of_life(store, call)
+    store.calls.delete(call.tenant_id, call.call_id, now=NOW)
+
+
+def test_every_time_of_a_mutation_is_the_database_s_or_given_for_a_reason(store: SqlStore) -> None:
+    with recorded_statements(store) as statements:
+        live(store)
+
     from_database: set[str] = set()
     given: set[str] = set()
-    for sql in statements_of(open_dialect("sqlite://"), monkeypatch, TimeSource.DATABASE):
+    for sql in {each.sql for each in statements}:
         for name, value in times_of(sql):
             if "duetime_now" in value.sql():
                 from_database.add(name)

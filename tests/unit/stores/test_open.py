@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from duetime.domain.errors import InvalidSettings
+from duetime.stores.core.store import CoreStore
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.open import open_store
-from duetime.stores.sql.store import SqlStore
 
 
 def test_an_sqlite_url_opens_the_sql_store(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/duetime.db")
 
-    assert isinstance(store, SqlStore)
+    assert isinstance(store, CoreStore)
     assert list(tmp_path.iterdir()) == []  # opening contacts nothing
     store.close()
 
@@ -67,7 +67,7 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch, url: 
     original = builtins.__import__
 
     def without_driver(name: str, *arguments: Any, **more: Any) -> Any:
-        packages = ("sql", "dynamodb", "backends.mongodb", "backends.cassandra")
+        packages = ("dynamodb", "backends")
         if name.startswith(tuple(f"duetime.stores.{package}." for package in packages)):
             raise ModuleNotFoundError(f"No module named {module!r}", name=module)
         return original(name, *arguments, **more)
@@ -82,8 +82,10 @@ def test_a_missing_module_of_our_own_is_not_blamed_on_the_user(monkeypatch: pyte
     original = builtins.__import__
 
     def broken(name: str, *arguments: Any, **more: Any) -> Any:
-        if name == "duetime.stores.sql.dialects":
-            raise ModuleNotFoundError("No module named 'duetime.stores.sql.gone'", name="duetime.stores.sql.gone")
+        if name == "duetime.stores.backends.sql.backend":
+            raise ModuleNotFoundError(
+                "No module named 'duetime.stores.backends.sql.gone'", name="duetime.stores.backends.sql.gone"
+            )
         return original(name, *arguments, **more)
 
     monkeypatch.setattr(builtins, "__import__", broken)

@@ -21,11 +21,13 @@ from duetime.stores.core.catalogue_codec import (
     decode_secret,
     encode_key,
     encode_namespace,
+    encode_new_namespace,
     encode_record,
     is_over,
 )
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.deciding import Decision, decide
+from duetime.stores.core.timer_codec import instant
 from duetime.stores.entities import (
     API_KEY,
     API_KEYS_OF_TENANT,
@@ -57,24 +59,30 @@ class Catalogue:
         self, name: str, *, num_shards: int, dedicated: bool, now: datetime, tenant_id: str = DEFAULT_TENANT
     ) -> tuple[Namespace, bool]:
         new = Namespace(name, num_shards, 0, dedicated, now, tenant_id=tenant_id)
-        namespace, is_new = self.store_namespace(new)
+        namespace, is_new = self.store_namespace(new, made_at=now)
         if is_new:
             return namespace, True
         return agreed(namespace, num_shards=num_shards, dedicated=dedicated, tenant_id=tenant_id), False
 
-    def store_namespace(self, new: Namespace) -> tuple[Namespace, bool]:
-        """The namespace that is there, or ``new`` with the shards that the shard map gives it. Whether it is new."""
+    def store_namespace(self, new: Namespace, *, made_at: datetime | None = None) -> tuple[Namespace, bool]:
+        """The namespace that is there, or ``new`` with the shards that the shard map gives it. Whether it is new.
+
+        ``made_at``: the caller's time, for one that is created with this write; None: it comes from another store.
+        """
         for _ in rounds():
             (stored,) = self._backend.read(NAMESPACE, [(new.name,)])
             if stored is not None:
                 return decode_namespace(stored), False
             first, counter = self._take_shards(new.num_shards, is_dedicated=new.dedicated)
             namespace = replace(new, first_shard=first)
-            group = [writes.insert(NAMESPACE, encode_namespace(namespace)), *counter]
-            (written,) = self._backend.atomic([group]).results
+            row = encode_namespace(namespace) if made_at is None else encode_new_namespace(namespace)
+            batch = self._backend.atomic([[writes.insert(NAMESPACE, row), *counter]], now=made_at)
+            (written,) = batch.results
             if written.error is not None:
                 raise written.error
             if written.is_written:
+                if made_at is not None and batch.at_ms is not None:
+                    namespace = replace(namespace, created_at=instant(batch.at_ms))
                 return namespace, True
         raise StoreUnavailable("other writers created namespaces again and again")
 

@@ -9,6 +9,7 @@ from duetime.domain.errors import StoreError
 from duetime.domain.idempotency import IdempotencyRecord
 from duetime.domain.namespaces import Namespace
 from duetime.domain.tenants import is_internal
+from duetime.stores.backend import NOW, Now
 from duetime.stores.core.timer_codec import instant, milliseconds, optional_instant, optional_milliseconds
 from duetime.stores.decoding import DECODING_ERRORS, repaired, whole
 from duetime.stores.entities import API_KEY, IDEMPOTENCY_RECORD, NAMESPACE
@@ -18,12 +19,22 @@ from duetime.stores.namespace_text import StoredNamespace, read_namespace, secre
 
 
 def encode_namespace(namespace: Namespace) -> Row:
+    """The row of a namespace, with its own time."""
+    return _encode(namespace, milliseconds(namespace.created_at))
+
+
+def encode_new_namespace(namespace: Namespace) -> Row:
+    """The row of a namespace that is created with this write."""
+    return _encode(namespace, NOW)
+
+
+def _encode(namespace: Namespace, created_at: int | Now) -> Row:
     return (
         namespace.name,
         namespace.num_shards,
         namespace.first_shard,
         namespace.dedicated,
-        milliseconds(namespace.created_at),
+        created_at,
         namespace.revision,
         settings_text(namespace.settings),
         secrets_text(namespace.secrets),

@@ -9,8 +9,7 @@ from functools import partial
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, Now, Test, Write, WriteStatus, Written
-from duetime.stores.core.recording import guard_of
+from duetime.stores.backend import Alike, Backend, Comparison, Condition, Now, Write, WriteStatus, Written
 from duetime.stores.core.timer_codec import instant, optional_instant
 from duetime.stores.decoding import repaired
 from duetime.stores.entities import ALL_WORKERS, SHARD, WORKER
@@ -19,7 +18,10 @@ from duetime.stores.shard_reading import read_status
 
 _MOST_WORKERS = 10_000
 _ENDS = SHARD.places["shard_lease_expires_at"]
-_IS_FREE = Condition("shard_lease_expires_at", writes.NOW, Test.IS_PAST)
+_IS_HELD = ("shard_version", "shard_owner_id")
+_RENEWAL = Alike(SHARD, ("shard_lease_expires_at",), _IS_HELD)
+_RELEASE = Alike(SHARD, ("shard_owner_id", "shard_lease_expires_at"), _IS_HELD)
+_IS_FREE = Condition("shard_lease_expires_at", writes.NOW, Comparison.IS_PAST)
 
 
 class Leases:
@@ -72,8 +74,9 @@ class Leases:
             return []
         lease_ms = _milliseconds(lease_seconds)
         ordered = sorted(leases, key=lambda lease: lease.shard_id)
-        change = {"shard_lease_expires_at": Now(lease_ms)}
-        batch = self._backend.write([_held(lease, change, "lease renewed") for lease in ordered], now=now)
+        end = Now(lease_ms)
+        renewals = [_held(_RENEWAL, lease, end) for lease in ordered]
+        batch = self._backend.write(renewals, now=now)
         statuses = {lease.shard_id: written.status for lease, written in zip(ordered, batch.results, strict=True)}
         held = [shard_id for shard_id, status in statuses.items() if status is WriteStatus.WRITTEN]
         if not held:
@@ -85,10 +88,8 @@ class Leases:
         if not leases:
             return
         ordered = sorted(leases, key=lambda lease: lease.shard_id)
-        gone = {"shard_owner_id": None, "shard_lease_expires_at": None}
-        _raise_first(
-            self._backend.write([_held(lease, gone, "lease released") for lease in ordered], now=now).results
-        )
+        releases = [_held(_RELEASE, lease, None, None) for lease in ordered]
+        _raise_first(self._backend.write(releases, now=now).results)
 
     def _rows(self, shard_ids: Sequence[int]) -> dict[int, Row]:
         if not shard_ids:
@@ -128,9 +129,9 @@ def _claim(row: Row, owner_id: str, lease_ms: int, metadata: str) -> Write:
     return writes.update(SHARD, row[:1], changes, is_same, _IS_FREE, known=writes.known(SHARD, row))
 
 
-def _held(lease: Lease, changes: dict[str, Value], like: str) -> Write:
+def _held(alike: Alike, lease: Lease, *changes: Value) -> Write:
     """A change of a shard that is made as long as a lease is the stored one."""
-    return writes.update(SHARD, (lease.shard_id,), changes, *guard_of(lease).conditions, like=like)
+    return alike.update((lease.shard_id,), (*changes, lease.version, lease.owner_id))
 
 
 def _renewed(lease: Lease, status: WriteStatus, end: datetime | None) -> Lease | None:

@@ -10,12 +10,21 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Change, Condition, Guard, Write, WriteStatus
-from duetime.stores.core.timer_codec import decode_or_salvage, encode, key_of, milliseconds, outcome_changes
+from duetime.stores.backend import Alike, Backend, Condition, Guard, Write, WriteStatus
+from duetime.stores.core.timer_codec import (
+    OUTCOME_CHANGES,
+    OUTCOME_EXPECTS,
+    decode_or_salvage,
+    encode,
+    encode_outcome,
+    key_of,
+)
 from duetime.stores.entities import EXPIRED_RECORDS, EXPIRED_TIMERS, IDEMPOTENCY_RECORD, SHARD, TIMER
 from duetime.stores.entity import DAMAGED, AccessPath, Entity
 from duetime.stores.recording import record
 
+_END = Alike(TIMER, OUTCOME_CHANGES, OUTCOME_EXPECTS)
+_NEXT_ATTEMPT = Alike(TIMER, OUTCOME_CHANGES, OUTCOME_EXPECTS)
 _STATUSES = {
     WriteStatus.WRITTEN: RecordStatus.APPLIED,
     WriteStatus.NOT_WRITTEN: RecordStatus.SUPERSEDED,
@@ -69,20 +78,11 @@ class Recording:
 
 def _write_of(outcome: Outcome, guard: Guard | None) -> Write:
     timer = outcome.timer
-    assert timer.next_attempt_at is not None
-    conditions = (
-        Condition("timer_revision", timer.revision),
-        Condition("timer_firing_id", timer.firing_id),
-        Condition("timer_execute_at", milliseconds(timer.next_attempt_at)),
-    )
-    return Write(
-        Change.UPDATE,
-        TIMER,
+    alike = _END if outcome.next_attempt_at is None else _NEXT_ATTEMPT
+    return alike.update(
         (timer.shard_id, timer.namespace, timer.timer_id),
-        changes=outcome_changes(outcome),
-        conditions=conditions,
+        encode_outcome(outcome),
         guard=guard,
-        like="end" if outcome.next_attempt_at is None else "next attempt",
         known=lambda: dict(zip(TIMER.names, encode(timer), strict=True)),
     )
 

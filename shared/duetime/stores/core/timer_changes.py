@@ -184,7 +184,8 @@ def _finished_put(result: PutResult, at_ms: int) -> PutResult:
 
 
 def _finished_change(result: ChangeResult, at_ms: int) -> ChangeResult:
-    return result if result.timer is None else replace(result, timer=replace(result.timer, updated_at=instant(at_ms)))
+    timer = result.timer
+    return result if timer is None else ChangeResult(result.status, replace(timer, updated_at=instant(at_ms)))
 
 
 def _refused_put(error: StoreError) -> PutResult:

@@ -90,22 +90,43 @@ def _encode(timer: Timer, created_at: int | Now, updated_at: int | Now) -> Row:
     )
 
 
-def outcome_changes(outcome: Outcome) -> dict[str, Value]:
-    """What an outcome changes of the row of the timer that was fired."""
+OUTCOME_CHANGES = (
+    "timer_execute_at",
+    "timer_state",
+    "timer_due_at",
+    "timer_revision",
+    "timer_firing_id",
+    "timer_attempts",
+    "timer_updated_at",
+    "timer_fired_at",
+    "timer_failure",
+    "timer_expires_at",
+    "timer_attempt_log",
+)
+OUTCOME_EXPECTS = ("timer_revision", "timer_firing_id", "timer_execute_at")
+"""That the row is still the one of the timer that was fired."""
+
+
+def encode_outcome(outcome: Outcome) -> Row:
+    """The values of ``OUTCOME_CHANGES`` and those of ``OUTCOME_EXPECTS``."""
     timer = outcome.timer
-    return {
-        "timer_execute_at": optional_milliseconds(outcome.next_attempt_at),
-        "timer_state": outcome.state.value,
-        "timer_due_at": milliseconds(outcome.execute_at),
-        "timer_revision": timer.revision + 1,
-        "timer_firing_id": outcome.firing_id,
-        "timer_attempts": outcome.attempts,
-        "timer_updated_at": NOW,
-        "timer_fired_at": optional_milliseconds(outcome.fired_at),
-        "timer_failure": encode_failure(outcome.failure),
-        "timer_expires_at": optional_milliseconds(outcome.expires_at),
-        "timer_attempt_log": timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
-    }
+    assert timer.next_attempt_at is not None
+    return (
+        None if outcome.next_attempt_at is None else milliseconds(outcome.next_attempt_at),
+        outcome.state._value_,
+        milliseconds(outcome.execute_at),
+        timer.revision + 1,
+        outcome.firing_id,
+        outcome.attempts,
+        NOW,
+        None if outcome.fired_at is None else milliseconds(outcome.fired_at),
+        encode_failure(outcome.failure),
+        None if outcome.expires_at is None else milliseconds(outcome.expires_at),
+        timer.attempt_log if outcome.attempt_log is None else outcome.attempt_log,
+        timer.revision,
+        timer.firing_id,
+        milliseconds(timer.next_attempt_at),
+    )
 
 
 def decode(row: Row) -> Timer:

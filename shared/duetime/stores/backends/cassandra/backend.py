@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from duetime.domain.times import to_milliseconds
-from duetime.stores.backend import WRITTEN, Batch, Change, Scan, Write
+from duetime.stores.backend import WRITTEN, Batch, Change, Scan, Write, spelled_out
 from duetime.stores.backends.cassandra import schema
 from duetime.stores.backends.cassandra.hints import Attempts, Hints
 from duetime.stores.backends.cassandra.reads import Reads
@@ -62,6 +62,7 @@ class CassandraBackend:
 
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
         """Of a lease's row that has ended, the database sees to the removal."""
+        writes = spelled_out(writes)
         made = [write for write in writes if not _ends_by_itself(write)]
         results = self._writes.run([[write] for write in made], _milliseconds(now))
         told = dict(zip(map(id, made), results, strict=True))

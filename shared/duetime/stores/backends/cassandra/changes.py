@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
-from duetime.stores.backend import Change, Now, Plus, Test, Write
+from duetime.stores.backend import Change, Comparison, Now, Plus, Write
 from duetime.stores.backends.cassandra import layout
 from duetime.stores.backends.cassandra.layout import PARTITION_COLUMNS, TIMERS, Partition, Way, columns_of
 from duetime.stores.backends.cassandra.requests import Row, Statement
@@ -74,7 +74,7 @@ class Prepared:
         if self.pinned is not None:
             found["write_id"] = self.pinned
         for each in write.conditions:
-            value = self.known.get(each.name) if each.test is Test.IS_PAST else each.value
+            value = self.known.get(each.name) if each.comparison is Comparison.IS_PAST else each.value
             if each.name not in PARTITION_COLUMNS[self.partition.table]:
                 found[each.name] = None if value is DAMAGED else value
         return found
@@ -213,7 +213,7 @@ def prepared(write: Write, stored: tuple[Mapping[str, Value], UUID] | None, now_
         after = {name: _given(value, None, now_ms) for name, value in zip(entity.names, write.row, strict=True)}
     for each in write.conditions:
         limit = _given(each.value, None, now_ms)
-        if each.test is Test.IS_PAST and known.get(each.name) is not None and known[each.name] > limit:
+        if each.comparison is Comparison.IS_PAST and known.get(each.name) is not None and known[each.name] > limit:
             return None
     ttl = 0
     is_ending = entity.expires is not None and not partition.has_hints
@@ -235,7 +235,7 @@ def known_of(write: Write) -> dict[str, Value]:
     """What is known of the stored row without reading it."""
     if write.change is Change.INSERT:
         return {}
-    known = {each.name: each.value for each in write.conditions if each.test is Test.IS}
+    known = {each.name: each.value for each in write.conditions if each.comparison is Comparison.IS}
     known |= write.known() if write.known is not None else {}
     return known | dict(zip(write.entity.key, write.key, strict=True))
 
@@ -245,7 +245,7 @@ def unknown_of(write: Write) -> bool:
     if write.change in (Change.INSERT, Change.PUT):
         return False
     entity, partition = write.entity, layout.partition_of(write.entity, write.key)
-    needed = {each.name for each in write.conditions if each.test is Test.IS_PAST}
+    needed = {each.name for each in write.conditions if each.comparison is Comparison.IS_PAST}
     is_update = write.change is Change.UPDATE
     if is_update and entity.expires is not None and not partition.has_hints:
         needed |= {*entity.names}

@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError
 
 from duetime.domain.errors import InvalidSettings, StoreEmpty, StoreNotReady, StoreUnavailable
 from duetime.domain.times import to_milliseconds
-from duetime.stores.backend import NOT_WRITTEN, Batch, Change, Scan, Write, Written
+from duetime.stores.backend import NOT_WRITTEN, Batch, Change, Scan, Write, Written, spelled_out
 from duetime.stores.backends.dynamodb import layouts, schema
 from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.backends.dynamodb.driver import DEFAULT_PARALLEL, UNAVAILABLE, Driver
@@ -98,7 +98,7 @@ class DynamoDbBackend:
 
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
         """What is one item is written with others of the kind in one request; what is several, as a transaction."""
-        expanded = self._expanded([[write] for write in writes], now)
+        expanded = self._expanded([[write] for write in spelled_out(writes)], now)
         singles = {at: items[0] for at, (items, _) in enumerate(expanded) if len(items) == 1}
         several = {at: items for at, (items, _) in enumerate(expanded) if len(items) > 1}
         results = [NOT_WRITTEN] * len(writes)

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from duetime.stores.backend import Change, Condition, Now, Write
-from duetime.stores.backend import Test as ConditionTest
+from duetime.stores.backend import Change, Comparison, Condition, Now, Write
 from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE, Derived, time_to_live
 from duetime.stores.backends.dynamodb.item_writes import Expected, ItemWrite, Test
 from duetime.stores.backends.dynamodb.items import Attribute, Item, at, can_be_stored, text
@@ -240,7 +239,7 @@ class Expansion:
             elif each.value is None:
                 expected.append(Expected(name, Test.IS_MISSING))
             else:
-                test = Test.IS_PAST if each.test is ConditionTest.IS_PAST else Test.EQUALS
+                test = Test.IS_PAST if each.comparison is Comparison.IS_PAST else Test.EQUALS
                 expected.append(Expected(name, test, layout.writers[each.name](at(each.value, now_ms))))
         return expected
 

@@ -21,6 +21,7 @@ from duetime.stores.backend import (
     Scan,
     Write,
     Written,
+    spelled_out,
 )
 from duetime.stores.backends.mongodb import schema
 from duetime.stores.backends.mongodb.batches import Batches, NotWrittenError
@@ -111,6 +112,7 @@ class MongoDbBackend:
 
     @translated
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
+        writes = spelled_out(writes)
         lost = self._lost([write.guard for write in writes])
         kept = [write for write in writes if write.guard not in lost and _finds_its_row(write)]
         requests = [self._request(write, now) for write in kept]

@@ -10,7 +10,7 @@ from typing import Any
 from pymongo import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateOne
 
 from duetime.domain.times import MIN_INSTANT, from_milliseconds, to_milliseconds
-from duetime.stores.backend import Change, Condition, Now, Test, Write
+from duetime.stores.backend import Change, Comparison, Condition, Now, Write
 from duetime.stores.backends.mongodb.database import Database
 from duetime.stores.backends.mongodb.documents import TYPES, Document, changed, key_of, stored, to_document
 from duetime.stores.backends.mongodb.indexes import key_index
@@ -80,7 +80,7 @@ def _is_of_kind(field: Field) -> Document:
 
 def _condition(entity: Entity, condition: Condition, now_ms: int) -> Any:
     kind, value = entity.by_name[condition.name].kind, condition.value
-    if condition.test is Test.IS_PAST:
+    if condition.comparison is Comparison.IS_PAST:
         return {"$not": {"$gt": stored(kind, value, now_ms)}}
     return None if value is None else stored(kind, value, now_ms)
 
@@ -91,7 +91,7 @@ def _condition(entity: Entity, condition: Condition, now_ms: int) -> Any:
 def _timed(write: Write, database: Database, now: datetime | None) -> Request:
     entity, key = write.entity, key_of(write.entity, write.key)
     at = database.now_expression(MIN_INSTANT if now is None else now)
-    is_past = [each for each in write.conditions if each.test is Test.IS_PAST]
+    is_past = [each for each in write.conditions if each.comparison is Comparison.IS_PAST]
     found_by = {**key, **_conditions(entity, [each for each in write.conditions if each not in is_past], 0)}
     for each in is_past:
         found_by["$expr"] = _is_past(each.name, _expression(each.value, at))

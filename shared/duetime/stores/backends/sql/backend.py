@@ -14,21 +14,23 @@ from duetime.stores.backend import (
     WRITTEN,
     Batch,
     Change,
+    Comparison,
     Condition,
     Guard,
     Scan,
-    Test,
     Write,
     WriteStatus,
     Written,
+    spelled_out,
 )
+from duetime.stores.backends.sql.database import Database, Mutation
+from duetime.stores.backends.sql.deadlocks import retry_on_deadlock
+from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.backends.sql.reads import Reads
 from duetime.stores.backends.sql.statements import Statements
 from duetime.stores.entities import TIMER
 from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Place, Row, Value
-from duetime.stores.sql.database import Database, Mutation
-from duetime.stores.sql.restarting import restarted
-from duetime.stores.time_source import StoreTime
+from duetime.stores.time_source import StoreTime, TimeSource
 
 
 class SqlBackend:
@@ -90,7 +92,7 @@ class SqlBackend:
             batch = None
         return batch or self._apart([(write,) for write in writes], now)
 
-    @restarted
+    @retry_on_deadlock
     def _write(self, writes: Sequence[Write], now: datetime | None) -> Batch | None:
         """The usual case: each statement makes all of its writes, or none. Else None, and nothing is written."""
         with self.database.write(now) as mutation:
@@ -120,7 +122,7 @@ class SqlBackend:
             return Batch([], None)
         return self._apart(groups, now, is_judged=False)
 
-    @restarted
+    @retry_on_deadlock
     def _apart(self, groups: Sequence[Sequence[Write]], now: datetime | None, *, is_judged: bool = True) -> Batch:
         """Makes those groups that can be made, in one transaction where all goes well.
 
@@ -158,7 +160,7 @@ class SqlBackend:
         """Put down which groups cannot be made by what is stored. The rows that the others change stay locked."""
         asked: dict[tuple[str, tuple[str, ...], bool], list[tuple[int, Write]]] = {}
         for place, group in enumerate(groups):
-            for write in group if results[place] is WRITTEN else ():
+            for write in spelled_out(group) if results[place] is WRITTEN else ():
                 if _is_told_by_its_row(write):
                     is_new = write.change is Change.INSERT
                     fields = tuple(each.name for each in write.conditions) or write.entity.key
@@ -254,7 +256,7 @@ def _all_hold(conditions: Sequence[Condition], values: Row | None, now: datetime
     if values is None:
         return False
     for condition, value in zip(conditions, values, strict=False):
-        if condition.test is Test.IS_PAST:
+        if condition.comparison is Comparison.IS_PAST:
             if value is not None and value > to_milliseconds(now):
                 return False
         elif condition.value is not DAMAGED and value != condition.value:
@@ -272,3 +274,8 @@ def _refusal(error: StoreError) -> StoreError:
 def _holds(guard: Guard, row: Row | None) -> bool:
     places = guard.entity.places
     return row is not None and all(row[places[each.name]] == each.value for each in guard.conditions)
+
+
+def open_sql(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> SqlBackend:
+    """The backend on the database of a URL (dialects). Raises ``InvalidSettings``."""
+    return SqlBackend(Database(open_dialect(url), time_source=time_source))

@@ -14,10 +14,10 @@ import sqlalchemy as sa
 from duetime.domain.ids import timer_uuid_bytes
 from duetime.domain.times import format_instant, from_milliseconds, read_instant, to_milliseconds
 from duetime.stores.backend import Condition
+from duetime.stores.backends.sql import call_tables  # noqa: F401  # declares its tables
+from duetime.stores.backends.sql.tables import NIL_UUID, RowType, constant, metadata
 from duetime.stores.entities import ENTITIES, SHARD, TIMER
 from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Kind, Value
-from duetime.stores.sql import call_tables  # noqa: F401  # declares its tables
-from duetime.stores.sql.tables import NIL_UUID, RowType, constant, metadata
 
 Encode = Callable[[Value], Any]
 
@@ -112,6 +112,14 @@ class Mapping:
             for name, value in path.where.items()
         ]
 
+    def are_alike_on(self, path: AccessPath) -> set[str]:
+        """The columns that have one value in all rows of one range of a path."""
+        return {*path.by, *path.where, *path.absent}
+
+    def is_implied_by(self, conditions: Iterable[Condition]) -> list[sa.ColumnElement[bool]]:  # noqa: ARG002
+        """What has to hold besides the conditions of a write."""
+        return []
+
     def key_names(self, conditions: Iterable[Condition]) -> tuple[str, ...]:  # noqa: ARG002
         """The columns that a write finds its row by."""
         return self.entity.key
@@ -170,14 +178,24 @@ class TimerMapping(Mapping):
             return [self.table.c.row_type == constant(RowType.FINISHED), self.table.c.timer_expires_at.is_not(None)]
         return [self.table.c[name].is_not(None) for name in path.present]
 
+    def are_alike_on(self, path: AccessPath) -> set[str]:
+        return {*super().are_alike_on(path), "row_type"}
+
+    def is_implied_by(self, conditions: Iterable[Condition]) -> list[sa.ColumnElement[bool]]:
+        """An end alone does not make a timer a finished one: damage may have put it into a waiting one's row."""
+        has_end = any(each.name == "timer_expires_at" for each in conditions)
+        return [self.table.c.row_type == constant(RowType.FINISHED)] if has_end else []
+
     def key_names(self, conditions: Iterable[Condition]) -> tuple[str, ...]:
-        if any(each.name == "timer_execute_at" for each in conditions):
+        names = {each.name for each in conditions}
+        if "timer_uuid" in names:  # it tells the row, whose id may be damaged
+            return "shard_id", "row_type"
+        if "timer_execute_at" in names:
             return "shard_id", "row_type", "timer_uuid"  # with timer_execute_at the primary key: one step
         return "timer_namespace", "shard_id", "timer_id"
 
     def key_reader(self, conditions: Iterable[Condition]) -> Callable[[Key], tuple[Any, ...]]:
-        is_waiting = any(each.name == "timer_execute_at" for each in conditions)
-        return _place_of_waiting if is_waiting else itemgetter(1, 0, 2)
+        return _FOUND_BY[self.key_names(conditions)[-1]]
 
     def targets(self, names: tuple[str, ...], values: Sequence[Value]) -> dict[str, Source]:
         columns: dict[str, Source] = {name: place for place, name in enumerate(names)}
@@ -197,12 +215,20 @@ def _place_of_waiting(key: Key) -> tuple[Any, ...]:
 
 
 _WAITS = RowType.TIMER.value
+_FOUND_BY: dict[str, Callable[[Key], tuple[Any, ...]]] = {
+    "timer_id": itemgetter(1, 0, 2),
+    "timer_uuid": _place_of_waiting,
+    "row_type": lambda key: (key[0], _WAITS),
+}
+"""By the last of ``key_names``: from a key to their values."""
 
 
 class ShardMapping(Mapping):
     def is_of_entity(self) -> list[sa.ColumnElement[bool]]:
+        """All of the primary key but the shard, so that a planner knows of one row for each."""
         row = self.table.c
-        return [row.row_type == constant(RowType.SHARD), row.timer_execute_at == constant(0)]
+        is_first = row.timer_execute_at == constant(0)
+        return [row.row_type == constant(RowType.SHARD), is_first, row.timer_uuid == sa.literal(NIL_UUID)]
 
     def targets(self, names: tuple[str, ...], values: Sequence[Value]) -> dict[str, Source]:
         columns = super().targets(names, values)
@@ -213,9 +239,10 @@ class ShardMapping(Mapping):
         return "shard_id", "row_type", "timer_execute_at", "timer_uuid"
 
     def key_reader(self, conditions: Iterable[Condition]) -> Callable[[Key], tuple[Any, ...]]:  # noqa: ARG002
-        return lambda key: (key[0], RowType.SHARD.value, 0, NIL_UUID)
+        return lambda key: (*key, *_BEHIND_SHARD)
 
 
+_BEHIND_SHARD = (RowType.SHARD.value, 0, NIL_UUID)
 _SHARD_KEY: dict[str, Source] = {
     "row_type": Constant(RowType.SHARD),
     "timer_execute_at": Constant(0),

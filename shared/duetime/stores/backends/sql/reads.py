@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from duetime.stores.backend import Scan
+from duetime.stores.backends.sql.call_tables import service_call_tags
+from duetime.stores.backends.sql.database import Database
 from duetime.stores.backends.sql.mapping import MAPPINGS
+from duetime.stores.backends.sql.prepared import Prepared
+from duetime.stores.backends.sql.tables import constant, given, given_count, index_for
 from duetime.stores.entities import TAGGED_CALLS
 from duetime.stores.entity import AccessPath, Entity, Key, Kind, Place, Row, Value
-from duetime.stores.sql.call_tables import service_call_tags
-from duetime.stores.sql.database import Database
-from duetime.stores.sql.prepared import Prepared
-from duetime.stores.sql.tables import constant, given, given_count
 
 _GATHERED_FROM = 100
 """From so many rows on, rows of some fields are gathered by a database that is better asked so."""
@@ -244,7 +244,9 @@ class _OnPath:
         mapping, path, order = self._mapping, self._path, self._order
         columns: dict[str, sa.Column[Any]] = dict(mapping.table.c)
         select = sa.select(*self._selected()).where(*mapping.is_on(path))
+        table, alike = mapping.table, mapping.are_alike_on(path)
         if path is TAGGED_CALLS:
+            table, alike = service_call_tags, {"tenant_id", "tag"}
             tag = service_call_tags.c
             select = select.join_from(
                 service_call_tags,
@@ -273,6 +275,8 @@ class _OnPath:
         ]
         # Without what is alike in all rows, which makes MariaDB sort.
         select = select.order_by(*by_order[part.equal or 0 :]).limit(given_count("limit"))
+        # MySQL and TiDB say which index has the range: statistics that are missing or old must not decide it.
+        select = select.with_hint(table, f"FORCE INDEX ({index_for(table, alike, order)})", "mysql")
         if self._is_gathered:
             select = self._database.gathered_rows.select(select)
         return self._database.prepare(select, *given_names, "limit")

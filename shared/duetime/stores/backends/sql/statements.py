@@ -9,14 +9,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from duetime.stores.backend import Change, Condition, Now, Plus, Test, Write
+from duetime.stores.backend import Alike, Change, Comparison, Condition, Now, Plus, Write, spelled_out
+from duetime.stores.backends.sql.call_tables import service_call_tags
+from duetime.stores.backends.sql.database import Database
 from duetime.stores.backends.sql.mapping import MAPPINGS, Constant, Encode
+from duetime.stores.backends.sql.prepared import Prepared
+from duetime.stores.backends.sql.tables import constant, given, given_count
 from duetime.stores.entities import SERVICE_CALL
 from duetime.stores.entity import DAMAGED, Value
-from duetime.stores.sql.call_tables import service_call_tags
-from duetime.stores.sql.database import Database
-from duetime.stores.sql.prepared import Prepared
-from duetime.stores.sql.tables import constant, given, given_count
 
 Shape = tuple[Any, ...]
 """What a statement is made of, whatever its values: two writes of one shape are one statement, run twice."""
@@ -40,7 +40,8 @@ class Run:
 class Plan:
     """The statement of a shape, and how the values of its writes are got. Made of the first of them."""
 
-    def __init__(self, database: Database, write: Write, change: Change) -> None:
+    def __init__(self, database: Database, first: Write, change: Change) -> None:
+        (write,) = spelled_out([first])
         self.must_match = change is not Change.DELETE or bool(write.conditions)
         self._database = database
         self._mapping = MAPPINGS[write.entity.name]
@@ -61,30 +62,27 @@ class Plan:
             statement = sa.update(table).where(*where).values(values)
         self.statement = database.prepare(statement, *self._names, *names)
         self._key = self._mapping.key_reader(write.conditions)
-        self._are_plain = [(place, None) for place in range(len(write.conditions))] == self._old
+        self._is_alike = isinstance(first.like, Alike)
+        num_changed = len(first.like.changed) if isinstance(first.like, Alike) else 0
         self._pick = _picker([place for place, _ in self._new])
-        self._converts = [(at, convert) for at, (_, convert) in enumerate(self._new) if convert is not None]
+        self._pick_old = _picker([num_changed + place for place, _ in self._old])
+        self._converts, self._converts_old = _converts(self._new), _converts(self._old)
 
     def values(self, write: Write) -> tuple[Any, ...]:
         """The values of the statement for a write."""
-        changes = write.changes
-        values = self._pick(write.row if changes is None else tuple(changes.values()))
+        if self._is_alike:
+            new, old = self._pick(write.row), self._pick_old(write.row)
+        else:
+            changes = write.changes
+            new = self._pick(write.row if changes is None else tuple(changes.values()))
+            old = self._pick_old([condition.value for condition in write.conditions])
         if self._converts:
-            converted = list(values)
-            for at, convert in self._converts:
-                if converted[at] is not None:
-                    converted[at] = convert(converted[at])
-            values = tuple(converted)
+            new = _converted(new, self._converts)
         if self._is_insert:
-            return values
-        conditions = write.conditions
-        if self._are_plain:
-            return (*values, *self._key(write.key), *[condition.value for condition in conditions])
-        old = [
-            conditions[place].value if convert is None else convert(conditions[place].value)
-            for place, convert in self._old
-        ]
-        return (*values, *self._key(write.key), *old)
+            return new
+        if self._converts_old:
+            old = _converted(old, self._converts_old)
+        return (*new, *self._key(write.key), *old)
 
     def _values(self, write: Write, found_by: Sequence[str]) -> dict[str, Any]:
         """What columns become. They stand in the order of the table, as SQLAlchemy writes them."""
@@ -124,13 +122,14 @@ class Plan:
         columns = self._mapping.table.c
         where = [columns[name] == given(f"key_{name}") for name in found_by]
         self._names += [f"key_{name}" for name in found_by]
+        where += self._mapping.is_implied_by(write.conditions)
         return where + [self._condition(place, each) for place, each in enumerate(write.conditions)]
 
     def _condition(self, place: int, condition: Condition) -> Any:
         column = self._mapping.table.c[condition.name]
         if condition.value is DAMAGED:
             return sa.true()  # a typed column holds no such value
-        if condition.test is Test.IS_PAST:
+        if condition.comparison is Comparison.IS_PAST:
             return sa.or_(column.is_(None), column <= self._database.db_now.epoch_ms())
         if condition.value is None:
             return column.is_(None)
@@ -210,7 +209,8 @@ def _shape(write: Write, change: Change) -> Shape:
     ]
     is_waiting = "timer_execute_at" not in names or values[names.index("timer_execute_at")] is not None
     conditions = [
-        (each.name, each.test is Test.IS, each.value is None, each.value is DAMAGED) for each in write.conditions
+        (each.name, each.comparison is Comparison.IS, each.value is None, each.value is DAMAGED)
+        for each in write.conditions
     ]
     return (
         _NAMES[change],
@@ -230,7 +230,22 @@ def _picker(places: list[int]) -> Callable[[Sequence[Value]], tuple[Any, ...]]:
     """What takes the values at ``places``."""
     if len(places) > 1:
         return itemgetter(*places)
-    return lambda values: tuple([values[place] for place in places])
+    if not places:
+        return lambda _: ()
+    (place,) = places
+    return lambda values: (values[place],)
+
+
+def _converts(places: list[tuple[int, Encode | None]]) -> list[tuple[int, Encode]]:
+    return [(at, convert) for at, (_, convert) in enumerate(places) if convert is not None]
+
+
+def _converted(values: tuple[Any, ...], converts: list[tuple[int, Encode]]) -> tuple[Any, ...]:
+    converted = list(values)
+    for at, convert in converts:
+        if converted[at] is not None:
+            converted[at] = convert(converted[at])
+    return tuple(converted)
 
 
 def _has_tags(write: Write) -> bool:

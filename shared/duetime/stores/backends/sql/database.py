@@ -13,13 +13,13 @@ import sqlalchemy as sa
 
 from duetime.domain.errors import StoreEmpty, StoreNotReady
 from duetime.domain.times import from_milliseconds, to_milliseconds
-from duetime.stores.sql.db_now import db_now_strategy
-from duetime.stores.sql.dialects import SqlDialect
-from duetime.stores.sql.driver_connection import DriverConnections
-from duetime.stores.sql.errors import translation
-from duetime.stores.sql.gathered_rows import AsJson, AsRows, GatheredRows
-from duetime.stores.sql.prepared import Prepared, PreparedList
-from duetime.stores.sql.schema import check_schema, create_schema
+from duetime.stores.backends.sql.dialects.db_now import db_now_strategy
+from duetime.stores.backends.sql.dialects.dialect import SqlDialect
+from duetime.stores.backends.sql.dialects.driver_connection import DriverConnections
+from duetime.stores.backends.sql.errors import translation
+from duetime.stores.backends.sql.gathered_rows import AsJson, AsRows, GatheredRows
+from duetime.stores.backends.sql.prepared import Prepared, PreparedList
+from duetime.stores.backends.sql.schema import check_schema, create_schema
 from duetime.stores.time_source import StoreTime, TimeSource
 
 _LIST_LENGTHS = (1, 8, 64)
@@ -43,7 +43,6 @@ class Database:
         )
         take: Any = self.engine.connect if self._connections is None else self._connections.take
         self._connect: Callable[[], AbstractContextManager[sa.Connection]] = take
-        self.locking_reads_miss_moved_rows = dialect.locking_reads_miss_moved_rows
         self.streams_rows = dialect.streams_rows
         self.gathered_rows: GatheredRows = AsJson() if dialect.streams_rows else AsRows()
         self.db_now = db_now_strategy(dialect.name, time_source)

@@ -10,15 +10,15 @@ import oracledb
 import sqlalchemy as sa
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.sql import oracle_sql
-from duetime.stores.sql.engines import (
+from duetime.stores.backends.sql.dialects import oracle_sql
+from duetime.stores.backends.sql.dialects.engines import (
     CONNECT_TIMEOUT_SECONDS,
     ServerDialect,
     encryption_problem,
     read_server_url,
     server_engine,
 )
-from duetime.stores.sql.errors import ErrorCodes, by_code
+from duetime.stores.backends.sql.errors import ErrorCodes, by_code
 
 SCHEMA_TURN_SECONDS = 15
 """Less than a statement may take, or the driver would give up first."""
@@ -86,7 +86,6 @@ class OracleDialect(ServerDialect):
 
     name = "oracle"
     # Oracle begins a statement again whose row has changed; a second look costs little and relies on nothing.
-    locking_reads_miss_moved_rows = True
     size_function = "length"
 
     def __init__(self, url: sa.URL, *, is_encrypted: bool) -> None:

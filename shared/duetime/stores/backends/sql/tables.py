@@ -8,13 +8,15 @@ milliseconds since 1970 (``*_at``), ids and JSON are exact texts.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import IntEnum
+from itertools import takewhile
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import CheckConstraint, Column, Index, MetaData, Table
 
-from duetime.stores.sql.column_types import BIG, BYTES_16, SMALL, exact_text_of, text_of
+from duetime.stores.backends.sql.column_types import BIG, BYTES_16, SMALL, exact_text_of, text_of
 
 
 class RowType(IntEnum):
@@ -56,6 +58,23 @@ def partial_index(
 def only_on(dialects: tuple[str, ...], index: Index) -> None:
     """Create ``index`` on these dialects alone."""
     index.ddl_if(dialect=dialects)  # type: ignore[arg-type]  # documented, and not annotated
+
+
+PRIMARY = "PRIMARY"
+
+
+def index_for(table: Table, alike: Collection[str], order: tuple[str, ...]) -> str:
+    """Where no index has a condition: the index, or ``PRIMARY``, that has the rows whose columns ``alike`` are alike
+    together, in that order."""
+
+    def fit(names: tuple[str, ...]) -> int:
+        first = sum(1 for _ in takewhile(alike.__contains__, names))
+        return first if names[first : first + len(order)] == order else -1
+
+    full = [index for index in table.indexes if "where" not in index.info]
+    found = {str(index.name): fit(tuple(index.columns.keys())) for index in full}
+    found[PRIMARY] = fit(tuple(table.primary_key.columns.keys()))
+    return max(found, key=lambda name: found[name])
 
 
 def constant(value: int | str) -> sa.ColumnElement[Any]:
@@ -122,13 +141,6 @@ timers = Table(
         name="timers_complete",
     ),
 )
-
-
-def is_shard_row() -> tuple[sa.ColumnElement[bool], ...]:
-    """All of the key but the shard, so that a planner knows of one row for each; ``nil`` is to be ``NIL_UUID``."""
-    row = timers.c
-    is_first = row.timer_execute_at == constant(0)
-    return row.row_type == constant(RowType.SHARD), is_first, row.timer_uuid == given("nil")
 
 
 Index("idx_timer_lookup", timers.c.timer_namespace, timers.c.shard_id, timers.c.timer_id, unique=True)

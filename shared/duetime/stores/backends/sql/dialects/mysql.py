@@ -13,9 +13,9 @@ from pymysql.constants import CLIENT, CR, ER
 from sqlalchemy import event
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.sql import mysql_sql
-from duetime.stores.sql.db_now import MysqlDbNow
-from duetime.stores.sql.engines import (
+from duetime.stores.backends.sql.dialects import mysql_sql
+from duetime.stores.backends.sql.dialects.db_now import MysqlDbNow
+from duetime.stores.backends.sql.dialects.engines import (
     CONNECT_TIMEOUT_SECONDS,
     LOCK_TIMEOUT_SECONDS,
     ServerDialect,
@@ -23,7 +23,7 @@ from duetime.stores.sql.engines import (
     read_server_url,
     server_engine,
 )
-from duetime.stores.sql.errors import ErrorCodes
+from duetime.stores.backends.sql.errors import ErrorCodes
 
 SOCKET_TIMEOUT_SECONDS = 20
 SCHEMA_TURN_SECONDS = 15
@@ -96,10 +96,8 @@ class MysqlDialect(ServerDialect):
     """Connections commit by themselves; writes begin a transaction explicitly (READ COMMITTED, with row locks)."""
 
     name = "mysql"
-    engine_name = mysql_sql.DRIVER_NAME
     session: tuple[str, ...] = _SESSION
     # Seen on MariaDB 10.11, with eight writers of one timer: the index has the old and the new place of its row.
-    locking_reads_miss_moved_rows = True
     size_function = "octet_length"
 
     def __init__(self, url: sa.URL, *, is_encrypted: bool) -> None:
@@ -119,7 +117,7 @@ class MysqlDialect(ServerDialect):
         if is_encrypted:
             arguments["ssl"] = ssl.create_default_context()
         self.engine = server_engine(
-            url.set(drivername=self.engine_name),
+            url.set(drivername=mysql_sql.DRIVER_NAME),
             arguments,
             is_astray=lambda error: _code_of(error) in _READ_ONLY,
             recycle_seconds=RECYCLE_SECONDS,

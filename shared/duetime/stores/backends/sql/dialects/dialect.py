@@ -14,14 +14,14 @@ import sqlalchemy as sa
 from duetime.domain.errors import InvalidSettings, StoreError
 
 _MODULES = {
-    "mariadb": "duetime.stores.sql.mysql",
-    "mysql": "duetime.stores.sql.mysql",
-    "mssql": "duetime.stores.sql.sqlserver",
-    "oracle": "duetime.stores.sql.oracle",
-    "postgresql": "duetime.stores.sql.postgresql",
-    "sqlite": "duetime.stores.sql.sqlite",
-    "sqlserver": "duetime.stores.sql.sqlserver",
-    "tidb": "duetime.stores.sql.tidb",
+    "mariadb": "duetime.stores.backends.sql.dialects.mysql",
+    "mysql": "duetime.stores.backends.sql.dialects.mysql",
+    "mssql": "duetime.stores.backends.sql.dialects.sqlserver",
+    "oracle": "duetime.stores.backends.sql.dialects.oracle",
+    "postgresql": "duetime.stores.backends.sql.dialects.postgresql",
+    "sqlite": "duetime.stores.backends.sql.dialects.sqlite",
+    "sqlserver": "duetime.stores.backends.sql.dialects.sqlserver",
+    "tidb": "duetime.stores.backends.sql.dialects.tidb",
 }
 """By URL scheme: the module whose ``open_dialect(url)`` gives the dialect."""
 
@@ -30,8 +30,6 @@ class SqlDialect(Protocol):
     name: str
     """SQLAlchemy's name of the dialect; also the key of its DbNow strategy."""
     engine: sa.Engine
-    locking_reads_miss_moved_rows: bool
-    """Whether a locking read that had to wait finds nothing when the row has been given another primary key."""
     streams_rows: bool
     """Whether the driver reads the rows of an answer as they are asked for, and not all of them at once."""
     driver_errors: tuple[type[Exception], ...]

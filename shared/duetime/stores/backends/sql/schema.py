@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
 from duetime.domain.errors import StoreNotReady
-from duetime.stores.sql.call_tables import service_calls
-from duetime.stores.sql.db_now import DbNowStrategy
-from duetime.stores.sql.tables import PARTIAL_INDEX_DIALECTS, schema_migrations
+from duetime.stores.backends.sql.call_tables import service_calls
+from duetime.stores.backends.sql.dialects.db_now import DbNowStrategy
+from duetime.stores.backends.sql.tables import PARTIAL_INDEX_DIALECTS, schema_migrations
 
 logger = logging.getLogger(__name__)
 

@@ -11,15 +11,15 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.sql.engines import (
+from duetime.stores.backends.sql.dialects.engines import (
     CONNECT_TIMEOUT_SECONDS,
     LOCK_TIMEOUT_SECONDS,
     ServerDialect,
     read_server_url,
     server_engine,
 )
-from duetime.stores.sql.errors import ErrorCodes, by_code
-from duetime.stores.sql.sqlserver_sql import DRIVER_NAME, InsertIfAbsent, SqlServerSql
+from duetime.stores.backends.sql.dialects.sqlserver_sql import DRIVER_NAME, InsertIfAbsent, SqlServerSql
+from duetime.stores.backends.sql.errors import ErrorCodes, by_code
 
 QUERY_TIMEOUT_SECONDS = 20
 SCHEMA_TURN_SECONDS = 15
@@ -96,7 +96,6 @@ class SqlServerDialect(ServerDialect):
 
     name = "mssql"
     # As for InnoDB: the row is found by one index and locked by another, and may have moved between.
-    locking_reads_miss_moved_rows = True
     size_function = "datalength"
 
     def __init__(self, url: sa.URL, *, is_encrypted: bool) -> None:

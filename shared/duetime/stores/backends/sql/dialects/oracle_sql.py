@@ -19,7 +19,7 @@ from sqlalchemy.dialects.oracle.base import OracleDDLCompiler, OracleTypeCompile
 from sqlalchemy.dialects.oracle.cx_oracle import OracleCompiler_cx_oracle
 from sqlalchemy.dialects.oracle.oracledb import OracleDialect_oracledb, OracleExecutionContext_oracledb
 
-from duetime.stores.sql.engines import CONNECT_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS
+from duetime.stores.backends.sql.dialects.engines import CONNECT_TIMEOUT_SECONDS, LOCK_TIMEOUT_SECONDS
 
 DRIVER_NAME = "oracle+duetime"
 """The engine's URL begins with it."""

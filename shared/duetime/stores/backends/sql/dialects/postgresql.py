@@ -14,14 +14,14 @@ from sqlalchemy import event, exc
 from sqlalchemy.dialects import postgresql as postgresql_sql
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.sql.engines import (
+from duetime.stores.backends.sql.dialects.engines import (
     CONNECT_TIMEOUT_SECONDS,
     LOCK_TIMEOUT_SECONDS,
     ServerDialect,
     is_address,
     server_engine,
 )
-from duetime.stores.sql.errors import TransactionAborted
+from duetime.stores.backends.sql.errors import TransactionAborted
 
 STATEMENT_TIMEOUT_SECONDS = 15
 
@@ -69,7 +69,6 @@ class PostgresqlDialect(ServerDialect):
     """Connections commit by themselves; writes begin a transaction explicitly (READ COMMITTED, with row locks)."""
 
     name = "postgresql"
-    locking_reads_miss_moved_rows = False
     size_function = "octet_length"
 
     def __init__(self, url: sa.URL) -> None:

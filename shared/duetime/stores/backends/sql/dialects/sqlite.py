@@ -18,9 +18,9 @@ from sqlalchemy.pool import QueuePool
 
 from duetime.domain.errors import InvalidSettings, StoreError, StoreNotReady, StoreUnavailable
 from duetime.stores import private_files
-from duetime.stores.sql.db_now import SqliteDbNow
-from duetime.stores.sql.engines import pool_options
-from duetime.stores.sql.sqlite_texts import Connection
+from duetime.stores.backends.sql.dialects.db_now import SqliteDbNow
+from duetime.stores.backends.sql.dialects.engines import pool_options
+from duetime.stores.backends.sql.dialects.sqlite_texts import Connection
 
 BUSY_TIMEOUT_SECONDS = 5.0
 """How long a statement waits for other processes, a thread for its turn to write, and for a connection."""
@@ -65,7 +65,6 @@ class SqliteDialect:
     """
 
     name = "sqlite"
-    locking_reads_miss_moved_rows = False
     streams_rows = True
     driver_errors: tuple[type[Exception], ...] = (sqlite3.Error,)
     size_function = "length"

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy import CheckConstraint, Column, ForeignKeyConstraint, Index, Table
 
 from duetime.domain.service_calls import CallStatus, Method
-from duetime.stores.sql.column_types import BIG, SMALL, exact_text_of, text_of
-from duetime.stores.sql.tables import metadata, only_on, partial_index
+from duetime.stores.backends.sql.column_types import BIG, SMALL, exact_text_of, text_of
+from duetime.stores.backends.sql.tables import metadata, only_on, partial_index
 
 _TENANT = text_of(63)
 _ID = text_of(63)
@@ -175,4 +175,5 @@ Index("idx_outbox_sequence", *_IN_ORDER, unique=True)
 partial_index(
     "idx_outbox_unpublished", *_IN_ORDER, where=IS_UNPUBLISHED, full_columns=(_EVENT.published_at, *_IN_ORDER)
 )
-partial_index("idx_outbox_published", _EVENT.published_at, where=_EVENT.published_at.is_not(None), full_on=())
+_IS_PUBLISHED = _EVENT.published_at.is_not(None)
+partial_index("idx_outbox_published", _EVENT.published_at, *_IN_ORDER, where=_IS_PUBLISHED, full_on=())
