@@ -72,4 +72,3 @@ def open_dialect(url: str) -> TidbDialect:
     """``tidb://user:password@host:4000/database``; ``?tls=on`` encrypts."""
     parsed, is_encrypted = read_url(url)
     return TidbDialect(parsed.set(port=parsed.port or 4000), is_encrypted=is_encrypted)
-
