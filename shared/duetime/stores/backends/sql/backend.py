@@ -28,6 +28,7 @@ from duetime.stores.backends.sql.deadlocks import retry_on_deadlock
 from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.backends.sql.reads import Reads
 from duetime.stores.backends.sql.statements import Statements
+from duetime.stores.decoding import is_text
 from duetime.stores.entities import TIMER
 from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Place, Row, Value
 from duetime.stores.time_source import StoreTime, TimeSource
@@ -49,8 +50,15 @@ class SqlBackend:
     def read(self, entity: Entity, keys: Sequence[Key], *, fields: tuple[str, ...] | None = None) -> list[Row | None]:
         if not keys:
             return []
-        with self.database.read() as connection:
-            rows = self._reads.rows(connection, entity, keys, fields=fields)
+        try:
+            with self.database.read() as connection:
+                rows = self._reads.rows(connection, entity, keys, fields=fields)
+        except StoreError as error:
+            _refusal(error)
+            found = list(filter(_is_taken, keys))
+            if len(found) == len(keys):
+                raise
+            rows = dict(zip(found, self.read(entity, found, fields=fields), strict=True))
         return [rows.get(tuple(key)) for key in keys]
 
     def scan(
@@ -262,6 +270,11 @@ def _all_hold(conditions: Sequence[Condition], values: Row | None, now: datetime
         elif condition.value is not DAMAGED and value != condition.value:
             return False
     return True
+
+
+def _is_taken(key: Key) -> bool:
+    """Whether no database refuses to look for ``key``: some do that for U+0000, others for what is no Unicode."""
+    return all(is_text(part) and "\0" not in part for part in key if isinstance(part, str))
 
 
 def _refusal(error: StoreError) -> StoreError:
