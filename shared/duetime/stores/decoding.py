@@ -18,8 +18,6 @@ from duetime.stores.entity import DAMAGED
 
 T = TypeVar("T")
 
-_BYTES = "\0"
-"""No id begins with it."""
 _HALVES = re.compile("[\ud800-\udfff]")
 
 DECODING_ERRORS = (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
@@ -48,16 +46,6 @@ def text_of_bytes(raw: bytes) -> str:
 def bytes_of_text(text: str) -> bytes:
     """What ``text_of_bytes`` made ``text`` of."""
     return text.encode("utf-8", "surrogateescape")
-
-
-def as_cursor(text: str) -> str:
-    """A cursor for the place of ``text``, which may be damaged. The cursor is not: it goes into answers and files."""
-    return text if is_text(text) else _BYTES + bytes_of_text(text).hex()
-
-
-def of_cursor(cursor: str) -> str:
-    """What ``as_cursor`` was given."""
-    return text_of_bytes(bytes.fromhex(cursor[1:])) if cursor.startswith(_BYTES) else cursor
 
 
 def is_whole(value: Any) -> bool:

@@ -1,6 +1,6 @@
 """The parts of the store port over a store that has all of its operations as methods of its own, under other names.
 
-The four families of stores are such. This module goes when they are over the core.
+DynamoDB's is such. This module goes when it is over the core.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from duetime.stores.core.event_codec import decode_event, readable_events, repor
 from duetime.stores.entities import EVENT, UNPUBLISHED, UNPUBLISHED_OF_CALL
 from duetime.stores.entity import DAMAGED, Key, Place, Row
 from duetime.stores.event_reading import UnreadableEventError
-from duetime.stores.fair_reading import oldest_first
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.outbox import OutboxEvent
 
@@ -57,7 +56,7 @@ class Outbox:
                     break
                 found += self._read_on(reading, min(share, limit - len(found)))
             waiting = [reading for reading in waiting if not reading.is_at_end]
-        return oldest_first(found)
+        return _oldest_first(found)
 
     def _waiting_tenants(self, most: int) -> list[str]:
         """Tenants with unpublished events, beginning with the one that was left out last time."""
@@ -166,3 +165,16 @@ class _Reading:
         if self.last is None or self.last[1] not in self.skipped:
             return self.last
         return *self.last[:2], _LAST_SEQUENCE
+
+
+def _oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:
+    """By the time of the change that each event tells of, and of one call always by sequence, whoever wrote it and
+    whatever that one's clock said."""
+    latest: dict[tuple[str, str], datetime] = {}
+    keys: dict[str, tuple[datetime, str, str, int]] = {}
+    for stored in found:
+        event = stored.event
+        call = (event.tenant_id, event.aggregate_id)
+        latest[call] = max(latest.get(call, event.occurred_at), event.occurred_at)
+        keys[event.event_id] = (latest[call], *call, event.sequence)
+    return sorted(found, key=lambda stored: keys[stored.event.event_id])

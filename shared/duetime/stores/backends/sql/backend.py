@@ -58,7 +58,8 @@ class SqlBackend:
             found = list(filter(_is_taken, keys))
             if len(found) == len(keys):
                 raise
-            rows = dict(zip(found, self.read(entity, found, fields=fields), strict=True))
+            again = self.read(entity, found, fields=fields)
+            rows = {key: row for key, row in zip(found, again, strict=True) if row is not None}
         return [rows.get(tuple(key)) for key in keys]
 
     def scan(
