@@ -210,9 +210,9 @@ MUTANTS = (
         ("return stored.digest == new.digest and not is_unreadable", "return False", "a repeated PUT fires again"),
     ),
     *_of(
-        "stores/core/recording.py",
+        "stores/backends/sql/statements.py",
         "tests/contract",
-        ('        Condition("timer_firing_id", timer.firing_id),\n', "", "an outcome ends another firing"),
+        ('return column == given(f"old_', 'return column >= given(f"old_', "an outcome ends another firing"),
     ),
     *_of(
         "stores/backends/sql/mapping.py",
