@@ -207,18 +207,18 @@ def tenant_of(namespace: str) -> str | None:
     return namespace[len(CALLS_PREFIX) :] if namespace.startswith(CALLS_PREFIX) else None
 
 
+def timer_state(call: ServiceCall) -> TimerState:
+    if call.status.is_finished:
+        return TimerState.FIRED
+    return TimerState.SCHEDULED if call.execution_id is None else TimerState.FIRING
+
+
 def timer_of(call: ServiceCall) -> Timer:
     """The one timer of ``call``, as its row has to be. Firing it means taking the call's next step.
 
     It is parked (``Firing``) while an execution is open: its wake time then is the watchdog's. A finished call's
     timer has fired, whatever came of the call, and goes when the call goes.
     """
-    if call.status.is_finished:
-        state = TimerState.FIRED
-    elif call.execution_id is not None:
-        state = TimerState.FIRING
-    else:
-        state = TimerState.SCHEDULED
     content = TimerContent(
         execute_at=call.due_at,
         callback_url=call.request.url,
@@ -231,7 +231,7 @@ def timer_of(call: ServiceCall) -> Timer:
         shard_id=call.shard_id,
         content=content,
         digest=call.digest,
-        state=state,
+        state=timer_state(call),
         revision=call.revision,
         firing_id=call.call_id,
         attempts=call.attempts,

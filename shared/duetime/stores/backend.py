@@ -114,6 +114,8 @@ class Alike:
     Their values stand in ``Write.row``, those of ``changed`` before those of ``expected``, and ``changes`` and
     ``conditions`` are empty. What is expected is a value: not None, ``DAMAGED`` or ``NOW``. A change is None or
     ``NOW`` in all of them or in none.
+
+    Of a PUT, whose row is whole: the others of its fields are as they are stored, where it is.
     """
 
     entity: Entity
@@ -126,7 +128,10 @@ class Alike:
 
 def spelled_out(writes: Iterable[Write]) -> list[Write]:
     """``writes`` with their changes and conditions, for a backend that does not prepare those that are alike."""
-    return [_spelled_out(write, write.like) if isinstance(write.like, Alike) else write for write in writes]
+    return [
+        _spelled_out(write, write.like) if isinstance(write.like, Alike) and write.change is Change.UPDATE else write
+        for write in writes
+    ]
 
 
 def _spelled_out(write: Write, alike: Alike) -> Write:
@@ -243,18 +248,24 @@ class Backend(Protocol):
 
 
 def insert(entity: Entity, row: Row, *, guard: Guard | None = None, like: str | None = None) -> Write:
-    return Write(Change.INSERT, entity, entity.key_of(row), row, guard=guard, like=like)
+    return Write(Change.INSERT, entity, entity.key_of(row), row, None, (), guard, False, like)
 
 
-def put(entity: Entity, row: Row, *, is_new: bool = False, known: Known | None = None) -> Write:
-    return Write(change=Change.PUT, entity=entity, key=entity.key_of(row), row=row, is_new=is_new, known=known)
+def put(
+    entity: Entity,
+    row: Row,
+    *,
+    is_new: bool = False,
+    known: Known | None = None,
+    like: str | Alike | None = None,
+) -> Write:
+    return Write(Change.PUT, entity, entity.key_of(row), row, None, (), None, is_new, like, known)
 
 
 def replace(
     entity: Entity, row: Row, *conditions: Condition, known: Known | None = None, like: str | None = None
 ) -> Write:
-    key = entity.key_of(row)
-    return Write(Change.REPLACE, entity, key, row, conditions=conditions, like=like, known=known)
+    return Write(Change.REPLACE, entity, entity.key_of(row), row, None, conditions, None, False, like, known)
 
 
 def update(

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from duetime.domain.call_events import CallEvent
 from duetime.domain.executions import Execution
-from duetime.domain.json_text import are_headers, is_object, is_policy
+from duetime.domain.json_text import are_headers, is_policy
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.decoding import is_whole, repaired
+from duetime.stores.json_texts import is_object
 
 
 class DamagedRow(ValueError):

@@ -10,22 +10,23 @@ from duetime.domain.call_events import CallEvent
 from duetime.domain.call_steps import Transition
 from duetime.domain.errors import CallUnreadable, InvalidCursor, StoreError
 from duetime.domain.executions import Execution
-from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace, timer_of
+from duetime.domain.service_calls import CallStatus, ServiceCall, calls_namespace
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, Guard, Known, Write, WriteStatus, Written
+from duetime.stores.backend import Alike, Backend, Condition, Guard, Known, Write, WriteStatus, Written
 from duetime.stores.bound_cursors import read_cursor, write_cursor
 from duetime.stores.core.call_codec import (
     LISTED,
+    STEP,
     UnreadableCallError,
     call_changes,
     decode_call,
     encode_call,
+    encode_timer,
 )
 from duetime.stores.core.event_codec import encode_event, readable_events
 from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
 from duetime.stores.core.recording import guards_of
-from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import (
     CALL_OF_KEY,
     EVENT,
@@ -44,6 +45,24 @@ from duetime.stores.rounds import rounds
 
 _REVISION, _STATUS, _EXPIRES_AT, _SHARD = "call_revision", "status", "expires_at", "shard_id"
 _EXPIRES_PLACE = LISTED.index(_EXPIRES_AT)
+_OF_TIMER = (
+    "timer_execute_at",
+    "timer_state",
+    "timer_due_at",
+    "timer_expires_at",
+    "timer_revision",
+    "timer_firing_id",
+    "timer_attempts",
+    "timer_created_at",
+    "timer_updated_at",
+    "timer_fired_at",
+    "timer_failure",
+    "timer_digest",
+    "timer_callback_timeout_seconds",
+    "timer_callback_url",
+)
+"""What a step may have to write of a timer. The others stand in indexes, or no timer of a call has them."""
+_TIMER_STEP, _TIMER_END = Alike(TIMER, _OF_TIMER, ()), Alike(TIMER, _OF_TIMER, ())
 _CALLS_PER_READ = 50
 _EVENTS_PER_READ = 500
 _NUMBER_DIGITS = 9
@@ -65,7 +84,7 @@ class Calls:
         groups = [_group(each, guard) for each, guard in zip(transitions, guards, strict=True)]
         batch = self._backend.atomic(groups, now=now)
         return [
-            self._status(transition, written, now)
+            ApplyStatus.APPLIED if written is writes.WRITTEN else self._status(transition, written, now)
             for transition, written in zip(transitions, batch.results, strict=True)
         ]
 
@@ -225,21 +244,32 @@ def _key(call: ServiceCall) -> Key:
 def _group(transition: Transition, guard: Guard | None) -> list[Write]:
     """All that a transition writes, the call first."""
     before, after = transition.before, transition.after
-    if before is None:
-        call = writes.insert(SERVICE_CALL, encode_call(after), guard=guard)
-    else:
-        is_same = Condition(_REVISION, before.revision)
-        changes, known = call_changes(before, after), lambda: dict(zip(LISTED, encode_call(before), strict=False))
-        call = writes.update(SERVICE_CALL, _key(after), changes, is_same, guard=guard, known=known)
     # Whatever the timer's row holds, or if it is missing, it becomes what the call says.
-    group = [call, writes.put(TIMER, encode(timer_of(after)), is_new=before is None, known=_timer_before(before))]
-    executions = transition.executions
-    group += [writes.put(EXECUTION, encode_execution(each), is_new=each.finished_at is None) for each in executions]
-    return group + [writes.insert(EVENT, encode_event(event)) for event in transition.events]
+    timer = encode_timer(after)
+    if before is None:
+        group = [
+            writes.insert(SERVICE_CALL, encode_call(after), guard=guard, like="call"),
+            writes.put(TIMER, timer, is_new=True, like="timer of a call" if after.wake_at is not None else None),
+        ]
+    else:
+        changes, known = call_changes(before, after), lambda: dict(zip(LISTED, encode_call(before), strict=False))
+        like, timer_like = None, None
+        if len(changes) == len(STEP):
+            like, timer_like = "step of a call", _TIMER_STEP if after.wake_at is not None else _TIMER_END
+        is_same = Condition(_REVISION, before.revision)
+        group = [
+            writes.update(SERVICE_CALL, _key(after), changes, is_same, guard=guard, known=known, like=like),
+            writes.put(TIMER, timer, known=_timer_before(before), like=timer_like),
+        ]
+    for execution in transition.executions:
+        is_open = execution.finished_at is None
+        like = "open execution" if is_open else "execution"
+        group.append(writes.put(EXECUTION, encode_execution(execution), is_new=is_open, like=like))
+    return group + [writes.insert(EVENT, encode_event(event), like="event") for event in transition.events]
 
 
 def _timer_before(call: ServiceCall | None) -> Known | None:
-    return None if call is None else lambda: dict(zip(TIMER.names, encode(timer_of(call)), strict=True))
+    return None if call is None else lambda: dict(zip(TIMER.names, encode_timer(call), strict=True))
 
 
 def _removal(row: Row, event: CallEvent | None) -> list[Write]:
@@ -250,7 +280,7 @@ def _removal(row: Row, event: CallEvent | None) -> list[Write]:
 
     def timer_known() -> dict[str, Value]:
         try:
-            return dict(zip(TIMER.names, encode(timer_of(decode_call(row))), strict=True))
+            return dict(zip(TIMER.names, encode_timer(decode_call(row)), strict=True))
         except UnreadableCallError:
             return {}
 

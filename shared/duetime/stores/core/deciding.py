@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.stores.backend import Backend, Write, WriteStatus
@@ -15,8 +14,7 @@ from duetime.stores.rounds import rounds
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[R]):
+class Decision(NamedTuple, Generic[R]):
     """``result`` holds once ``write`` is made; None: at once."""
 
     result: R
@@ -44,14 +42,20 @@ def decide(
         return []
     for _ in rounds():
         rows = backend.read(entity, [keys[place] for place in waiting])
-        decisions = {place: judge(place, row) for place, row in zip(waiting, rows, strict=True)}
-        results |= {place: each.result for place, each in decisions.items() if each.write is None}
-        attempted = [(place, each.result, each.write) for place, each in decisions.items() if each.write is not None]
-        if not attempted:
+        attempted: list[tuple[int, R]] = []
+        chosen: list[Write] = []
+        for place, row in zip(waiting, rows, strict=True):
+            result, write = judge(place, row)
+            if write is None:
+                results[place] = result
+            else:
+                attempted.append((place, result))
+                chosen.append(write)
+        if not chosen:
             break
-        batch = backend.write([write for _, _, write in attempted], now=now)
+        batch = backend.write(chosen, now=now)
         waiting = []
-        for (place, result, _), written in zip(attempted, batch.results, strict=True):
+        for (place, result), written in zip(attempted, batch.results, strict=True):
             if written.is_written:
                 results[place] = result if batch.at_ms is None or finish is None else finish(result, batch.at_ms)
             elif written.status is WriteStatus.NOT_WRITTEN:

@@ -8,7 +8,6 @@ from datetime import datetime
 from duetime.domain.call_events import CallEvent, CallEventType
 from duetime.stores.backend import NOW
 from duetime.stores.call_check import checked_event
-from duetime.stores.core.cursors import cursor_of
 from duetime.stores.core.timer_codec import (
     instant,
     milliseconds,
@@ -28,7 +27,7 @@ def encode_event(event: CallEvent, *, published_at: datetime | None = None) -> R
         event.aggregate_id,
         event.sequence,
         event.event_id,
-        event.type.value,
+        event.type._value_,
         milliseconds(event.occurred_at),
         NOW,
         optional_milliseconds(published_at),
@@ -67,7 +66,7 @@ def decode_event(row: Row) -> OutboxEvent:
             causation_id=causation_id,
             payload_json=payload_json,
         )
-        return OutboxEvent(checked_event(event), cursor_of(EVENT.key_of(row)), optional_instant(published_at))
+        return OutboxEvent(checked_event(event), published_at=optional_instant(published_at))
     except DECODING_ERRORS as error:
         raise UnreadableEventError(f"the stored event cannot be read: {type(error).__name__}") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from duetime.stores.core.timer_codec import (
 from duetime.stores.decoding import DECODING_ERRORS, repaired
 from duetime.stores.entities import EXECUTION
 from duetime.stores.entity import DAMAGED, Row, Value
+from duetime.stores.json_texts import as_json, read_json
 
 _UNREADABLE = "the stored execution cannot be read"
 
@@ -33,19 +33,19 @@ def encode_execution(execution: Execution) -> Row:
         execution.call_id,
         execution.execution_id,
         execution.number,
-        execution.status.value,
+        execution.status._value_,
         milliseconds(execution.started_at),
         milliseconds(execution.deadline_at),
         optional_milliseconds(execution.finished_at),
         execution.duration_ms,
         None if execution.response_status is None else str(execution.response_status),
-        None if execution.failure is None else execution.failure.value,
+        None if execution.failure is None else execution.failure._value_,
         execution.message or None,
-        execution.method.value,
+        execution.method._value_,
         execution.url,
-        json.dumps(sent.headers),
+        as_json(sent.headers),
         _encode_body_meta(sent),
-        None if received is None else json.dumps(received.headers),
+        None if received is None else as_json(received.headers),
         None if received is None else _encode_body_meta(received),
         sent.body,
         None if received is None else received.body,
@@ -110,11 +110,11 @@ def _salvaged(values: Mapping[str, Value], reason: str) -> Execution:
 
 def _encode_body_meta(message: LoggedMessage) -> str:
     """Length, and whether the body is cut and in base64."""
-    return json.dumps([message.body_bytes, message.is_truncated, message.body_is_base64])
+    return as_json((message.body_bytes, message.is_truncated, message.body_is_base64))
 
 
 def _decode_message(values: Mapping[str, Value], side: str) -> LoggedMessage:
-    body_bytes, is_truncated, is_base64 = json.loads(values[f"{side}_body_meta"])
+    body_bytes, is_truncated, is_base64 = read_json(values[f"{side}_body_meta"])
     return LoggedMessage(
         headers=_decode_headers(values[f"{side}_headers"]),
         body=values[f"{side}_body"],
@@ -125,4 +125,4 @@ def _decode_message(values: Mapping[str, Value], side: str) -> LoggedMessage:
 
 
 def _decode_headers(text: str) -> _Headers:
-    return tuple([(name, value) for name, value in json.loads(text)])
+    return tuple([(name, value) for name, value in read_json(text)])

@@ -28,6 +28,8 @@ _NEXT: Final = " "
 _LAST_SEQUENCE = (1 << 31) - 1
 _CHUNK = 50
 _MAX_REPORTED = 1000
+_PUBLISHED: Final = {"published_at": writes.NOW}
+_IS_UNPUBLISHED: Final = Condition("published_at", None)
 
 
 class Outbox:
@@ -138,9 +140,10 @@ class Outbox:
             writes.update(
                 EVENT,
                 (event.tenant_id, event.aggregate_id, event.sequence),
-                {"published_at": writes.NOW},
+                _PUBLISHED,
                 Condition("event_id", event.event_id),
-                Condition("published_at", None),
+                _IS_UNPUBLISHED,
+                like="published event",
             )
             for event in sorted((each.event for each in events), key=lambda each: (each.tenant_id, each.aggregate_id))
         ]

@@ -30,6 +30,7 @@ from duetime.stores.refusals import log_refusal
 Judge = Callable[[int, Row | None], Decision[ChangeResult]]
 
 _REVISION = TIMER.places["timer_revision"]
+_LIKE = {PutStatus.CREATED: "timer in the place of an expired one", PutStatus.REPLACED: "replaced timer"}
 _REFUSED_PUT = PutResult(PutStatus.REFUSED, None)
 
 
@@ -73,7 +74,7 @@ class TimerChanges:
             encoded = encode_new(timer) if result.status is PutStatus.CREATED else encode_changed(timer)
             if row is None:
                 return Decision(result, writes.insert(TIMER, encoded))
-            known, like = writes.known(TIMER, row), _like(f"timer {result.status}", row)
+            known, like = writes.known(TIMER, row), _like(_LIKE[result.status], row)
             return Decision(result, writes.replace(TIMER, encoded, unchanged(row), known=known, like=like))
 
         return decide(

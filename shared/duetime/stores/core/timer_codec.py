@@ -66,7 +66,7 @@ def _encode(timer: Timer, created_at: int | Now, updated_at: int | Now) -> Row:
         timer.timer_id,
         timer_uuid_bytes(timer.namespace, timer.timer_id),
         optional_milliseconds(timer.next_attempt_at),
-        timer.state.value,
+        timer.state._value_,
         milliseconds(content.execute_at),
         optional_milliseconds(timer.expires_at),
         encode_tags(content.tags),

@@ -163,6 +163,8 @@ class SqlBackend:
 
     def _guarded(self, mutation: Mutation, groups: Sequence[Sequence[Write]]) -> list[Written]:
         lost = self._lost(mutation, {write.guard for group in groups for write in group})
+        if not lost:
+            return [WRITTEN] * len(groups)
         return [GUARD_LOST if any(write.guard in lost for write in group) else WRITTEN for group in groups]
 
     def _judge(self, mutation: Mutation, groups: Sequence[Sequence[Write]], results: list[Written]) -> None:
@@ -251,7 +253,10 @@ def _in_lock_order(writes: Sequence[Write]) -> list[Write]:
 
 def _group_order(group: Sequence[Write]) -> Key:
     """That of the timers' batches: transactions that meet on several rows must not wait for each other."""
-    return next((write.key for write in group if write.entity is TIMER), group[0].key)
+    for write in group:
+        if write.entity is TIMER:
+            return write.key
+    return group[0].key
 
 
 def _is_told_by_its_row(write: Write) -> bool:

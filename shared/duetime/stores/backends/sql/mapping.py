@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -18,6 +17,7 @@ from duetime.stores.backends.sql import call_tables  # noqa: F401  # declares it
 from duetime.stores.backends.sql.tables import NIL_UUID, RowType, constant, metadata
 from duetime.stores.entities import ENTITIES, SHARD, TIMER
 from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Kind, Value
+from duetime.stores.json_texts import as_json, read_json
 
 Encode = Callable[[Value], Any]
 
@@ -32,8 +32,6 @@ Source = int | Constant
 """What a column is given: the value at this place of a row or a change, or a constant."""
 
 _instant_text = lru_cache(maxsize=4096)(lambda at_ms: format_instant(from_milliseconds(at_ms)))
-_read_text = lru_cache(maxsize=4096)(lambda text: to_milliseconds(read_instant(text)))
-_as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +45,17 @@ class Column:
     read: Encode | None = None
 
 
-def _text_of_instant(at_ms: Value) -> Any:
-    return _instant_text(at_ms)
-
-
+@lru_cache(maxsize=4096)
 def _instant_of_text(text: Any) -> Value:
     try:
-        return _read_text(text)
+        return to_milliseconds(read_instant(text))
     except ValueError:
         return DAMAGED
 
 
 def _tags_of_text(text: Any) -> Value:
     try:
-        tags = json.loads(text)
+        tags = read_json(text)
     except ValueError:
         return DAMAGED
     is_list = isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
@@ -74,11 +69,11 @@ def _columns(entity: Entity) -> tuple[Column, ...]:
         write: Encode | None = None
         read: Encode | None = None
         if field.kind is Kind.INSTANT and entity.has_iso_times:
-            write, read = _text_of_instant, _instant_of_text
+            write, read = _instant_text, _instant_of_text
         elif field.kind is Kind.FLAG:
             write, read = int, bool
         elif field.kind is Kind.TEXTS:
-            write, read = _as_json, _tags_of_text
+            write, read = as_json, _tags_of_text
         columns.append(Column(field.name, table.c[field.name], field.kind, write, read))
     return tuple(columns)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -41,7 +42,11 @@ class Plan:
     """The statement of a shape, and how the values of its writes are got. Made of the first of them."""
 
     def __init__(self, database: Database, first: Write, change: Change) -> None:
+        like, places = first.like, first.entity.places
         (write,) = spelled_out([first])
+        is_part = change is Change.REPLACE and isinstance(like, Alike)
+        if isinstance(like, Alike) and is_part:
+            write = write._replace(changes={name: write.row[places[name]] for name in like.changed})
         self.must_match = change is not Change.DELETE or bool(write.conditions)
         self._database = database
         self._mapping = MAPPINGS[write.entity.name]
@@ -62,27 +67,28 @@ class Plan:
             statement = sa.update(table).where(*where).values(values)
         self.statement = database.prepare(statement, *self._names, *names)
         self._key = self._mapping.key_reader(write.conditions)
-        self._is_alike = isinstance(first.like, Alike)
-        num_changed = len(first.like.changed) if isinstance(first.like, Alike) else 0
+        self._is_alike = isinstance(like, Alike)
+        num_changed = len(like.changed) if isinstance(like, Alike) else 0
+        if isinstance(like, Alike) and is_part:
+            self._new = [(places[like.changed[place]], encode) for place, encode in self._new]
         self._pick = _picker([place for place, _ in self._new])
         self._pick_old = _picker([num_changed + place for place, _ in self._old])
         self._converts, self._converts_old = _converts(self._new), _converts(self._old)
 
     def values(self, write: Write) -> tuple[Any, ...]:
         """The values of the statement for a write."""
-        if self._is_alike:
-            new, old = self._pick(write.row), self._pick_old(write.row)
-        else:
-            changes = write.changes
-            new = self._pick(write.row if changes is None else tuple(changes.values()))
-            old = self._pick_old([condition.value for condition in write.conditions])
+        changes = write.changes
+        new = self._pick(write.row if changes is None else tuple(changes.values()))
         if self._converts:
             new = _converted(new, self._converts)
         if self._is_insert:
             return new
+        if not self._old:
+            return new + self._key(write.key)
+        old = self._pick_old(write.row if self._is_alike else [each.value for each in write.conditions])
         if self._converts_old:
             old = _converted(old, self._converts_old)
-        return (*new, *self._key(write.key), *old)
+        return new + self._key(write.key) + old
 
     def _values(self, write: Write, found_by: Sequence[str]) -> dict[str, Any]:
         """What columns become. They stand in the order of the table, as SQLAlchemy writes them."""
@@ -144,31 +150,34 @@ class Statements:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._plans: dict[Any, Plan] = {}
-        self._tag_statements: dict[str, Prepared] = {}
 
     def runs(self, writes: Sequence[Write], *, put_as: Change | None = None) -> Iterator[Run]:
         """``writes`` as statements, in the order of their first appearance. A PUT is run as ``put_as``; None: as what
         is likely to be enough."""
-        first = writes[0].like if writes else None
-        if first is not None and all(write.like is first for write in writes):
-            plan = self._plan(writes[0], put_as)
-            yield Run(plan.statement, list(map(plan.values, writes)), plan.must_match, writes)
-            return
-        groups: dict[int, tuple[Plan, list[Write]]] = {}
-        for write in writes:
-            plan = self._plan(write, put_as)
-            groups.setdefault(id(plan), (plan, []))[1].append(write)
-        for plan, group in groups.values():
+        for plan, group in self._together(writes, put_as).items():
             has_tags = _has_tags(group[0])
             yield Run(plan.statement, list(map(plan.values, group)), plan.must_match, group, has_tags)
             if has_tags:
                 yield from self._tags(group)
 
+    def _together(self, writes: Sequence[Write], put_as: Change | None) -> dict[Plan, list[Write]]:
+        like = writes[0].like if writes else None
+        if like is not None and all(write.like is like for write in writes):
+            return {self._plan(writes[0], put_as): list(writes)}
+        together: dict[Plan, list[Write]] = {}
+        for write in writes:
+            plan = self._plan(write, put_as)
+            if plan in together:
+                together[plan].append(write)
+            else:
+                together[plan] = [write]
+        return together
+
     def _plan(self, write: Write, put_as: Change | None) -> Plan:
         change = write.change
         if change is Change.PUT:
             change = put_as or (Change.INSERT if write.is_new else Change.REPLACE)
-        shape = write.like or _shape(write, change)
+        shape = (write.like or _shape(write), change._value_)
         plan = self._plans.get(shape)
         if plan is None:
             plan = self._plans[shape] = Plan(self._database, write, change)
@@ -176,21 +185,23 @@ class Statements:
 
     def _tags(self, group: Sequence[Write]) -> Iterator[Run]:
         """A call's tags, which stand in a table of their own, too."""
-        tag = service_call_tags.c
-        key = sa.and_(tag.tenant_id == given("tenant"), tag.service_call_id == given("call"))
         if group[0].change is not Change.INSERT:
-            remove = self._kept("remove tags", sa.delete(service_call_tags).where(key), "tenant", "call")
-            yield Run(remove, [write.key for write in group], must_match=False)
-        names = ("tenant_id", "service_call_id", "tag")
+            yield Run(self._remove_tags, [write.key for write in group], must_match=False)
         rows = [(*write.key, tag) for write in group for tag in dict.fromkeys(_tags_of(write))]
         if rows:
-            add = self._database.insert_if_absent(service_call_tags).values({name: given(name) for name in names})
-            yield Run(self._kept("add tags", add, *names), rows, must_match=False)
+            yield Run(self._add_tags, rows, must_match=False)
 
-    def _kept(self, name: str, statement: Any, *names: str) -> Prepared:
-        if name not in self._tag_statements:
-            self._tag_statements[name] = self._database.prepare(statement, *names)
-        return self._tag_statements[name]
+    @cached_property
+    def _remove_tags(self) -> Prepared:
+        tag = service_call_tags.c
+        is_of_call = (tag.tenant_id == given("tenant"), tag.service_call_id == given("call"))
+        return self._database.prepare(sa.delete(service_call_tags).where(*is_of_call), "tenant", "call")
+
+    @cached_property
+    def _add_tags(self) -> Prepared:
+        names = ("tenant_id", "service_call_id", "tag")
+        add = self._database.insert_if_absent(service_call_tags).values({name: given(name) for name in names})
+        return self._database.prepare(add, *names)
 
 
 def _source(write: Write) -> tuple[tuple[str, ...], Sequence[Value]]:
@@ -200,8 +211,8 @@ def _source(write: Write) -> tuple[tuple[str, ...], Sequence[Value]]:
     return tuple(write.changes), tuple(write.changes.values())
 
 
-def _shape(write: Write, change: Change) -> Shape:
-    names, values = _source(write) if change is not Change.DELETE else ((), ())
+def _shape(write: Write) -> Shape:
+    names, values = _source(write) if write.change is not Change.DELETE else ((), ())
     by_place = [
         (place, value.amount if type(value) is Plus else bool(value.plus_ms), type(value))
         for place, value in enumerate(values)
@@ -213,9 +224,8 @@ def _shape(write: Write, change: Change) -> Shape:
         for each in write.conditions
     ]
     return (
-        _NAMES[change],
         write.entity.name,
-        names if write.changes is not None else is_waiting,
+        names,
         is_waiting,
         *by_place,
         *conditions,
@@ -223,7 +233,6 @@ def _shape(write: Write, change: Change) -> Shape:
 
 
 _COMPUTED = (Now, Plus)
-_NAMES = {change: change.value for change in Change}
 
 
 def _picker(places: list[int]) -> Callable[[Sequence[Value]], tuple[Any, ...]]:
