@@ -19,12 +19,13 @@ from duetime.stores.backend import (
     WRITTEN,
     Batch,
     Change,
+    Comparison,
     Condition,
     Now,
     Scan,
-    Test,
     Write,
     Written,
+    spelled_out,
 )
 from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import ENTITIES, SERVICE_CALL, TIMER
@@ -58,7 +59,7 @@ class DictionaryBackend:
         return [None if row is None else _only(entity, row, fields) for row in found]
 
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
-        return self.atomic([[write] for write in writes], now=now)
+        return self.atomic([[write] for write in spelled_out(writes)], now=now)
 
     def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
         now_ms = None if now is None else to_milliseconds(now)
@@ -210,9 +211,9 @@ def _at(value: Value, now_ms: int) -> Value:
 def _hold(entity: Entity, row: Row, conditions: Sequence[Condition], now_ms: int) -> bool:
     for name, value, test in conditions:
         stored = row[entity.places[name]]
-        if test is Test.IS and stored != value:
+        if test is Comparison.IS and stored != value:
             return False
-        if test is Test.IS_PAST and stored is not None and (stored is DAMAGED or stored > _at(value, now_ms)):
+        if test is Comparison.IS_PAST and stored is not None and (stored is DAMAGED or stored > _at(value, now_ms)):
             return False
     return True
 
