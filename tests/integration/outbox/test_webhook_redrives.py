@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ async def sleep(seconds: float) -> None:
 
 def redrive_pages(world: WebhookWorld, limit: int, **conditions: Any) -> int:
     """How many were redriven by pages of ``limit``."""
-    use_cases = Timers(world.store, world.clock, world.notify)
+    use_cases = Timers(world.store, world.clock, world.notify, retention=timedelta(days=1))
     cursor, redriven = None, 0
     while True:
         page = use_cases.redrive_page(

@@ -67,8 +67,10 @@ def test_what_a_newer_version_has_set_survives_a_change_by_this_one(store: Store
 def test_a_key_whose_role_is_not_known_is_listed_and_can_be_deleted(store: Store) -> None:
     good = ApiKey(key_id="b", tenant_id="acme", role=Role.ADMIN, secret_hash=hash_of("s"), created_at=NOW)
     try:
-        assert store.catalogue.create_api_key(key_of_later_role("a", "acme", secret="s"))
+        is_stored = store.catalogue.create_api_key(key_of_later_role("a", "acme", secret="s"))
     except StoreError:
+        is_stored = False
+    if not is_stored:  # MySQL passes over a row that fails a check
         pytest.skip("the database refuses such a role")
     assert store.catalogue.create_api_key(good)
 
