@@ -7,11 +7,12 @@ import io
 import os
 import re
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from duetime.runtime.clock import SystemClock
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
 from duetime.transfer.scan import StoreScan
-from tests.contract.sql_stores import corrupt
 from tests.contract.steps import claim, create
 from tests.support.builders import make_timers
 from tests.support.processes import command_environment
@@ -280,10 +280,10 @@ def test_a_file_that_was_edited_is_refused_by_the_line(cli: Cli) -> None:
 
 
 def test_what_cannot_be_read_makes_an_exit_code_of_its_own(cli: Cli) -> None:
-    with opened(cli.source) as store:
-        orders = store.catalogue.get_namespace("orders")
-        assert orders is not None
-        corrupt(store, *make_timers(orders, 1))  # type: ignore[arg-type]
+    with closing(sqlite3.connect(cli.source.removeprefix("sqlite:///"))) as connection:
+        broken = connection.execute("UPDATE timers SET timer_tags = '{broken' WHERE timer_id = 't0000'")
+        connection.commit()
+    assert broken.rowcount == 1
 
     assert cli.export(code=3) == "exported 1 namespace, 699 timers, 1 unreadable record\n"
     assert cli.import_().startswith("1 unreadable record in the source, not in the file\nimported ")
