@@ -39,7 +39,7 @@ def _ok(arrival: Arrival) -> tuple[int, bytes]:
 
 
 class CallbackReceiver:
-    """``answer`` runs in a thread of its own for each callback and may block to keep the callback under way."""
+    """``answer`` runs in a thread of its own for each callback and may block to keep the callback in flight."""
 
     def __init__(self, answer: Answer = _ok) -> None:
         self.answer = answer

@@ -44,7 +44,7 @@ class Request:
 class Fault(Enum):
     LOST_BEFORE = "the request never arrived"
     LOST_AFTER = "it was carried out and its answer was lost"
-    LATE = "it is under way for so long that nobody waits for it, and arrives in the end"
+    LATE = "it is in flight for so long that nobody waits for it, and arrives in the end"
     TIMED_OUT = "it was carried out and the coordinator waited in vain for the replicas' word"
     UNFINISHED = "a lightweight transaction was accepted and not committed: the next one of the partition commits it"
     UNAVAILABLE = "too few replicas are alive; nothing was carried out"
@@ -129,7 +129,7 @@ class Network:
         return future if fault is None else _Failed(fault.error(request))
 
     def deliver_late(self) -> None:
-        """What was under way arrives, with the time stamp that its client gave it."""
+        """What was in flight arrives, with the time stamp that its client gave it."""
         late, self._late = self._late, []
         stamps = self.driver.timestamp_generator
         try:

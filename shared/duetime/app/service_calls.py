@@ -218,6 +218,8 @@ class CallServices:
         done: dict[int, ServiceCall | DuetimeError] = {}
         for _ in range(_TRIES):
             waiting = [at for at in range(len(asked)) if at not in done]
+            if not waiting:
+                break
             steps: dict[int, Transition] = {}
             for at, found in zip(waiting, self._get_each([asked[at].ref for at in waiting], now), strict=True):
                 step = _step(found, asked[at].wanted, step_of)

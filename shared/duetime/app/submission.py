@@ -108,6 +108,8 @@ class Submitter:
         namespace = self._namespaces.ensure(tenant_id, now=now)
         for _ in range(_TRIES):
             waiting = [at for at in range(len(submissions)) if at not in done]
+            if not waiting:
+                break
             new = [
                 submitted(
                     tenant_id,

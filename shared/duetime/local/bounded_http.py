@@ -83,7 +83,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._is_in_head = False
         self._head_timer.cancel()
         limit = self.config.limit_concurrency
-        is_full = limit is not None and self._crowd.under_way(len(self.connections)) >= limit
+        is_full = limit is not None and self._crowd.in_flight(len(self.connections)) >= limit
         # 0 makes uvicorn refuse this request, None makes it count no connections.
         self.limit_concurrency = 0 if is_full and self.url.partition(b"?")[0] != HEALTH_PATH else None
         super().on_headers_complete()
@@ -111,7 +111,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def _note_state(self) -> None:
         if not self._has_responded() and not self._is_within_message:
-            state = State.UNDER_WAY
+            state = State.IN_FLIGHT
         else:
             state = State.HALF_OPEN if self._is_within_message else State.IDLE
         self._crowd.note(self, state)

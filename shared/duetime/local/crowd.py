@@ -14,7 +14,7 @@ MAX_HALF_OPEN_PER_PEER: Final = 100
 class State(Enum):
     HALF_OPEN = auto()
     """A request is awaited, or has arrived in part."""
-    UNDER_WAY = auto()
+    IN_FLIGHT = auto()
     """A request has arrived and is being processed."""
     IDLE = auto()
     """Every request has its response, and no further one has begun."""
@@ -62,7 +62,7 @@ class Crowd:
             if not self._half_open_of[peer]:
                 del self._half_open_of[peer]
 
-    def under_way(self, connections: int) -> int:
+    def in_flight(self, connections: int) -> int:
         """Count the ``connections`` whose request is being processed."""
         return connections - len(self._half_open) - len(self._idle)
 

@@ -101,7 +101,7 @@ def test_a_body_that_grows_too_large_is_refused(calls: CallWorld) -> None:
 
 
 @pytest.mark.parametrize("status", [CallStatus.RUNNING, CallStatus.SUCCEEDED, CallStatus.FAILED])
-def test_labels_can_be_changed_always_due_time_and_request_only_while_nothing_is_under_way(
+def test_labels_can_be_changed_always_due_time_and_request_only_while_nothing_is_in_flight(
     calls: CallWorld, status: CallStatus
 ) -> None:
     call_id = calls.submitted()["id"]

@@ -110,7 +110,7 @@ def test_what_has_ended_is_neither_cancelled_nor_fired(calls: CallWorld) -> None
     assert calls.post(cancelled, "fire").code == "service_call_finished"
 
 
-def test_what_is_under_way_is_neither_cancelled_nor_fired_and_it_is_told_that_it_may_have_been_sent(
+def test_what_is_in_flight_is_neither_cancelled_nor_fired_and_it_is_told_that_it_may_have_been_sent(
     calls: CallWorld,
 ) -> None:
     call_id = calls.submitted()["id"]

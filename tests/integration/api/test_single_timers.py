@@ -291,11 +291,11 @@ class TestDelete:
         stored_as(world, "t1", state)
         assert world.api.delete("t1").json()["attemptInFlight"] is False
 
-    def test_a_due_timer_may_be_under_way(self, api: Api) -> None:
+    def test_a_due_timer_may_be_in_flight(self, api: Api) -> None:
         api.put("t1", DUE_NOW)
         assert api.delete("t1").json()["attemptInFlight"] is True
 
-    def test_a_parked_timer_is_under_way(self, world: World) -> None:
+    def test_a_parked_timer_is_in_flight(self, world: World) -> None:
         world.api.put("t1", DUE_NOW)
         stored_as(world, "t1", TimerState.FIRING)
         assert world.api.delete("t1").json()["attemptInFlight"] is True

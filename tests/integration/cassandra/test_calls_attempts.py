@@ -225,7 +225,7 @@ def place_of_call(call: ServiceCall) -> bytes:
 
 @pytest.mark.parametrize("number", range(1, 7))
 def test_a_hint_whose_change_comes_while_it_is_looked_at_leads_there(cassandra: World, number: int) -> None:
-    """The change is under way for an hour, and arrives before any of the requests of a reader who tidies up."""
+    """The change is in flight for an hour, and arrives before any of the requests of a reader who tidies up."""
     calls, other = cassandra.open(), cassandra.open()
     transition = make.submitted()
     cassandra.network.faults = lambda request: Fault.LATE if request.kind == "cas_batch" else None

@@ -1,5 +1,5 @@
 """Service calls on Cassandra, with every request of every operation lost once: before it is carried out,
-after it, for long under way, or, for lightweight transactions, accepted and not committed. The process that asks gets
+after it, for long in flight, or, for lightweight transactions, accepted and not committed. The process that asks gets
 no further answer, or goes on. Then another process takes over, hours later, and all has to be whole."""
 
 from __future__ import annotations

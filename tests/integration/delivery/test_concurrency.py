@@ -18,7 +18,7 @@ from tests.support.receiver import WAIT_SECONDS, Gate, Receiver, drip, held
 Start = Callable[..., Sending]
 
 
-def test_five_hundred_are_under_way_at_once(start: Start, receiver: Receiver) -> None:
+def test_five_hundred_are_in_flight_at_once(start: Start, receiver: Receiver) -> None:
     sending = start(max_connections=600, max_connections_per_host=600)
     gate = Gate()
     url = receiver.on("/", held(gate))
@@ -117,7 +117,7 @@ def test_results_may_submit_more(receiver: Receiver) -> None:
 # -- the end -------------------------------------------------------------------------------------------------------
 
 
-def test_close_lets_what_is_under_way_finish(sending: Sending, receiver: Receiver) -> None:
+def test_close_lets_what_is_in_flight_finish(sending: Sending, receiver: Receiver) -> None:
     gate = Gate()
     url = receiver.on("/", held(gate))
     sending.sender.submit([sending.callback(url) for _ in range(5)])
@@ -215,17 +215,17 @@ def test_an_error_in_the_taker_is_logged_and_survived(receiver: Receiver, caplog
     assert [record.__dict__["action"] for record in caplog.records] == ["sender.results_lost"]
 
 
-def test_when_libcurl_breaks_what_is_under_way_is_aborted_and_the_rest_goes_on(
+def test_when_libcurl_breaks_what_is_in_flight_is_aborted_and_the_rest_goes_on(
     sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = multi.Multi.turn
     breaks = [True]
 
-    def turn(self: multi.Multi, under_way: int, max_wait_seconds: float | None = None) -> None:
-        if under_way and breaks:
+    def turn(self: multi.Multi, in_flight: int, max_wait_seconds: float | None = None) -> None:
+        if in_flight and breaks:
             breaks.clear()
             raise RuntimeError("libcurl")
-        whole(self, under_way, max_wait_seconds)
+        whole(self, in_flight, max_wait_seconds)
 
     monkeypatch.setattr(multi.Multi, "turn", turn)
     with caplog.at_level(logging.ERROR):

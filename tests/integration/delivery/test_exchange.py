@@ -297,7 +297,7 @@ def test_a_url_that_cannot_be_called_is_refused_and_harms_nobody_else(
 
 
 def test_a_refusal_is_reported_at_once(sending: Sending) -> None:
-    """Nothing else is under way that would wake the sender."""
+    """Nothing else is in flight that would wake the sender."""
     assert sending.post("ftp://localhost/").error is TransportError.REFUSED_URL
 
 

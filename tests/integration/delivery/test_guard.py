@@ -290,7 +290,7 @@ class TestResolving:
         assert "duetime-sender" not in {thread.name for thread in threading.enumerate()}
         resolver.release("a.test")
 
-    def test_under_way_is_waited_for_while_there_is_grace(self, start: Start, receiver: Receiver) -> None:
+    def test_in_flight_is_waited_for_while_there_is_grace(self, start: Start, receiver: Receiver) -> None:
         resolver = Resolver(a=[PUBLIC])
         resolver.hold("a.test")
         sending = start(egress=ONE_IS_PUBLIC, resolve=resolver)

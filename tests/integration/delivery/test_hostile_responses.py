@@ -95,7 +95,7 @@ def test_many_that_drip_hold_nobody_up(sending: Sending, receiver: Receiver) -> 
     receiver.wait_for(100, path="/drip")
     for _ in range(20):
         assert sending.post(receiver.url("/quick")).status == 200
-    assert len(sending.results) == 20, "all of those that drip are still under way"
+    assert len(sending.results) == 20, "all of those that drip are still in flight"
 
 
 # -- malformed -----------------------------------------------------------------------------------------------------

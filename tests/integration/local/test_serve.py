@@ -131,7 +131,7 @@ def test_changes_before_the_due_time_are_honoured(server: DuetimeServer, receive
     assert set(receiver.counts().values()) == {1}
 
 
-def test_a_replace_while_a_callback_is_under_way_fires_too(server: DuetimeServer, receiver: CallbackReceiver) -> None:
+def test_a_replace_while_a_callback_is_in_flight_fires_too(server: DuetimeServer, receiver: CallbackReceiver) -> None:
     release = threading.Event()
 
     def answer(arrival: Arrival) -> tuple[int, bytes]:
@@ -148,7 +148,7 @@ def test_a_replace_while_a_callback_is_under_way_fires_too(server: DuetimeServer
     assert [arrival.body["payload"] for arrival in receiver.arrivals] == ["old", "new"]
 
 
-def test_a_callback_under_way_at_sigterm_finishes_and_nothing_fires_twice(
+def test_a_callback_in_flight_at_sigterm_finishes_and_nothing_fires_twice(
     tmp_path: Path, receiver: CallbackReceiver
 ) -> None:
     release = threading.Event()

@@ -89,7 +89,7 @@ def test_a_receiver_that_fails_for_a_while_gets_everything_in_order(world: Webho
     assert [sequence.count(number) for number in (2, 3, 4, 5)] == [1, 1, 1, 1]
 
 
-def test_an_event_made_while_an_attempt_is_under_way_waits_and_is_not_lost(world: WebhookWorld) -> None:
+def test_an_event_made_while_an_attempt_is_in_flight_waits_and_is_not_lost(world: WebhookWorld) -> None:
     world.add_webhook()
     world.sender.answer = lambda request: Script(delay_seconds=1.0)
 
@@ -276,7 +276,7 @@ def test_a_poller_that_dies_in_the_middle_of_a_call_leaves_it_to_the_next_one(wo
         dying = asyncio.create_task(first.run(asyncio.Event()))
         await sleep(1)
         world.emit(*life(length=5))
-        await sleep(0.7)  # the second event is under way
+        await sleep(0.7)  # the second event is in flight
         dying.cancel()
         await asyncio.gather(dying, return_exceptions=True)
         stop = asyncio.Event()

@@ -28,14 +28,14 @@ NOW_MS = to_milliseconds(NOW)
 
 
 class Shards:
-    """Takes what is decided, and notes how many batches of a shard are under way at once."""
+    """Takes what is decided, and notes how many batches of a shard are in flight at once."""
 
     def __init__(self, *, waits_for: int = 1) -> None:
         self.batches: list[tuple[int, int]] = []
         self.requests: list[int] = []
         """How many batches were asked for at once, request by request."""
         self.most_at_once = 0
-        self._under_way: dict[int, int] = defaultdict(int)
+        self._in_flight: dict[int, int] = defaultdict(int)
         self._lock = threading.Lock()
         self._met = threading.Barrier(waits_for, timeout=0.05)
 
@@ -49,13 +49,13 @@ class Shards:
             self.requests.append(len(groups))
             for shard_id, group in zip(shard_ids, groups, strict=True):
                 self.batches.append((shard_id, sum(" IF " in each.cql for each in group)))
-                self._under_way[shard_id] += 1
-                self.most_at_once = max(self.most_at_once, self._under_way[shard_id])
+                self._in_flight[shard_id] += 1
+                self.most_at_once = max(self.most_at_once, self._in_flight[shard_id])
         with suppress(threading.BrokenBarrierError):  # nobody else came, as it should be
             self._met.wait()
         with self._lock:
             for shard_id in shard_ids:
-                self._under_way[shard_id] -= 1
+                self._in_flight[shard_id] -= 1
         return [True] * len(groups)
 
 

@@ -288,7 +288,7 @@ def test_a_cancelled_call_is_kept_until_it_is_deleted(calls: CallWorld, command:
     assert command("delete", call_id)[0] == 0
 
 
-def test_a_call_whose_request_is_under_way_cannot_be_cancelled(calls: CallWorld, command: Command) -> None:
+def test_a_call_whose_request_is_in_flight_cannot_be_cancelled(calls: CallWorld, command: Command) -> None:
     call_id = submitted(command)
     calls.begin(call_id)
     code, _, err = command("cancel", call_id)

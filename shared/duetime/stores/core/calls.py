@@ -62,6 +62,7 @@ _OF_TIMER = (
     "timer_callback_url",
 )
 """What a step may have to write of a timer. The others stand in indexes, or no timer of a call has them."""
+# Two, since a due time is None in all writes that are alike, or in none.
 _TIMER_STEP, _TIMER_END = Alike(TIMER, _OF_TIMER, ()), Alike(TIMER, _OF_TIMER, ())
 _CALLS_PER_READ = 50
 _EVENTS_PER_READ = 500

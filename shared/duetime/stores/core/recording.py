@@ -23,6 +23,7 @@ from duetime.stores.entities import EXPIRED_RECORDS, EXPIRED_TIMERS, IDEMPOTENCY
 from duetime.stores.entity import DAMAGED, AccessPath, Entity
 from duetime.stores.recording import record
 
+# Two, since a next attempt is None in all writes that are alike, or in none.
 _END = Alike(TIMER, OUTCOME_CHANGES, OUTCOME_EXPECTS)
 _NEXT_ATTEMPT = Alike(TIMER, OUTCOME_CHANGES, OUTCOME_EXPECTS)
 _STATUSES = {

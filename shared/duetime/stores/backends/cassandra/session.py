@@ -56,7 +56,7 @@ _TABLE: Final = re.compile(r"\b(FROM|INTO|UPDATE|EXISTS) (?=\w)")
 _FIND_TABLES: Final = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = %s"
 _FIND_KEYSPACE: Final = "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = %s"
 _READ_CLOCK: Final = "SELECT toUnixTimestamp(now()) AS now_ms FROM system.local"
-_MOST_UNDER_WAY = 32
+_MOST_IN_FLIGHT = 32
 _FETCH_SIZE = 500
 
 
@@ -255,22 +255,22 @@ class CassandraSession:
     def _side_by_side(self, requests: Sequence[_Start], *, is_conditional: bool = False) -> list[Any]:
         """What each answers, or the ``StoreError`` that stands for what it raises; some at once."""
         answers: list[Any] = [None] * len(requests)
-        under_way: deque[tuple[int, _Result]] = deque()
+        in_flight: deque[tuple[int, _Result]] = deque()
 
         def finish_one() -> None:
-            place, result = under_way.popleft()
+            place, result = in_flight.popleft()
             answers[place] = self._caught(result, is_conditional=is_conditional)
 
         for place, start in enumerate(requests):
-            if len(under_way) >= _MOST_UNDER_WAY:
+            if len(in_flight) >= _MOST_IN_FLIGHT:
                 finish_one()
             # What fails before it is sent was not carried out.
             started = self._caught(start, is_conditional=False)
             if isinstance(started, Exception):
                 answers[place] = started
             else:
-                under_way.append((place, started))
-        while under_way:
+                in_flight.append((place, started))
+        while in_flight:
             finish_one()
         return answers
 

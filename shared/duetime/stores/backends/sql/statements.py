@@ -42,11 +42,11 @@ class Plan:
     """The statement of a shape, and how the values of its writes are got. Made of the first of them."""
 
     def __init__(self, database: Database, first: Write, change: Change) -> None:
-        like, places = first.like, first.entity.places
+        alike, places = first.like if isinstance(first.like, Alike) else None, first.entity.places
+        part = alike if change is Change.REPLACE else None
         (write,) = spelled_out([first])
-        is_part = change is Change.REPLACE and isinstance(like, Alike)
-        if isinstance(like, Alike) and is_part:
-            write = write._replace(changes={name: write.row[places[name]] for name in like.changed})
+        if part is not None:
+            write = write._replace(changes={name: write.row[places[name]] for name in part.changed})
         self.must_match = change is not Change.DELETE or bool(write.conditions)
         self._database = database
         self._mapping = MAPPINGS[write.entity.name]
@@ -67,10 +67,10 @@ class Plan:
             statement = sa.update(table).where(*where).values(values)
         self.statement = database.prepare(statement, *self._names, *names)
         self._key = self._mapping.key_reader(write.conditions)
-        self._is_alike = isinstance(like, Alike)
-        num_changed = len(like.changed) if isinstance(like, Alike) else 0
-        if isinstance(like, Alike) and is_part:
-            self._new = [(places[like.changed[place]], encode) for place, encode in self._new]
+        self._is_alike = alike is not None
+        num_changed = 0 if alike is None else len(alike.changed)
+        if part is not None:
+            self._new = [(places[part.changed[place]], encode) for place, encode in self._new]
         self._pick = _picker([place for place, _ in self._new])
         self._pick_old = _picker([num_changed + place for place, _ in self._old])
         self._converts, self._converts_old = _converts(self._new), _converts(self._old)
