@@ -183,8 +183,8 @@ class Batch:
 class Scan:
     """Rows of the fields that were asked for, in the path's order.
 
-    ``end``: the place of the last row that was read, when there may be more behind it. Nothing in it is
-    ``DAMAGED``: the value next to one that is stands for it.
+    ``end``: the place of the last row that was read, when there may be more behind it; ``rows`` is without that row
+    if it was just being changed. Nothing in ``end`` is ``DAMAGED``: the value next to one that is stands for it.
     """
 
     rows: list[Row]

@@ -14,7 +14,7 @@ from typing import Final
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.stores import backend as writes
-from duetime.stores.backend import Backend, Condition, WriteStatus
+from duetime.stores.backend import Backend, Condition, Scan, WriteStatus
 from duetime.stores.core.event_codec import decode_event, readable_events, report_row
 from duetime.stores.entities import EVENT, UNPUBLISHED, UNPUBLISHED_OF_CALL
 from duetime.stores.entity import DAMAGED, Key, Place, Row
@@ -116,6 +116,8 @@ class Outbox:
                     found.append(event)
             else:
                 reading.last = scan.end
+                if scan.end is not None and not _has_its_end(scan):
+                    reading.skipped.add(scan.end[1])
         return found
 
     def _decoded(self, row: Row) -> OutboxEvent | None:
@@ -168,6 +170,13 @@ class _Reading:
         if self.last is None or self.last[1] not in self.skipped:
             return self.last
         return *self.last[:2], _LAST_SEQUENCE
+
+
+def _has_its_end(scan: Scan) -> bool:
+    """Whether the event at the end of a page is on it. If it is not, it was just being written, and its call's later
+    ones, which the next page may have, would overtake it."""
+    last = EVENT.key_of(scan.rows[-1]) if scan.rows else ()
+    return last == scan.end or DAMAGED in last
 
 
 def _oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:

@@ -172,10 +172,13 @@ class Hints:
         ]
 
     def settle(self, wrong: Sequence[Found], fits: Fits) -> None:
-        """Ask again of hints that seemed wrong, and remove those that are so for good."""
+        """Ask again of hints that seemed wrong, and remove those that are so for good.
+
+        The last in order first: so nothing is found of a change that comes meanwhile without all that stands before.
+        """
         doomed: list[Found] = []
         lasts: dict[Partition, str] = {}
-        for number, (hint, attempt) in enumerate(wrong):
+        for number, (hint, attempt) in enumerate(reversed(wrong)):
             partition = _partition(hint)
             if partition not in lasts:
                 lasts[partition] = self.last_attempt(partition) or ""
