@@ -83,6 +83,6 @@ def test_the_suite_catches_a_store_that_breaks_a_promise(tmp_path: Path) -> None
         timeout=120,
     )
 
-    failed = Counter(re.findall(r"^FAILED .*\[(\w+)", run.stdout, re.MULTILINE))
+    failed = Counter(re.findall(r"^FAILED \S+?\[(\w+)", run.stdout, re.MULTILINE))
     assert set(failed) == {"PastIsExclusive", "NoConditions", "ForgetsTheRest"}, run.stdout + run.stderr
     assert re.search(r"\b\d{2,} passed", run.stdout), run.stdout
