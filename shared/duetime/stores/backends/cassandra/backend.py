@@ -10,6 +10,7 @@ from duetime.stores.backend import WRITTEN, Batch, Change, Scan, Write, spelled_
 from duetime.stores.backends.cassandra import schema
 from duetime.stores.backends.cassandra.hints import Attempts, Hints
 from duetime.stores.backends.cassandra.reads import Reads
+from duetime.stores.backends.cassandra.scans import Scans
 from duetime.stores.backends.cassandra.session import CassandraSession
 from duetime.stores.backends.cassandra.url import parse_cassandra_url
 from duetime.stores.backends.cassandra.writes import Writes
@@ -37,7 +38,8 @@ class CassandraBackend:
         self.session = session
         self._time_source = time_source
         hints = Hints(session, attempts or Attempts())
-        self._reads = Reads(session, hints)
+        self._reads = Reads(session)
+        self._scans = Scans(session, self._reads, hints)
         self._writes = Writes(session, self._reads, hints)
 
     def read(self, entity: Entity, keys: Sequence[Key], *, fields: tuple[str, ...] | None = None) -> list[Row | None]:
@@ -56,7 +58,7 @@ class CassandraBackend:
         limit: int,
         budget: int | None = None,
     ) -> Scan:
-        return self._reads.scan(
+        return self._scans.scan(
             entity, path, by, fields=fields, after=after, since=since, until=until, limit=limit, budget=budget
         )
 

@@ -1,0 +1,342 @@
+"""Rows in the order of access paths."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from duetime.domain.errors import InvalidCursor
+from duetime.domain.shards import shard_index
+from duetime.stores.backend import Scan
+from duetime.stores.backends.cassandra import hints as hinted
+from duetime.stores.backends.cassandra import layout, places
+from duetime.stores.backends.cassandra.hints import Found, Hints
+from duetime.stores.backends.cassandra.layout import PARTITION_COLUMNS, Partition, Way
+from duetime.stores.backends.cassandra.reads import KEYS_PER_READ, Reads, Values, row_of, values_of
+from duetime.stores.backends.cassandra.requests import Statement
+from duetime.stores.backends.cassandra.session import CassandraSession
+from duetime.stores.entities import DUE, NAMESPACE, TIMER
+from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Place, Row, Value
+
+_SIDE_BY_SIDE: Final = 8
+_PARTITIONS_PER_PAGE: Final = 256
+"""How many partitions one page looks into."""
+_FIRST_TOKEN: Final = -(1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A row that was found on a path, at ``end``. ``values``: what is known of it so far."""
+
+    end: Place
+    key: Key
+    values: Values | None = None
+    hint: Found | None = None
+
+
+class Scans:
+    def __init__(self, session: CassandraSession, reads: Reads, hints: Hints) -> None:
+        self._session = session
+        self._reads = reads
+        self._hints = hints
+
+    def scan(
+        self,
+        entity: Entity,
+        path: AccessPath,
+        by: Key,
+        *,
+        fields: tuple[str, ...] | None,
+        after: Place | None,
+        since: Value,
+        until: Value,
+        limit: int,
+        budget: int | None,
+    ) -> Scan:
+        if after is not None and not places.can_stand(after):
+            raise InvalidCursor("cursor", "the cursor does not belong to this list")
+        names = entity.names if fields is None else fields
+        if layout.way_of(entity, path) is Way.NONE or not places.can_stand(by):
+            return Scan([])
+        rows: list[Row] = []
+        while True:
+            wanted = limit - len(rows)
+            seen, end = self._seen(entity, path, by, after=after, since=since, until=until, limit=wanted, names=names)
+            found, full = self._judged(entity, path, by, seen, names, budget)
+            rows += found
+            after = full or end
+            is_page = len(rows) == limit or _has_partitions(entity, path) or (bool(rows) and budget is not None)
+            if after is None or is_page:
+                return Scan(rows, after)
+
+    def _seen(
+        self,
+        entity: Entity,
+        path: AccessPath,
+        by: Key,
+        *,
+        after: Place | None,
+        since: Value,
+        until: Value,
+        limit: int,
+        names: tuple[str, ...],
+    ) -> tuple[list[_Seen], Place | None]:
+        """Up to ``limit`` in order, and the place to go on behind if more may follow."""
+        way = layout.way_of(entity, path)
+        if way is Way.PARTITIONS:
+            return self._partition_by_partition(entity, after, limit)
+        if _has_partitions(entity, path):
+            return self._shard_by_shard(entity, path, by, after=after, since=since, until=until, limit=limit)
+        parts = layout.place_parts(entity, path)
+        named = path.by if way is Way.HINTS else layout.partition_fields(entity)
+        prefix = tuple(value for name, value in zip(path.by, by, strict=True) if name not in named)
+        low, high = _bounds(parts, prefix, path, after, since, until)
+        found: list[list[_Seen]] = []
+        if way is not Way.HINTS:
+            partition = layout.partition_of(entity, by)
+            columns = names if way is Way.ROWS else ()
+            found += self._in_partitions(entity, path, [(partition, low, high)], columns, limit + 1)
+        if way is Way.HINTS or path is DUE:
+            found += self._by_hints(entity, path, by, low, high, limit + 1, since if since == until else None)
+        merged = list(
+            heapq.merge(*found, key=lambda each: places.encode(places.parts_of(entity, path.order), each.end))
+        )
+        return _cut(merged, limit)
+
+    def _in_partitions(
+        self,
+        entity: Entity,
+        path: AccessPath,
+        looks: Sequence[tuple[Partition, bytes, bytes]],
+        names: tuple[str, ...],
+        limit: int,
+    ) -> list[list[_Seen]]:
+        """Of each partition the rows or entries of a path from a place up to before another, side by side."""
+        is_of_rows = layout.way_of(entity, path) is Way.ROWS
+        needed = tuple(dict.fromkeys((*names, *layout.fields_of(path)))) if names else ()
+        columns = ("is_there", *(name for name in needed if name not in entity.key)) if is_of_rows else ("target",)
+        kind = entity.name if is_of_rows else path.name
+        statements = [
+            Statement(_slice_cql(partition.table, columns), (*partition.values, kind, low, high, limit))
+            for partition, low, high in looks
+        ]
+        parts = layout.place_parts(entity, path)
+        skipped = len(layout.place_fields(entity, path)) - len(_order_in(entity, path))
+        rest = layout.key_parts(entity)[len(layout.partition_fields(entity)) :]
+        found: list[list[_Seen]] = []
+        for (partition, _, _), rows in zip(looks, self._session.read_each(statements), strict=True):
+            named = partition.values if layout.partition_fields(entity) else ()
+            seen: list[_Seen] = []
+            for row in rows:
+                key = (*named, *places.decode(rest, row["place"] if is_of_rows else row["target"])[0])
+                inner = places.decode(parts, row["place"])[0][skipped:]
+                end = (*named, *inner) if _has_partitions(entity, path) else inner
+                values = None
+                if is_of_rows and names:
+                    values = values_of(entity, key, needed, row) if row["is_there"] else {}
+                seen.append(_Seen(end, key, values))
+            found.append(seen)
+        return found
+
+    def _by_hints(
+        self, entity: Entity, path: AccessPath, by: Key, low: bytes, high: bytes, limit: int, only: Value
+    ) -> list[list[_Seen]]:
+        by_values = layout.encode_by(entity, path, by)
+        if path.is_unique:
+            holder = self._hints.holder(path, by_values, entity)
+            return [[_Seen((), holder.target, hint=(holder, ""))]] if holder is not None else []
+        slices: Sequence[int] = range(layout.slices_of(path))
+        if only is not None and layout.is_sliced_by_order(entity, path):
+            slices = [hinted.slice_for(path, only)]
+        found = self._hints.read(entity, path, by_values, slices, low=low, high=high, limit=limit)
+        parts = places.parts_of(entity, path.order)
+        return [
+            [_Seen(places.decode(parts, each[0].place)[0], each[0].target, hint=each) for each in of_slice]
+            for of_slice in found
+        ]
+
+    # -- over partitions -------------------------------------------------------------------------------------
+
+    def _shard_by_shard(
+        self,
+        entity: Entity,
+        path: AccessPath,
+        by: Key,
+        *,
+        after: Place | None,
+        since: Value,
+        until: Value,
+        limit: int,
+    ) -> tuple[list[_Seen], Place | None]:
+        """In the order of shard, then id, which is that of the path or stands for it."""
+        is_sharded = path.order_names[:1] == entity.key[:1]
+        shards = range(since, until + 1) if is_sharded else self._shards_of(by[0])
+        behind: Place = () if after is None else after
+        first = shards.start
+        if behind and is_sharded:
+            first, behind = max(behind[0], first), behind[1:]
+        elif behind and shards:
+            first += shard_index(behind[0], len(shards))
+        parts = layout.place_parts(entity, path)
+        seen: list[_Seen] = []
+        last = first + _PARTITIONS_PER_PAGE
+        shard_id = first
+        while shard_id < shards.stop:
+            if shard_id >= last and is_sharded:
+                return seen, (shard_id, "")
+            wave = range(shard_id, min(shard_id + _SIDE_BY_SIDE, shards.stop))
+            looks = []
+            for each in wave:
+                start = (*by, *(behind if each == first else ()))
+                prefix = places.encode(parts, by)
+                low = places.behind(places.encode(parts, start)) if each == first and behind else prefix
+                looks.append((Partition(layout.TIMERS, (each,)), low, places.behind(prefix)))
+            for found in self._in_partitions(entity, path, looks, (), limit + 1 - len(seen)):
+                seen += found if is_sharded else [_Seen(each.end[1:], each.key) for each in found]
+                if len(seen) > limit:
+                    return _cut(seen, limit)
+            shard_id = wave.stop
+        return seen, None
+
+    def _shards_of(self, namespace: str) -> range:
+        key = (namespace,)
+        values = self._reads.find(NAMESPACE, [key], ("first_shard", "num_shards")).get(key)
+        if values is None or DAMAGED in values.values():
+            return range(0)
+        return range(values["first_shard"], values["first_shard"] + values["num_shards"])
+
+    def _partition_by_partition(
+        self, entity: Entity, after: Place | None, limit: int
+    ) -> tuple[list[_Seen], Place | None]:
+        """All rows of an entity, by the order in which the database has their partitions."""
+        inside = len(layout.partition_fields(entity))
+        first = None if after is None else tuple(after[:inside])
+        rest = layout.key_parts(entity)[inside:]
+        seen: list[_Seen] = []
+        last, includes = first, True
+        while True:
+            partitions = self._partitions(entity, last, includes_first=includes, limit=limit)
+            looks = [
+                (
+                    each,
+                    places.behind(layout.place_of(entity, after))
+                    if after is not None and each.values == first
+                    else b"",
+                    places.BEHIND_ALL,
+                )
+                for each in partitions
+            ]
+            for at in range(0, len(looks), _SIDE_BY_SIDE):
+                statements = [
+                    Statement(_slice_cql(each.table, ()), (*each.values, entity.name, low, high, limit + 1))
+                    for each, low, high in looks[at : at + _SIDE_BY_SIDE]
+                ]
+                for (each, _, _), rows in zip(looks[at:], self._session.read_each(statements), strict=False):
+                    keys = [(*each.values, *places.decode(rest, row["place"])[0]) for row in rows]
+                    seen += [_Seen(key, key) for key in keys]
+                    if len(seen) > limit:
+                        return _cut(seen, limit)
+            if len(partitions) < limit:
+                return seen, None
+            last, includes = partitions[-1].values, False
+
+    def _partitions(
+        self, entity: Entity, first: tuple[Value, ...] | None, *, includes_first: bool, limit: int
+    ) -> list[Partition]:
+        table = layout.table_of(entity)
+        columns = ", ".join(PARTITION_COLUMNS[table])
+        values = (_FIRST_TOKEN,) if first is None else first
+        start = "?" if first is None else f"token({', '.join('?' * len(first))})"
+        compared = ">=" if includes_first else ">"
+        cql = f"SELECT DISTINCT {columns} FROM {table} WHERE token({columns}) {compared} {start} LIMIT ?"
+        return [Partition(table, tuple(row.values())) for row in self._session.read(Statement(cql, (*values, limit)))]
+
+    # -- what was found --------------------------------------------------------------------------------------
+
+    def _judged(
+        self,
+        entity: Entity,
+        path: AccessPath,
+        by: Key,
+        seen: Sequence[_Seen],
+        names: tuple[str, ...],
+        budget: int | None,
+    ) -> tuple[list[Row], Place | None]:
+        """The rows that are still on the path where they were seen; and where the page ends before the last."""
+        covered = {*entity.key, *path.order_names, *path.by}
+        needed = tuple(dict.fromkeys((*names, *layout.fields_of(path))))
+        is_covered = {*names} <= covered and layout.way_of(entity, path) is not Way.ROWS
+        together = KEYS_PER_READ if budget is not None else max(len(seen), 1)
+        size = 0
+        rows: list[Row] = []
+        taken: set[Key] = set()
+        for at in range(0, len(seen), together):
+            some = seen[at : at + together]
+            unread = [each.key for each in some if each.values is None and (each.hint or not is_covered)]
+            found = self._reads.find(entity, unread, needed)
+            wrong = [each.hint for each in some if each.hint and not _stands(path, by, found.get(each.key), each)]
+            if wrong and not path.is_unique:
+                self._hints.settle(wrong, self._reads.fits(entity, needed, found))
+            for number, each in enumerate(some, start=at):
+                values = found.get(each.key) if each.values is None else each.values
+                if values is None and each.hint is None and is_covered:
+                    names_there = (*path.by, *path.order_names, *entity.key)
+                    values = dict(zip(names_there, (*by, *each.end, *each.key), strict=True))
+                elif each.key in taken or values is None or not _stands(path, by, values, each):
+                    continue
+                taken.add(each.key)
+                large = values.get(entity.large or "")
+                size += len(large) if isinstance(large, str) else 0
+                if budget is not None and size > budget and rows:
+                    return rows, seen[number - 1].end
+                rows.append(row_of(values, names))
+        return rows, None
+
+
+def _cut(seen: list[_Seen], limit: int) -> tuple[list[_Seen], Place | None]:
+    return seen[:limit], seen[limit - 1].end if len(seen) > limit else None
+
+
+def _stands(path: AccessPath, by: Key, values: Values | None, seen: _Seen) -> bool:
+    if not values or not layout.is_on(path, values):
+        return False
+    of_by = all(
+        value in values[name] if isinstance(values[name], tuple) else values[name] == value
+        for name, value in zip(path.by, by, strict=True)
+    )
+    return of_by and tuple(values[name] for name in path.order_names) == tuple(seen.end)
+
+
+def _bounds(
+    parts: places.Parts, prefix: Key, path: AccessPath, after: Place | None, since: Value, until: Value
+) -> tuple[bytes, bytes]:
+    start = places.encode(parts, prefix)
+    if path.order and path.is_descending[0]:
+        since, until = until, since
+    low, high = start, places.behind(start) if start else places.BEHIND_ALL
+    if since is not None:
+        low = places.encode(parts, (*prefix, since))
+    if until is not None:
+        high = places.behind(places.encode(parts, (*prefix, until)))
+    if after is not None:
+        low = max(low, places.behind(places.encode(parts, (*prefix, *after))))
+    return low, high
+
+
+def _has_partitions(entity: Entity, path: AccessPath) -> bool:
+    """Whether the path goes over the partitions of several shards."""
+    return entity is TIMER and "shard_id" not in path.by
+
+
+def _order_in(entity: Entity, path: AccessPath) -> tuple[str, ...]:
+    return tuple(name for name in path.order_names if name not in layout.partition_fields(entity))
+
+
+@cache
+def _slice_cql(table: str, columns: tuple[str, ...]) -> str:
+    of = " AND ".join(f"{name} = ?" for name in PARTITION_COLUMNS[table])
+    chosen = ", ".join(("place", *columns))
+    return f"SELECT {chosen} FROM {table} WHERE {of} AND row_kind = ? AND place >= ? AND place < ? LIMIT ?"
