@@ -15,6 +15,7 @@ from duetime.domain.clock import Clock
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.domain.times import parse_instant
+from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, Delivery
 from duetime.engine.firing.execution_handler import ExecutionHandler
 from duetime.engine.firing.ordering_policy import OrderingPolicy
@@ -25,10 +26,12 @@ from duetime.engine.settings import EngineSettings
 from duetime.engine.shards.reading import START as BEGINNING
 from duetime.engine.shards.reading import Position, ShardReading, Span
 from duetime.engine.shards.shard import ShardState
-from duetime.engine.waiting import Offload
+from duetime.engine.stats import EngineStats
+from duetime.engine.waiting import Offload, Threads, WakeupEvent
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.stores.store_clock import StoreClock
+from duetime.stores.time_source import StoreTime
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support import builders
 from tests.support.clock import NOW as START
@@ -44,6 +47,26 @@ def make_shard(shard_id: int = 0, *, trusted_until: float = float("inf")) -> Sha
         lease=Lease(shard_id, 1, "me", START + timedelta(seconds=10)),
         trusted_until=trusted_until,
         reading=ShardReading(shard_id=shard_id, interval_seconds=0.1, survey_at=0.0),
+    )
+
+
+class _OwnTime:
+    """A store whose clock is this machine's."""
+
+    def time(self, *, now: datetime) -> StoreTime:
+        return StoreTime(now, resolution_seconds=0.0)
+
+
+def make_context(clock: Clock, *, settings: EngineSettings, stats: EngineStats) -> EngineContext:
+    """For a part of a poller that stands alone. Its random numbers are all 0.5."""
+    return EngineContext(
+        clock=StoreClock(_OwnTime(), clock),
+        settings=settings,
+        stats=stats,
+        random=lambda: 0.5,
+        new_id=str,
+        wake=WakeupEvent(),
+        threads=Threads(InlineOffload),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.timers import Timer
-from duetime.engine.settings import EngineSettings
+from duetime.engine.context import EngineContext
 from duetime.engine.waiting import Offload, WakeupEvent
 
 log = logging.getLogger(__name__)
@@ -20,6 +20,22 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _IDLE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """How many items make a full batch, and how long the first of a batch waits for others."""
+
+    batch_size: int
+    linger_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions(Generic[T, R]):
+    """Tells what is put off by its result, while its partition takes nothing, and the key of an item's partition."""
+
+    is_put_off: Callable[[R], bool]
+    key_of: Callable[[T], Hashable]
 
 
 @dataclass(slots=True)
@@ -31,52 +47,48 @@ class _HeldUp(Generic[T]):
 
 
 class Batcher(Generic[T, R]):
-    """Collects items for up to ``linger_seconds`` and hands them to ``write`` in a thread.
+    """Collects items for a moment and hands them to ``write`` in a thread.
 
     While the store cannot be used (``StoreUnavailable``, ``StoreNotReady``) a batch is repeated with back-off, for as
     long as ``run`` runs: an item is never dropped while there is a chance. After any other error the batch is halved,
-    and halved again, until what cannot be written stands alone: it harms nobody else. An item whose result says that
-    it is put off (its partition is throttled, say) waits, with back-off, and so does what has the same ``key_of``.
+    and halved again, until what cannot be written stands alone: it harms nobody else. An item that is put off (its
+    partition is throttled, say) waits, with back-off, and so does what belongs to the same partition.
     What is queued is bounded by whoever adds. All but ``write`` happens in the event loop's thread.
     """
 
     def __init__(
         self,
         write: Callable[[Sequence[T]], Sequence[R]],
-        *,
+        context: EngineContext,
         offload: Offload,
-        settings: EngineSettings,
-        random: Callable[[], float],
+        *,
+        action: str,
         on_written: Callable[[Sequence[T], Sequence[R]], None],
-        on_error: Callable[[StoreError, Sequence[T]], None],
         on_refused: Callable[[T, Exception], None],
         on_given_up: Callable[[Sequence[T]], None],
-        batch_size: int | None = None,
-        linger_seconds: float | None = None,
         is_wanted: Callable[[T], bool] | None = None,
-        is_put_off: Callable[[R], bool] | None = None,
-        key_of: Callable[[T], Hashable] | None = None,
+        partitions: Partitions[T, R] | None = None,
+        gathering: Gathering | None = None,
     ) -> None:
         """``write`` blocks, answers with one result per item, and may be called again with the same items after it
-        has raised; ``on_error`` hears of a store that cannot be used. ``on_written`` may be called several times for
-        a batch, ``on_refused`` for each item that cannot be written even alone, with the reason. ``on_given_up`` gets
-        what there is no time for at the end of ``run``, and items that are not ``is_wanted`` (None: all are) just
-        before they would be written. ``is_put_off`` and ``key_of`` are given together; None: nothing ever is put off.
-        ``batch_size``, ``linger_seconds`` None: as outcomes are recorded.
+        has raised; ``action`` names the log line of a store that cannot be used. ``on_written`` may be called several
+        times for a batch, ``on_refused`` for each item that cannot be written even alone, with the reason.
+        ``on_given_up`` gets what there is no time for at the end of ``run``, and items that are not ``is_wanted``
+        (None: all are) just before they would be written. ``partitions`` None: nothing ever is put off.
+        ``gathering`` None: as outcomes are recorded.
         """
+        settings = context.settings
         self._write = write
-        self._offload = offload
+        self._context = context
         self._settings = settings
-        self._random = random
+        self._offload = offload
+        self._action = action
         self._on_written = on_written
-        self._on_error = on_error
         self._on_refused = on_refused
         self._on_given_up = on_given_up
-        self._linger_seconds = settings.record_linger_seconds if linger_seconds is None else linger_seconds
-        self._batch_size = settings.record_batch_size if batch_size is None else batch_size
         self._is_wanted = is_wanted
-        self._is_put_off = is_put_off
-        self._key_of = key_of or (lambda _: None)
+        self._partitions = partitions
+        self._gathering = gathering or Gathering(settings.record_batch_size, settings.record_linger_seconds)
         self._queue: list[T] = []
         self._held_up: dict[Hashable, _HeldUp[T]] = {}
         self._errors: dict[Hashable, int] = {}
@@ -90,11 +102,13 @@ class Batcher(Generic[T, R]):
 
     def add(self, item: T) -> None:
         self.backlog += 1
-        if self._held_up and (held_up := self._held_up.get(self._key_of(item))) is not None:
-            held_up.items.append(item)
-            return
+        if self._held_up and self._partitions is not None:
+            held_up = self._held_up.get(self._partitions.key_of(item))
+            if held_up is not None:
+                held_up.items.append(item)
+                return
         self._queue.append(item)
-        if len(self._queue) == 1 or len(self._queue) >= self._batch_size:
+        if len(self._queue) == 1 or len(self._queue) >= self._gathering.batch_size:
             self._alarm.set()
 
     def is_held_up(self, key: Hashable) -> bool:
@@ -119,7 +133,7 @@ class Batcher(Generic[T, R]):
             while True:
                 await self._alarm.wait(_IDLE_SECONDS)
                 if self._is_worth_waiting():
-                    await self._alarm.wait(self._linger_seconds)
+                    await self._alarm.wait(self._gathering.linger_seconds)
                 self._start_writes()
         finally:
             self._is_draining = False
@@ -136,13 +150,13 @@ class Batcher(Generic[T, R]):
     def _is_worth_waiting(self) -> bool:
         return (
             bool(self._queue)
-            and self._linger_seconds > 0
+            and self._gathering.linger_seconds > 0
             and not self._is_draining
-            and len(self._queue) < self._batch_size
+            and len(self._queue) < self._gathering.batch_size
         )
 
     def _start_writes(self) -> None:
-        size = self._batch_size
+        size = self._gathering.batch_size
         while self._queue and len(self._active) < self._settings.record_concurrency:
             batch, self._queue = self._queue[:size], self._queue[size:]
             task = asyncio.get_running_loop().create_task(self._write_batch(batch))
@@ -171,8 +185,8 @@ class Batcher(Generic[T, R]):
                     results = await self._offload.run(lambda piece=piece: self._write(piece))  # type: ignore[misc]
                 except (StoreUnavailable, StoreNotReady) as error:
                     errors += 1
-                    self._on_error(error, piece)
-                    await self._pause(self._settings.backoff_after(errors, self._random()))
+                    self._note_error(error, piece)
+                    await self._pause(self._settings.backoff_after(errors, self._context.random()))
                 except Exception as error:
                     pieces[-1:] = self._halves(piece, error)
                 else:
@@ -185,22 +199,23 @@ class Batcher(Generic[T, R]):
             raise
 
     def _take_results(self, piece: Sequence[T], results: Sequence[R]) -> None:
-        if self._is_put_off is not None and any(map(self._is_put_off, results)):
+        partitions = self._partitions
+        if partitions is not None and any(map(partitions.is_put_off, results)):
             put_off: dict[Hashable, list[T]] = {}
             written: list[tuple[T, R]] = []
             for item, result in zip(piece, results, strict=True):
-                if self._is_put_off(result):
-                    put_off.setdefault(self._key_of(item), []).append(item)
+                if partitions.is_put_off(result):
+                    put_off.setdefault(partitions.key_of(item), []).append(item)
                 else:
                     written.append((item, result))
-            for key in {self._key_of(item) for item, _ in written}:
+            for key in {partitions.key_of(item) for item, _ in written}:
                 self._errors.pop(key, None)
             for key, items in put_off.items():
                 self._hold_up(key, items)
             piece, results = [item for item, _ in written], [result for _, result in written]
-        elif self._errors:
+        elif partitions is not None and self._errors:
             for item in piece:
-                self._errors.pop(self._key_of(item), None)
+                self._errors.pop(partitions.key_of(item), None)
         self.backlog -= len(piece)
         if piece:
             self._on_written(piece, results)
@@ -212,7 +227,7 @@ class Batcher(Generic[T, R]):
             known.items += items
             return
         errors = self._errors[key] = self._errors.get(key, 0) + 1
-        pause = self._settings.backoff_after(errors, self._random())
+        pause = self._settings.backoff_after(errors, self._context.random())
         handle = asyncio.get_running_loop().call_later(pause, self._let_go, key)
         self._held_up[key] = _HeldUp(items, handle)
 
@@ -221,6 +236,13 @@ class Batcher(Generic[T, R]):
         held_up.handle.cancel()
         self._queue += held_up.items
         self._alarm.set()
+
+    def _note_error(self, error: StoreError, piece: Sequence[T]) -> None:
+        self._context.stats.record_errors += 1
+        log.warning(
+            "the store did not answer a batch, trying again",
+            extra={"action": self._action, "error": error.code, "items": len(piece)},
+        )
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

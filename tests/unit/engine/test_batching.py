@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from duetime.domain.errors import StoreError, StoreUnavailable
-from duetime.engine.batching import Batcher
+from duetime.engine.batching import Batcher, Gathering, Partitions
 from duetime.engine.settings import EngineSettings
+from duetime.engine.stats import EngineStats
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.clock import NOW
+from tests.support.engine import make_context
+
+AT_ONCE = Gathering(batch_size=3, linger_seconds=0.0)
 
 
 @dataclass
@@ -20,30 +24,28 @@ class Work:
 
     write: Callable[[Sequence[int]], Sequence[int]] = lambda items: [item * item for item in items]
     settings: EngineSettings = field(default_factory=lambda: EngineSettings(record_batch_size=3))
-    linger_seconds: float | None = None
+    gathering: Gathering | None = None
     wanted: Callable[[int], bool] = lambda item: True
     put_off: Callable[[int], bool] = lambda result: False
     written: list[tuple[float, list[int], list[int]]] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    stats: EngineStats = field(default_factory=EngineStats)
     refused: list[tuple[int, str]] = field(default_factory=list)
     given_up: list[int] = field(default_factory=list)
     clock: VirtualClock = field(default_factory=lambda: VirtualClock(NOW))
 
     def run(self, script: Callable[[Batcher[int, int]], object]) -> Batcher[int, int]:
         """``script`` is a coroutine function; the batcher is cancelled when it ends."""
-        batcher = Batcher(
+        batcher: Batcher[int, int] = Batcher(
             self.write,
-            offload=InlineOffload(),
-            settings=self.settings,
-            random=lambda: 0.5,
-            linger_seconds=self.linger_seconds,
-            is_wanted=self.wanted,
-            is_put_off=self.put_off,
-            key_of=lambda item: item % 10,
+            make_context(self.clock, settings=self.settings, stats=self.stats),
+            InlineOffload(),
+            action="record.retried",
             on_written=lambda items, results: self.written.append((self.clock.monotonic(), [*items], [*results])),
-            on_error=lambda error, items: self.errors.append(error.code),
             on_refused=lambda item, error: self.refused.append((item, str(error))),
             on_given_up=self.given_up.extend,
+            is_wanted=self.wanted,
+            partitions=Partitions(self.put_off, lambda item: item % 10),
+            gathering=self.gathering,
         )
 
         async def main() -> None:
@@ -92,7 +94,7 @@ def test_a_full_batch_does_not_wait() -> None:
 
 
 def test_without_lingering_an_item_is_written_at_once() -> None:
-    work = Work(linger_seconds=0.0)
+    work = Work(gathering=AT_ONCE)
 
     async def script(batcher: Batcher[int, int]) -> None:
         batcher.add(2)
@@ -120,7 +122,7 @@ def test_a_store_error_is_tried_again_with_back_off_until_it_is_over() -> None:
 
     work.run(script)
     assert work.results == [7]
-    assert work.errors == ["store_unavailable"] * 4
+    assert work.stats.record_errors == 4
     waits = [later - earlier for earlier, later in itertools.pairwise(tries)]
     assert waits == pytest.approx([0.075, 0.15, 0.3, 0.6], abs=0.001)
 
@@ -201,7 +203,7 @@ def test_what_is_refused_is_found_by_halves_and_the_others_are_written_once(erro
     work.run(script)
     assert work.results == [item for item in range(100) if item not in (13, 77)]
     assert work.refused == [(13, str(error)), (77, str(error))]
-    assert (work.given_up, work.errors) == ([], [])
+    assert (work.given_up, work.stats.record_errors) == ([], 0)
     assert len(calls) < 30
 
 
@@ -225,7 +227,7 @@ def test_a_store_that_goes_away_while_a_batch_is_halved_is_waited_for() -> None:
 
     assert work.run(script).backlog == 0
     assert (work.results, [item for item, _ in work.refused]) == ([0, 1, 2], [3])
-    assert work.errors == ["store_unavailable", "store_unavailable"]
+    assert work.stats.record_errors == 2
 
 
 def test_a_stop_while_a_batch_is_halved_gives_up_what_is_left() -> None:
@@ -260,7 +262,7 @@ def busy_until(seconds: float, work: Work) -> Callable[[Sequence[int]], Sequence
 
 
 def test_what_is_put_off_waits_with_its_kind_and_holds_up_nobody() -> None:
-    work = Work(linger_seconds=0.0, put_off=lambda result: result == -1)
+    work = Work(gathering=AT_ONCE, put_off=lambda result: result == -1)
     tries: list[tuple[float, list[int]]] = []
     write = busy_until(2.0, work)
 
@@ -289,14 +291,14 @@ def test_what_is_put_off_waits_with_its_kind_and_holds_up_nobody() -> None:
     batcher = work.run(script)
     assert work.results == [1, 4, 49, 289, 729]
     assert batcher.backlog == 0
-    assert (work.errors, work.refused, work.given_up) == ([], [], [])
+    assert (work.stats.record_errors, work.refused, work.given_up) == (0, [], [])
     pauses = [at for at, items in tries if 7 in items]
     assert 4 < len(pauses) < 9, "ever later"
     assert pauses == sorted(pauses)
 
 
 def test_what_waits_is_tried_at_once_when_the_store_is_back_and_given_up_at_the_end() -> None:
-    work = Work(linger_seconds=0.0, put_off=lambda result: result == -1)
+    work = Work(gathering=AT_ONCE, put_off=lambda result: result == -1)
     work.write = busy_until(1000.0, work)
 
     async def script(batcher: Batcher[int, int]) -> None:

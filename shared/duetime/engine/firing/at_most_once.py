@@ -13,9 +13,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from duetime.delivery.port import Callback, CallbackResult
-from duetime.domain.errors import StoreError
 from duetime.domain.timers import Timer, TimerState
-from duetime.engine.batching import Batcher, bug_in, refusal
+from duetime.engine.batching import Batcher, Gathering, Partitions, bug_in, refusal
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, Delivery, Launcher
 from duetime.engine.firing.execution_handler import (
@@ -84,31 +83,32 @@ class AtMostOnceDelivery(Delivery):
         offload = context.threads.make(context.settings.record_concurrency, "duetime-handler")
         self._beginnings: Batcher[_Beginning, StartResult] = Batcher(
             self._begin,
-            offload=offload,
-            settings=context.settings,
-            random=context.random,
-            batch_size=_BATCH_SIZE,
-            linger_seconds=0.0,
-            is_wanted=self._may_begin,
+            context,
+            offload,
+            action="call.begin_retried",
             on_written=self._take_turns,
-            on_error=self._note_begin_error,
             on_refused=self._postpone,
             on_given_up=self._take_back,
-            is_put_off=lambda result: result.status is StartStatus.UNAVAILABLE,
-            key_of=lambda beginning: _partition_of(beginning.attempt.timer),
+            is_wanted=self._may_begin,
+            partitions=Partitions(
+                lambda result: result.status is StartStatus.UNAVAILABLE,
+                lambda beginning: _partition_of(beginning.attempt.timer),
+            ),
+            gathering=Gathering(_BATCH_SIZE, linger_seconds=0.0),
         )
         self._endings: Batcher[_Ending, Conclusion] = Batcher(
             self._conclude,
-            offload=offload,
-            settings=context.settings,
-            random=context.random,
-            batch_size=_BATCH_SIZE,
+            context,
+            offload,
+            action="call.conclude_retried",
             on_written=self._take_conclusions,
-            on_error=self._note_conclude_error,
             on_refused=self._leave_refused,
             on_given_up=self._leave_to_watchdog,
-            is_put_off=lambda conclusion: conclusion.is_put_off,
-            key_of=lambda ending: _partition_of(ending.attempt.timer),
+            partitions=Partitions(
+                lambda conclusion: conclusion.is_put_off,
+                lambda ending: _partition_of(ending.attempt.timer),
+            ),
+            gathering=Gathering(_BATCH_SIZE, context.settings.record_linger_seconds),
         )
 
     def takes(self, namespace: str) -> bool:
@@ -290,20 +290,6 @@ class AtMostOnceDelivery(Delivery):
         if wake_at is not None:
             shard.note_due(wake_at, now=self._clock.now(), monotonic=self._clock.monotonic())
             self._context.wake.set()
-
-    def _note_begin_error(self, error: StoreError, batch: Sequence[_Beginning]) -> None:
-        self._stats.record_errors += 1
-        log.warning(
-            "the store did not take what begins, trying again",
-            extra={"action": "call.begin_retried", "error": error.code, "calls": len(batch)},
-        )
-
-    def _note_conclude_error(self, error: StoreError, batch: Sequence[_Ending]) -> None:
-        self._stats.record_errors += 1
-        log.warning(
-            "the store did not take responses, trying again",
-            extra={"action": "call.conclude_retried", "error": error.code, "calls": len(batch)},
-        )
 
 
 def _in_time(message: Message, now: datetime) -> Callback | None:

@@ -9,10 +9,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from duetime.delivery.port import Callback, CallbackResult
-from duetime.domain.errors import StoreError
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Timer
-from duetime.engine.batching import Batcher, bug_in, refusal
+from duetime.engine.batching import Batcher, Gathering, bug_in, refusal
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, Launcher
 from duetime.engine.firing.at_least_once import AtLeastOnceDelivery
@@ -47,28 +46,27 @@ class OrderedDelivery(AtLeastOnceDelivery):
         self._launcher = launcher
         self._is_starting = True
         offload = context.threads.make(1, "duetime-ordering")
+        at_once = Gathering(context.settings.record_batch_size, linger_seconds=0.0)
         self._decisions: Batcher[Attempt, Decision] = Batcher(
             lambda batch: policy.admit([each.timer for each in batch], now=context.clock.now()),
-            offload=offload,
-            settings=context.settings,
-            random=context.random,
-            linger_seconds=0.0,
-            is_wanted=self._may_start,
+            context,
+            offload,
+            action="delivery.retried",
             on_written=self._take_decisions,
-            on_error=self._note_error,
             on_refused=self._postpone,
             on_given_up=self._take_back,
+            is_wanted=self._may_start,
+            gathering=at_once,
         )
         self._untold: Batcher[Outcome, None] = Batcher(
             self._tell_recorded,
-            offload=offload,
-            settings=context.settings,
-            random=context.random,
-            linger_seconds=0.0,
+            context,
+            offload,
+            action="delivery.retried",
             on_written=lambda batch, results: None,  # noqa: ARG005
-            on_error=self._note_error,
             on_refused=lambda outcome, error: self._log_refused(outcome.timer, error),
             on_given_up=lambda batch: None,  # noqa: ARG005 (who waits for them looks by itself after a while)
+            gathering=at_once,
         )
 
     def takes(self, namespace: str) -> bool:
@@ -162,11 +160,4 @@ class OrderedDelivery(AtLeastOnceDelivery):
             "the store refuses what a delivery needs; the others go on",
             exc_info=bug_in(error),
             extra={"action": "delivery.refused", **refusal(timer, error)},
-        )
-
-    def _note_error(self, error: StoreError, batch: Sequence[object]) -> None:
-        self._context.stats.record_errors += 1
-        log.warning(
-            "the store did not answer about deliveries, trying again",
-            extra={"action": "delivery.retried", "error": error.code, "deliveries": len(batch)},
         )

@@ -11,11 +11,10 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from duetime.domain.errors import StoreError
 from duetime.domain.events import TimerFailed, failed_event
 from duetime.domain.outcomes import LeasedOutcome, Outcome, RecordStatus
 from duetime.domain.timers import TimerState
-from duetime.engine.batching import Batcher, bug_in, refusal, timer_facts
+from duetime.engine.batching import Batcher, Partitions, bug_in, refusal, timer_facts
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, AttemptState
 from duetime.engine.in_flight import Deferrals, InFlight
@@ -65,17 +64,17 @@ class Recorder:
         self._wake = context.wake
         self._publisher = None if events is None else FailureEventPublisher(events, context)
         self._announcing: dict[int, _Item] = {}
-        self._batcher = Batcher(
+        self._batcher: Batcher[_Item, RecordStatus] = Batcher(
             self._write,
-            offload=context.threads.make(context.settings.record_concurrency, "duetime-record"),
-            settings=context.settings,
-            random=context.random,
+            context,
+            context.threads.make(context.settings.record_concurrency, "duetime-record"),
+            action="record.retried",
             on_written=self._apply_batch,
-            on_error=self._note_error,
             on_refused=self._refuse,
             on_given_up=self._give_up,
-            is_put_off=lambda status: status is RecordStatus.UNAVAILABLE,
-            key_of=lambda item: item.outcome.timer.shard_id,
+            partitions=Partitions(
+                lambda status: status is RecordStatus.UNAVAILABLE, lambda item: item.outcome.timer.shard_id
+            ),
         )
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -251,13 +250,6 @@ class Recorder:
             "the store refuses an outcome; the others are recorded",
             exc_info=bug_in(error),
             extra={"action": "record.refused", "state": outcome.state, **refusal(outcome.timer, error)},
-        )
-
-    def _note_error(self, error: StoreError, batch: Sequence[_Item]) -> None:
-        self._stats.record_errors += 1
-        log.warning(
-            "the store did not record outcomes, trying again",
-            extra={"action": "record.retried", "error": error.code, "outcomes": len(batch)},
         )
 
 
