@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from duetime.api.http.cursors import CursorCodec
+from duetime.api.http.cursors import Cursors
 from duetime.api.http.request import Request
 from duetime.app.namespaces import kept, readable, stored_namespace, visible
 from duetime.app.timers import Timers
@@ -143,14 +143,14 @@ class Services:
 
     context: ApiContext
     namespaces: NamespaceCache
-    cursors: CursorCodec
+    cursors: Cursors
     timers: Timers
 
     @classmethod
     def of(cls, context: ApiContext) -> Services:
         store, clock = context.store, context.clock
         timers = Timers(store, clock, context.on_stored, context.cancelled_retention)
-        return cls(context, NamespaceCache(store, clock), CursorCodec(store.catalogue), timers)
+        return cls(context, NamespaceCache(store, clock), Cursors(store.catalogue), timers)
 
     def with_ids(self, new_id: Callable[[], str]) -> Services:
         """The same for one request, whose ids ``new_id`` makes."""

@@ -33,8 +33,6 @@ from duetime.runtime.wiring import Handler
 from duetime.testing.service import VirtualService, engine_settings, virtual_service
 from duetime.testing.virtual_time import VirtualClock
 
-_MAX_BODY_BYTES = 1024
-
 logger = logging.getLogger(__name__)
 
 
@@ -101,7 +99,7 @@ def handler_with_clock(service: VirtualService, context: ApiContext, settings: L
         return Reply(status=200, body=json.dumps({"now": format_instant(service.now())}))
 
     def advance_clock(services: Services, request: Request) -> Reply:  # noqa: ARG001
-        body = validate(AdvanceBody, read_body(request, PLAIN_SHAPE, limit_bytes=_MAX_BODY_BYTES))
+        body = validate(AdvanceBody, read_body(request, PLAIN_SHAPE))
         try:
             advanced = service.advance(_target(body, service.now()))
         except ValueError as error:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duetime.api.http.cursors import CursorCodec
+from duetime.api.http.cursors import Cursors
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.principals import Principal, Role
 
@@ -25,13 +25,13 @@ class Secrets:
         return self.kept.setdefault(name, candidate)
 
 
-def codec(secrets: Secrets | None = None) -> CursorCodec:
-    return CursorCodec(secrets or Secrets())  # type: ignore[arg-type]
+def cursors(secrets: Secrets | None = None) -> Cursors:
+    return Cursors(secrets or Secrets())  # type: ignore[arg-type]
 
 
-def token(cursor: str = "orders|t1") -> tuple[CursorCodec, str]:
-    made = codec()
-    encoded = made.encode(cursor, QUERY, None)
+def token(cursor: str = "orders|t1") -> tuple[Cursors, str]:
+    made = cursors()
+    encoded = made.of(None, *QUERY).encode(cursor)
     assert encoded is not None
     return made, encoded
 
@@ -39,20 +39,20 @@ def token(cursor: str = "orders|t1") -> tuple[CursorCodec, str]:
 @given(ANY_TEXT)
 def test_a_token_leads_back_to_its_cursor(cursor: str) -> None:
     made, encoded = token(cursor)
-    assert made.decode(encoded, QUERY, None) == cursor
+    assert made.of(None, *QUERY).decode(encoded) == cursor
     assert encoded.replace("-", "").replace("_", "").isalnum()
 
 
 def test_no_cursor_is_no_token() -> None:
-    assert codec().encode(None, QUERY, None) is None
-    assert codec().decode(None, QUERY, None) is None
+    assert cursors().of(None, *QUERY).encode(None) is None
+    assert cursors().of(None, *QUERY).decode(None) is None
 
 
 def test_processes_share_the_key_and_ask_for_it_once() -> None:
     secrets = Secrets()
-    one, other = codec(secrets), codec(secrets)
+    one, other = cursors(secrets), cursors(secrets)
     for number in range(3):
-        assert other.decode(one.encode(str(number), QUERY, None), QUERY, None) == str(number)
+        assert other.of(None, *QUERY).decode(one.of(None, *QUERY).encode(str(number))) == str(number)
     assert secrets.calls == 2
 
 
@@ -60,25 +60,25 @@ def test_processes_share_the_key_and_ask_for_it_once() -> None:
 def test_another_query_is_refused(query: tuple[object, ...]) -> None:
     made, encoded = token()
     with pytest.raises(InvalidCursor):
-        made.decode(encoded, query, None)
+        made.of(None, *query).decode(encoded)
 
 
 @pytest.mark.parametrize(
     "principal", [None, Principal("globex", Role.ADMIN, "k2"), Principal("acme.", Role.READER, "k")]
 )
 def test_another_tenant_is_refused(principal: Principal | None) -> None:
-    made = codec()
-    encoded = made.encode("orders|t1", QUERY, ACME)
+    made = cursors()
+    encoded = made.of(ACME, *QUERY).encode("orders|t1")
 
     with pytest.raises(InvalidCursor):
-        made.decode(encoded, QUERY, principal)
-    assert made.decode(encoded, QUERY, Principal("acme", Role.READER, "another key")) == "orders|t1"
+        made.of(principal, *QUERY).decode(encoded)
+    assert made.of(Principal("acme", Role.READER, "another key"), *QUERY).decode(encoded) == "orders|t1"
 
 
 def test_another_store_is_refused() -> None:
     _, encoded = token()
     with pytest.raises(InvalidCursor):
-        codec().decode(encoded, QUERY, None)
+        cursors().of(None, *QUERY).decode(encoded)
 
 
 @pytest.mark.parametrize("cursor", ["orders|t1", "orders|t12", "orders|t123"])
@@ -87,12 +87,12 @@ def test_any_change_is_refused(cursor: str) -> None:
     for index, character in enumerate(encoded):
         changed = encoded[:index] + ("A" if character != "A" else "B") + encoded[index + 1 :]
         with pytest.raises(InvalidCursor):
-            made.decode(changed, QUERY, None)
+            made.of(None, *QUERY).decode(changed)
     with pytest.raises(InvalidCursor):
-        made.decode(encoded + "=" * (-len(encoded) % 4 or 4), QUERY, None)
+        made.of(None, *QUERY).decode(encoded + "=" * (-len(encoded) % 4 or 4))
 
 
 @given(ANY_TEXT)
 def test_nonsense_is_refused(text: str) -> None:
     with pytest.raises(InvalidCursor):
-        codec().decode(text, QUERY, None)
+        cursors().of(None, *QUERY).decode(text)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from duetime.api.http.batches import MAX_BATCH_ITEMS
+from duetime.api.http.parsing import MAX_BATCH_BYTES, MAX_BODY_BYTES
 from duetime.api.routes import TIMER_ROUTES, call_routes
+from duetime.domain.timers import MAX_PAYLOAD_BYTES
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -24,3 +27,13 @@ def documented() -> set[tuple[str, str]]:
 def test_every_route_is_documented() -> None:
     routes = {(route.method, form(route.path)) for route in (*TIMER_ROUTES, *call_routes())}
     assert routes - documented() == set()
+
+
+def test_the_limits_of_bodies_are_documented() -> None:
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    batch = f"{MAX_BATCH_BYTES // 1024**2} MiB"
+    assert f"with over {MAX_BATCH_ITEMS} items or {batch}," in page
+    assert (
+        f"payload over {MAX_PAYLOAD_BYTES // 1024} KiB, body over {MAX_BODY_BYTES // 1024**2} MiB (batch {batch})"
+        in page
+    )

@@ -14,7 +14,6 @@ from duetime.api.http.responses import ResponseModel
 from duetime.domain.errors import DuetimeError
 
 MAX_BATCH_ITEMS: Final = 500
-MAX_BATCH_BYTES: Final = 6 * 1024 * 1024
 
 WantedT = TypeVar("WantedT")
 ResultT = TypeVar("ResultT")

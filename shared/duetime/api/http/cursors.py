@@ -12,6 +12,8 @@ import hashlib
 import hmac
 import json
 import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from duetime.domain.errors import InvalidCursor
 from duetime.domain.principals import Principal
@@ -22,37 +24,52 @@ _KEY_BYTES = 32
 _MAC_BYTES = 16
 
 
-class CursorCodec:
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._key: bytes | None = None
+@dataclass(frozen=True, slots=True)
+class ListCursors:
+    """The cursors of one query of one tenant. ``_mac`` makes the MAC of a store's cursor."""
 
-    def encode(self, store_cursor: str | None, query: tuple[object, ...], principal: Principal | None) -> str | None:
-        """The token for ``store_cursor``; None stays None."""
+    _mac: Callable[[bytes], bytes]
+
+    def encode(self, store_cursor: str | None) -> str | None:
+        """Return the token for ``store_cursor``; None stays None."""
         if store_cursor is None:
             return None
         raw = store_cursor.encode()
-        return _to_text(self._mac(raw, query, principal) + raw)
+        return _to_text(self._mac(raw) + raw)
 
-    def decode(self, token: str | None, query: tuple[object, ...], principal: Principal | None) -> str | None:
-        """The store's cursor in ``token``. Raises ``InvalidCursor`` unless it was made for this query and tenant."""
+    def decode(self, token: str | None) -> str | None:
+        """Return the store's cursor in ``token``. Raises ``InvalidCursor`` unless it was made for this query and
+        tenant."""
         if token is None:
             return None
         try:
             joined = base64.b64decode(token.encode("ascii") + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
             mac, raw = joined[:_MAC_BYTES], joined[_MAC_BYTES:]
             # Bits beyond the last byte are no licence to change a token.
-            if hmac.compare_digest(mac, self._mac(raw, query, principal)) and _to_text(joined) == token:
+            if hmac.compare_digest(mac, self._mac(raw)) and _to_text(joined) == token:
                 return raw.decode()
         except (binascii.Error, ValueError):
             pass
         raise InvalidCursor("cursor", "is not a cursor of this list and these filters")
 
-    def _mac(self, raw: bytes, query: tuple[object, ...], principal: Principal | None) -> bytes:
+
+class Cursors:
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._key: bytes | None = None
+
+    def of(self, principal: Principal | None, *query: object) -> ListCursors:
+        """Return the cursors of a query, which JSON can write, by ``principal``."""
+        tenant_id = None if principal is None else principal.tenant_id
+        bound_to = json.dumps([tenant_id, query]).encode() + b"\0"
+        return ListCursors(
+            lambda raw: hmac.new(self._shared_key(), bound_to + raw, hashlib.sha256).digest()[:_MAC_BYTES]
+        )
+
+    def _shared_key(self) -> bytes:
         if self._key is None:
             self._key = self._catalogue.secret(_SECRET_NAME, secrets.token_bytes(_KEY_BYTES))
-        message = json.dumps([None if principal is None else principal.tenant_id, query]).encode() + b"\0" + raw
-        return hmac.new(self._key, message, hashlib.sha256).digest()[:_MAC_BYTES]
+        return self._key
 
 
 def _to_text(joined: bytes) -> str:

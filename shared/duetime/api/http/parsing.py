@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from duetime.api.http.batches import MAX_BATCH_ITEMS
 from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.raw_json import RawObject, Shape, read_object
 from duetime.api.http.request import Request
@@ -19,15 +20,20 @@ from duetime.delivery.egress import EgressPolicy, RefusedUrl
 from duetime.domain.errors import InvalidInput
 from duetime.domain.times import check_range, round_up
 
+MAX_BODY_BYTES: Final = 1024 * 1024
+"""Of every body but those of batches."""
+MAX_BATCH_BYTES: Final = 6 * 1024 * 1024
 _MAX_QUERY_PARAMETERS = 50
-_MAX_NOTHING_BYTES = 1024 * 1024
 _TIMES = ("dueFrom", "dueTo", "failedFrom", "failedTo", "createdFrom", "createdTo")
 
 ModelT = TypeVar("ModelT", bound=RequestModel)
 
 
-def read_body(request: Request, shape: Shape, *, limit_bytes: int, is_optional: bool = False) -> RawObject:
-    """The JSON object in the body. Raises ``InvalidInput`` when there is none or it is not JSON."""
+def read_body(
+    request: Request, shape: Shape, *, limit_bytes: int = MAX_BODY_BYTES, is_optional: bool = False
+) -> RawObject:
+    """Return the JSON object in the body. Raises ``InvalidInput`` when there is none or it is not JSON, and
+    ``PayloadTooLarge``."""
     text = request.json_text(limit_bytes=limit_bytes)
     if not text and is_optional:
         return RawObject({}, [])
@@ -41,20 +47,20 @@ def read_body(request: Request, shape: Shape, *, limit_bytes: int, is_optional: 
 
 def read_nothing(request: Request) -> None:
     """Check that the body is absent or ``{}``. Raises ``InvalidInput``."""
-    validate(NothingBody, read_body(request, PLAIN_SHAPE, limit_bytes=_MAX_NOTHING_BYTES, is_optional=True))
+    validate(NothingBody, read_body(request, PLAIN_SHAPE, is_optional=True))
 
 
-def read_items(request: Request, shape: Shape, *, max_items: int, limit_bytes: int) -> list[Any]:
-    """The items of a batch: the array that ``shape`` names, and nothing beside it."""
-    found = read_body(request, shape, limit_bytes=limit_bytes)
+def read_items(request: Request, shape: Shape) -> list[Any]:
+    """Return the items of a batch: the array that ``shape`` names, and nothing beside it."""
+    found = read_body(request, shape, limit_bytes=MAX_BATCH_BYTES)
     name = shape.items or ""
     faults = [FieldError(*fault) for fault in found.faults]
     faults += [FieldError(other, "is not a known field") for other in found.members if other != name]
     items = found.members.get(name)
     if not isinstance(items, list):
         faults.append(FieldError(name, "must be an array of objects"))
-    elif len(items) > max_items:
-        faults.append(FieldError(name, f"must have at most {max_items} items"))
+    elif len(items) > MAX_BATCH_ITEMS:
+        faults.append(FieldError(name, f"must have at most {MAX_BATCH_ITEMS} items"))
     if faults:
         raise InvalidFields(faults)
     return list(items or [])

@@ -26,7 +26,6 @@ from duetime.domain.errors import InvalidInput
 from duetime.domain.principals import Role
 from duetime.domain.times import round_up
 
-MAX_BODY_BYTES = 4 * 1024
 _NEVER_KEPT = {"cache-control": "no-store"}
 
 
@@ -39,7 +38,7 @@ def create_api_key(services: Services, request: Request, *, tenant: str) -> Repl
     """Create an API key and return it (201). No other response shows it."""
     context = services.context
     now = context.clock.now()
-    body = validate(ApiKeyBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES))
+    body = validate(ApiKeyBody, read_body(request, PLAIN_SHAPE))
     created = create_key(
         context.store,
         key_id=context.new_id(),
@@ -55,10 +54,10 @@ def create_api_key(services: Services, request: Request, *, tenant: str) -> Repl
 def list_api_keys(services: Services, request: Request, *, tenant: str) -> Reply:
     """Return the API keys of the tenant in order of creation, expired ones too, without their secrets."""
     query = read_query(PageQuery, request)
-    bound_to = ("api-keys", tenant)
-    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    cursors = services.cursors.of(request.principal, "api-keys", tenant)
+    cursor = cursors.decode(query.cursor)
     page = services.context.store.catalogue.list_api_keys(tenant, cursor=cursor, limit=query.limit)
-    next_cursor = services.cursors.encode(page.next_cursor, bound_to, request.principal)
+    next_cursor = cursors.encode(page.next_cursor)
     return json_reply(200, ApiKeyPage([api_key_response(key) for key in page.items], next_cursor))
 
 

@@ -26,7 +26,6 @@ from duetime.domain.ids import check_namespace
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.principals import Role
 
-MAX_BODY_BYTES = 64 * 1024
 _SETTINGS = NamespaceSettings.__dataclass_fields__.keys()
 
 
@@ -41,7 +40,7 @@ def put_namespace(services: Services, request: Request, *, namespace: str) -> Re
     except ValueError as error:
         raise InvalidInput("namespace", str(error)) from None
     wanted = if_match(request)
-    body = validate(NamespaceBody, read_body(request, NAMESPACE_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    body = validate(NamespaceBody, read_body(request, NAMESPACE_SHAPE, is_optional=True))
     context = services.context
     stored, is_new = app.put_namespace(
         context.store,
@@ -82,7 +81,7 @@ def _namespace_reply(status: int, namespace: Namespace) -> Reply:
 def pause_namespace(services: Services, request: Request, *, namespace: str) -> Reply:
     """Stop firing the timers of a namespace. Every poller knows within seconds."""
     wanted = if_match(request)
-    body = validate(PauseBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    body = validate(PauseBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     context = services.context
     stored = namespace_states.paused(
         context.store,
@@ -134,11 +133,11 @@ def delete_namespace(services: Services, request: Request, *, namespace: str) ->
 def list_namespaces(services: Services, request: Request) -> Reply:
     """Return a page of the namespaces of the key's tenant; without authentication, of all tenants."""
     query = read_query(PageQuery, request)
-    bound_to = ("namespaces",)
-    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    cursors = services.cursors.of(request.principal, "namespaces")
+    cursor = cursors.decode(query.cursor)
     tenant_id = None if request.principal is None else request.principal.tenant_id
     page = services.context.store.catalogue.list_namespaces(cursor=cursor, limit=query.limit, tenant_id=tenant_id)
-    next_cursor = services.cursors.encode(page.next_cursor, bound_to, request.principal)
+    next_cursor = cursors.encode(page.next_cursor)
     return json_reply(200, NamespacePage([namespace_response(each) for each in page.items], next_cursor))
 
 

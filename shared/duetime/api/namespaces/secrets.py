@@ -19,7 +19,6 @@ from duetime.app import namespaces as namespace_changes
 from duetime.domain.principals import Role
 from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
 
-MAX_BODY_BYTES = 4 * 1024
 _NEVER_KEPT = {"cache-control": "no-store"}
 
 
@@ -29,7 +28,7 @@ def create_secret(services: Services, request: Request, *, namespace: str) -> Re
     No other response shows it. At most two are valid: a third is a 409.
     """
     context = services.context
-    body = validate(SecretBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    body = validate(SecretBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     created = namespace_changes.create_secret(
         context.store,
         context.secret_box,

@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from duetime.api.context import Services
 from duetime.api.http.batches import (
-    MAX_BATCH_BYTES,
-    MAX_BATCH_ITEMS,
     BatchResponse,
     ItemResult,
     each_item,
@@ -42,7 +40,7 @@ def submit_service_calls(services: Services, request: Request, *, tenant: str) -
     """Submit up to 500 service calls. Each succeeds or fails alone."""
     context = services.context
     now = context.clock.now()
-    found = read_items(request, CALLS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BATCH_BYTES)
+    found = read_items(request, CALLS_SHAPE)
 
     def read(item: RawObject) -> tuple[str | None, Submission]:
         submission = read_submission(
@@ -75,7 +73,7 @@ def _each_ref(
     """``act`` is done to the calls that the body names."""
     context = services.context
     now = context.clock.now()
-    found = read_items(request, PLAIN_CALLS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BATCH_BYTES)
+    found = read_items(request, PLAIN_CALLS_SHAPE)
 
     def read(item: RawObject) -> tuple[str, AskedCall]:
         wanted = validate(ServiceCallItem, item)

@@ -21,8 +21,6 @@ from duetime.domain.principals import Role
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.port.calls import CallRef
 
-MAX_BODY_BYTES = 1024 * 1024
-
 
 def submit_service_call(services: Services, request: Request, *, tenant: str) -> Reply:
     """Submit a service call: 202, or 200 when the same was submitted under this idempotency key.
@@ -31,7 +29,7 @@ def submit_service_call(services: Services, request: Request, *, tenant: str) ->
     """
     context = services.context
     now = context.clock.now()
-    found = read_body(request, CALL_SHAPE, limit_bytes=MAX_BODY_BYTES)
+    found = read_body(request, CALL_SHAPE)
     submission = read_submission(request, found, egress=context.egress, new_id=context.new_id, now=now)
     return _submitted_reply(services.calls.submit(tenant, submission, now=now))
 
@@ -50,7 +48,7 @@ def patch_service_call(services: Services, request: Request, *, tenant: str, ser
     """Apply a merge patch. One that changes nothing does not even change the revision."""
     context = services.context
     now = context.clock.now()
-    found = read_body(request, CALL_SHAPE, limit_bytes=MAX_BODY_BYTES)
+    found = read_body(request, CALL_SHAPE)
     change_of = read_patch(found, egress=context.egress, now=now)
     ref, wanted = CallRef(tenant, service_call_id), if_match(request)
     return _call_reply(200, services.calls.update(ref, change_of, new_id=context.new_id, now=now, wanted=wanted))
@@ -86,7 +84,7 @@ def rerun_service_call(services: Services, request: Request, *, tenant: str, ser
     """Submit a new service call with the request of a finished one."""
     context = services.context
     now = context.clock.now()
-    found = read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True)
+    found = read_body(request, PLAIN_SHAPE, is_optional=True)
     submission_of = read_rerun(request, found, now=now)
     ref, wanted = CallRef(tenant, service_call_id), if_match(request)
     return _submitted_reply(services.calls.rerun(ref, submission_of, egress=context.egress, now=now, wanted=wanted))

@@ -40,15 +40,15 @@ def list_service_calls(services: Services, request: Request, *, tenant: str) -> 
     query = read_query(CallQuery, request, lists=("tag",))
     call_filter = _filter(query)
     store, now = services.calls.store, services.context.clock.now()
-    bound_to = _cursor_query(tenant, query)
-    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    cursors = services.cursors.of(request.principal, *_cursor_query(tenant, query))
+    cursor = cursors.decode(query.cursor)
     rules = services.context.redaction
     return page_reply(
         ServiceCallPage,
         lambda limit: store.list(tenant, call_filter, cursor=cursor, limit=limit, now=now),
         lambda call: call_response(shown_call(call, request.principal, rules), with_body=False),
         limit=query.limit,
-        to_cursor=lambda found: services.cursors.encode(found, bound_to, request.principal),
+        to_cursor=cursors.encode,
     )
 
 
@@ -57,14 +57,14 @@ def list_executions(services: Services, request: Request, *, tenant: str, servic
     calls = services.calls
     query = read_query(PageQuery, request)
     calls.get(CallRef(tenant, service_call_id), now=services.context.clock.now())
-    bound_to = ("executions", tenant, service_call_id)
-    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    cursors = services.cursors.of(request.principal, "executions", tenant, service_call_id)
+    cursor = cursors.decode(query.cursor)
     return page_reply(
         ExecutionPage,
         lambda limit: calls.store.list_executions(tenant, service_call_id, cursor=cursor, limit=limit),
         lambda execution: execution_response(execution, with_bodies=False),
         limit=query.limit,
-        to_cursor=lambda found: services.cursors.encode(found, bound_to, request.principal),
+        to_cursor=cursors.encode,
         encode=encode_ascii,
     )
 

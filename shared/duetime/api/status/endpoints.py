@@ -21,15 +21,15 @@ from duetime.stores.store_clock import TOLERANCE_SECONDS
 def list_shards(services: Services, request: Request) -> Reply:
     """Return the shards with their owners, by id. A cursor is the last id that was shown."""
     query = read_query(PageQuery, request)
-    bound_to = ("shards",)
-    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    cursors = services.cursors.of(request.principal, "shards")
+    cursor = cursors.decode(query.cursor)
     store = services.context.store
     shard_ids = sorted(store.catalogue.shard_map().shard_ids())
     start = 0 if cursor is None else bisect_right(shard_ids, _shard_id(cursor))
     shown = shard_ids[start : start + query.limit]
     is_last = start + query.limit >= len(shard_ids)
     statuses = store.leases.statuses(shown, now=services.context.clock.now()) if shown else []
-    next_cursor = None if is_last else services.cursors.encode(str(shown[-1]), bound_to, request.principal)
+    next_cursor = None if is_last else cursors.encode(str(shown[-1]))
     return json_reply(200, ShardPage([shard_response(status) for status in statuses], next_cursor))
 
 

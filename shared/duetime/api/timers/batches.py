@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from duetime.api.context import Services
 from duetime.api.http.batches import (
-    MAX_BATCH_BYTES,
-    MAX_BATCH_ITEMS,
     BatchResponse,
     ItemResult,
     each_item,
@@ -38,7 +36,7 @@ def create_timers(services: Services, request: Request, *, namespace: str) -> Re
     context = services.context
     space = services.namespaces.open(namespace, request.principal)
     now = context.clock.now()
-    found = read_items(request, TIMERS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BATCH_BYTES)
+    found = read_items(request, TIMERS_SHAPE)
 
     def read(item: RawObject) -> tuple[str, Timer]:
         timer = read_timer(item, space, egress=context.egress, new_id=context.new_id, now=now)
@@ -79,7 +77,7 @@ def _each_ref(
     """Respond for each timer that the body names: ``act(namespace, refs, now=...)`` is done to those."""
     space = services.namespaces.get(namespace, request.principal)
     now = services.context.clock.now()
-    found = read_items(request, PLAIN_ITEMS_SHAPE, max_items=MAX_BATCH_ITEMS, limit_bytes=MAX_BATCH_BYTES)
+    found = read_items(request, PLAIN_ITEMS_SHAPE)
 
     def read(item: RawObject) -> tuple[str, TimerRef]:
         wanted = validate(TimerItem, item)

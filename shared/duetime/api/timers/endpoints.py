@@ -19,15 +19,13 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer
 
-MAX_BODY_BYTES = 1024 * 1024
-
 
 def create_timer(services: Services, request: Request, *, namespace: str) -> Reply:
     """Create a timer: 201, or 200 when the same timer exists. Another timer with this id is a 409."""
     context = services.context
     space = services.namespaces.open(namespace, request.principal)
     now = context.clock.now()
-    found = read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES)
+    found = read_body(request, TIMER_SHAPE)
     timer = read_timer(found, space, egress=context.egress, new_id=context.new_id, now=now)
     return _stored_reply(services.timers.create(timer, now=now), space)
 
@@ -41,7 +39,7 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
     if unwanted is not None and (wanted is not None or not unwanted.is_any):
         raise InvalidInput("If-None-Match", "must be * here, and without If-Match")
     now = context.clock.now()
-    found = read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES)
+    found = read_body(request, TIMER_SHAPE)
     timer = read_timer(found, space, timer_id=timer_id, egress=context.egress, new_id=context.new_id, now=now)
     if unwanted is not None:
         return _stored_reply(services.timers.put_new(timer, now=now), space)
@@ -64,7 +62,7 @@ def patch_timer(services: Services, request: Request, *, namespace: str, timer_i
     space, timer_id = read_address(services, request, namespace, timer_id)
     wanted = if_match(request)
     now = context.clock.now()
-    change = read_change(read_body(request, TIMER_SHAPE, limit_bytes=MAX_BODY_BYTES), egress=context.egress, now=now)
+    change = read_change(read_body(request, TIMER_SHAPE), egress=context.egress, now=now)
     firing_id = context.new_id()
     timer = services.timers.update(space, timer_id, change, firing_id=firing_id, now=now, wanted=wanted)
     return _timer_reply(timer, space)

@@ -10,12 +10,12 @@ from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import json_name
 from duetime.api.http.responses import instant
 from duetime.api.http.route import Route
+from duetime.api.timers.parsing import read_filter
 from duetime.api.timers.requests import TimerQuery
 from duetime.api.timers.responses import TimerPage, timer_response
 from duetime.app.readers import shown_timer
 from duetime.domain.principals import Role
 from duetime.domain.timers import TimerState
-from duetime.stores.port.timers import TimerFilter
 
 
 def list_timers(services: Services, request: Request, *, namespace: str) -> Reply:
@@ -24,17 +24,11 @@ def list_timers(services: Services, request: Request, *, namespace: str) -> Repl
     query = read_query(TimerQuery, request)
     state = _state(query)
     times = map(instant, (query.due_from, query.due_to, query.failed_from, query.failed_to))
-    bound_to = ("timers", space.name, state, query.tag, *times, query.correlation_id, query.reason)
-    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
-    wanted = TimerFilter(
-        state=state,
-        tag=query.tag,
-        due_from=query.due_from,
-        due_to=query.due_to,
-        failure_reason=query.reason,
-        updated_from=query.failed_from,
-        updated_to=query.failed_to,
+    cursors = services.cursors.of(
+        request.principal, "timers", space.name, state, query.tag, *times, query.correlation_id, query.reason
     )
+    cursor = cursors.decode(query.cursor)
+    wanted = read_filter(query, state=state)
     context, policy = services.context, space.settings.retry_policy
     now = context.clock.now()
     return page_reply(
@@ -44,7 +38,7 @@ def list_timers(services: Services, request: Request, *, namespace: str) -> Repl
         ),
         lambda timer: timer_response(shown_timer(timer, request.principal, context.redaction), policy),
         limit=query.limit,
-        to_cursor=lambda found: services.cursors.encode(found, bound_to, request.principal),
+        to_cursor=cursors.encode,
     )
 
 

@@ -11,12 +11,21 @@ from duetime.api.http.errors import FieldError, InvalidFields
 from duetime.api.http.parsing import after, check_egress, validate
 from duetime.api.http.raw_json import RawObject
 from duetime.api.http.request import utf8_length
-from duetime.api.timers.requests import TimerBody, TimerPatch
+from duetime.api.timers.requests import RedriveBody, TimerBody, TimerPatch, TimerQuery
 from duetime.delivery.egress import EgressPolicy
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.domain.ids import check_timer_id
 from duetime.domain.namespaces import Namespace
-from duetime.domain.timers import MAX_PAYLOAD_BYTES, Timer, TimerChange, TimerContent, content_digest, new_timer
+from duetime.domain.timers import (
+    MAX_PAYLOAD_BYTES,
+    Timer,
+    TimerChange,
+    TimerContent,
+    TimerState,
+    content_digest,
+    new_timer,
+)
+from duetime.stores.port.timers import TimerFilter
 
 _NULL: Final[dict[str, Any]] = {
     field.name: None if field.default is MISSING else field.default for field in fields(TimerContent)
@@ -29,6 +38,18 @@ def check_id(namespace: Namespace, timer_id: str) -> str:
         return check_timer_id(namespace.name, timer_id)
     except ValueError as error:
         raise InvalidInput("id", str(error)) from None
+
+
+def read_filter(given: TimerQuery | RedriveBody, *, state: TimerState | None = None) -> TimerFilter:
+    return TimerFilter(
+        state=state,
+        tag=given.tag,
+        due_from=given.due_from,
+        due_to=given.due_to,
+        failure_reason=given.reason,
+        updated_from=given.failed_from,
+        updated_to=given.failed_to,
+    )
 
 
 def read_timer(

@@ -14,15 +14,12 @@ from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import encode_ascii, instant
 from duetime.api.http.route import Route
-from duetime.api.timers.parsing import check_id
+from duetime.api.timers.parsing import check_id, read_filter
 from duetime.api.timers.requests import DEFAULT_REDRIVE_ITEMS, RedriveBody
 from duetime.api.timers.responses import RedriveResponse
 from duetime.domain.errors import DuetimeError
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Principal, Role
-from duetime.stores.port.timers import TimerFilter
-
-MAX_BODY_BYTES = 1024 * 1024
 
 
 def redrive_timers(services: Services, request: Request, *, namespace: str) -> Reply:
@@ -32,7 +29,7 @@ def redrive_timers(services: Services, request: Request, *, namespace: str) -> R
 
 def redrive_within(services: Services, request: Request, space: Namespace) -> Reply:
     """The same for a namespace that the caller has found."""
-    found = read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True)
+    found = read_body(request, PLAIN_SHAPE, is_optional=True)
     body = validate(RedriveBody, found)
     if body.ids is None:
         done = _redrive_by_filter(services, request.principal, space, body)
@@ -48,19 +45,13 @@ def _redrive_by_filter(
     services: Services, principal: Principal | None, space: Namespace, body: RedriveBody
 ) -> RedriveResponse:
     times = (body.due_from, body.due_to, body.failed_from, body.failed_to)
-    bound_to = ("redrive", space.name, body.reason, body.tag, body.correlation_id, *map(instant, times), body.dry_run)
+    filters = (body.reason, body.tag, body.correlation_id, *map(instant, times))
+    cursors = services.cursors.of(principal, "redrive", space.name, *filters, body.dry_run)
     page = services.timers.redrive_page(
         space,
-        TimerFilter(
-            tag=body.tag,
-            due_from=body.due_from,
-            due_to=body.due_to,
-            failure_reason=body.reason,
-            updated_from=body.failed_from,
-            updated_to=body.failed_to,
-        ),
+        read_filter(body),
         correlation_id=body.correlation_id,
-        cursor=services.cursors.decode(body.cursor, bound_to, principal),
+        cursor=cursors.decode(body.cursor),
         limit=body.limit or DEFAULT_REDRIVE_ITEMS,
         now=services.context.clock.now(),
         dry_run=body.dry_run or False,
@@ -69,7 +60,7 @@ def _redrive_by_filter(
         redriven=len(page.redriven),
         skipped=page.skipped,
         examined=page.examined,
-        next_cursor=services.cursors.encode(page.next_cursor, bound_to, principal),
+        next_cursor=cursors.encode(page.next_cursor),
     )
 
 

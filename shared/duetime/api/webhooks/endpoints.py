@@ -43,7 +43,6 @@ from duetime.domain.principals import Role
 from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
 from duetime.stores.port.timers import TimerFilter
 
-MAX_BODY_BYTES = 8 * 1024
 _NEVER_KEPT = {"cache-control": "no-store"}
 
 
@@ -53,7 +52,7 @@ _NEVER_KEPT = {"cache-control": "no-store"}
 def put_event_webhook(services: Services, request: Request, *, tenant: str) -> Reply:
     """Create the event webhook (201) or replace it (200). It holds for events that are published from now on."""
     context = services.context
-    body = validate(EventWebhookBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES))
+    body = validate(EventWebhookBody, read_body(request, PLAIN_SHAPE))
     check_egress("url", body.url, context.egress)
     types = None if body.event_types is None else tuple(map(CallEventType, body.event_types))
     webhook = EventWebhook(url=body.url, event_types=types, is_enabled=body.enabled)
@@ -141,7 +140,7 @@ def create_event_secret(services: Services, request: Request, *, tenant: str) ->
     No other response shows it. At most two are valid: a third is a 409.
     """
     context = services.context
-    body = validate(SecretBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES, is_optional=True))
+    body = validate(SecretBody, read_body(request, PLAIN_SHAPE, is_optional=True))
     created = namespace_changes.create_secret(
         context.store,
         context.secret_box,
@@ -186,8 +185,8 @@ def delete_event_secret(services: Services, request: Request, *, tenant: str, se
 def list_deliveries(services: Services, request: Request, *, tenant: str) -> Reply:
     """Return a page of the deliveries that match. A page may be short or empty and not be the last."""
     query = read_query(DeliveryQuery, request)
-    bound_to = ("deliveries", tenant, query.state, query.type)
-    cursor = services.cursors.decode(query.cursor, bound_to, request.principal)
+    cursors = services.cursors.of(request.principal, "deliveries", tenant, query.state, query.type)
+    cursor = cursors.decode(query.cursor)
     namespace = _found(services, tenant)
     if namespace is None:
         return json_reply(200, DeliveryPage([], None))
@@ -198,7 +197,7 @@ def list_deliveries(services: Services, request: Request, *, tenant: str) -> Rep
         lambda limit: store.timers.list(namespace, timer_filter, cursor=cursor, limit=limit, now=now),
         delivery_response,
         limit=query.limit,
-        to_cursor=lambda found: services.cursors.encode(found, bound_to, request.principal),
+        to_cursor=cursors.encode,
     )
 
 
