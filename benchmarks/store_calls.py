@@ -29,7 +29,7 @@ from duetime.stores.open import open_store
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, CallStore
 from duetime.stores.port.outbox import Outbox, OutboxEvent
 from duetime.stores.port.store import Store
-from tests.support.leases import claim_shard
+from duetime.testing.contract.steps import claim_shard
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 BATCH = 400

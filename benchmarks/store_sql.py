@@ -30,7 +30,7 @@ from duetime.stores.entities import TIMER
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, PutStatus
-from tests.support.leases import claim_shard
+from duetime.testing.contract.steps import claim_shard
 
 T = TypeVar("T")
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -40,7 +40,7 @@ from duetime.stores.backends.sql.dialects.driver_connection import DriverConnect
 from duetime.stores.core.store import CoreStore
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
-from tests.support.leases import claim_shard
+from duetime.testing.contract.steps import claim_shard
 from tests.support.server_stores import empty_store, server_names
 
 Figures = dict[str, float]

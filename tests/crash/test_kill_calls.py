@@ -25,7 +25,7 @@ from duetime.domain.timers import TimerState
 from duetime.runtime.clock import SystemClock
 from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.port.calls import CallRef
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
 from tests.support.call_launcher import CALL_ID
 from tests.support.processes import ROOT, DuetimeProcess, DuetimeServer, command_environment
 from tests.support.receiver import Gate, Receiver, held, reply

@@ -17,8 +17,8 @@ from duetime.domain.service_calls import ServiceCall, calls_namespace
 from duetime.domain.timers import Timer
 from duetime.stores.port.calls import CallRef, CallStore
 from duetime.stores.port.store import Store
-from tests.contract import call_steps as steps
-from tests.support.calls import RULES, ids_at
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.call_builders import RULES, ids_at
 from tests.support.clock import NOW, FakeClock
 from tests.support.http import Answer, Api
 from tests.support.stores import memory_store

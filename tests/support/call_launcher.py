@@ -21,7 +21,7 @@ from duetime.runtime import wiring
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.logs import LogFormat, LogLevel, configure_logging
 from duetime.runtime.settings import WorkerSettings, load_settings
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
 from tests.support.faulty_calls import FaultyCalls, is_begin, is_end
 
 CALL_ID = "01988888-0000-7000-8000-000000000001"

@@ -32,8 +32,8 @@ from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.stores.store_clock import StoreClock
 from duetime.stores.time_source import StoreTime
+from duetime.testing.contract import builders
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
-from tests.support import builders
 from tests.support.clock import NOW as START
 
 

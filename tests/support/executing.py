@@ -19,11 +19,11 @@ from duetime.engine.firing.execution_handler import Turn
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef, CallStore
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract.steps import claim_shard
 from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.support import calls as make
 from tests.support.clock import NOW as START
 from tests.support.engine import Script, make_poller, running
-from tests.support.leases import claim_shard
 from tests.support.scripted_sender import RequestSender
 from tests.support.sql_store import SqlStore
 

@@ -21,7 +21,7 @@ from duetime.domain.principals import Role
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.store import Store
-from tests.contract import call_steps as steps
+from duetime.testing.contract import call_steps as steps
 from tests.support.api import context_for
 from tests.support.call_api import call_services, calls_store
 from tests.support.clock import FakeClock

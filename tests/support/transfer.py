@@ -14,14 +14,14 @@ from duetime.domain.principals import Role
 from duetime.domain.timers import Timer, TimerState
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.store import Store
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import RETENTION, make_failure, make_timer, make_timers, seconds
+from duetime.testing.contract.steps import create
 from duetime.transfer.exporting import export
 from duetime.transfer.importing import Importer, Loaded, verify
 from duetime.transfer.lines import Header
 from duetime.transfer.reading import ExportReader
-from tests.contract import call_steps as steps
-from tests.contract.steps import create
-from tests.support import calls as make
-from tests.support.builders import RETENTION, make_failure, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 
 HEADER = Header.model_construct(exported_at=NOW, source="sqlite", source_mark="0" * 16, program="duetime test")

@@ -16,8 +16,8 @@ from duetime.domain.api_keys import ApiKey
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.principals import Role
 from duetime.domain.times import format_instant
+from duetime.testing.contract.builders import seconds
 from tests.support.api import context_for
-from tests.support.builders import seconds
 from tests.support.clock import NOW
 from tests.support.http import Api
 from tests.support.parts import Overlay

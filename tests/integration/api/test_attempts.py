@@ -8,11 +8,11 @@ from datetime import timedelta
 from duetime.domain.attempts import AttemptOutcome, AttemptRecord, append_attempt
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import FailureReason
+from duetime.testing.contract.builders import failed, fired, leased, retried
+from duetime.testing.contract.steps import claim_shard
 from tests.support.api import World
-from tests.support.builders import failed, fired, leased, retried
 from tests.support.clock import NOW
 from tests.support.http import Answer
-from tests.support.leases import claim_shard
 
 DUE_NOW = {"id": "t1", "executeAt": "2026-12-20T15:30:00Z", "callbackUrl": "http://receiver.test/callback"}
 RETRY = AttemptRecord(

@@ -8,7 +8,7 @@ import pytest
 
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.times import format_instant
-from tests.support.builders import seconds
+from duetime.testing.contract.builders import seconds
 from tests.support.call_api import URL, CallWorld
 from tests.support.clock import NOW
 

@@ -13,7 +13,7 @@ from duetime.api.routes import call_routes
 from duetime.delivery.egress import EgressPolicy
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.times import format_instant
-from tests.support.builders import seconds
+from duetime.testing.contract.builders import seconds
 from tests.support.call_api import URL, CallWorld
 from tests.support.clock import NOW
 from tests.support.http import Api

@@ -17,8 +17,8 @@ from duetime.api.service_calls.requests import CallQuery
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.times import MAX_INSTANT, format_instant
 from duetime.stores.port.calls import ApplyStatus
-from tests.support import calls as make
-from tests.support.builders import seconds
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract.builders import seconds
 from tests.support.call_api import OTHER, TENANT, URL, CallWorld, call_world
 from tests.support.clock import NOW
 from tests.support.http import Answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from duetime.domain.times import format_instant
-from tests.support.builders import seconds
+from duetime.testing.contract.builders import seconds
 from tests.support.call_api import URL, CallWorld
 from tests.support.clock import NOW
 

@@ -11,7 +11,7 @@ import pytest
 from duetime.delivery.egress import EgressPolicy
 from duetime.domain.service_calls import MAX_BODY_BYTES, MAX_NAME_CHARACTERS, Method, timer_of
 from duetime.domain.times import format_instant
-from tests.support.builders import seconds
+from duetime.testing.contract.builders import seconds
 from tests.support.call_api import BODY, OTHER, TENANT, URL, CallWorld, call_world
 from tests.support.clock import NOW
 

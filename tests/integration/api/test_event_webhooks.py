@@ -10,10 +10,10 @@ from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.call_events import CallEventType
 from duetime.domain.event_webhooks import delivery_of, events_namespace
 from duetime.domain.namespaces import Namespace
+from duetime.testing.contract.builders import failed, fired, leased
+from duetime.testing.contract.steps import claim_shard
 from tests.support.api import World
-from tests.support.builders import failed, fired, leased
 from tests.support.http import Api
-from tests.support.leases import claim_shard
 from tests.support.outbox import make_event
 
 PATH = "/v1/tenants/acme/event-webhook"

@@ -10,11 +10,11 @@ import pytest
 from duetime.api.http.page_size import MAX_PAGE_CHARACTERS
 from duetime.domain.times import format_instant
 from duetime.stores.port.timers import PutMode
+from duetime.testing.contract.builders import make_timer, make_timers
+from duetime.testing.contract.steps import claim_shard
 from tests.support.api import World
-from tests.support.builders import make_timer, make_timers
 from tests.support.clock import NOW
 from tests.support.http import Api
-from tests.support.leases import claim_shard
 
 
 def ids(items: list[Any]) -> list[str]:

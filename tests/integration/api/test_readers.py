@@ -18,11 +18,11 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.redaction import RedactionRules
 from duetime.domain.timers import Timer
+from duetime.testing.contract.builders import failed, leased
+from duetime.testing.contract.steps import claim_shard
 from tests.support.api import context_for
-from tests.support.builders import failed, leased
 from tests.support.call_api import call_services
 from tests.support.http import Api
-from tests.support.leases import claim_shard
 from tests.support.stores import memory_store
 from tests.support.tenants import Tenant, TenantWorld, make_tenant_world
 

@@ -17,12 +17,12 @@ from duetime.domain.times import format_instant
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
 from duetime.testing.contract import Subject
+from duetime.testing.contract.builders import failed, fired, leased, make_timer, make_timers, parked, retried
+from duetime.testing.contract.steps import claim_shard
 from tests.support.api import World, context_for
-from tests.support.builders import failed, fired, leased, make_timer, make_timers, parked, retried
 from tests.support.clock import NOW, FakeClock
 from tests.support.dynamodb import moto_subject, served_subject
 from tests.support.http import Answer, Api
-from tests.support.leases import claim_shard
 from tests.support.stores import memory_store
 
 HOUR = timedelta(hours=1)

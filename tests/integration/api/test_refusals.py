@@ -12,9 +12,9 @@ from duetime.api.handler import build_handler
 from duetime.app.timers import Timers
 from duetime.domain.timers import TimerState
 from duetime.stores.port.timers import PutResult, PutStatus, TimerFilter
-from tests.contract.steps import claim, create, record
+from duetime.testing.contract.builders import failed, make_timer
+from duetime.testing.contract.steps import claim, create, record
 from tests.support.api import World, api_world, context_for
-from tests.support.builders import failed, make_timer
 from tests.support.clock import NOW
 from tests.support.http import Api
 from tests.support.parts import Overlay

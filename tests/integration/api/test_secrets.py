@@ -12,8 +12,8 @@ from duetime.api.handler import build_handler
 from duetime.delivery.encryption import SecretUnavailable
 from duetime.domain.secrets import parse_secret
 from duetime.domain.times import format_instant
+from duetime.testing.contract.builders import seconds
 from tests.support.api import ContendedStore, World, context_for
-from tests.support.builders import seconds
 from tests.support.clock import NOW
 from tests.support.http import Answer, Api
 

@@ -11,11 +11,11 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer, TimerState
 from duetime.domain.times import format_instant
 from duetime.stores.port.timers import PutMode
+from duetime.testing.contract.builders import failed, fired, leased, make_timer, parked
+from duetime.testing.contract.steps import claim_shard
 from tests.support.api import World
-from tests.support.builders import failed, fired, leased, make_timer, parked
 from tests.support.clock import NOW
 from tests.support.http import Api
-from tests.support.leases import claim_shard
 
 GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
 DUE_NOW = GOOD | {"executeAt": format_instant(NOW)}

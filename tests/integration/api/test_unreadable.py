@@ -13,8 +13,8 @@ from duetime.domain.event_webhooks import EventWebhook, events_namespace
 from duetime.domain.namespaces import NamespaceSettings
 from duetime.domain.principals import Role
 from duetime.stores.port.timers import PutMode
+from duetime.testing.contract.builders import make_timer
 from tests.support.api import World, context_for
-from tests.support.builders import make_timer
 from tests.support.clock import NOW
 from tests.support.http import Api
 from tests.support.unreadable import key_of_a_later_role, make_unreadable, unreadable_namespace

@@ -18,8 +18,8 @@ from duetime.domain.timers import TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.calls import ApplyStatus
 from duetime.stores.port.store import Store
+from duetime.testing.contract import call_builders as make
 from duetime.testing.virtual_time import VirtualClock
-from tests.support import calls as make
 from tests.support.clock import NOW
 from tests.support.dynamodb import moto_subject
 from tests.support.engine import at

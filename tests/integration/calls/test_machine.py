@@ -30,10 +30,10 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.engine.firing.execution_handler import ExecutionResponse, StartResult, StartStatus, Turn
 from duetime.stores.port.calls import ApplyStatus, DeleteStatus
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW, FakeClock
 from tests.support.executing import Executing
-from tests.support.leases import claim_shard
 from tests.support.stores import memory_store
 
 TIMEOUT_SECONDS = 10

@@ -14,10 +14,10 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus
 from duetime.engine.firing.execution_handler import ExecutionResponse, StartStatus
+from duetime.testing.contract.steps import claim_shard
 from tests.support.engine import at
 from tests.support.executing import Executing, own_all, turn
 from tests.support.faulty_calls import FaultyCalls, is_end
-from tests.support.leases import claim_shard
 from tests.support.scripted_sender import Script
 
 ENDED_BY_WATCHDOG = [

@@ -13,9 +13,9 @@ from duetime.stores.backends.cassandra.changes import Hint
 from duetime.stores.backends.cassandra.hints import Attempts, Hints
 from duetime.stores.entities import SERVICE_CALL, TAGGED_CALLS, UNPUBLISHED
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef
-from tests.contract import call_steps as steps
-from tests.support import calls as make
-from tests.support.builders import seconds
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import seconds
 from tests.support.cassandra import client_of, store_over
 from tests.support.cassandra_calls import OpenedCalls, World, count_requests, world
 from tests.support.cassandra_faults import Fault, Request, no_faults

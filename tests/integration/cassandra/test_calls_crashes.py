@@ -20,9 +20,9 @@ from duetime.stores.core.call_codec import encode_call
 from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import DUE, EXPIRED_CALLS, PUBLISHED, SERVICE_CALL, TIMER
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallRef, DeleteStatus
-from tests.contract import call_steps as steps
-from tests.support import calls as make
-from tests.support.builders import seconds
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import seconds
 from tests.support.cassandra_calls import FailAt, OpenedCalls, World, world
 from tests.support.cassandra_faults import Fault, no_faults
 from tests.support.clock import NOW

@@ -10,6 +10,7 @@ import pytest
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.port.calls import ApplyStatus, CallFilter, DeleteStatus
+from duetime.testing.contract import call_builders as make
 from tests.integration.cassandra.test_calls_crashes import (
     Prepare,
     amend,
@@ -25,7 +26,6 @@ from tests.integration.cassandra.test_calls_crashes import (
     submit,
 )
 from tests.integration.cassandra.test_calls_crashes import due as poll
-from tests.support import calls as make
 from tests.support.cassandra_calls import OpenedCalls, World, nobody_waits, world
 from tests.support.clock import NOW
 from tests.support.interleaving import Interleaving

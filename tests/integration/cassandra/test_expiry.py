@@ -15,8 +15,8 @@ from duetime.stores.backends.cassandra.layout import place_of
 from duetime.stores.backends.cassandra.requests import Statement
 from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import TIMER
-from tests.contract.steps import claim, create, record, stored
-from tests.support.builders import fired, make_timer, seconds
+from duetime.testing.contract.builders import fired, make_timer, seconds
+from duetime.testing.contract.steps import claim, create, record, stored
 from tests.support.cassandra import session_of, store_over
 from tests.support.clock import NOW
 

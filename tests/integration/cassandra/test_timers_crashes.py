@@ -16,14 +16,13 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import Rearm, Timer, TimerChange
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, TimerRef
-from tests.contract.steps import claim, create, due, stored
-from tests.support.builders import failed, fired, leased, make_timer, retried, seconds
+from duetime.testing.contract.builders import failed, fired, leased, make_timer, retried, seconds
+from duetime.testing.contract.steps import claim, claim_shard, create, due, stored
 from tests.support.cassandra import new_network, store_over
 from tests.support.cassandra_calls import FailAt, count_requests
 from tests.support.cassandra_faults import Fault, Network, Request, no_faults
 from tests.support.cassandra_rows import assert_whole
 from tests.support.clock import NOW
-from tests.support.leases import claim_shard
 
 FAULTS = (Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.TIMED_OUT, Fault.UNFINISHED, Fault.LATE)
 LATER = NOW + seconds(60)

@@ -17,8 +17,8 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import Rearm, Timer, TimerChange, TimerState
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, TimerRef
-from tests.contract.steps import claim, read_all
-from tests.support.builders import failed, fired, leased, make_timer, parked, retried, seconds
+from duetime.testing.contract.builders import failed, fired, leased, make_timer, parked, retried, seconds
+from duetime.testing.contract.steps import claim, read_all
 from tests.support.cassandra import new_network, store_over
 from tests.support.cassandra_faults import Fault, Network, Request, no_faults
 from tests.support.cassandra_rows import assert_whole

@@ -11,8 +11,8 @@ from duetime.stores.backends.cassandra.requests import Statement
 from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import DUE, TIMER
 from duetime.stores.port.timers import TimerRef
-from tests.contract.steps import claim, create, due, record, stored
-from tests.support.builders import failed, fired, make_timer, retried, seconds
+from duetime.testing.contract.builders import failed, fired, make_timer, retried, seconds
+from duetime.testing.contract.steps import claim, create, due, record, stored
 from tests.support.cassandra import session_of, store_over
 from tests.support.cassandra_rows import entry_of
 from tests.support.clock import NOW

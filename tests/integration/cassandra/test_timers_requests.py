@@ -10,13 +10,12 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, TimerChange
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
-from tests.contract.steps import claim, create, due, stored
-from tests.support.builders import failed, fired, leased, make_timer, make_timers, retried, seconds
+from duetime.testing.contract.builders import failed, fired, leased, make_timer, make_timers, retried, seconds
+from duetime.testing.contract.steps import claim, claim_shard, create, due, stored
 from tests.support.cassandra import new_network, store_over
 from tests.support.cassandra_calls import count_requests
 from tests.support.cassandra_faults import Network, Request
 from tests.support.clock import NOW
-from tests.support.leases import claim_shard
 
 LATER = NOW + seconds(60)
 

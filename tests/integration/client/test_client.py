@@ -13,6 +13,8 @@ import pytest
 
 from duetime.app.api_keys import create_key
 from duetime.domain.outcomes import RecordStatus
+from duetime.testing.contract.builders import failed
+from duetime.testing.contract.steps import claim, due, record
 from duetime_client import (
     ApiError,
     CallStatus,
@@ -34,8 +36,6 @@ from duetime_client import (
     Unauthenticated,
 )
 from duetime_client import batching as client_batching
-from tests.contract.steps import claim, due, record
-from tests.support.builders import failed
 from tests.support.call_api import TENANT, URL, CallWorld
 from tests.support.call_server import CallServer, call_server
 from tests.support.clients import Connect, connecting

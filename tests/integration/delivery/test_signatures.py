@@ -10,9 +10,9 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from duetime.delivery.request import callback_for
 from duetime.delivery.signing import Signer
 from duetime.domain.secrets import secret_text
+from duetime.testing.contract.builders import make_namespace, make_timer
 from duetime_client.webhooks import InvalidSignature, verify
 from tests.integration.delivery.conftest import Sending
-from tests.support.builders import make_namespace, make_timer
 from tests.support.receiver import Receiver
 
 OLD, NEW, OTHER = (bytes([number]) * 32 for number in (1, 2, 3))

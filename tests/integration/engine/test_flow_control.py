@@ -17,8 +17,8 @@ from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerRef
+from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock
-from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
 from tests.support.engine import at, lag_seconds, make_poller, make_timer, put, run, stored
 from tests.support.scripted_sender import Script, ScriptedSender

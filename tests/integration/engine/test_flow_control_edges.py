@@ -15,8 +15,8 @@ from duetime.engine import namespace_cache
 from duetime.engine.namespace_cache import NamespaceCache
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerRef
+from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock
-from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put, run
 from tests.support.scripted_sender import Script, ScriptedSender

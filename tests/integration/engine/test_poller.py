@@ -17,8 +17,8 @@ from duetime.domain.times import format_instant, parse_instant
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, TimerRef
+from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
 from tests.support.engine import at, lag_seconds, make_poller, make_timer, put, run, running, stored
 from tests.support.parts import Intercepted

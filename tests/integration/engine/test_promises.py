@@ -32,8 +32,8 @@ from duetime.delivery.port import Callback
 from duetime.domain.timers import Rearm, TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
+from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock, VirtualTimeLoop
-from tests.support.builders import make_namespace
 from tests.support.clock import NOW
 from tests.support.engine import make_poller, make_timer
 from tests.support.executing import Executing

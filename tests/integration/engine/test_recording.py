@@ -16,8 +16,8 @@ from duetime.domain.timers import Rearm, TimerChange, TimerState
 from duetime.domain.times import format_instant
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerRef
+from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
 from tests.support.engine import at, make_poller, make_timer, put, run, running, stored
 from tests.support.parts import Overlay

@@ -14,8 +14,8 @@ from duetime.domain.timers import FailureReason, Timer, TimerChange, TimerState
 from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeStatus, TimerRef
+from duetime.testing.contract.builders import make_namespace
 from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.support.builders import make_namespace
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, make_timer, put
 from tests.support.scripted_sender import Script, ScriptedSender

@@ -22,10 +22,10 @@ from duetime.stores.decoding import is_whole
 from duetime.stores.entities import SERVICE_CALL, TIMER
 from duetime.stores.port.calls import CallFilter
 from duetime.stores.port.timers import ChangeStatus, TimerFilter, TimerRef
-from tests.contract import call_steps as steps
-from tests.contract.steps import create, read_all
-from tests.support import calls as make
-from tests.support.builders import RETENTION, make_timers, seconds
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import RETENTION, make_timers, seconds
+from duetime.testing.contract.steps import create, read_all
 from tests.support.clock import NOW
 from tests.support.mongodb import database_of, key_of_timer
 

@@ -20,12 +20,11 @@ from duetime.stores.entities import DUE
 from duetime.stores.open import open_store
 from duetime.stores.port.calls import CallFilter, CallRef
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
-from tests.contract import call_steps as steps
-from tests.contract.steps import claim, create, due, record, stored
-from tests.support import calls as make
-from tests.support.builders import fired, leased, make_namespace, make_timer, make_timers, seconds
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import fired, leased, make_namespace, make_timer, make_timers, seconds
+from duetime.testing.contract.steps import claim, claim_shard, create, due, record, stored
 from tests.support.clock import NOW
-from tests.support.leases import claim_shard
 from tests.support.mongodb import database_of, with_database
 from tests.support.ports import reserved_port
 from tests.support.servers import own_server

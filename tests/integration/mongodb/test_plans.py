@@ -20,12 +20,12 @@ from duetime.stores.backends.mongodb.database import READ_AS
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import CallFilter, CallOrder
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
-from tests.contract import call_steps as steps
-from tests.contract.steps import claim, create, record
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import failed, fired, make_timer, make_timers, seconds
+from duetime.testing.contract.steps import claim, create, record
 from tests.integration.mongodb.conftest import Commands
 from tests.integration.mongodb.plans import Query, queries, serving_index
-from tests.support import calls as make
-from tests.support.builders import failed, fired, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 from tests.support.mongodb import database_of, is_stand_in
 

@@ -21,9 +21,9 @@ from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter
 from duetime.stores.store_clock import StoreClock
-from tests.contract.steps import create, read_all
+from duetime.testing.contract.builders import make_timer, make_timers
+from duetime.testing.contract.steps import create, read_all
 from tests.integration.sql.test_processes import check_processes_that_start_at_once
-from tests.support.builders import make_timer, make_timers
 from tests.support.callbacks import CallbackReceiver
 from tests.support.mongodb import mongodb_database
 from tests.support.processes import DuetimeServer

@@ -16,13 +16,12 @@ from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import ApplyStatus
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
 from duetime.stores.time_source import TimeSource
-from tests.contract import call_steps as steps
-from tests.contract.steps import claim, create, record
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import fired, make_timer, make_timers, seconds
+from duetime.testing.contract.steps import claim, claim_shard, create, record
 from tests.integration.mongodb.conftest import Commands, opened
-from tests.support import calls as make
-from tests.support.builders import fired, make_timer, make_timers, seconds
 from tests.support.clock import NOW
-from tests.support.leases import claim_shard
 
 
 def sent(commands: Commands, operation: Callable[[], object]) -> list[str]:

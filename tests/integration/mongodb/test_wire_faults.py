@@ -20,11 +20,11 @@ from duetime.domain.timers import TimerChange
 from duetime.stores.backends.mongodb.database import Database
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import ChangeStatus, TimerRef
-from tests.contract import call_steps as steps
-from tests.contract.steps import claim, create, due, record, stored
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import fired, make_timers
+from duetime.testing.contract.steps import claim, create, due, record, stored
 from tests.integration.mongodb.conftest import Commands, opened
-from tests.support import calls as make
-from tests.support.builders import fired, make_timers
 from tests.support.clock import NOW
 from tests.support.mongodb import database_of
 from tests.support.servers import OwnServer, own_server

@@ -25,7 +25,7 @@ from duetime.runtime.ids import new_id
 from duetime.stores.open import open_store
 from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
 from duetime.stores.port.store import Store
-from tests.support.calls import begun, cancelled, concluded, submitted
+from duetime.testing.contract.call_builders import begun, cancelled, concluded, submitted
 from tests.support.outbox import first_occurrences
 
 LEASE_SECONDS = 0.6

@@ -18,9 +18,9 @@ from duetime.domain.timers import Rearm, Timer
 from duetime.stores.backends.sql.dialects import mysql_sql
 from duetime.stores.backends.sql.tables import timers
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
-from tests.support.builders import fired, leased, make_timer, make_timers, seconds
+from duetime.testing.contract.builders import fired, leased, make_timer, make_timers, seconds
+from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW
-from tests.support.leases import claim_shard
 from tests.support.sql_store import SqlStore
 
 

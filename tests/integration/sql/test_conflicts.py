@@ -23,7 +23,7 @@ from duetime.domain.times import to_milliseconds
 from duetime.stores.backends.sql.deadlocks import MAX_TRIES
 from duetime.stores.backends.sql.tables import timers
 from duetime.stores.port.timers import ChangeStatus, PutMode, TimerRef
-from tests.support.builders import make_timer, make_timers
+from duetime.testing.contract.builders import make_timer, make_timers
 from tests.support.clock import NOW
 from tests.support.databases import is_tidb
 from tests.support.sql_store import SqlStore

@@ -12,7 +12,7 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port.timers import PutMode
-from tests.support.builders import make_timers
+from duetime.testing.contract.builders import make_timers
 from tests.support.clock import NOW
 from tests.support.databases import database_url
 from tests.support.sql_store import SqlStore

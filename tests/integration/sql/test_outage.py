@@ -15,7 +15,7 @@ from duetime.runtime.wiring import make_poller, store_clock
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
-from tests.support.builders import make_timer
+from duetime.testing.contract.builders import make_timer
 from tests.support.databases import database_url, open_server_store
 from tests.support.ports import reserved_port
 

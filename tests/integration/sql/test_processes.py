@@ -12,7 +12,7 @@ from typing import Any
 from duetime.domain.shards import MAX_SHARED_SHARDS
 from duetime.stores.open import open_store
 from duetime.stores.port.timers import TimerFilter
-from tests.support.builders import seconds
+from duetime.testing.contract.builders import seconds
 from tests.support.clock import NOW
 from tests.support.databases import database_url, drop_tables
 
@@ -27,7 +27,7 @@ import json, sys
 from datetime import datetime
 from duetime.stores.open import open_store
 from duetime.stores.port.timers import PutMode
-from tests.support.builders import make_timer
+from duetime.testing.contract.builders import make_timer
 
 url, name, own, contested, shards = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
 now = datetime.fromisoformat(sys.argv[6])

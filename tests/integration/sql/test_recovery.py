@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.stores.port.timers import PutMode, PutStatus
-from tests.support.builders import make_timer
+from duetime.testing.contract.builders import make_timer
 from tests.support.clock import NOW
 from tests.support.databases import open_server_store, shared_server_store
 from tests.support.sql_store import SqlStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tests.contract import call_steps as steps
+from duetime.testing.contract import call_steps as steps
 from tests.integration.sql.server_plans import analyse, plans
 from tests.support.sql_store import SqlStore
 from tests.unit.sql.call_plans import LATER, LISTS, OTHERS, POINTS, TABLES, fill

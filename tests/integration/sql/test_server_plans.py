@@ -11,10 +11,10 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, TimerChange
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
+from duetime.testing.contract.builders import failed, fired, leased, make_timer, make_timers, seconds
+from duetime.testing.contract.steps import claim_shard
 from tests.integration.sql.server_plans import analyse, plans
-from tests.support.builders import failed, fired, leased, make_timer, make_timers, seconds
 from tests.support.clock import NOW
-from tests.support.leases import claim_shard
 from tests.support.sql_store import SqlStore
 
 Action = Callable[[SqlStore, Namespace], object]

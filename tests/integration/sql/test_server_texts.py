@@ -6,8 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.domain.namespaces import Namespace
-from tests.contract.steps import create, stored
-from tests.support.builders import make_timer
+from duetime.testing.contract.builders import make_timer
+from duetime.testing.contract.steps import create, stored
 from tests.support.sql_store import SqlStore
 
 _PUT = {

@@ -10,11 +10,11 @@ import sqlalchemy as sa
 
 from duetime.domain.times import format_instant, to_milliseconds
 from duetime.stores.time_source import TimeSource
-from tests.contract import call_steps as steps
-from tests.support.builders import seconds
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import seconds
+from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW
 from tests.support.databases import open_server_store
-from tests.support.leases import claim_shard
 from tests.support.sql_store import SqlStore
 
 _ORACLE_AGE = "SYS_EXTRACT_UTC(SYSTIMESTAMP) - TIMESTAMP '1970-01-01 00:00:00'"

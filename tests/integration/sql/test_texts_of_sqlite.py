@@ -24,11 +24,11 @@ from duetime.stores.backends.sql.tables import api_keys, namespaces, timers, wor
 from duetime.stores.decoding import is_text, is_whole
 from duetime.stores.port.calls import CallFilter, CallOrder, CallRef
 from duetime.stores.port.timers import IsWanted, PutMode, PutStatus, TimerFilter
-from tests.contract import call_steps as steps
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import RETENTION, make_timer
+from duetime.testing.contract.steps import claim, create, read_all
 from tests.contract.sql_stores import open_sql
-from tests.contract.steps import claim, create, read_all
-from tests.support import calls as make
-from tests.support.builders import RETENTION, make_timer
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 from tests.support.transfer import exported, fill

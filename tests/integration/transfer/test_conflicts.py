@@ -18,6 +18,9 @@ from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter
 from duetime.stores.port.transfer import LoadStatus
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract.builders import make_timer, seconds
+from duetime.testing.contract.steps import claim, create, stored
 from duetime.transfer.errors import BadExport, TransferRefused
 from duetime.transfer.importing import Importer, verify
 from duetime.transfer.lines import CHECKPOINT_START, Checksum, trailer_line
@@ -26,9 +29,6 @@ from duetime.transfer.scan import StoreScan
 from duetime.transfer.serving import refuse_if_served
 from duetime.transfer.totals import Totals
 from tests.contract.sql_stores import corrupt, corrupt_call
-from tests.contract.steps import claim, create, stored
-from tests.support import calls as make
-from tests.support.builders import make_timer, seconds
 from tests.support.clock import NOW
 from tests.support.parts import Intercepted
 from tests.support.sql_store import SqlStore

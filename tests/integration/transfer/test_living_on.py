@@ -10,10 +10,10 @@ from duetime.domain.call_events import CallEventType
 from duetime.domain.service_calls import CallStatus
 from duetime.domain.timers import TimerState
 from duetime.stores.port.calls import ApplyStatus, CallRef
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract.builders import make_timer, make_timers, seconds
+from duetime.testing.contract.steps import create
 from duetime.testing.virtual_time import VirtualClock
-from tests.contract.steps import create
-from tests.support import calls as make
-from tests.support.builders import make_timer, make_timers, seconds
 from tests.support.clock import NOW as START
 from tests.support.engine import make_poller, run, stored
 from tests.support.executing import Executing

@@ -16,7 +16,7 @@ from duetime.api.http.request import Request
 from duetime.domain.api_keys import SECRET_BYTES, ApiKey, hash_of, key_text, new_secret
 from duetime.domain.errors import InvalidInput, StoreUnavailable
 from duetime.domain.principals import Principal, Role
-from tests.support.builders import seconds
+from duetime.testing.contract.builders import seconds
 from tests.support.clock import NOW, FakeClock
 
 SECRET = new_secret(b"s" * SECRET_BYTES)

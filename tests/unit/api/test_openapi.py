@@ -17,7 +17,7 @@ from duetime.api.namespaces.requests import NamespaceBody
 from duetime.api.routes import all_routes
 from duetime.api.timers.requests import TimerBody, TimerPatch, TimerQuery
 from duetime.delivery.request import callback_for
-from tests.support.builders import make_namespace, make_timer
+from duetime.testing.contract.builders import make_namespace, make_timer
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from duetime.domain.timers import Timer
 from duetime.stores.port.calls import ApplyStatus, CallRef, CallStore
 from duetime.stores.port.catalogue import Catalogue
 from duetime.stores.port.store import Store
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
 from tests.support.call_api import calls_store
 from tests.support.clock import NOW
 from tests.support.parts import Overlay

@@ -21,7 +21,7 @@ from duetime.stores.backends.cassandra.requests import Statement
 from duetime.stores.backends.cassandra.session import CassandraSession
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, PutStatus
-from tests.support.builders import make_namespace, make_timer, make_timers, seconds
+from duetime.testing.contract.builders import make_namespace, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 
 NOW_MS = to_milliseconds(NOW)

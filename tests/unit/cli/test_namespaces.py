@@ -14,7 +14,7 @@ from duetime.runtime.clock import SystemClock
 from duetime.runtime.local_key import KeyFile, LocalSecretBox
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
-from tests.support.builders import make_timer
+from duetime.testing.contract.builders import make_timer
 from tests.support.commands import Cli
 
 NOW = SystemClock().now()

@@ -19,9 +19,9 @@ from duetime.domain.times import format_instant
 from duetime.runtime.clock import SystemClock
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode
-from tests.support.builders import failed, leased, make_timer
+from duetime.testing.contract.builders import failed, leased, make_timer
+from duetime.testing.contract.steps import claim_shard
 from tests.support.commands import Cli
-from tests.support.leases import claim_shard
 
 NOW = SystemClock().now()
 PAGE = 100

@@ -22,9 +22,9 @@ from duetime.cli.main import run
 from duetime.runtime.clock import SystemClock
 from duetime.stores.open import open_store
 from duetime.stores.port.store import Store
+from duetime.testing.contract.builders import make_timers
+from duetime.testing.contract.steps import claim, create
 from duetime.transfer.scan import StoreScan
-from tests.contract.steps import claim, create
-from tests.support.builders import make_timers
 from tests.support.processes import command_environment
 
 

@@ -18,6 +18,7 @@ import duetime_client.webhooks
 from duetime.delivery.request import callback_for
 from duetime.delivery.signing import Signer
 from duetime.domain.secrets import secret_text
+from duetime.testing.contract.builders import make_namespace, make_timer, seconds
 from duetime_client.webhooks import (
     InvalidBody,
     InvalidSignature,
@@ -27,7 +28,6 @@ from duetime_client.webhooks import (
     verify,
     verify_event,
 )
-from tests.support.builders import make_namespace, make_timer, seconds
 from tests.support.clock import NOW
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))

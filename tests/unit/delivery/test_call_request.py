@@ -9,7 +9,7 @@ from duetime import __version__
 from duetime.delivery.call_request import CallRequest, call_request
 from duetime.delivery.headers import is_reserved_in_calls
 from duetime.domain.service_calls import Method
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
 
 
 def request(**fields: Any) -> CallRequest:

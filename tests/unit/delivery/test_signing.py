@@ -13,7 +13,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from duetime.delivery.request import callback_for
 from duetime.delivery.signing import Signer
 from duetime.domain.secrets import secret_text
-from tests.support.builders import make_namespace, make_timer
+from duetime.testing.contract.builders import make_namespace, make_timer
 
 ID = "0190f0aa-7c11-7b0c-9a51-93b2a30e0f17"
 KEY = bytes(range(32))

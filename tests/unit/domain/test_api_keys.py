@@ -20,7 +20,7 @@ from duetime.domain.api_keys import (
     parse_key,
 )
 from duetime.domain.principals import Principal, Role
-from tests.support.builders import seconds
+from duetime.testing.contract.builders import seconds
 from tests.support.clock import NOW
 
 SECRET = new_secret(bytes(range(SECRET_BYTES)))

@@ -15,8 +15,8 @@ from duetime.domain.call_steps import CallRules, Transition
 from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import CallFailure, CallStatus, ServiceCall, request_spec, timer_of
 from duetime.domain.timers import TimerState
-from tests.support import calls as make
-from tests.support.builders import seconds
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract.builders import seconds
 from tests.support.clock import NOW
 
 LATER = NOW + seconds(10)

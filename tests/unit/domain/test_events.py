@@ -10,7 +10,7 @@ from pathlib import Path
 from duetime.domain.events import failed_event, unreadable_event
 from duetime.domain.outcomes import Outcome
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
-from tests.support.builders import make_namespace, make_timer
+from duetime.testing.contract.builders import make_namespace, make_timer
 from tests.support.clock import NOW
 
 SAMPLE = Path(__file__).parents[3] / "events" / "timer_failed.json"

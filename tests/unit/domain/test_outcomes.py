@@ -9,7 +9,16 @@ import pytest
 
 from duetime.domain.outcomes import Outcome, RecordStatus, reconciled, recorded
 from duetime.domain.timers import FailureReason, Rearm, Timer, TimerChange, changed, rearmed, replaced
-from tests.support.builders import failed, fired, make_namespace, make_timer, parked, rescheduled, retried, seconds
+from duetime.testing.contract.builders import (
+    failed,
+    fired,
+    make_namespace,
+    make_timer,
+    parked,
+    rescheduled,
+    retried,
+    seconds,
+)
 from tests.support.clock import NOW
 
 LATER = NOW + seconds(30)

@@ -20,7 +20,7 @@ from moto import mock_aws
 from duetime.delivery.request import callback_for
 from duetime.delivery.signing import Signer
 from duetime.domain.secrets import secret_text
-from tests.support.builders import make_namespace, make_timer
+from duetime.testing.contract.builders import make_namespace, make_timer
 
 OLD_KEY, KEY, FORGED_KEY = (bytes([number]) * 32 for number in (1, 2, 3))
 PATH = "/hooks/reminders"

@@ -18,8 +18,8 @@ from duetime.domain.errors import StoreUnavailable
 from duetime.domain.principals import Role
 from duetime.domain.times import MAX_INSTANT
 from duetime.local.event_streams import EventStreams
+from duetime.testing.contract.builders import seconds
 from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
-from tests.support.builders import seconds
 from tests.support.call_api import CallWorld, call_world
 from tests.support.clock import NOW
 from tests.support.event_streams import SETTINGS, Client, InPlace, make_streams, play

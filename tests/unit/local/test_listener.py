@@ -12,7 +12,7 @@ from duetime.delivery.request import callback_for
 from duetime.delivery.signing import Signer
 from duetime.domain.secrets import secret_text
 from duetime.local.listener import Listener, Reply, describe
-from tests.support.builders import make_namespace, make_timer
+from duetime.testing.contract.builders import make_namespace, make_timer
 from tests.support.clock import NOW, FakeClock
 
 CALLBACK = {

@@ -23,8 +23,8 @@ from duetime.stores.core.timer_codec import UnreadableError, decode, decode_or_s
 from duetime.stores.entities import DUE, EVENT, EXECUTION, SERVICE_CALL, TIMER
 from duetime.stores.entity import DAMAGED, Entity, Row
 from duetime.stores.event_reading import UnreadableEventError
-from tests.support import calls as make
-from tests.support.builders import make_failure, make_namespace, make_timer, seconds
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract.builders import make_failure, make_namespace, make_timer, seconds
 from tests.support.clock import NOW
 
 NAMESPACE = make_namespace()

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from duetime.domain.service_calls import CallStatus, Method, ServiceCall, request_spec
 from duetime.stores.port.calls import CallFilter, CallOrder, CallRef
-from tests.contract import call_steps as steps
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW
-from tests.support.leases import claim_shard
 from tests.support.sql_store import SqlStore
 
 LATER = NOW + timedelta(hours=1)

@@ -8,9 +8,9 @@ import pytest
 
 from duetime.stores.core.call_lists import LOOKED_AT_PER_PAGE
 from duetime.stores.port.calls import CallFilter, CallOrder
-from tests.contract import call_steps as steps
-from tests.contract.steps import read_all
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.steps import read_all
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 from tests.unit.sql.statements import recorded_statements

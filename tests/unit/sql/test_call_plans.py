@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from duetime.domain.service_calls import ServiceCall
-from tests.contract import call_steps as steps
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 from tests.support.stores import image_of, memory_store

@@ -25,9 +25,9 @@ from duetime.domain.times import MIN_INSTANT
 from duetime.stores.backends.sql.call_tables import http_execution_log, outbox, service_call_tags, service_calls
 from duetime.stores.backends.sql.tables import timers
 from duetime.stores.port.calls import CallFilter, CallRef
-from tests.contract import call_steps as steps
-from tests.support import calls as make
-from tests.support.builders import seconds
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import seconds
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 from tests.support.sqlite_rows import executed

@@ -17,10 +17,10 @@ from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.backends.sql.tables import given_count, timers
 from duetime.stores.port.timers import PutMode
 from duetime.stores.time_source import TimeSource
-from tests.contract import call_steps as steps
-from tests.support.builders import fired, leased, make_timer, seconds
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import fired, leased, make_timer, seconds
+from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW
-from tests.support.leases import claim_shard
 from tests.support.sql_store import SqlStore
 from tests.support.sqlite_rows import executed
 from tests.unit.sql.statements import recorded_statements

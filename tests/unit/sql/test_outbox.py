@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.contract import call_steps as steps
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 

@@ -8,7 +8,7 @@ from duetime.domain.errors import InvalidCursor
 from duetime.domain.namespaces import Namespace
 from duetime.stores.core import lists
 from duetime.stores.port.timers import PutMode, TimerFilter
-from tests.support.builders import make_timer, make_timers
+from duetime.testing.contract.builders import make_timer, make_timers
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 from tests.unit.sql.statements import recorded_statements

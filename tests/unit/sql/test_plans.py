@@ -9,9 +9,9 @@ import pytest
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import TimerChange, TimerState
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
-from tests.support.builders import RETENTION, failed, fired, leased, make_timer, make_timers, seconds
+from duetime.testing.contract.builders import RETENTION, failed, fired, leased, make_timer, make_timers, seconds
+from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW
-from tests.support.leases import claim_shard
 from tests.support.sql_store import SqlStore
 from tests.unit.sql.statements import query_plan, recorded_statements
 

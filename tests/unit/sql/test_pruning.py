@@ -14,8 +14,8 @@ from duetime.domain.times import to_milliseconds
 from duetime.stores.backends.sql.dialects.driver_connection import DriverConnection
 from duetime.stores.backends.sql.tables import RowType
 from duetime.stores.port.timers import PutMode
-from tests.contract.steps import claim, record
-from tests.support.builders import RETENTION, fired, make_timer, seconds
+from duetime.testing.contract.builders import RETENTION, fired, make_timer, seconds
+from duetime.testing.contract.steps import claim, record
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 from tests.unit.sql.statements import before_each_statement

@@ -14,7 +14,7 @@ from duetime.domain.times import MIN_INSTANT
 from duetime.stores.backends.sql.tables import timers
 from duetime.stores.core import timer_codec
 from duetime.stores.port.timers import PutMode
-from tests.support.builders import make_timer
+from duetime.testing.contract.builders import make_timer
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 from tests.support.sqlite_rows import executed

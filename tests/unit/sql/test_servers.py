@@ -15,7 +15,7 @@ from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.backends.sql.errors import TransactionAborted
 from duetime.stores.open import open_store
 from duetime.stores.port.timers import PutMode
-from tests.support.builders import make_timer
+from duetime.testing.contract.builders import make_timer
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 

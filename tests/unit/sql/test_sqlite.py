@@ -19,7 +19,7 @@ from duetime.stores.backends.sql.dialects import sqlite
 from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.port.timers import PutMode
 from duetime.stores.time_source import TimeSource
-from tests.support.builders import make_timer, make_timers
+from duetime.testing.contract.builders import make_timer, make_timers
 from tests.support.clock import NOW
 from tests.support.sql_store import SqlStore
 

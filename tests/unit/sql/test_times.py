@@ -13,10 +13,10 @@ from duetime.domain.idempotency import IdempotencyRecord
 from duetime.domain.timers import Rearm
 from duetime.stores.backends.sql.dialects.dialect import open_dialect
 from duetime.stores.port.timers import PutMode, TimerRef
-from tests.contract import call_steps as steps
-from tests.support.builders import failed, leased, make_timers, parked, rescheduled, retried, seconds
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import failed, leased, make_timers, parked, rescheduled, retried, seconds
+from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW
-from tests.support.leases import claim_shard
 from tests.support.sql_store import SqlStore
 from tests.support.transfer import fill
 from tests.unit.sql.call_plans import LATER, POINTS, steps_of_life

@@ -10,7 +10,7 @@ from duetime.domain.service_calls import Method, ServiceCall, request_spec, time
 from duetime.stores.core.call_codec import STEP, call_changes, encode_call, encode_timer
 from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import SERVICE_CALL
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
 
 SUBMITTED = make.submitted()
 BEGUN = make.begun(SUBMITTED.after)

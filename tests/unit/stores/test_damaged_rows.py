@@ -36,12 +36,12 @@ from duetime.stores.entity import DAMAGED, Entity, Key, Value
 from duetime.stores.entity import Kind as FieldKind
 from duetime.stores.port.calls import CallFilter, CallRef
 from duetime.stores.port.timers import PutMode, TimerFilter, TimerRef
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import RETENTION, make_timer
+from duetime.testing.contract.steps import claim, create
 from duetime.transfer.records import CatalogueSecret, Kind, Unreadable
 from duetime.transfer.scan import StoreScan
-from tests.contract import call_steps as steps
-from tests.contract.steps import claim, create
-from tests.support import calls as make
-from tests.support.builders import RETENTION, make_timer
 from tests.support.clock import NOW
 from tests.support.dictionary import DictionaryBackend
 

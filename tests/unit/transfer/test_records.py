@@ -5,9 +5,9 @@ import json
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from duetime.testing.contract.builders import make_namespace, make_timer
 from duetime.transfer.models import read_value
 from duetime.transfer.records import Value, record_of
-from tests.support.builders import make_namespace, make_timer
 from tests.unit.transfer.strategies import values
 
 
