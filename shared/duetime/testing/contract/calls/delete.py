@@ -42,7 +42,7 @@ def test_a_scheduled_call_is_cancelled(store: Store, calls: CallStore) -> None:
     steps.assert_waits(store, other)
 
 
-def test_a_finished_call_goes_with_its_executions(calls: CallStore) -> None:
+def test_a_finished_call_goes_with_its_executions_and_its_timer(store: Store, calls: CallStore) -> None:
     call = steps.run(calls, steps.submit(calls, tags=("a", "b")))
     other = steps.run(calls, steps.submit(calls))
     (execution,) = calls.list_executions(make.TENANT, call.call_id, cursor=None, limit=5).items
@@ -50,6 +50,7 @@ def test_a_finished_call_goes_with_its_executions(calls: CallStore) -> None:
     assert delete(calls, call) is DeleteStatus.DELETED
 
     assert steps.got(calls, call) is None
+    assert store.timers.get(make.namespace_of(), call.call_id, now=NOW) is None
     assert calls.list_executions(make.TENANT, call.call_id, cursor=None, limit=5).items == []
     assert calls.get_execution(make.TENANT, call.call_id, execution.execution_id) is None
     assert len(calls.list_executions(make.TENANT, other.call_id, cursor=None, limit=5).items) == 1
