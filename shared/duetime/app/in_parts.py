@@ -23,7 +23,8 @@ def in_parts(
     clock: Clock,
     at_once: int = AT_ONCE,
 ) -> list[ResultT | DuetimeError]:
-    """A result per item of ``act``, which is given ``at_once`` of them; ``StoreUnavailable`` for those not reached.
+    """Run ``act`` on ``at_once`` items at a time; return a result per item, ``StoreUnavailable`` for those not
+    reached.
 
     Raises what keeps the first part from being done. What keeps a later one is the result of its items.
     """

@@ -46,7 +46,7 @@ def paused(
     now: datetime,
     wanted: Revisions | None = None,
 ) -> Namespace:
-    """The namespace, from which nothing is fired from now on. One that is paused already stays so since then.
+    """Pause a namespace: nothing of it is fired from now on. One that is paused already stays so since then.
 
     Raises ``NamespaceNotFound`` and ``NamespaceDeleting``.
     """
@@ -66,7 +66,7 @@ def paused(
 def resumed(
     store: Store, name: str, *, principal: Principal | None, now: datetime, wanted: Revisions | None = None
 ) -> Namespace:
-    """The namespace, whose timers are fired again; its ``misfire`` says what becomes of the late ones.
+    """Resume a namespace: its timers are fired again, and its ``misfire`` says what becomes of the late ones.
 
     Raises ``NamespaceNotFound`` and ``NamespaceDeleting``.
     """
@@ -92,7 +92,7 @@ def delete_some(
     now: datetime,
     wanted: Revisions | None = None,
 ) -> Deletion:
-    """One bounded step towards the end of a namespace, to be repeated until it ``is_done``.
+    """Take one bounded step towards the end of a namespace, to be repeated until it ``is_done``.
 
     The first step marks it, so that nothing is fired and nothing created any more; the steps remove its timers and at
     last itself. Whoever dies on the way, the next one goes on. Without ``is_forced`` a namespace with timers keeps
@@ -150,7 +150,7 @@ def _has_timers(store: Store, namespace: Namespace, now: datetime) -> bool:
 
 
 def _remove_timers(store: Store, namespace: Namespace, now: datetime) -> tuple[int, bool]:
-    """How many of a bounded number of pages were removed, and whether no timer is left."""
+    """Remove the timers of a bounded number of pages; return how many went, and whether no timer is left."""
     removed, cursor = 0, None
     for _ in range(_PAGES_AT_ONCE):
         page = store.timers.list(namespace, _EVERYTHING, cursor=cursor, limit=_PAGE, now=now)

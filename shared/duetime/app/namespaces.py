@@ -61,7 +61,7 @@ def put_namespace(
     now: datetime,
     wanted: Revisions | None,
 ) -> tuple[Namespace, bool]:
-    """The namespace with the settings ``given`` and whether it is new: create it, confirm it or change its settings.
+    """Create a namespace, confirm it, or change its settings to those ``given``; return it and whether it is new.
 
     Shards that are None are those that it has, or the defaults of a new one. Raises ``NamespaceConflict`` when it
     exists with other shards or belongs to another tenant, and ``RevisionMismatch``.
@@ -88,7 +88,7 @@ def put_namespace(
 
 
 def check_revision(namespace: Namespace, wanted: Revisions | None) -> None:
-    """Raises ``RevisionMismatch`` unless the namespace has a revision that is ``wanted``; None: any."""
+    """Raise ``RevisionMismatch`` unless the namespace has a revision that is ``wanted``; None: any."""
     if wanted is not None and not wanted.match_strongly(namespace.revision):
         raise RevisionMismatch("the namespace has another revision than If-Match names")
 
@@ -103,7 +103,7 @@ def changed_settings(
     check: Callable[[Namespace], None] | None = None,
     is_internal: bool = False,
 ) -> Namespace:
-    """The namespace with the fields ``given`` of its settings changed, and stored so unless they were so already.
+    """Change the settings ``given`` of a namespace, and store it unless they were so already.
 
     ``check`` may refuse the namespace as it was read. Raises ``NamespaceNotFound`` and ``StoreUnavailable``.
     """
@@ -180,7 +180,7 @@ def delete_secret(
 
 
 def found_namespace(store: Store, name: str, *, principal: Principal | None, is_internal: bool = False) -> Namespace:
-    """The namespace as it is now.
+    """Return the namespace as it is now.
 
     Raises ``NamespaceNotFound``, also for what no client can name: internal ones; and ``NamespaceUnreadable``.
     """
@@ -188,7 +188,7 @@ def found_namespace(store: Store, name: str, *, principal: Principal | None, is_
 
 
 def stored_namespace(store: Store, name: str, *, principal: Principal | None, is_internal: bool = False) -> Namespace:
-    """As ``found_namespace``, but one that cannot be read is what is left of it."""
+    """Return what ``found_namespace`` does; of one that cannot be read, what is left of it."""
     namespace = store.catalogue.get_namespace(name) if is_internal or _is_name(name) else None
     if namespace is None:
         raise NamespaceNotFound(name)
@@ -196,21 +196,22 @@ def stored_namespace(store: Store, name: str, *, principal: Principal | None, is
 
 
 def readable(namespace: Namespace) -> Namespace:
-    """``namespace``; one that cannot be read raises ``NamespaceUnreadable``."""
+    """Return ``namespace``; one that cannot be read raises ``NamespaceUnreadable``."""
     if namespace.unreadable is not None:
         raise NamespaceUnreadable(namespace.name)
     return namespace
 
 
 def kept(namespace: Namespace) -> Namespace:
-    """``namespace``; one that is being deleted raises ``NamespaceDeleting``."""
+    """Return ``namespace``; one that is being deleted raises ``NamespaceDeleting``."""
     if namespace.state is NamespaceState.DELETING:
         raise NamespaceDeleting(namespace.name)
     return namespace
 
 
 def visible(namespace: Namespace, principal: Principal | None) -> Namespace:
-    """``namespace``; one of another tenant than the principal's raises ``NamespaceNotFound``, as if it were not."""
+    """Return ``namespace``; one of another tenant than the principal's raises ``NamespaceNotFound``, as if it were
+    not."""
     if principal is not None and namespace.tenant_id != principal.tenant_id:
         raise NamespaceNotFound(namespace.name)
     return namespace
@@ -233,7 +234,7 @@ def changed_namespace(
     now: datetime,
     is_internal: bool = False,
 ) -> Namespace:
-    """The namespace as ``change`` makes it of what is stored.
+    """Store a namespace as ``change`` makes it of what is stored, and return it.
 
     Raises ``NamespaceNotFound``, ``NamespaceUnreadable``, ``StoreUnavailable``, and what ``change`` raises.
     """

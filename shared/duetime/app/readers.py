@@ -31,7 +31,8 @@ def shown_timer(timer: Timer, principal: Principal | None, rules: RedactionRules
 
 
 def shown_attempt(attempt: AttemptRecord, principal: Principal | None, rules: RedactionRules) -> AttemptRecord:
-    """Its headers were chosen, and are without secrets, since it was stored."""
+    """Redact the body for a reader. The headers are without secrets: they were chosen when the attempt was
+    stored."""
     if not _is_reader(principal):
         return attempt
     body = attempt.body and redact_body(attempt.body, attempt.headers.get("content-type", "").lower(), rules.fields)
@@ -65,7 +66,7 @@ def _headers(headers_json: str | None, rules: RedactionRules) -> str | None:
 
 
 def _body(body_json: str | None, content_type: str, rules: RedactionRules) -> str | None:
-    """JSON; a text is sent as it is, so it is looked into as what it is declared as."""
+    """Redact a body, which is JSON. A text is sent as it is, so it is looked into as what it is declared as."""
     if body_json is None:
         return None
     if body_json.lstrip()[:1] == '"':

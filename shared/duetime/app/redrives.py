@@ -92,8 +92,8 @@ def refused(timer_id: str) -> StoreRefused:
 
 
 def in_order(timer_ids: Sequence[str]) -> list[str]:
-    """``timer_ids`` with the deliveries of one call in their sequence: redriven a part at a time, none is met that
-    was redriven because it goes before another. Other ids stay as they are, and come first."""
+    """Sort ``timer_ids`` so that the deliveries of one call are in their sequence: redriven a part at a time, none
+    is met that was redriven because it goes before another. Other ids stay as they are, and come first."""
 
     def place(timer_id: str) -> tuple[str, int]:
         delivery = read_delivery_id(timer_id)
@@ -105,7 +105,8 @@ def in_order(timer_ids: Sequence[str]) -> list[str]:
 def _in_sequence(
     store: Store, namespace: Namespace, refs: Sequence[TimerRef], fits: Callable[[Timer], bool], now: datetime
 ) -> list[list[TimerRef]]:
-    """``refs`` and what goes before them, so that of each call every one is in a later wave than those before it."""
+    """Sort ``refs``, and what goes before them, into waves: of each call every one is in a later wave than those
+    before it."""
     others: list[TimerRef] = []
     by_call: dict[str, dict[int, TimerRef]] = {}
     for ref in refs:
@@ -135,14 +136,14 @@ def _in_sequence(
 
 
 def refusal_to_redrive(namespace: Namespace, timer_id: str, result: ChangeResult) -> DuetimeError | None:
-    """Why a timer was not redriven; None when it was."""
+    """Return why a timer was not redriven; None when it was."""
     if result.status is ChangeStatus.WRONG_STATE and result.timer is not None:
         return TimerNotFailed(f"timer {timer_id!r} is {result.timer.state}: only a failed timer can be redriven")
     return _refusal(namespace, timer_id, result)
 
 
 def refusal_to_fire(namespace: Namespace, timer_id: str, result: ChangeResult) -> DuetimeError | None:
-    """Why a timer was not made due; None when it was, or was due already."""
+    """Return why a timer was not made due; None when it was, or was due already."""
     if result.status is not ChangeStatus.WRONG_STATE or result.timer is None:
         return _refusal(namespace, timer_id, result)
     if result.timer.state is TimerState.FIRING:
@@ -152,7 +153,7 @@ def refusal_to_fire(namespace: Namespace, timer_id: str, result: ChangeResult) -
 
 
 def refusal_to_cancel(namespace: Namespace, timer_id: str, result: ChangeResult) -> DuetimeError | None:
-    """Why a timer was not cancelled; None when it was, or was before."""
+    """Return why a timer was not cancelled; None when it was, or was before."""
     if result.status is not ChangeStatus.WRONG_STATE or result.timer is None:
         return _refusal(namespace, timer_id, result)
     if result.timer.state is TimerState.FIRING:
@@ -161,7 +162,7 @@ def refusal_to_cancel(namespace: Namespace, timer_id: str, result: ChangeResult)
 
 
 def _refusal(namespace: Namespace, timer_id: str, result: ChangeResult) -> DuetimeError | None:
-    """What all ways to rearm have in common."""
+    """Return why a timer was not rearmed, for the reasons that all ways have in common."""
     if result.status is ChangeStatus.APPLIED:
         return None
     if result.status is ChangeStatus.REVISION_MISMATCH:

@@ -11,7 +11,7 @@ class Revisions(Protocol):
     def match_strongly(self, revision: int) -> bool: ...
 
     def single_revision(self) -> int | None:
-        """The only one that can match, where it is known without reading what is stored."""
+        """Return the only revision that can match, where it is known without reading what is stored."""
         ...
 
 

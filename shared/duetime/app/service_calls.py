@@ -80,17 +80,18 @@ class CallServices:
         on_stored: Callable[[Sequence[Timer]], None],
         clock: Clock,
     ) -> CallServices:
-        """``num_shards``: of the timers of a tenant's calls, when its first one is submitted."""
+        """Make the services of a store. ``num_shards``: of the timers of a tenant's calls, when its first one is
+        submitted."""
         namespaces = CallNamespaces(store.catalogue, num_shards=num_shards)
         submitter = Submitter(calls, namespaces, new_id=new_id, on_stored=on_stored)
         return cls(calls, submitter, rules, on_stored, clock)
 
     def submit(self, tenant_id: str, submission: Submission, *, now: datetime) -> Submitted:
-        """``Submitter.submit``."""
+        """Submit a call: see ``Submitter.submit``."""
         return self.submitter.submit(tenant_id, submission, now=now)
 
     def get(self, ref: CallRef, *, now: datetime) -> ServiceCall:
-        """Raises ``CallNotFound``, also for what cannot be the id of a call."""
+        """Return a call. Raises ``CallNotFound``, also for what cannot be the id of a call."""
         return or_raise(self._get_each([ref], now)[0])
 
     def update(
@@ -102,7 +103,7 @@ class CallServices:
         now: datetime,
         wanted: Revisions | None,
     ) -> ServiceCall:
-        """The call with a change that is a function of what is stored. One that changes nothing is not made."""
+        """Change a call by a function of what is stored. A change that changes nothing is not made."""
 
         def step_of(call: ServiceCall) -> Transition | None:
             change = change_of(call)
@@ -111,7 +112,7 @@ class CallServices:
         return self._stepped(ref, step_of, now, wanted)
 
     def fire(self, ref: CallRef, *, new_id: NewId, now: datetime, wanted: Revisions | None) -> ServiceCall:
-        """A call that waits, be it for its due time or its next attempt, is due now. One that is due already is
+        """Make a call that waits, be it for its due time or its next attempt, due now. One that is due already is
         left as it is."""
 
         def change_of(call: ServiceCall) -> CallChange:
@@ -122,12 +123,12 @@ class CallServices:
         return self.update(ref, change_of, new_id=new_id, now=now, wanted=wanted)
 
     def cancel(self, ref: CallRef, *, new_id: NewId, now: datetime, wanted: Revisions | None) -> ServiceCall:
-        """A call that waits ends as Cancelled, and is kept. One that is Cancelled already is left as it is."""
+        """End a call that waits as Cancelled, and keep it. One that is Cancelled already is left as it is."""
 
         return self._stepped(ref, self._cancellation(new_id, now), now, wanted)
 
     def delete(self, ref: CallRef, *, new_id: NewId, now: datetime, wanted: Revisions | None) -> None:
-        """A finished call goes with all that it has. Raises ``CallNotFinished`` and ``CallNotFound``."""
+        """Remove a finished call with all that it has. Raises ``CallNotFinished`` and ``CallNotFound``."""
         for _ in range(_TRIES):
             revision = event = None
             try:
@@ -156,7 +157,7 @@ class CallServices:
         now: datetime,
         wanted: Revisions | None,
     ) -> Submitted:
-        """A new call that asks for the same as a finished one."""
+        """Submit a new call that asks for the same as a finished one."""
         call = self.get(ref, now=now)
         _check_revision(call, wanted)
         _check_finished(call, "it can be rerun when it has finished")
@@ -208,13 +209,13 @@ class CallServices:
         return step_of
 
     def _stepped(self, ref: CallRef, step_of: StepOf, now: datetime, wanted: Revisions | None) -> ServiceCall:
-        """The call after a step; as it is when there is none to take."""
+        """Take a step of a call and return the call after it; as it is when there is none to take."""
         return or_raise(self._step_each([AskedCall(ref, wanted)], step_of, now)[0])
 
     def _step_each(
         self, asked: Sequence[AskedCall], step_of: StepOf, now: datetime
     ) -> list[ServiceCall | DuetimeError]:
-        """The same for each, or what keeps it from being taken."""
+        """Take a step of each; return each call, or what keeps the step from being taken."""
         done: dict[int, ServiceCall | DuetimeError] = {}
         for _ in range(_TRIES):
             waiting = [at for at in range(len(asked)) if at not in done]
@@ -232,7 +233,7 @@ class CallServices:
         return [done.get(at, unavailable) for at in range(len(asked))]
 
     def _get_each(self, refs: Sequence[CallRef], now: datetime) -> list[ServiceCall | DuetimeError]:
-        """Each call, or why it cannot be had."""
+        """Return each call, or why it cannot be had."""
         known = [ref for ref in refs if is_uuid(ref.call_id)]
         try:
             found = dict(zip(known, self.store.get(known, now=now) if known else [], strict=True))
@@ -241,7 +242,8 @@ class CallServices:
         return [found.get(ref) or CallNotFound(ref.tenant_id, ref.call_id) for ref in refs]
 
     def _apply_each(self, steps: dict[int, Transition], now: datetime) -> dict[int, ServiceCall | DuetimeError]:
-        """What became of the steps that were taken or refused; those that others were faster than are left out."""
+        """Store steps; return what became of those that were taken or refused. Those that others were faster than
+        are left out."""
         statuses = apply_each(self.store, list(steps.values()), now=now)
         done: dict[int, ServiceCall | DuetimeError] = {}
         for (at, step), status in zip(steps.items(), statuses, strict=True):
@@ -258,7 +260,7 @@ class CallServices:
 def _step(
     found: ServiceCall | DuetimeError, wanted: Revisions | None, step_of: StepOf
 ) -> Transition | ServiceCall | DuetimeError:
-    """The step to take; the call when there is none, or what keeps it from being taken."""
+    """Return the step to take; the call when there is none, or what keeps it from being taken."""
     try:
         call = or_raise(found)
         _check_revision(call, wanted)
@@ -278,7 +280,7 @@ def _check_finished(call: ServiceCall, otherwise: str) -> None:
 
 
 def check_waits(call: ServiceCall, otherwise: str) -> None:
-    """Raises ``CallFinished`` or ``CallRunning`` unless ``call`` waits for its due time or its next attempt."""
+    """Raise ``CallFinished`` or ``CallRunning`` unless ``call`` waits for its due time or its next attempt."""
     if call.status.is_finished:
         raise CallFinished(f"service call {call.call_id!r} is {call.status}: {otherwise} any more")
     if not call.is_waiting:

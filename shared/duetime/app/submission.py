@@ -94,7 +94,7 @@ class Submitter:
         self._random_bits = random_bits
 
     def submit(self, tenant_id: str, submission: Submission, *, now: datetime) -> Submitted:
-        """The stored call; of several at once with one idempotency key, all get the same one.
+        """Store a call and return it; of several at once with one idempotency key, all get the same one.
 
         Raises ``CallConflict`` when the key was used to submit something else, and ``StoreUnavailable``.
         """
@@ -137,7 +137,8 @@ class Submitter:
         return [done.get(at, unavailable) for at in range(len(submissions))]
 
     def _found(self, new: ServiceCall, now: datetime) -> Submitted | DuetimeError | None:
-        """What is stored where ``new`` was to be: itself, or the call that was submitted before with its key."""
+        """Return what is stored where ``new`` was to be: itself, or the call that was submitted before with its
+        key."""
         tenant_id, key = new.tenant_id, new.idempotency_key
         try:
             if key is None:
@@ -158,7 +159,7 @@ class Submitter:
 def apply_each(
     calls: CallStore, transitions: Sequence[Transition], *, now: datetime
 ) -> list[ApplyStatus | StoreRefused]:
-    """What became of each transition, also when the database refuses it for good."""
+    """Apply each transition; return what became of it, also when the database refuses it for good."""
 
     def apply(some: Sequence[Transition]) -> list[ApplyStatus | StoreRefused]:
         return [*calls.apply(some, now=now)]

@@ -125,7 +125,7 @@ class Timers:
         return Stored(result.timer, is_new=True)
 
     def get(self, namespace: Namespace, timer_id: str, *, now: datetime) -> Timer:
-        """Raises ``TimerNotFound``."""
+        """Return a timer. Raises ``TimerNotFound``."""
         timer = self.store.timers.get(namespace, timer_id, now=now)
         if timer is None:
             raise TimerNotFound(namespace.name, timer_id)
@@ -282,7 +282,8 @@ class Timers:
         *,
         absent: DuetimeError | None = None,
     ) -> ResultT:
-        """``act`` on the revision that is ``wanted``; ``act(None)`` when any is. Without a timer: ``absent``."""
+        """Call ``act`` with the revision that is ``wanted``, or with None when any is. Without a timer: return
+        ``absent``."""
         if wanted is None:
             return act(None)
         mismatch = RevisionMismatch("the timer has another revision than If-Match names")
@@ -313,7 +314,7 @@ class Timers:
         limit: int,
         now: datetime,
     ) -> Page[Timer]:
-        """A page of the timers that fit, found by their correlation id where one is given."""
+        """Return a page of the timers that fit, found by their correlation id where one is given."""
         if correlation_id is None:
             return self.store.timers.list(namespace, timer_filter, cursor=cursor, limit=limit, now=now)
         page = self.store.timers.find_by_correlation(namespace, correlation_id, cursor=cursor, limit=limit, now=now)
@@ -325,7 +326,7 @@ def _is_mismatch(result: PutResult | ChangeResult) -> bool:
 
 
 def _look(timer: Timer | None, revision: int | None) -> ChangeResult:
-    """What an update without a change comes to."""
+    """Return what an update without a change comes to."""
     if timer is None:
         return ChangeResult(ChangeStatus.NOT_FOUND)
     if revision is not None and revision != timer.revision:

@@ -88,7 +88,7 @@ def encode_call(call: ServiceCall) -> Row:
 
 
 def _encode_facts(call: ServiceCall) -> Row:
-    """All but the request."""
+    """Return all but the request."""
     return (
         call.tenant_id,
         call.call_id,
@@ -153,7 +153,7 @@ _NO_MORE_OF_A_TIMER = (None,) * (len(TIMER.names) - TIMER.places["timer_callback
 
 
 def call_changes(before: ServiceCall, after: ServiceCall) -> dict[str, Value]:
-    """What changes of a row from ``before`` to ``after``.
+    """Return what changes of a row from ``before`` to ``after``.
 
     The request is written only where it differs: a call from a list has a body that neither of them tells.
     """
@@ -167,7 +167,7 @@ def call_changes(before: ServiceCall, after: ServiceCall) -> dict[str, Value]:
 
 
 def decode_call(row: Row) -> ServiceCall:
-    """The call of a whole row, or of one of ``LISTED``. Raises ``UnreadableCallError``."""
+    """Return the call of a whole row, or of one of ``LISTED``. Raises ``UnreadableCallError``."""
     values = dict(zip(SERVICE_CALL.names, row, strict=False))
     try:
         if DAMAGED in row:
@@ -229,7 +229,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def decode_or_salvage_call(row: Row) -> ServiceCall:
-    """The call that a row holds; for one that does not decode, what is left of it, as a failed one."""
+    """Return the call that a row holds; for one that does not decode, what is left of it, as a failed one."""
     try:
         return decode_call(row)
     except UnreadableCallError as error:
@@ -261,7 +261,8 @@ def _salvaged(values: Mapping[str, Value], reason: str) -> ServiceCall:
 
 
 def _encode_request(request: RequestSpec) -> str:
-    """``headers`` is the exact JSON text as a JSON string. The body is a field of its own."""
+    """Encode a request without its body, which is a field of its own. ``headers`` is their exact JSON text, as a
+    string."""
     spec = {
         "method": request.method._value_,
         "url": request.url,

@@ -53,7 +53,7 @@ class Plan:
 
 
 def plan_for(tenant_id: str, wanted: CallFilter) -> Plan:
-    """The precedence is by how much each condition is likely to leave out."""
+    """Choose the plan: the condition that is likely to leave out most comes first."""
     if wanted.order is CallOrder.DUE:
         if wanted.status is not CallStatus.SCHEDULED:
             raise ValueError("by due time there are only Scheduled calls")
@@ -75,7 +75,8 @@ def plan_for(tenant_id: str, wanted: CallFilter) -> Plan:
 
 
 def _by_id(tenant_id: str, wanted: CallFilter, path: AccessPath, covered: str = "", *by: str) -> Plan:
-    """Ids are UUIDv7s made when their call was submitted, so the order of ids is one of times, and dates bound it."""
+    """Plan by id. Ids are UUIDv7s made when their call was submitted, so their order is one of times, and dates
+    bound it."""
     since, until = wanted.submitted_from, wanted.submitted_to
     return Plan(
         path=path,
@@ -87,7 +88,8 @@ def _by_id(tenant_id: str, wanted: CallFilter, path: AccessPath, covered: str = 
 
 
 def _id_prefix(instant: datetime) -> str:
-    """What the UUIDv7s of that millisecond begin with: all of them sort behind it, all earlier ones before it."""
+    """Return what the UUIDv7s of that millisecond begin with: all of them sort behind it, all earlier ones before
+    it."""
     stamp = f"{to_milliseconds(instant):012x}"
     return f"{stamp[:8]}-{stamp[8:]}"
 
@@ -150,7 +152,7 @@ Condition = Callable[[Row], bool]
 
 
 def _conditions(wanted: CallFilter, covered: frozenset[str]) -> list[Condition]:
-    """What of the filter the plan does not see to."""
+    """Return what of the filter the plan leaves to be checked."""
     left = {name: getattr(wanted, name) for name in _FILTER if name not in covered and name != "order"}
     return [_CONDITIONS[name](value) for name, value in left.items() if value not in (None, ())]
 

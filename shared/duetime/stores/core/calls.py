@@ -106,7 +106,7 @@ class Calls:
         return ApplyStatus.SUPERSEDED
 
     def _free_key(self, transition: Transition, now: datetime) -> bool:
-        """Whether the idempotency key of a new call was an expired call's, from which it was taken."""
+        """Take the idempotency key of a new call from an expired call that has it; tell whether there was one."""
         call = transition.after
         if transition.before is not None or call.idempotency_key is None:
             return False
@@ -162,7 +162,7 @@ class Calls:
         return pruned
 
     def _prune_events(self, published_before: datetime, limit: int, now: datetime) -> int:
-        """Events of calls that are not starred, the oldest first."""
+        """Remove published events of calls that are not starred, the oldest first; return how many went."""
         fields = (*EVENT.key, "published_at")
         doomed: list[Row] = []
         after = None
@@ -194,7 +194,7 @@ class Calls:
         return sum(written.is_written for written in self._backend.write(deletes, now=now).results)
 
     def _remove_expired(self, now: datetime, limit: int, event_of: EventOf | None) -> tuple[int, bool]:
-        """How many went, and whether there are no more."""
+        """Remove expired calls; return how many went, and whether there are no more."""
         scan = self._backend.scan(SERVICE_CALL, EXPIRED_CALLS, fields=LISTED, until=to_milliseconds(now), limit=limit)
         if not scan.rows:
             return 0, True
@@ -243,7 +243,7 @@ def _key(call: ServiceCall) -> Key:
 
 
 def _group(transition: Transition, guard: Guard | None) -> list[Write]:
-    """All that a transition writes, the call first."""
+    """Return all that a transition writes, the call first."""
     before, after = transition.before, transition.after
     # Whatever the timer's row holds, or if it is missing, it becomes what the call says.
     timer = encode_timer(after)
@@ -274,7 +274,7 @@ def _timer_before(call: ServiceCall | None) -> Known | None:
 
 
 def _removal(row: Row, event: CallEvent | None) -> list[Write]:
-    """The removal of a call, a row of ``LISTED``."""
+    """Return the writes that remove a call, a row of ``LISTED``."""
     values = dict(zip(LISTED, row, strict=True))
     tenant_id, call_id, shard_id = *row[:2], values[_SHARD]
     timer = (0 if shard_id is DAMAGED else shard_id, calls_namespace(tenant_id), call_id)
@@ -298,7 +298,8 @@ def _removal(row: Row, event: CallEvent | None) -> list[Write]:
 
 
 def _expiry(row: Row, event_of: EventOf | None) -> list[Write]:
-    """The removal of an expired call, a row of ``LISTED``, with the event of one that can be read."""
+    """Return the writes that remove an expired call, a row of ``LISTED``, with the event of one that can be
+    read."""
     event = None
     if event_of is not None:
         with suppress(CallUnreadable, UnreadableCallError):
@@ -307,7 +308,7 @@ def _expiry(row: Row, event_of: EventOf | None) -> list[Write]:
 
 
 def _is_over(expires_at: Value, at: datetime) -> bool:
-    """Whether a call on the path of those that expire may go; one whose end cannot be read goes too."""
+    """Tell whether a call on the path of those that expire may go; one whose end cannot be read goes too."""
     return expires_at is DAMAGED or _is_expired(expires_at, at)
 
 
@@ -316,7 +317,7 @@ def _is_expired(expires_at: Value, now: datetime) -> bool:
 
 
 def _readable(row: Row | None, now: datetime) -> ServiceCall | None:
-    """The call of a row; None when there is none or it has expired. Raises ``CallUnreadable``."""
+    """Return the call of a row; None when there is none or it has expired. Raises ``CallUnreadable``."""
     if row is None:
         return None
     try:

@@ -65,7 +65,8 @@ class Catalogue:
         return agreed(namespace, num_shards=num_shards, dedicated=dedicated, tenant_id=tenant_id), False
 
     def store_namespace(self, new: Namespace, *, made_at: datetime | None = None) -> tuple[Namespace, bool]:
-        """The namespace that is there, or ``new`` with the shards that the shard map gives it. Whether it is new.
+        """Return the namespace that is there, or ``new`` stored with the shards that the shard map gives it; and
+        whether it is new.
 
         ``made_at``: the caller's time, for one that is created with this write; None: it comes from another store.
         """
@@ -87,7 +88,7 @@ class Catalogue:
         raise StoreUnavailable("other writers created namespaces again and again")
 
     def _take_shards(self, num_shards: int, *, is_dedicated: bool) -> tuple[int, list[Write]]:
-        """The first shard of a namespace, and the change of the shard map that is made with it."""
+        """Return the first shard of a namespace, and the change of the shard map that is made with it."""
         name = DEDICATED_END if is_dedicated else SHARED_SHARDS
         (row,) = self._backend.read(COUNTER, [(name,)])
         value = _START[name] if row is None else decode_counter(row)

@@ -19,12 +19,12 @@ from duetime.stores.namespace_text import StoredNamespace, read_namespace, secre
 
 
 def encode_namespace(namespace: Namespace) -> Row:
-    """The row of a namespace, with its own time."""
+    """Return the row of a namespace, with its own time."""
     return _encode(namespace, milliseconds(namespace.created_at))
 
 
 def encode_new_namespace(namespace: Namespace) -> Row:
-    """The row of a namespace that is created with this write."""
+    """Return the row of a namespace that is created with this write."""
     return _encode(namespace, NOW)
 
 
@@ -44,7 +44,7 @@ def _encode(namespace: Namespace, created_at: int | Now) -> Row:
 
 
 def decode_namespace(row: Row) -> Namespace:
-    """One that cannot be read says so (``Namespace.unreadable``)."""
+    """Return the namespace of a row; one that cannot be read says so (``Namespace.unreadable``)."""
 
     def read() -> StoredNamespace:
         _, num_shards, first_shard, is_dedicated, created_at, revision, settings, secrets, tenant_id, _ = _sound(row)
@@ -76,7 +76,7 @@ def encode_key(key: ApiKey) -> Row:
 
 
 def decode_key(row: Row) -> ApiKey:
-    """One that cannot be read says so (``ApiKey.unreadable``)."""
+    """Return the API key of a row; one that cannot be read says so (``ApiKey.unreadable``)."""
 
     def read() -> StoredKey:
         _, tenant_id, role, name, secret_hash, created_at, expires_at = _sound(row)
@@ -98,7 +98,7 @@ def encode_record(record: IdempotencyRecord) -> Row:
 
 
 def decode_record(row: Row) -> IdempotencyRecord:
-    """Raises ``StoreError`` for one that cannot be read."""
+    """Return the idempotency record of a row. Raises ``StoreError`` for one that cannot be read."""
     try:
         key, claim_id, content, expires_at = whole(_sound(row))
         return IdempotencyRecord(key=key, claim_id=claim_id, content=content, expires_at=instant(expires_at))
@@ -113,7 +113,7 @@ def is_over(row: Row, now: datetime) -> bool:
 
 
 def decode_counter(row: Row) -> int:
-    """Raises ``StoreError`` for one that cannot be read."""
+    """Return the count of a row. Raises ``StoreError`` for one that cannot be read."""
     _, value = row
     if value is DAMAGED or value < 0:
         raise _unreadable("counter", row)
@@ -121,14 +121,14 @@ def decode_counter(row: Row) -> int:
 
 
 def decode_secret(row: Row) -> bytes:
-    """Raises ``StoreError`` for one that cannot be read."""
+    """Return the secret of a row. Raises ``StoreError`` for one that cannot be read."""
     if DAMAGED in row:
         raise _unreadable("secret", row)
     return bytes(row[1])
 
 
 def _unreadable(what: str, row: Row) -> StoreError:
-    """Names the row by its key, which comes first, and quotes nothing else of it."""
+    """Name the row by its key, which comes first, and quote nothing else of it."""
     return StoreError(f"the stored {what} {repaired(row[0])!r} cannot be read: it is damaged")
 
 

@@ -15,12 +15,13 @@ _TYPES = {Kind.TEXT: str, Kind.WHOLE: int, Kind.INSTANT: int, Kind.BYTES: str}
 
 
 def cursor_of(place: Place) -> str:
-    """The text is ASCII whatever stands in the place, damaged texts too."""
+    """Write a place as a cursor, which is ASCII whatever stands in the place, damaged texts too."""
     return json.dumps([part.hex() if isinstance(part, bytes) else part for part in place], separators=(",", ":"))
 
 
 def place_of(cursor: str, entity: Entity, path: AccessPath) -> Place:
-    """Raises ``InvalidCursor`` for what ``cursor_of`` did not make of a place on ``path``."""
+    """Return the place in ``cursor``. Raises ``InvalidCursor`` for what ``cursor_of`` did not make of a place on
+    ``path``."""
     kinds = [entity.by_name[name].kind for name in path.order_names]
     try:
         parts = json.loads(cursor)

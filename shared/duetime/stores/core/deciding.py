@@ -31,7 +31,7 @@ def decide(
     finish: Callable[[R, int], R] | None = None,
     refused: Callable[[StoreError], R] | None = None,
 ) -> list[R]:
-    """The result of each key: what ``judge`` makes of its place in ``keys`` and the row that is stored.
+    """Return the result of each key: what ``judge`` makes of its place in ``keys`` and the row that is stored.
 
     Whoever is overtaken by another writer judges again what that one left. ``finish`` is given the time at which the
     result was written. ``refused`` makes the result of a write that the database refuses; None: that is raised.

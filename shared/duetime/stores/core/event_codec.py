@@ -38,7 +38,7 @@ def encode_event(event: CallEvent, *, published_at: datetime | None = None) -> R
 
 
 def decode_event(row: Row) -> OutboxEvent:
-    """Raises ``UnreadableEventError``."""
+    """Return the event of a row. Raises ``UnreadableEventError``."""
     (
         tenant_id,
         aggregate_id,
@@ -72,7 +72,7 @@ def decode_event(row: Row) -> OutboxEvent:
 
 
 def readable_events(rows: Iterable[Row]) -> Iterator[OutboxEvent]:
-    """Those of one call, up to the first that cannot be read."""
+    """Return the events of one call up to the first that cannot be read."""
     return up_to_damage(rows, decode_event, report_row)
 
 
@@ -82,6 +82,6 @@ def report_row(row: Row, error: UnreadableEventError) -> None:
 
 
 def shown_key(row: Row) -> tuple[str, str, int]:
-    """The tenant, the call and the sequence of an event, whatever is damaged: 0 for a sequence that is."""
+    """Return the tenant, the call and the sequence of an event, whatever is damaged: 0 for a sequence that is."""
     tenant_id, call_id, sequence = EVENT.key_of(row)
     return repaired(tenant_id), repaired(call_id), 0 if sequence is DAMAGED else sequence

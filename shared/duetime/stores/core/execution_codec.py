@@ -53,7 +53,7 @@ def encode_execution(execution: Execution) -> Row:
 
 
 def decode_or_salvage_execution(row: Row) -> Execution:
-    """The execution that a row holds; for one that does not decode, what is left of it, as a failed one."""
+    """Return the execution that a row holds; for one that does not decode, what is left of it, as a failed one."""
     values = dict(zip(EXECUTION.names, row, strict=True))
     try:
         if DAMAGED in row:
@@ -109,7 +109,7 @@ def _salvaged(values: Mapping[str, Value], reason: str) -> Execution:
 
 
 def _encode_body_meta(message: LoggedMessage) -> str:
-    """Length, and whether the body is cut and in base64."""
+    """Encode the length of a body, and whether it is cut and in base64."""
     return as_json((message.body_bytes, message.is_truncated, message.body_is_base64))
 
 

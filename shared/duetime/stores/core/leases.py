@@ -63,7 +63,7 @@ class Leases:
         ]
 
     def _ends(self, shard_ids: Sequence[int], at_ms: int | None, lease_ms: int) -> dict[int, datetime]:
-        """When the leases end that were just written. A shard that is gone again is left out."""
+        """Return when the leases end that were just written. A shard that is gone again is left out."""
         if at_ms is not None:
             return dict.fromkeys(shard_ids, instant(at_ms + lease_ms))
         ends = {shard_id: optional_instant(row[_ENDS]) for shard_id, row in self._rows(shard_ids).items()}
@@ -130,7 +130,7 @@ def _claim(row: Row, owner_id: str, lease_ms: int, metadata: str) -> Write:
 
 
 def _held(alike: Alike, lease: Lease, *changes: Value) -> Write:
-    """A change of a shard that is made as long as a lease is the stored one."""
+    """Return a change of a shard that is made as long as a lease is the stored one."""
     return alike.update((lease.shard_id,), (*changes, lease.version, lease.owner_id))
 
 

@@ -107,7 +107,7 @@ def _page(scan: Scan, now: datetime) -> Page[Timer]:
 
 
 def _fits(row: Row, wanted: TimerFilter) -> bool:
-    """Whether a row of ``_LOOKED_AT`` passes the filter."""
+    """Tell whether a row of ``_LOOKED_AT`` passes the filter."""
     _, _, state, due_at, tags, updated_at, failure = row
     return (
         (wanted.state is None or state == wanted.state.value)

@@ -56,7 +56,8 @@ class Recording:
         ]
 
     def prune(self, *, now: datetime, limit: int) -> int:
-        """Where the database does it too, by its own clock, this does it when that is off, slow or behind."""
+        """Remove what has expired. Where the database does it too, by its own clock, this helps when that is off,
+        slow or behind."""
         expired = self._prune(TIMER, EXPIRED_TIMERS, now, limit)
         return expired + self._prune(IDEMPOTENCY_RECORD, EXPIRED_RECORDS, now, limit)
 
@@ -89,7 +90,7 @@ def _write_of(outcome: Outcome, guard: Guard | None) -> Write:
 
 
 def guards_of(fences: Iterable[Lease | None]) -> list[Guard | None]:
-    """A guard for each lease, the same for the same one; None for none."""
+    """Return a guard for each lease, the same for the same one; None where there is no lease."""
     guards: dict[int, Guard | None] = {id(None): None}
     kept = list(fences)  # whose identities are not given to others meanwhile
     for lease in kept:
@@ -99,6 +100,6 @@ def guards_of(fences: Iterable[Lease | None]) -> list[Guard | None]:
 
 
 def guard_of(lease: Lease) -> Guard:
-    """Holds as long as a lease is the stored one."""
+    """Return a guard that holds as long as a lease is the stored one."""
     conditions = (Condition("shard_version", lease.version), Condition("shard_owner_id", lease.owner_id))
     return Guard(SHARD, (lease.shard_id,), conditions)

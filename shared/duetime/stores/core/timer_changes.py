@@ -143,18 +143,18 @@ class TimerChanges:
 
 
 def present(row: Row | None, now: datetime) -> Timer | None:
-    """The timer, readable or not; None when there is none or it has expired."""
+    """Return the timer, readable or not; None when there is none or it has expired."""
     timer = None if row is None else decode_or_salvage(row)
     return None if timer is None or timer.is_expired(now) else timer
 
 
 def unchanged(row: Row) -> Condition:
-    """Holds as long as a row is as it was read."""
+    """Return the condition that a row is as it was read."""
     return Condition("timer_revision", row[_REVISION])
 
 
 def _like(word: str, row: Row) -> str | None:
-    """``word`` for a row like most."""
+    """Return ``word`` for a row that is like most."""
     return None if row[_REVISION] is DAMAGED else word
 
 

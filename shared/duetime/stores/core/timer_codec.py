@@ -44,17 +44,17 @@ def key_of(timer: Timer) -> Key:
 
 
 def encode(timer: Timer) -> Row:
-    """The row of a timer, with its own times."""
+    """Return the row of a timer, with its own times."""
     return _encode(timer, milliseconds(timer.created_at), milliseconds(timer.updated_at))
 
 
 def encode_new(timer: Timer) -> Row:
-    """The row of a timer that is created with this write."""
+    """Return the row of a timer that is created with this write."""
     return _encode(timer, NOW, NOW)
 
 
 def encode_changed(timer: Timer) -> Row:
-    """The row of a timer that is updated by this write."""
+    """Return the row of a timer that is updated by this write."""
     return _encode(timer, milliseconds(timer.created_at), NOW)
 
 
@@ -108,7 +108,7 @@ OUTCOME_EXPECTS = ("timer_revision", "timer_firing_id", "timer_execute_at")
 
 
 def encode_outcome(outcome: Outcome) -> Row:
-    """The values of ``OUTCOME_CHANGES`` and those of ``OUTCOME_EXPECTS``."""
+    """Return the values of ``OUTCOME_CHANGES`` and those of ``OUTCOME_EXPECTS``."""
     timer = outcome.timer
     assert timer.next_attempt_at is not None
     return (
@@ -130,7 +130,7 @@ def encode_outcome(outcome: Outcome) -> Row:
 
 
 def decode(row: Row) -> Timer:
-    """The timer that a row holds. Raises ``UnreadableError``."""
+    """Return the timer that a row holds. Raises ``UnreadableError``."""
     (
         shard_id,
         namespace,
@@ -199,7 +199,7 @@ def decode(row: Row) -> Timer:
 
 
 def decode_or_salvage(row: Row) -> Timer:
-    """The timer that a row holds; for one that does not decode, what is left of it, as a failed timer."""
+    """Return the timer that a row holds; for one that does not decode, what is left of it, as a failed timer."""
     try:
         return decode(row)
     except UnreadableError as error:
@@ -243,7 +243,7 @@ def _salvaged(values: Mapping[str, Value], reason: str) -> Timer:
 
 
 def readable_instant(value: Value) -> datetime | None:
-    """The instant; None when there is none or it cannot be read."""
+    """Return the instant; None when there is none or it cannot be read."""
     try:
         return None if value is None else instant(value)
     except (TypeError, OverflowError):
@@ -255,7 +255,7 @@ def encode_tags(tags: tuple[str, ...]) -> str | None:
 
 
 def decode_tags(text: str) -> tuple[str, ...]:
-    """Raises ``ValueError`` for anything but a JSON array of strings."""
+    """Return the tags. Raises ``ValueError`` for anything but a JSON array of strings."""
     tags = json.loads(text)
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise ValueError("not a list of tags")
@@ -277,13 +277,14 @@ def encode_failure(failure: Failure | None) -> str | None:
 
 
 def decode_failure(text: str) -> Failure:
-    """Raises ``ValueError`` or ``TypeError`` for anything that ``encode_failure`` did not write."""
+    """Return the failure. Raises ``ValueError`` or ``TypeError`` for anything that ``encode_failure`` did not
+    write."""
     reason, message, at, status = json.loads(text)
     return Failure(FailureReason(reason), message, read_instant(at), status)
 
 
 def readable_reason(text: Value) -> FailureReason | None:
-    """The reason alone, for filters; None when there is none or it cannot be read."""
+    """Return the reason alone, for filters; None when there is none or it cannot be read."""
     try:
         return None if text is None else decode_failure(text).reason
     except (ValueError, TypeError):

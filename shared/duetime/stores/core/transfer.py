@@ -91,7 +91,8 @@ class Transfer:
         return [statuses.get(place, LoadStatus.LOADED) for place in range(len(timers))]
 
     def _not_inserted(self, inserts: Sequence[Write], now: datetime | None = None) -> list[int]:
-        """The places of those that are not written, since something is under their key. Raises for a refusal."""
+        """Return the places of those that are not written, since something is under their key. Raises for a
+        refusal."""
         if not inserts:
             return []
         results = self._backend.write(inserts, now=now).results
