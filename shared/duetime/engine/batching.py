@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
 from duetime.domain.timers import Timer
 from duetime.engine.context import EngineContext
-from duetime.engine.waiting import Offload, WakeupEvent
+from duetime.engine.waiting import Offload, WakeupEvent, backoff_after
 
 log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ class Batcher(Generic[T, R]):
                 except (StoreUnavailable, StoreNotReady) as error:
                     errors += 1
                     self._note_error(error, piece)
-                    await self._pause(self._settings.backoff_after(errors, self._context.random()))
+                    await self._pause(backoff_after(errors, self._context.random()))
                 except Exception as error:
                     pieces[-1:] = self._halves(piece, error)
                 else:
@@ -227,7 +227,7 @@ class Batcher(Generic[T, R]):
             known.items += items
             return
         errors = self._errors[key] = self._errors.get(key, 0) + 1
-        pause = self._settings.backoff_after(errors, self._context.random())
+        pause = backoff_after(errors, self._context.random())
         handle = asyncio.get_running_loop().call_later(pause, self._let_go, key)
         self._held_up[key] = _HeldUp(items, handle)
 

@@ -14,6 +14,7 @@ from duetime.engine.keys import FiringKey, QueueKey, firing_key
 from duetime.engine.shards.reading import Span
 from duetime.engine.shards.shard import ShardState
 
+_FIRST_DEFERRAL_SECONDS = 5.0
 LONGEST_DEFERRAL_SECONDS = 300.0
 _MAX_DEFERRALS_KNOWN = 10_000
 _SMALL_BYTES = 4096
@@ -242,7 +243,6 @@ class Deferrals:
     """
 
     def __init__(self, context: EngineContext, in_flight: InFlight) -> None:
-        self._settings = context.settings
         self._random = context.random
         self._in_flight = in_flight
         self._tries: dict[FiringKey, int] = {}
@@ -264,7 +264,7 @@ class Deferrals:
         self._tries[key] = tries + 1
         if len(self._tries) > _MAX_DEFERRALS_KNOWN:
             del self._tries[next(iter(self._tries))]
-        pause = min(self._settings.max_backoff_seconds * 2.0 ** min(tries, 16), LONGEST_DEFERRAL_SECONDS)
+        pause = min(_FIRST_DEFERRAL_SECONDS * 2.0 ** min(tries, 16), LONGEST_DEFERRAL_SECONDS)
         pause *= 0.75 + self._random() / 4
         self._waiting[key] = asyncio.get_running_loop().call_later(pause, wake), give_up
 

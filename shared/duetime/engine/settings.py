@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+SKEW_MARGIN_SECONDS: Final = 1.0
+"""How long before its end a lease is no longer trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
     """All times in seconds.
 
-    ``lease_seconds``: how long a claim lasts unless renewed; renewed at a third of it, trusted until
-    ``skew_margin_seconds`` before its end. A dead poller's shards are taken over after at most this time.
+    ``lease_seconds``: how long a claim lasts unless renewed, more than twice ``SKEW_MARGIN_SECONDS``; renewed at a
+    third of it. A dead poller's shards are taken over after at most this time.
     ``keep_interval_seconds``: how often ownership is looked after (claims, hand-over, lost leases).
     ``poll_interval_seconds``: the longest that a timer stored by another process goes unseen; a shard that had
     something to do lately is polled more often, down to ``min_poll_interval_seconds``.
@@ -26,20 +30,17 @@ class EngineSettings:
     half as much is read at once.
     ``breaker_failures``: so many failures of a host in a row (no response, or 502, 503, 504 for a second) stop it for
     ``breaker_pause_seconds``, doubled with every probe that fails up to ``breaker_max_pause_seconds``.
-    ``reschedule_floor_seconds``: a receiver cannot ask for the next firing sooner than that.
-    ``park_after_seconds``: a callback still in flight after this time is parked, to be fired again
-    ``park_margin_seconds`` after its own deadline unless its response is recorded first.
+    ``park_after_seconds``: a callback still in flight after this time is parked, to be fired again some seconds
+    after its own deadline unless its response is recorded first.
     ``record_batch_size``, ``record_linger_seconds``, ``record_concurrency``: how outcomes are batched.
     ``drain_seconds``: how long a stop waits for callbacks in flight.
     ``fired_retention_seconds``, ``failed_retention_seconds``: how long finished timers stay readable.
     ``attempt_excerpt_bytes``: how much of a response's body the attempt log keeps,
     a quarter of it of a success; 0 for none.
     ``prune_interval_seconds``: how often expired timers are deleted where the database does not do it.
-    ``backoff_seconds``, ``max_backoff_seconds``: pause after a store error, doubled each time, with jitter.
     """
 
     lease_seconds: float = 10.0
-    skew_margin_seconds: float = 1.0
     keep_interval_seconds: float = 0.5
     poll_interval_seconds: float = 0.8
     min_poll_interval_seconds: float = 0.4
@@ -57,9 +58,7 @@ class EngineSettings:
     breaker_failures: int = 10
     breaker_pause_seconds: float = 5.0
     breaker_max_pause_seconds: float = 60.0
-    reschedule_floor_seconds: float = 1.0
     park_after_seconds: float = 2.0
-    park_margin_seconds: float = 5.0
     record_batch_size: int = 500
     record_linger_seconds: float = 0.05
     record_concurrency: int = 1
@@ -68,19 +67,8 @@ class EngineSettings:
     failed_retention_seconds: float = 30 * 86_400.0
     attempt_excerpt_bytes: int = 256
     prune_interval_seconds: float = 60.0
-    backoff_seconds: float = 0.1
-    max_backoff_seconds: float = 5.0
-
-    def __post_init__(self) -> None:
-        if self.skew_margin_seconds >= self.lease_seconds / 2:
-            raise ValueError("skew_margin_seconds must be less than half of lease_seconds")
 
     @property
     def max_connections(self) -> int:
         """The most callbacks that are ever in flight at once."""
         return self.max_in_flight + self.max_slow_in_flight
-
-    def backoff_after(self, errors: int, random: float) -> float:
-        """Seconds to wait after ``errors`` (1 or more) store errors in a row; ``random`` in [0, 1)."""
-        exponential = self.backoff_seconds * 2.0 ** min(errors - 1, 16)
-        return float(min(exponential, self.max_backoff_seconds) * (0.5 + random / 2))

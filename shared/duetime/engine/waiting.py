@@ -1,13 +1,22 @@
-"""Small tools of the event loop: an event that wakes early, and work handed to threads."""
+"""Small tools of the event loop: pauses after errors, an event that wakes early, and work handed to threads."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
+
+_FIRST_BACKOFF_SECONDS: Final = 0.1
+MAX_BACKOFF_SECONDS: Final = 5.0
 
 T = TypeVar("T")
+
+
+def backoff_after(errors: int, random: float) -> float:
+    """Return the seconds to wait after ``errors`` (1 or more) store errors in a row; ``random`` in [0, 1)."""
+    exponential = _FIRST_BACKOFF_SECONDS * 2.0 ** min(errors - 1, 16)
+    return float(min(exponential, MAX_BACKOFF_SECONDS) * (0.5 + random / 2))
 
 
 class WakeupEvent:

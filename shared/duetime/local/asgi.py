@@ -1,8 +1,8 @@
 """The ASGI application of the local server: HTTP in, the Lambda handler in a thread, HTTP out.
 
-Bounds: a body over ``MAX_BODY_BYTES`` is refused before more than that is held; at most ``MAX_LARGE_BODIES`` are held
-at once that have more than ``SMALL_BODY_BYTES`` (further ones wait, unread, and the sockets push back); a body must
-arrive in time. So whoever sends slowly, which needs no API key, keeps nobody out whose request is small.
+Bounds: a body over ``MAX_BATCH_BYTES`` is refused before more than that is held; at most ``MAX_LARGE_BODIES`` are
+held at once that have more than ``SMALL_BODY_BYTES`` (further ones wait, unread, and the sockets push back); a body
+must arrive in time. So whoever sends slowly, which needs no API key, keeps nobody out whose request is small.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from duetime.api.http.parsing import MAX_BATCH_BYTES
 from duetime.api.http.problems import problem_reply
 from duetime.api.http.request import Reply
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.local.gateway import HttpRequest, HttpResponse, from_result, to_event
 
-MAX_BODY_BYTES = 6 * 1024 * 1024
-"""What Lambda takes in one synchronous invocation."""
 SMALL_BODY_BYTES = 64 * 1024
 MAX_LARGE_BODIES = 64
 API_THREADS = 8
@@ -65,7 +64,7 @@ class LambdaAsgiApp:
         *,
         clock: Clock,
         new_id: Callable[[], str],
-        max_body_bytes: int = MAX_BODY_BYTES,
+        max_body_bytes: int = MAX_BATCH_BYTES,
         body_timeout_seconds: float = BODY_TIMEOUT_SECONDS,
     ) -> None:
         self._handler = handler

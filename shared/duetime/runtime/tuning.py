@@ -14,12 +14,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from duetime.calls.message_log import DEFAULT_MAX_BODY_BYTES, LogRules
 from duetime.delivery.egress import LOOPBACK, EgressPolicy, parse_cidrs, parse_hosts
 from duetime.domain.call_steps import CallRules
-from duetime.domain.errors import InvalidSettings
 from duetime.domain.name_patterns import parse_name_patterns
 from duetime.domain.namespaces import DEFAULT_NUM_SHARDS, MAX_NUM_SHARDS
 from duetime.domain.redaction import DEFAULT_FIELDS, DEFAULT_HEADERS, RedactionRules
 from duetime.domain.times import MAX_DURATION_SECONDS
-from duetime.engine.settings import EngineSettings
+from duetime.engine.settings import SKEW_MARGIN_SECONDS, EngineSettings
 from duetime.runtime.logs import LogFormat, LogLevel
 from duetime.stores.kinds import levels_in_words
 
@@ -237,7 +236,7 @@ class EngineTuning(KeySettings, EgressSettings, TimerTuning, ExecutionTuning):
 
     lease_seconds: float = Field(
         _ENGINE.lease_seconds,
-        gt=2,
+        gt=2 * SKEW_MARGIN_SECONDS,
         allow_inf_nan=False,
         description="Time after which other pollers take over the shards of one that died.",
     )
@@ -301,17 +300,14 @@ class EngineTuning(KeySettings, EgressSettings, TimerTuning, ExecutionTuning):
     )
 
     def engine_settings(self, **more: object) -> EngineSettings:
-        """Make the engine's settings of these fields and ``more``. Raises ``InvalidSettings`` if they disagree."""
+        """Make the engine's settings of these fields and ``more``."""
         names = {field.name for field in dataclass_fields(EngineSettings)}
         given = {name: value for name, value in self.model_dump().items() if name in names and value is not None}
         four_fifths = max(1, self.max_in_flight * 4 // 5)
         given.setdefault("max_slow_in_flight", four_fifths)
         given.setdefault("max_in_flight_per_namespace", four_fifths)
         given.setdefault("max_in_flight_per_host", max(1, self.max_in_flight // 2))
-        try:
-            return EngineSettings(**(given | more))
-        except ValueError as error:
-            raise InvalidSettings(str(error)) from error
+        return EngineSettings(**(given | more))
 
 
 def read_publishers(text: str) -> tuple[EventPublisherName, ...]:

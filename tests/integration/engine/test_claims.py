@@ -12,7 +12,7 @@ import pytest
 
 from duetime.engine.context import EngineContext
 from duetime.engine.poller import Poller
-from duetime.engine.settings import EngineSettings
+from duetime.engine.settings import SKEW_MARGIN_SECONDS, EngineSettings
 from duetime.engine.shards.claiming import CLAIM_SECONDS
 from duetime.engine.shards.leases import LeaseKeeper
 from duetime.engine.shards.shard import ShardState
@@ -172,7 +172,7 @@ class Keeping:
 def test_trust_counts_from_when_a_renewal_was_sent_and_not_from_its_answer(store: Store, clock: VirtualClock) -> None:
     make_shards(store, 4)
     keeping = Keeping(store, clock)
-    trusted_seconds = SETTINGS.lease_seconds - SETTINGS.skew_margin_seconds
+    trusted_seconds = SETTINGS.lease_seconds - SKEW_MARGIN_SECONDS
 
     async def script() -> None:
         await asyncio.sleep(1)
@@ -194,7 +194,7 @@ def test_trust_counts_from_when_a_claim_was_sent_and_not_from_its_answer(store: 
     async def script() -> None:
         while not keeping.shards():
             await asyncio.sleep(0.01)
-        trusted_seconds = SETTINGS.lease_seconds - SETTINGS.skew_margin_seconds
+        trusted_seconds = SETTINGS.lease_seconds - SKEW_MARGIN_SECONDS
         sent = clock.elapsed_seconds - 3.0
         assert {round(shard.trusted_until - trusted_seconds - sent, 1) for shard in keeping.shards()} == {0.0}
 

@@ -11,7 +11,7 @@ from duetime.domain.outcomes import Outcome
 from duetime.domain.retry import DEFAULT_RETRY_POLICY, RetryPolicy
 from duetime.domain.timers import FailureReason, Timer, TimerState
 from duetime.engine.response.classify import Classification, Disposition
-from duetime.engine.response.decide import expired, outcome_of, parked
+from duetime.engine.response.decide import RESCHEDULE_FLOOR_SECONDS, expired, outcome_of, parked
 from duetime.engine.settings import EngineSettings
 from tests.support.clock import NOW as START
 from tests.support.engine import make_timer
@@ -139,7 +139,7 @@ def test_a_damaged_retry_policy_falls_back_to_the_default() -> None:
 
 def test_a_parked_timer_may_be_fired_again_only_after_its_own_deadline() -> None:
     timer = make_timer("t", callback_timeout_seconds=30)
-    result = parked(timer, fired_at=START, settings=SETTINGS)
+    result = parked(timer, fired_at=START)
     assert (result.state, result.attempts) == (TimerState.FIRING, 0)
     assert result.next_attempt_at == START + timedelta(seconds=35)
 
@@ -191,7 +191,7 @@ def test_earlier_attempts_stay_in_the_log() -> None:
 
 
 def test_parking_leaves_the_log_alone() -> None:
-    assert parked(make_timer("t"), fired_at=START, settings=SETTINGS).attempt_log is None
+    assert parked(make_timer("t"), fired_at=START).attempt_log is None
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_of_the_answer_to_a_success_little_is_kept() -> None:
 def test_a_receiver_that_names_the_past_is_called_again_after_the_floor() -> None:
     past = START - timedelta(days=1)
     result = outcome(make_timer("t"), Classification(Disposition.RESCHEDULE, next_execute_at=past), 200)
-    floor = NOW + timedelta(seconds=SETTINGS.reschedule_floor_seconds)
+    floor = NOW + timedelta(seconds=RESCHEDULE_FLOOR_SECONDS)
     assert result.execute_at == result.next_attempt_at == floor
 
 

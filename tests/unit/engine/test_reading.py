@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from duetime.engine.shards.reading import Reading
+from duetime.engine.waiting import MAX_BACKOFF_SECONDS
 from tests.support.clock import NOW
 from tests.support.shard_reading import MS, SETTINGS, A, Subject, everyone, has_room, of
 
@@ -83,11 +84,11 @@ def test_a_failed_read_backs_off_and_goes_on_where_it_was() -> None:
     subject.read(of("a"), cursor="next", accepted=1)
     waits = []
     for _ in range(8):
-        subject.reading.fail(monotonic=subject.monotonic, random=1.0, settings=SETTINGS)
+        subject.reading.fail(monotonic=subject.monotonic, random=1.0)
         waits.append(round(subject.wait() - subject.monotonic, 3))
         subject.at(subject.wait())
     assert waits[:3] == [0.1, 0.2, 0.4]
-    assert waits[-1] == SETTINGS.max_backoff_seconds
+    assert waits[-1] == MAX_BACKOFF_SECONDS
     requests = [subject.read(), subject.read(of("a"))]
     assert {(request.reading, request.cursor) for request in requests} == {
         (Reading.TAIL, None),

@@ -23,6 +23,7 @@ from duetime.domain.times import check_range, round_up
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Of every body but those of batches."""
 MAX_BATCH_BYTES: Final = 6 * 1024 * 1024
+"""What Lambda takes in one synchronous invocation."""
 _MAX_QUERY_PARAMETERS = 50
 _TIMES = ("dueFrom", "dueTo", "failedFrom", "failedTo", "createdFrom", "createdTo")
 

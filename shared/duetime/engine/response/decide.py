@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from duetime.delivery.port import CallbackResult
 from duetime.domain.attempts import AttemptOutcome, first_attempt_at
@@ -14,6 +15,12 @@ from duetime.domain.times import round_up
 from duetime.engine.response.attempt_log import log_attempt
 from duetime.engine.response.classify import Classification, Disposition
 from duetime.engine.settings import EngineSettings
+
+RESCHEDULE_FLOOR_SECONDS: Final = 1.0
+"""The soonest next firing that a receiver can ask for: one that names the past every time must not keep the poller
+busy."""
+_PARK_MARGIN_SECONDS: Final = 5.0
+"""Until a parked timer is fired again after its callback's own deadline, within which the response is recorded."""
 
 
 def outcome_of(
@@ -43,8 +50,7 @@ def outcome_of(
     elif classification.disposition is Disposition.RESCHEDULE:
         assert classification.next_execute_at is not None
         became = AttemptOutcome.RESCHEDULED
-        # A receiver that names the past every time must not keep the poller busy with itself.
-        earliest = round_up(now + timedelta(seconds=settings.reschedule_floor_seconds))
+        earliest = round_up(now + timedelta(seconds=RESCHEDULE_FLOOR_SECONDS))
         at = max(classification.next_execute_at, earliest)
         outcome = _rescheduled(timer, at=at, fired_at=fired_at, firing_id=new_firing_id)
     else:
@@ -192,9 +198,9 @@ def _failed(timer: Timer, failure: Failure, *, attempts: int, now: datetime, set
     )
 
 
-def parked(timer: Timer, *, fired_at: datetime, settings: EngineSettings) -> Outcome:
+def parked(timer: Timer, *, fired_at: datetime) -> Outcome:
     """The outcome that parks a timer whose callback, started at ``fired_at``, is still in flight."""
-    deadline = timer.content.callback_timeout_seconds + settings.park_margin_seconds
+    deadline = timer.content.callback_timeout_seconds + _PARK_MARGIN_SECONDS
     return Outcome(
         timer=timer,
         state=TimerState.FIRING,

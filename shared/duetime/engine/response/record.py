@@ -128,7 +128,7 @@ class Recorder:
     def park(self, attempt: Attempt) -> None:
         """Store when its timer may be fired again, if nothing has come of ``attempt`` by then."""
         attempt.state = AttemptState.PARKING
-        outcome = parked(attempt.timer, fired_at=attempt.fired_at, settings=self._settings)
+        outcome = parked(attempt.timer, fired_at=attempt.fired_at)
         self._batcher.add(_Item(outcome, attempt.lease, attempt))
 
     def announce(self, event: TimerFailed) -> None:

@@ -28,6 +28,7 @@ from dataclasses import replace
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.domain.shards import Lease
 from duetime.engine.context import EngineContext
+from duetime.engine.settings import SKEW_MARGIN_SECONDS
 from duetime.engine.shards.claiming import ShardClaims
 from duetime.engine.shards.reading import ShardReading
 from duetime.engine.shards.shard import ShardState
@@ -238,7 +239,7 @@ class LeaseKeeper:
         await self.release(finished)
 
     def _trust_after(self, sent: float) -> float:
-        trusted = sent + self._settings.lease_seconds - self._settings.skew_margin_seconds
+        trusted = sent + self._settings.lease_seconds - SKEW_MARGIN_SECONDS
         return trusted if self._deadline is None else min(trusted, self._deadline)
 
     def _own(self, lease: Lease, sent: float) -> None:

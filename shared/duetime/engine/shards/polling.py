@@ -262,7 +262,7 @@ class Polling:
 
     def _fail(self, shard: ShardState) -> None:
         self._firing.end_poll(shard)
-        shard.reading.fail(monotonic=self._clock.monotonic(), random=self._random(), settings=self._settings)
+        shard.reading.fail(monotonic=self._clock.monotonic(), random=self._random())
 
 
 def _facts(row: UnreadableRow) -> dict[str, object]:

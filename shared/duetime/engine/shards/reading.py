@@ -23,6 +23,7 @@ from typing import NamedTuple
 from duetime.domain.times import MAX_INSTANT, MIN_INSTANT
 from duetime.engine.keys import QueueKey, queue_key_of
 from duetime.engine.settings import EngineSettings
+from duetime.engine.waiting import backoff_after
 from duetime.stores.port.timers import DuePage
 
 _LOOK_BACK = timedelta(seconds=2)
@@ -345,13 +346,13 @@ class ShardReading:
             self.read_until, self.known_next = until, None
             self.tail_at = self.look_back_at
 
-    def fail(self, *, monotonic: float, random: float, settings: EngineSettings) -> None:
+    def fail(self, *, monotonic: float, random: float) -> None:
         """A read failed: back off, and go on from there."""
         self.errors += 1
         self.failing_since = min(self.failing_since, monotonic)
         self.failing_seconds = monotonic - self.failing_since
         self.known_next = None
-        at = monotonic + settings.backoff_after(self.errors, random)
+        at = monotonic + backoff_after(self.errors, random)
         self.tail_at, self.catch_up_at = max(self.tail_at, at), max(self.catch_up_at, at)
         self.survey_at = max(self.survey_at, at)
 
