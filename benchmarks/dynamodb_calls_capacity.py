@@ -21,7 +21,7 @@ from duetime.domain.service_calls import ServiceCall
 from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.calls import ApplyStatus, CallRef
-from duetime.testing.contract import call_builders as make
+from tests.support import calls as make
 from tests.support.capacity import CapacityMeter
 from tests.support.clock import NOW
 from tests.support.dynamodb import unique_table_name

@@ -30,8 +30,8 @@ from duetime.stores.dynamodb.items import encode
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.timers import PutMode
 from duetime.stores.store_clock import StoreClock
-from duetime.testing.contract.builders import failed, fired, leased, make_timers, parked, rescheduled, retried
 from tests.support.attempts import logged
+from tests.support.builders import failed, fired, leased, make_timers, parked, rescheduled, retried
 from tests.support.capacity import CapacityMeter
 from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack

@@ -30,9 +30,9 @@ from duetime.stores.backends.dynamodb.schema import Define, calls_table_definiti
 from duetime.stores.dynamodb.calls.event_items import encode_events
 from duetime.stores.dynamodb.calls.items import encode_call
 from duetime.stores.dynamodb.calls.stream import read_record
-from duetime.testing.contract import call_builders as transitions
 from scripts.aws_local import ROOT
 from tests.aws.application import Template
+from tests.support import calls as transitions
 from tests.support.clock import FakeClock
 from tests.support.metrics import make_snapshot
 from tests.support.outbox import FakeOutbox

@@ -17,10 +17,11 @@ from duetime.stores.backends.dynamodb.layouts import CATALOGUE, timer_item_key
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, PutStatus, TimerRef
 from duetime.stores.time_source import TimeSource
-from duetime.testing.contract.builders import failed, fired, leased, make_timer, make_timers, seconds
-from duetime.testing.contract.steps import claim_shard, create, record, stored
+from tests.contract.steps import create, record, stored
+from tests.support.builders import failed, fired, leased, make_timer, make_timers, seconds
 from tests.support.clock import NOW
 from tests.support.dynamodb_proxy import DynamoDbProxy, lose_first_answer
+from tests.support.leases import claim_shard
 
 LARGE = '"' + "x" * 40_000 + '"'
 LATER = NOW + seconds(60)

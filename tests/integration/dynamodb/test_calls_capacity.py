@@ -14,9 +14,9 @@ from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.dynamodb.calls.keys import OUTBOX_PARTITIONS
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.calls import CallFilter, CallRef
-from duetime.testing.contract import call_builders as make
-from duetime.testing.contract import call_steps as steps
-from duetime.testing.contract.builders import seconds
+from tests.contract import call_steps as steps
+from tests.support import calls as make
+from tests.support.builders import seconds
 from tests.support.capacity import CapacityMeter
 from tests.support.clock import NOW
 

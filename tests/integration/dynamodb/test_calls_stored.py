@@ -20,10 +20,10 @@ from duetime.stores.dynamodb.items import decode, time_to_live, timer_key
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallStore, DeleteStatus
 from duetime.stores.port.outbox import Outbox
-from duetime.testing.contract import call_builders as make
-from duetime.testing.contract import call_steps as steps
-from duetime.testing.contract.builders import seconds
-from duetime.testing.contract.steps import read_all
+from tests.contract import call_steps as steps
+from tests.contract.steps import read_all
+from tests.support import calls as make
+from tests.support.builders import seconds
 from tests.support.clock import NOW
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward
 

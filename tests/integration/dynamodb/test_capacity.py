@@ -12,20 +12,12 @@ from duetime.domain.timers import Rearm, TimerChange
 from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.timers import PutMode, TimerRef
-from duetime.testing.contract.builders import (
-    failed,
-    fired,
-    make_timer,
-    make_timers,
-    parked,
-    rescheduled,
-    retried,
-    seconds,
-)
-from duetime.testing.contract.steps import claim_shard, create, record
+from tests.contract.steps import create, record
 from tests.support.attempts import logged
+from tests.support.builders import failed, fired, make_timer, make_timers, parked, rescheduled, retried, seconds
 from tests.support.capacity import CapacityMeter
 from tests.support.clock import NOW
+from tests.support.leases import claim_shard
 
 LATER = NOW + seconds(60)
 

@@ -16,8 +16,8 @@ from duetime.stores.dynamodb.payloads import INLINE_PAYLOAD_BYTES
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.timers import TimerFilter
 from duetime.stores.store_clock import StoreClock
-from duetime.testing.contract.builders import make_timer, make_timers
-from duetime.testing.contract.steps import create, read_all
+from tests.contract.steps import create, read_all
+from tests.support.builders import make_timer, make_timers
 from tests.support.scripted_sender import Script, ScriptedSender
 
 SECONDS = 30.0

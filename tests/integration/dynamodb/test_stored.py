@@ -18,8 +18,8 @@ from duetime.stores.backends.dynamodb.schema import create_table, table_definiti
 from duetime.stores.dynamodb.items import encode, item_key, timer_key
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.port.timers import PutMode, PutStatus, TimerFilter
-from duetime.testing.contract.builders import RETENTION, fired, make_timer, make_timers, retried, seconds
-from duetime.testing.contract.steps import claim, create, due, record, stored
+from tests.contract.steps import claim, create, due, record, stored
+from tests.support.builders import RETENTION, fired, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
 
 

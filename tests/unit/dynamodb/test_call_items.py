@@ -35,7 +35,7 @@ from duetime.stores.dynamodb.calls.execution_items import (
 from duetime.stores.dynamodb.calls.items import INLINE_BODY_BYTES, decode_call, encode_call, encode_timer
 from duetime.stores.dynamodb.calls.salvage import decode_or_salvage_call, decode_or_salvage_execution
 from duetime.stores.dynamodb.items import Unreadable
-from duetime.testing.contract import call_builders as make
+from tests.support import calls as make
 from tests.support.clock import NOW
 
 instants = st.datetimes(

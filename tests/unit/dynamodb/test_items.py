@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerState
 from duetime.domain.times import MAX_INSTANT, MIN_INSTANT, round_down
 from duetime.stores.dynamodb.items import Unreadable, decode, decode_leniently, encode
-from duetime.testing.contract.builders import make_namespace, make_timer, seconds
+from tests.support.builders import make_namespace, make_timer, seconds
 from tests.support.clock import NOW
 
 NAMESPACE = make_namespace("user-services", num_shards=1024)

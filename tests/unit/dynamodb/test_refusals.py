@@ -19,7 +19,7 @@ from duetime.stores.dynamodb.items import encode, item_key
 from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.dynamodb.table import Table
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
-from duetime.testing.contract.builders import fired, make_failure, make_namespace, make_timer
+from tests.support.builders import fired, make_failure, make_namespace, make_timer
 from tests.support.clock import NOW
 
 NAMESPACE = make_namespace()

@@ -88,7 +88,7 @@ class Due:
         return _page(page.rows, next_attempt_at=_earlier(self._first(shard_id, until_ms + 1), known_next))
 
     def _first(self, shard_id: int, since_ms: int) -> int | None:
-        """Return the earliest key of the shard from then on."""
+        """The earliest key of the shard from then on."""
         if since_ms > _LAST_MS:
             return None
         found = self._backend.scan(
@@ -97,7 +97,7 @@ class Due:
         return found.rows[0][0] if found.rows else None
 
     def _chosen(self, looked_at: Scan, limit: int, is_wanted: IsWanted, until: datetime) -> Scan:
-        """Return the rows that are wanted, whole."""
+        """The rows that are wanted, whole."""
         chosen, is_more = first_that_fit(
             looked_at.rows, lambda row: _glance(row).is_for_page(is_wanted, until), limit
         )
@@ -140,7 +140,7 @@ class Due:
 
 
 def _found(looked_at: Row, whole: Row | None) -> Row | None:
-    """Return the whole row; of one whose key is damaged, by which it cannot be read, what was looked at."""
+    """The whole row; of one whose key is damaged, by which it cannot be read, what was looked at."""
     if whole is not None or _is_sound(looked_at[: len(_KEY)]):
         return whole
     values = dict(zip(_LOOKED_AT, looked_at, strict=True))

@@ -1,0 +1,1 @@
+from duetime.testing.contract.call_steps import *  # noqa: F403

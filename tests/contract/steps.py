@@ -1,0 +1,1 @@
+from duetime.testing.contract.steps import *  # noqa: F403

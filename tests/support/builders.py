@@ -1,0 +1,1 @@
+from duetime.testing.contract.builders import *  # noqa: F403

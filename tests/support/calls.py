@@ -1,0 +1,1 @@
+from duetime.testing.contract.call_builders import *  # noqa: F403

@@ -1,0 +1,1 @@
+from duetime.testing.contract.steps import claim_shard  # noqa: F401
