@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duetime.api.http.batches import MAX_BATCH_ITEMS
 from duetime.api.http.errors import InvalidFields
-from duetime.api.http.parsing import read_body, read_items, read_query, validate
+from duetime.api.http.parsing import MAX_BODY_BYTES, read_body, read_items, read_query, validate
 from duetime.api.http.raw_json import read_object
 from duetime.api.http.request import Request
 from duetime.api.http.request_models import PLAIN_SHAPE
@@ -221,24 +222,25 @@ def test_a_namespace_has_a_sane_number_of_shards(text: str) -> None:
 class TestBody:
     def test_it_is_required(self) -> None:
         with pytest.raises(InvalidInput, match="required"):
-            read_body(request(), TIMER_SHAPE, limit_bytes=100)
+            read_body(request(), TIMER_SHAPE)
 
     def test_it_has_a_limit_in_bytes(self) -> None:
-        text = '{"a":"é"}'
-        assert read_body(request(text), TIMER_SHAPE, limit_bytes=10).members == {"a": "é"}
+        fits = '{"a":"é"}'.rjust(MAX_BODY_BYTES - 1)
+        assert read_body(request(fits), PLAIN_SHAPE).members == {"a": "é"}
         with pytest.raises(PayloadTooLarge):
-            read_body(request(text), TIMER_SHAPE, limit_bytes=9)
+            read_body(request(" " + fits), PLAIN_SHAPE)
 
     @pytest.mark.parametrize("text", ['{"a":}', "[]", '"x"', '{"a":NaN}'])
     def test_it_must_be_a_json_object(self, text: str) -> None:
         with pytest.raises(InvalidInput, match="cannot be read as a JSON object"):
-            read_body(request(text), TIMER_SHAPE, limit_bytes=100)
+            read_body(request(text), TIMER_SHAPE)
 
     def test_a_batch_is_one_array(self) -> None:
-        for text in ('{"timers":{}}', "{}", '{"timers":[],"x":1}', '{"timers":[1,2,3]}', '{"timers":[],"timers":[]}'):
+        too_many = json.dumps({"timers": [1] * (MAX_BATCH_ITEMS + 1)})
+        for text in ('{"timers":{}}', "{}", '{"timers":[],"x":1}', too_many, '{"timers":[],"timers":[]}'):
             with pytest.raises(InvalidFields):
-                read_items(request(text), TIMERS_SHAPE, max_items=2, limit_bytes=100)
-        assert read_items(request('{"timers":[1,2]}'), TIMERS_SHAPE, max_items=2, limit_bytes=100) == [1, 2]
+                read_items(request(text), TIMERS_SHAPE)
+        assert read_items(request('{"timers":[1,2]}'), TIMERS_SHAPE) == [1, 2]
 
 
 class TestQuery:
