@@ -85,10 +85,16 @@ run: $(VENV)/.run-installed ## Serve API, console and poller on http://127.0.0.1
 build: .venv-sam/.installed ## sam build (RUNTIME=, ARCH=)
 	$(SAM) build --parameter-overrides Runtime=$(RUNTIME) Architecture=$(ARCH)
 
+# Replaces a table by an empty one, when the template asks for that: ALLOW_REPLACEMENT=1. Nothing else lets it.
+ALLOW_REPLACEMENT ?=
+PROTECT_TABLES := $(CURDIR)/.venv-sam/bin/python scripts/protect_tables.py duetime-$(STAGE)
+
 .PHONY: deploy
 deploy: build ## Build and deploy to your AWS account (STAGE=, PARAMETERS="LogRetentionDays=90 ...")
+	$(PROTECT_TABLES) $(if $(ALLOW_REPLACEMENT),--allow-replacement)
 	$(SAM) deploy --stack-name duetime-$(STAGE) \
 	  --parameter-overrides Stage=$(STAGE) Runtime=$(RUNTIME) Architecture=$(ARCH) $(PARAMETERS)
+	$(PROTECT_TABLES)
 
 .PHONY: aws-local
 aws-local: $(VENV)/.dev-installed $(TOOLS) ## Deploy to an emulator on this machine and keep it running

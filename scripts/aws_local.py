@@ -94,7 +94,8 @@ def deploy(build_directory: Path, endpoint_url: str, **parameters: str) -> Deplo
     Receivers are on this machine, so callbacks may go there.
     """
     parameters = {"EgressAllowCidrs": "127.0.0.0/8", **parameters}
-    command = ["deploy", "--template-file", str(build_directory / "template.yaml"), "--stack-name", STACK_NAME]
+    template = _without_what_the_emulator_refuses(build_directory / "template.yaml")
+    command = ["deploy", "--template-file", str(template), "--stack-name", STACK_NAME]
     command += ["--config-file", str(ROOT / "samconfig.toml"), "--no-confirm-changeset", "--no-progressbar"]
     command += ["--parameter-overrides", *(f"{name}={value}" for name, value in parameters.items())]
     _run_sam(command, AWS_ENDPOINT_URL=endpoint_url)
@@ -108,6 +109,25 @@ def deploy(build_directory: Path, endpoint_url: str, **parameters: str) -> Deplo
         host=f"{api_ids['HttpApi']}.execute-api.localhost:{port}",
         outputs={output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]},
     )
+
+
+def _without_what_the_emulator_refuses(path: Path) -> Path:
+    """The template beside ``path`` without alarms on several metrics and the dashboard, which shows all alarms."""
+    from cfnlint.decode import decode  # it takes a second to import
+
+    template, errors = decode(str(path))
+    if errors:
+        raise ValueError(f"{path}: {errors[0]}")
+    template["Resources"] = {
+        name: resource
+        for name, resource in template["Resources"].items()
+        if resource["Type"] != "AWS::CloudWatch::Dashboard"
+        and not (resource["Type"] == "AWS::CloudWatch::Alarm" and "Metrics" in resource["Properties"])
+    }
+    del template["Outputs"]["DashboardUrl"]
+    reduced = path.with_name("emulator.json")
+    reduced.write_text(json.dumps(template))
+    return reduced
 
 
 def first_key(deployment: Deployment) -> str:

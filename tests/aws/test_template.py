@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ import pytest
 from duetime.api.documents.openapi import openapi_document
 from duetime.api.routes import all_routes
 from duetime.delivery.egress import PUBLIC_ONLY
-from duetime.runtime.emf import EmfReporter
 from duetime.runtime.eventbridge import CALLS_SOURCE, SOURCE
-from duetime.runtime.outbox_function import OutboxFunction
 from duetime.runtime.settings import (
     AuthorizerSettings,
     OutboxSettings,
@@ -33,9 +30,6 @@ from duetime.stores.dynamodb.calls.stream import read_record
 from scripts.aws_local import ROOT
 from tests.aws.application import Template
 from tests.support import calls as transitions
-from tests.support.clock import FakeClock
-from tests.support.metrics import make_snapshot
-from tests.support.outbox import FakeOutbox
 
 TABLES: dict[str, Define] = {"Timers": table_definition, "ServiceCalls": calls_table_definition}
 FUNCTIONS: dict[str, type[Settings]] = {
@@ -191,7 +185,7 @@ def test_a_table_is_the_one_that_the_store_creates(template: Template, name: str
 def test_a_table_is_kept_recoverable_and_encrypted(template: Template, name: str) -> None:
     resource = template.translated["Resources"][name]
 
-    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
     assert resource["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert resource["Properties"]["DeletionProtectionEnabled"] == {"Ref": "DeletionProtection"}
     assert template.source["Parameters"]["DeletionProtection"]["Default"] == "true"
@@ -202,7 +196,7 @@ def test_the_key_of_the_secrets_is_rotated_and_outlives_the_stack(template: Temp
     resource = template.translated["Resources"]["SecretsKey"]
     functions = template.of_type("AWS::Lambda::Function")
 
-    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
     assert resource["Properties"]["EnableKeyRotation"] is True
     for name, settings in FUNCTIONS.items():
         given = functions[name]["Environment"]["Variables"].get("DUETIME_KMS_KEY_ID")
@@ -293,6 +287,18 @@ def test_a_function_may_do_what_it_needs_and_no_more(template: Template, role: s
     assert given == PERMISSIONS[role]
 
 
+@pytest.mark.parametrize("function", ["Authorizer", "TimersApi", "ServiceCallsApi", "Poller"])
+def test_a_function_of_the_api_can_be_kept_from_taking_the_pollers_concurrency(
+    template: Template, function: str
+) -> None:
+    parameter = "PollerConcurrency" if function == "Poller" else "ApiConcurrency"
+    properties = template.of_type("AWS::Lambda::Function")[function]
+
+    ceiling = {"Fn::If": [f"Has{parameter}", {"Ref": parameter}, {"Ref": "AWS::NoValue"}]}
+    assert properties["ReservedConcurrentExecutions"] == ceiling
+    assert template.source["Parameters"][parameter]["Default"] == 0
+
+
 def test_there_are_no_other_roles(template: Template) -> None:
     assert template.of_type("AWS::IAM::Role").keys() == PERMISSIONS.keys()
 
@@ -376,45 +382,6 @@ def test_every_variable_is_a_setting_of_its_function(template: Template, functio
     variables = template.of_type("AWS::Lambda::Function")[function]["Environment"]["Variables"]
 
     assert variables.keys() <= known
-
-
-def test_alarms_watch_metrics_that_are_written(template: Template) -> None:
-    lines: list[str] = []
-    reporter = EmfReporter(lines.append, clock=FakeClock(), stage="any", function="any")
-    reporter.report(make_snapshot(failed=1, quarantined=1, lags=[2.0]))
-    document = json.loads(lines[0])
-    (directive,) = document["_aws"]["CloudWatchMetrics"]
-    written = {metric["Name"] for metric in directive["Metrics"]}
-    swept: dict[str, object] = {}
-    outbox = FakeOutbox()
-    sweep = OutboxFunction(
-        outbox,
-        [],
-        calls=outbox,
-        clock=FakeClock(),
-        report=swept.update,
-        sweep_after_seconds=1,
-        new_id=lambda: "any",
-    )
-    context = SimpleNamespace(aws_request_id="any", get_remaining_time_in_millis=lambda: 60_000)
-    sweep({"detail-type": "Scheduled Event"}, context)
-    alarms = template.of_type("AWS::CloudWatch::Alarm").values()
-    own = {alarm["MetricName"]: alarm for alarm in alarms if alarm["Namespace"] == directive["Namespace"]}
-    of_poller, of_outbox = {"Failed", "Quarantined", "Lag"}, {"OutboxOldest"}
-
-    assert own.keys() == of_poller | of_outbox
-    assert of_poller <= written
-    assert of_outbox <= swept.keys()
-    for name, alarm in own.items():
-        function = "Outbox" if name in of_outbox else "Poller"
-        assert [[dimension["Name"] for dimension in alarm["Dimensions"]]] == directive["Dimensions"]
-        assert [dimension["Value"] for dimension in alarm["Dimensions"]] == [{"Ref": "Stage"}, {"Ref": function}]
-
-
-def test_every_alarm_tells_the_topic_if_there_is_one(template: Template) -> None:
-    for alarm in template.of_type("AWS::CloudWatch::Alarm").values():
-        assert alarm["AlarmActions"] == alarm["OKActions"]
-        assert alarm["AlarmActions"]["Fn::If"][0] == "HasAlarmTopic"
 
 
 @pytest.mark.parametrize(("role", "source"), [("PollerRole", SOURCE), ("OutboxRole", CALLS_SOURCE)])

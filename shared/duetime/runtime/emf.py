@@ -20,6 +20,7 @@ from duetime.runtime.metrics import COUNTERS, DISTRIBUTIONS, GAUGES
 T = TypeVar("T")
 
 NAMESPACE = "Duetime"
+_HEARTBEATS = {number.cloudwatch("") for number in GAUGES if number.is_heartbeat and number.cloudwatch is not None}
 
 
 class EmfReporter:
@@ -35,8 +36,8 @@ class EmfReporter:
     def report(self, snapshot: EngineSnapshot, **properties: object) -> None:
         """One line: counters and histograms as they rose since the last report, gauges as they are.
 
-        A counter that did not move is left out: CloudWatch charges by the metric and hour. ``properties`` are
-        written beside the metrics.
+        A counter that did not move and a gauge that stays 0 are left out: CloudWatch charges by the metric and hour.
+        A heartbeat is always there. ``properties`` are written beside the metrics.
         """
         last, self._last = self._last, snapshot
         details = {"action": "poller.metrics", **properties, **dict(_details(snapshot, last))}
@@ -50,12 +51,18 @@ def metrics_line(
     *,
     at: datetime,
 ) -> str:
-    """One line, without its end. ``metrics``: name, unit and value of each; ``details`` stand beside them."""
+    """One line, without its end. ``metrics``: name, unit and value of each; ``details`` stand beside them.
+
+    Heartbeats are kept by the second, so that an alarm can have periods of less than a minute.
+    """
     metrics = list(metrics)
     directive = {
         "Namespace": NAMESPACE,
         "Dimensions": [list(dimensions)],
-        "Metrics": [{"Name": name, "Unit": unit} for name, unit, _ in metrics],
+        "Metrics": [
+            {"Name": name, "Unit": unit} | ({"StorageResolution": 1} if name in _HEARTBEATS else {})
+            for name, unit, _ in metrics
+        ],
     }
     document = {
         "_aws": {"Timestamp": to_milliseconds(at), "CloudWatchMetrics": [directive]},
@@ -71,10 +78,13 @@ def _metrics(snapshot: EngineSnapshot, last: EngineSnapshot | None) -> Iterator[
     for number in COUNTERS:
         if number.cloudwatch is not None:
             for key, rise in _rises(number.read(snapshot), _before(number.read, last)):
-                yield number.cloudwatch(key), "Count", rise
+                yield number.cloudwatch(key), number.unit, rise
     for number in GAUGES:
         if number.cloudwatch is not None:
-            yield from ((number.cloudwatch(key), "Count", value) for key, value in number.read(snapshot).items())
+            before = _before(number.read, last) or {}
+            for key, value in number.read(snapshot).items():
+                if value or before.get(key) or number.is_heartbeat:
+                    yield number.cloudwatch(key), number.unit, value
     for distribution in DISTRIBUTIONS:
         values = _distribution(distribution.read(snapshot), _before(distribution.read, last))
         if values is not None:

@@ -26,7 +26,7 @@ class Number:
     """A counter or a gauge. ``read`` gives a value for each value of ``label``; without a label the key is empty.
 
     ``cloudwatch`` is its name there; None: it is no metric there, since CloudWatch charges for each, but a property
-    of the log line.
+    of the log line. ``is_heartbeat``: its absence there means that nobody writes, and is looked at twice a minute.
     """
 
     name: str
@@ -34,6 +34,8 @@ class Number:
     read: Callable[[EngineSnapshot], Mapping[str, int]]
     label: str = ""
     cloudwatch: Callable[[str], str] | None = None
+    unit: str = "Count"
+    is_heartbeat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,18 @@ def _counter(name: str, counter: str, help_: str, cloudwatch: str | None = None)
     return Number(name, help_, lambda snapshot: {"": snapshot.counters[counter]}, cloudwatch=alias)
 
 
-def _gauge(name: str, help_: str, cloudwatch: str | None = None) -> Number:
+def _gauge(
+    name: str, help_: str, cloudwatch: str | None = None, *, unit: str = "Count", is_heartbeat: bool = False
+) -> Number:
     alias = None if cloudwatch is None else lambda _: cloudwatch
-    return Number(name, help_, lambda snapshot: {"": snapshot.gauges[name]}, cloudwatch=alias)
+    return Number(
+        name,
+        help_,
+        lambda snapshot: {"": snapshot.gauges[name]},
+        cloudwatch=alias,
+        unit=unit,
+        is_heartbeat=is_heartbeat,
+    )
 
 
 def _outbox(name: str, values: Callable[[EngineSnapshot], Mapping[str, int]], help_: str) -> Number:
@@ -124,7 +135,7 @@ COUNTERS = (
     _counter("leases_lost", "leases_lost", "Shards that another poller claimed while they were held.", "LeasesLost"),
 )
 GAUGES = (
-    _gauge("shards_owned", "Shards that the poller owns.", "ShardsOwned"),
+    _gauge("shards_owned", "Shards that the poller owns.", "ShardsOwned", is_heartbeat=True),
     _gauge("in_flight", "Callbacks in flight, parked ones included.", "InFlight"),
     _gauge("parked", "Parked callbacks in flight."),
     _gauge("waiting", "Due timers read and not yet started.", "Waiting"),
@@ -133,11 +144,13 @@ GAUGES = (
     _gauge("backlogged_shards", "Shards with more due timers than may be started.", "BackloggedShards"),
     _gauge("unrecorded", "Outcomes not yet recorded."),
     _gauge("unreadable_namespaces", "Unreadable namespaces, whose timers wait.", "UnreadableNamespaces"),
-    _gauge("orphaned_shards", "Shards without an owner for longer than a lease."),
+    _gauge("orphaned_shards", "Shards without an owner for longer than a lease.", "OrphanedShards"),
     _gauge("shards_given_back", "Shards that the poller released because it cannot read them."),
     _gauge(
         "clock_offset_milliseconds",
         "How far the machine's clock is ahead of the store's.",
+        "ClockOffset",
+        unit="Milliseconds",
     ),
 )
 # Of the outbox relay in the same process; 0 if there is none.

@@ -13,10 +13,9 @@ from duetime.runtime.emf import EmfReporter
 from tests.support.clock import NOW, FakeClock
 from tests.support.metrics import make_snapshot
 
-UNITS = {"Count", "Seconds"}
-GAUGES = dict.fromkeys(
-    ("ShardsOwned", "InFlight", "Waiting", "BreakersOpen", "BackloggedShards", "UnreadableNamespaces"), 0
-)
+UNITS = {"Count", "Milliseconds", "Seconds"}
+IDLE = {"ShardsOwned": 0}
+"""What is written when there is nothing to tell: its absence means that no poller runs."""
 
 
 def report(*snapshots: EngineSnapshot) -> list[dict[str, Any]]:
@@ -53,7 +52,7 @@ def metrics_of(document: dict[str, Any]) -> dict[str, Any]:
 def test_the_first_report_has_all_that_was_counted() -> None:
     snapshot = make_snapshot(attempts_started=9, fired=7, superseded=1, gauges={"in_flight": 4})
     (document,) = report(snapshot)
-    assert metrics_of(document) == GAUGES | {"Attempts": 9, "Fired": 7, "Superseded": 1, "InFlight": 4}
+    assert metrics_of(document) == IDLE | {"Attempts": 9, "Fired": 7, "Superseded": 1, "InFlight": 4}
     assert (document["action"], document["request_id"]) == ("poller.metrics", "r1")
 
 
@@ -61,15 +60,33 @@ def test_later_reports_have_what_was_added() -> None:
     first = make_snapshot(fired=7, failed_by=[FailureReason.TIMEOUT], gauges={"shards_owned": 3})
     second = make_snapshot(fired=9, failed_by=[FailureReason.TIMEOUT] * 3, gauges={"shards_owned": 2})
     _, later, idle = report(first, second, second)
-    assert metrics_of(later) == GAUGES | {"Fired": 2, "Failed": 2, "ShardsOwned": 2}
+    assert metrics_of(later) == IDLE | {"Fired": 2, "Failed": 2, "ShardsOwned": 2}
     assert later["dead_letters"] == {"Timeout": 2}
-    assert metrics_of(idle) == GAUGES | {"ShardsOwned": 2}
+    assert metrics_of(idle) == IDLE | {"ShardsOwned": 2}
     assert "dead_letters" not in idle
+
+
+def test_a_gauge_is_written_until_it_has_fallen_to_zero() -> None:
+    busy, idle = make_snapshot(gauges={"waiting": 4, "clock_offset_milliseconds": -3}), make_snapshot()
+    documents = report(idle, busy, idle, idle)
+    assert [metrics_of(document) for document in documents] == [
+        IDLE,
+        IDLE | {"Waiting": 4, "ClockOffset": -3},
+        IDLE | {"Waiting": 0, "ClockOffset": 0},
+        IDLE,
+    ]
+
+
+def test_the_heartbeat_can_be_watched_in_periods_of_less_than_a_minute() -> None:
+    (document,) = report(make_snapshot(fired=1, gauges={"waiting": 1}))
+    (directive,) = document["_aws"]["CloudWatchMetrics"]
+    by_the_second = [metric["Name"] for metric in directive["Metrics"] if metric.get("StorageResolution") == 1]
+    assert by_the_second == ["ShardsOwned"]
 
 
 def test_what_is_no_metric_is_a_property() -> None:
     (document,) = report(make_snapshot(polls=5, record_batches=2, latencies=[0.1, 0.2]))
-    assert metrics_of(document).keys() == GAUGES.keys() | {"CallbackDuration"}
+    assert metrics_of(document).keys() == IDLE.keys() | {"CallbackDuration"}
     assert (document["polls"], document["record_batches"], document["responses"]) == (5, 2, {"2xx": 2})
 
 
