@@ -19,9 +19,11 @@ BUILD_FOR ?= lambda
 STAGE ?= dev
 # An interpreter of the runtime's minor version, when `pythonX.Y` on the PATH is none.
 RUNTIME_PYTHON ?=
+# 1: a layer without bytecode will do, whose cold starts take longer.
+ALLOW_NO_BYTECODE ?=
 # The pip of the build: any Python with pip will do.
 BUILD_PYTHON ?= $(firstword $(wildcard $(CURDIR)/.venv-sam/bin/python $(CURDIR)/$(BIN)/python) $(PYTHON))
-export RUNTIME ARCH BUILD_FOR RUNTIME_PYTHON
+export RUNTIME ARCH BUILD_FOR RUNTIME_PYTHON ALLOW_NO_BYTECODE
 export SAM_CLI_TELEMETRY := 0
 # Tests start a hundred processes: without bytecode on disk each of them would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -82,7 +84,7 @@ run: $(VENV)/.run-installed ## Serve API, console and poller on http://127.0.0.1
 # -- AWS ------------------------------------------------------------------------------------------------------
 
 .PHONY: build
-build: .venv-sam/.installed ## sam build (RUNTIME=, ARCH=)
+build: .venv-sam/.installed ## sam build (RUNTIME=, ARCH=, RUNTIME_PYTHON=)
 	$(SAM) build --parameter-overrides Runtime=$(RUNTIME) Architecture=$(ARCH)
 
 # Replaces a table by an empty one, when the template asks for that: ALLOW_REPLACEMENT=1. Nothing else lets it.
@@ -104,7 +106,8 @@ aws-local: $(VENV)/.dev-installed $(TOOLS) ## Deploy to an emulator on this mach
 .PHONY: build-SharedLayer build-TimersApi build-ServiceCallsApi build-Poller build-Authorizer build-Outbox
 build-SharedLayer:
 	$(BUILD_PYTHON) scripts/build_layer.py --out "$(ARTIFACTS_DIR)" --runtime $(RUNTIME) --architecture $(ARCH) \
-	  --build-for $(BUILD_FOR) $(if $(RUNTIME_PYTHON),--runtime-python $(RUNTIME_PYTHON))
+	  --build-for $(BUILD_FOR) $(if $(RUNTIME_PYTHON),--runtime-python $(RUNTIME_PYTHON)) \
+	  $(if $(ALLOW_NO_BYTECODE),--allow-no-bytecode)
 build-TimersApi:
 	cp functions/timers_api/handler.py "$(ARTIFACTS_DIR)/"
 build-ServiceCallsApi:

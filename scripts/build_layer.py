@@ -4,12 +4,13 @@
 runtime's platform, whatever this machine is, and every one of them is checked against its hash.
 
 Bytecode is bound to a minor version of Python, so it takes an interpreter of the runtime's version to make it.
-Without one the layer works all the same, and each cold start compiles it again: the script says so.
+Without one the layer works, and each cold start compiles it again: that has to be asked for.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -25,32 +26,78 @@ LAYER_ROOT = "/opt"
 
 _MACHINES = {"arm64": "aarch64", "x86_64": "x86_64"}
 _MANYLINUX = ("manylinux_2_34", "manylinux_2_28", "manylinux_2_17", "manylinux2014")
-"""Newest first. Runtimes since python3.12 are Amazon Linux 2023 with glibc 2.34."""
+"""Newest first. Runtimes since python3.12 are Amazon Linux 2023."""
+RUNTIME_GLIBC = (2, 34)
+"""That of Amazon Linux 2023."""
+_ELF_MACHINES = {"arm64": 0xB7, "x86_64": 0x3E}
+_GLIBC_VERSION = re.compile(rb"\0GLIBC_(\d+)\.(\d+)")
+
+NEVER_LOADED = (
+    "aws_lambda_powertools/event_handler",
+    "duetime/cli",
+    "duetime/local",
+    "duetime/stores/backends/cassandra",
+    "duetime/stores/backends/mongodb",
+    "duetime/stores/backends/sql",
+    "duetime/testing",
+    "duetime/transfer",
+)
+"""What no function imports: a test runs them all and looks for imports of these."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
-    version = (
-        f"{sys.version_info[0]}.{sys.version_info[1]}" if options.build_for == "this-machine" else options.python
-    )
+    is_local = options.build_for == "this-machine"
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}" if is_local else options.python
+    compiler = find_python(version, options.runtime_python)
+    if compiler is None and not options.allow_no_bytecode:
+        print(
+            f"build_layer: no python{version} to compile the layer with; without bytecode cold starts take longer:"
+            " RUNTIME_PYTHON=path names one, ALLOW_NO_BYTECODE=1 builds without",
+            file=sys.stderr,
+        )
+        return 1
     packages = options.out.resolve() / "python"
-    platform = [] if options.build_for == "this-machine" else platform_options(version, options.architecture)
     try:
-        _install(packages, platform)
+        _install(packages, [] if is_local else platform_options(version, options.architecture))
     except subprocess.CalledProcessError as error:
         print(f"build_layer: pip could not fill the layer (exit code {error.returncode})", file=sys.stderr)
         return 1
-    shutil.copytree(PACKAGE, packages / "duetime", ignore=shutil.ignore_patterns("__pycache__", "testing"))
-    target = "this machine" if options.build_for == "this-machine" else f"Lambda on {options.architecture}"
-    compiler = find_python(version, options.runtime_python)
-    if compiler is None:
-        bytecode = f"without bytecode, so cold starts take longer (RUNTIME_PYTHON=path would name a python{version})"
-    else:
+    shutil.copytree(PACKAGE, packages / "duetime", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in NEVER_LOADED:
+        shutil.rmtree(packages / name)
+    if not is_local and (faults := list(library_faults(packages, options.architecture))):
+        print("build_layer: Lambda cannot load " + "; ".join(faults), file=sys.stderr)
+        return 1
+    if compiler is not None:
         _compile(packages, compiler)
-        bytecode = "with bytecode"
+    target = "this machine" if is_local else f"Lambda on {options.architecture}"
+    size_mb = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file()) / 1e6
+    bytecode = "with" if compiler is not None else "WITHOUT"
     # On standard output: SAM shows nothing else of a build that succeeds.
-    print(f"build_layer: layer for python{version}, {target}, {bytecode}")
+    print(f"build_layer: layer for python{version}, {target}, {size_mb:.1f} MB, {bytecode} bytecode")
     return 0
+
+
+def library_faults(packages: Path, architecture: str) -> Iterator[str]:
+    """Say of each library why the runtime's loader would refuse it: another machine, or a newer glibc.
+
+    A wheel's tag promises both; this looks at what the library asks for. The names of the versions that it needs are
+    texts in its table of strings.
+    """
+    for path in sorted(path for path in packages.rglob("*.so*") if path.is_file()):
+        content = path.read_bytes()
+        name = path.relative_to(packages)
+        if content[:4] != b"\x7fELF" or int.from_bytes(content[18:20], "little") != _ELF_MACHINES[architecture]:
+            yield f"{name}: not for {architecture}"
+        if (newest := newest_glibc(content)) > RUNTIME_GLIBC:
+            yield f"{name}: needs glibc {newest[0]}.{newest[1]}"
+
+
+def newest_glibc(library: bytes) -> tuple[int, int]:
+    """The newest version of glibc that a library asks for; (0, 0): none."""
+    versions = ((int(major), int(minor)) for major, minor in _GLIBC_VERSION.findall(library))
+    return max(versions, default=(0, 0))
 
 
 def platform_options(version: str, architecture: str) -> list[str]:
@@ -102,6 +149,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--runtime", default="python3.13", help="python3.x of the Lambda runtime")
     parser.add_argument("--architecture", default="arm64", choices=sorted(_MACHINES))
     parser.add_argument("--runtime-python", help="an interpreter of the runtime's minor version, for the bytecode")
+    parser.add_argument("--allow-no-bytecode", action="store_true", help="build without such an interpreter")
     parser.add_argument(
         "--build-for",
         default="lambda",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from scripts.aws_local import ROOT
-from scripts.build_layer import find_python, platform_options
+from scripts.build_layer import NEVER_LOADED, find_python, library_faults, main, newest_glibc, platform_options
 from tests.aws.application import Template
 
 THIS_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -27,7 +30,6 @@ def test_every_module_of_the_layer_is_compiled_for_good(built: Path) -> None:
     }
 
     assert python / "duetime" / "api" / "handler.py" in flags
-    assert not (python / "duetime" / "testing").exists()
     assert set(flags.values()) == {b"\x01\0\0\0"}
 
 
@@ -35,6 +37,77 @@ def test_tracebacks_name_the_place_where_lambda_mounts_the_layer(built: Path) ->
     compiled = built / "SharedLayer/python/duetime/api/__pycache__" / f"handler.{sys.implementation.cache_tag}.pyc"
 
     assert b"/opt/python/duetime/api/handler.py" in compiled.read_bytes()
+
+
+def test_the_layer_leaves_out_what_no_function_imports(built: Path) -> None:
+    """Whoever adds an import of one of these, however late it is done, is told here."""
+    python = built / "SharedLayer" / "python"
+    left_out = tuple(name.replace("/", ".") for name in NEVER_LOADED)
+    importers: dict[str, set[str]] = {}
+    for path in (python / "duetime").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                if name.startswith(left_out):
+                    importers.setdefault(str(path.relative_to(python)), set()).add(name)
+
+    assert not any((python / name).exists() for name in NEVER_LOADED)
+    # The stores of other URLs than dynamodb://, each imported when such a URL is opened.
+    assert importers.keys() == {"duetime/stores/open.py"}
+    assert all(name.startswith("duetime.stores.backends.") for name in importers["duetime/stores/open.py"])
+
+
+def test_a_layer_without_bytecode_must_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--out", str(tmp_path), "--runtime", "python3.99", "--runtime-python", sys.executable]
+
+    assert main(options) == 1
+    assert "ALLOW_NO_BYTECODE=1" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_make_passes_on_that_a_layer_may_do_without_bytecode() -> None:
+    command = ["make", "--silent", "--dry-run", "build-SharedLayer", "ARTIFACTS_DIR=out"]
+    environment = {"PATH": os.environ["PATH"]}
+    told, untold = (
+        subprocess.run(each, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
+        for each in ([*command, "ALLOW_NO_BYTECODE=1"], command)
+    )
+
+    assert "--allow-no-bytecode" in told
+    assert "--allow-no-bytecode" not in untold
+
+
+def library(*, machine: int, needs: str) -> bytes:
+    """As much of an ELF file as is looked at."""
+    return b"\x7fELF".ljust(18, b"\0") + machine.to_bytes(2, "little") + b"\0libc.so.6\0" + needs.encode() + b"\0"
+
+
+def test_a_library_that_lambda_cannot_load_is_found(tmp_path: Path) -> None:
+    for name, content in {
+        "good.so": library(machine=0xB7, needs="GLIBC_2.17\0GLIBC_2.34"),
+        "new.so.3": library(machine=0xB7, needs="GLIBC_2.34\0GLIBC_2.35"),
+        "other.so": library(machine=0x3E, needs="GLIBC_2.17"),
+        "torn.so": b"",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+
+    assert list(library_faults(tmp_path, "arm64")) == [
+        "new.so.3: needs glibc 2.35",
+        "other.so: not for arm64",
+        "torn.so: not for arm64",
+    ]
+
+
+def test_the_versions_that_a_library_needs_are_those_that_readelf_names(built: Path) -> None:
+    """Of the libraries of this machine's layer, which are the same packages."""
+    readelf = shutil.which("readelf")
+    if readelf is None:
+        pytest.skip("no readelf on this machine")
+    for path in (built / "SharedLayer" / "python").rglob("*.so*"):
+        shown = subprocess.run([readelf, "-V", "-W", path], check=True, capture_output=True, text=True).stdout
+        named = {tuple(map(int, version)) for version in re.findall(r"Name: GLIBC_(\d+)\.(\d+)", shown)}
+        assert newest_glibc(path.read_bytes()) == max(named, default=(0, 0)), path
 
 
 def test_the_layer_has_no_programs(built: Path) -> None:
