@@ -32,7 +32,8 @@ Every setting is an environment variable and, for the `duetime` command, an opti
 `--lease-seconds`. An option overrides the variable, the variable overrides the default. An empty variable counts as
 absent. A switch alone (`--auth`) means `true`. An invalid value ends the command with exit code 2 and one line that
 names the variable or option, never the value. A variable that begins with `DUETIME_` and that nothing reads causes a
-warning. Durations are numbers of seconds.
+warning. Durations are numbers of seconds. On AWS most settings of the functions are [parameters of the
+template](deploy-aws.md#parameters): `LeaseSeconds` is `DUETIME_LEASE_SECONDS`.
 
 Store URLs:
 

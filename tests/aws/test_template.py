@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,35 +12,29 @@ import pytest
 from duetime.api.documents.openapi import openapi_document
 from duetime.api.routes import all_routes
 from duetime.delivery.egress import PUBLIC_ONLY
+from duetime.runtime import process_limits
 from duetime.runtime.eventbridge import CALLS_SOURCE, SOURCE
-from duetime.runtime.settings import (
-    AuthorizerSettings,
-    OutboxSettings,
-    PollerSettings,
-    ServiceCallsApiSettings,
-    TimersApiSettings,
-    load_settings,
-    variable,
-)
-from duetime.runtime.tuning import EgressSettings, KeySettings, Settings
+from duetime.runtime.settings import PollerSettings, load_settings, variable
+from duetime.runtime.tuning import EgressSettings, KeySettings
 from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE
 from duetime.stores.backends.dynamodb.schema import Define, calls_table_definition, table_definition
 from duetime.stores.dynamodb.calls.event_items import encode_events
 from duetime.stores.dynamodb.calls.items import encode_call
 from duetime.stores.dynamodb.calls.stream import read_record
 from scripts.aws_local import ROOT
+from scripts.write_parameters import (
+    BY_HAND,
+    FUNCTIONS,
+    MARKS,
+    NO_PARAMETERS,
+    parameter,
+    render,
+    written,
+)
 from tests.aws.application import Template
 from tests.support import calls as transitions
 
 TABLES: dict[str, Define] = {"Timers": table_definition, "ServiceCalls": calls_table_definition}
-FUNCTIONS: dict[str, type[Settings]] = {
-    "Authorizer": AuthorizerSettings,
-    "TimersApi": TimersApiSettings,
-    "ServiceCallsApi": ServiceCallsApiSettings,
-    "Poller": PollerSettings,
-    "Outbox": OutboxSettings,
-}
-
 SECRETS_KEY = {"Fn::GetAtt": ["SecretsKey", "Arn"]}
 TABLE = {"Fn::GetAtt": ["Timers", "Arn"]}
 CALLS_TABLE = {"Fn::GetAtt": ["ServiceCalls", "Arn"]}
@@ -186,10 +181,27 @@ def test_a_table_is_kept_recoverable_and_encrypted(template: Template, name: str
     resource = template.translated["Resources"][name]
 
     assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
-    assert resource["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+    recovery = {"PointInTimeRecoveryEnabled": {"Ref": "PointInTimeRecovery"}}
+    assert resource["Properties"]["PointInTimeRecoverySpecification"] == recovery
     assert resource["Properties"]["DeletionProtectionEnabled"] == {"Ref": "DeletionProtection"}
-    assert template.source["Parameters"]["DeletionProtection"]["Default"] == "true"
+    for name in ("DeletionProtection", "PointInTimeRecovery"):
+        assert template.source["Parameters"][name]["Default"] == "true"
     assert resource["Properties"]["SSESpecification"] == {"SSEEnabled": True}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_a_table_may_use_can_be_limited(template: Template, name: str) -> None:
+    table = template.of_type("AWS::DynamoDB::Table")[name]
+    limits = {
+        f"Max{kind}RequestUnits": {
+            "Fn::If": [f"HasMax{kind}Units", {"Ref": f"Max{kind}Units"}, {"Ref": "AWS::NoValue"}]
+        }
+        for kind in ("Read", "Write")
+    }
+
+    assert table["OnDemandThroughput"] == {"Fn::If": ["HasMaxUnits", limits, {"Ref": "AWS::NoValue"}]}
+    for parameter_name in ("MaxReadUnits", "MaxWriteUnits", "WarmWriteUnits"):
+        assert template.source["Parameters"][parameter_name]["Default"] == 0
 
 
 def test_the_key_of_the_secrets_is_rotated_and_outlives_the_stack(template: Template) -> None:
@@ -279,6 +291,8 @@ def test_a_function_may_do_what_it_needs_and_no_more(template: Template, role: s
     statements = policy["PolicyDocument"]["Statement"]
 
     assert "ManagedPolicyArns" not in properties
+    boundary = {"Fn::If": ["HasPermissionsBoundary", {"Ref": "PermissionsBoundaryArn"}, {"Ref": "AWS::NoValue"}]}
+    assert properties["PermissionsBoundary"] == boundary
     assert all(statement["Effect"] == "Allow" for statement in statements)
     given = [
         ({action} if isinstance(action := statement["Action"], str) else set(action), statement["Resource"])
@@ -376,12 +390,46 @@ def test_the_next_poller_starts_before_this_one_stops_polling(template: Template
     assert timeout["Default"] - after_polling >= 70  # a start may come some seconds late
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_every_variable_is_a_setting_of_its_function(template: Template, function: str) -> None:
-    known = {variable(name) for name in FUNCTIONS[function].model_fields}
-    variables = template.of_type("AWS::Lambda::Function")[function]["Environment"]["Variables"]
+@pytest.mark.parametrize("path", MARKS)
+def test_the_parameters_of_settings_are_those_of_the_models(path: Path) -> None:
+    assert path.read_text() == render(path), "run: python -m scripts.write_parameters"
 
-    assert variables.keys() <= known
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_setting_of_a_function_is_a_parameter_or_decided_by_the_template(
+    template: Template, function: str
+) -> None:
+    variables = template.of_type("AWS::Lambda::Function")[function]["Environment"]["Variables"]
+    settings = FUNCTIONS[function].model_fields
+    refs = {name: {"Ref": "EventBusName" if name == "event_bus" else parameter(name)} for name in settings}
+
+    assert variables.keys() <= {variable(name) for name in settings}
+    assert {name: variables[variable(name)] for name in settings if name not in NO_PARAMETERS} == {
+        name: refs[name] for name in settings if name not in NO_PARAMETERS
+    }
+
+
+def test_no_setting_stands_in_a_list_without_being_one() -> None:
+    known = {name for model in FUNCTIONS.values() for name in model.model_fields}
+
+    assert known == BY_HAND | NO_PARAMETERS.keys() | written().keys()
+    assert not BY_HAND & NO_PARAMETERS.keys()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_the_defaults_of_the_parameters_are_those_of_the_settings(template: Template, function: str) -> None:
+    model, parameters = FUNCTIONS[function], template.source["Parameters"]
+    names = [name for name in model.model_fields if name in written()]
+    environ = {variable(name): str(parameters[parameter(name)]["Default"]) for name in names}
+    given = load_settings(model, environ=environ | {"DUETIME_STORE": "dynamodb://timers"})
+
+    assert given == model(store="dynamodb://timers")  # type: ignore[call-arg]
+
+
+def test_the_pollers_callbacks_fit_into_the_open_files_of_lambda() -> None:
+    connections = PollerSettings(store="dynamodb://timers").engine_settings().max_connections
+
+    assert connections + process_limits.OTHER_FILES <= 1024
 
 
 @pytest.mark.parametrize(("role", "source"), [("PollerRole", SOURCE), ("OutboxRole", CALLS_SOURCE)])

@@ -7,7 +7,7 @@ import resource
 
 log = logging.getLogger(__name__)
 
-_OTHER_FILES = 200
+OTHER_FILES = 200
 """For the store, the API's connections, logs and libraries."""
 _THREADS = 150
 """Those of the poller, look-ups, the API and the store's driver together, all at work at once."""
@@ -19,12 +19,12 @@ def allow(connections: int) -> None:
     Where they do not fit, callbacks fail to connect under full load and the store cannot be reached, so leases are
     lost: a warning says what to change. A user's limit of threads counts all processes of that user.
     """
-    files = _raise(resource.RLIMIT_NOFILE, connections + _OTHER_FILES)
+    files = _raise(resource.RLIMIT_NOFILE, connections + OTHER_FILES)
     if files is not None:
         log.warning(
             "%d open files are allowed and %d may be needed: lower DUETIME_MAX_IN_FLIGHT or raise the limit",
             files,
-            connections + _OTHER_FILES,
+            connections + OTHER_FILES,
             extra={"action": "process.few_open_files"},
         )
     threads = _raise(resource.RLIMIT_NPROC, _THREADS)
