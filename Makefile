@@ -89,12 +89,14 @@ build: .venv-sam/.installed ## sam build (RUNTIME=, ARCH=, RUNTIME_PYTHON=)
 
 # Replaces a table by an empty one, when the template asks for that: ALLOW_REPLACEMENT=1. Nothing else lets it.
 ALLOW_REPLACEMENT ?=
+# More options of `sam deploy`: --no-confirm-changeset where nobody is there to ask.
+DEPLOY_OPTIONS ?=
 PROTECT_TABLES := $(CURDIR)/.venv-sam/bin/python scripts/protect_tables.py duetime-$(STAGE)
 
 .PHONY: deploy
 deploy: build ## Build and deploy to your AWS account (STAGE=, PARAMETERS="LogRetentionDays=90 ...")
 	$(PROTECT_TABLES) $(if $(ALLOW_REPLACEMENT),--allow-replacement)
-	$(SAM) deploy --stack-name duetime-$(STAGE) \
+	$(SAM) deploy --stack-name duetime-$(STAGE) $(DEPLOY_OPTIONS) \
 	  --parameter-overrides Stage=$(STAGE) Runtime=$(RUNTIME) Architecture=$(ARCH) $(PARAMETERS)
 	$(PROTECT_TABLES)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -144,3 +145,22 @@ def test_make_builds_for_what_the_template_deploys_by_default(template: Template
     assert f"--runtime {parameters['Runtime']['Default']} " in planned
     assert f"--architecture {parameters['Architecture']['Default']} " in planned
     assert "--build-for lambda" in planned
+
+
+def test_the_example_of_a_pipeline_calls_what_there_is(template: Template) -> None:
+    workflow = (ROOT / "examples" / "aws" / "github-deploy.yml").read_text()
+    commands = [shlex.split(command) for command in re.findall(r"- run: (.+)", workflow)]
+    parameters = template.source["Parameters"]
+
+    assert "id-token: write" in workflow
+    assert f'python-version: "{parameters["Runtime"]["Default"].removeprefix("python")}"' in workflow
+    environment = {"PATH": os.environ["PATH"]}
+    for command in commands:
+        planned = subprocess.run(
+            [*command, "--dry-run"], cwd=ROOT, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+        if "deploy" in command:
+            (given,) = [word.removeprefix("PARAMETERS=") for word in command if word.startswith("PARAMETERS=")]
+            assert " deploy --stack-name duetime-prod --no-confirm-changeset" in planned
+            assert {each.partition("=")[0] for each in given.split()} <= parameters.keys()
+    assert [command[:2] for command in commands] == [["make", "validate"], ["make", "deploy"]]
