@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     is_local = options.build_for == "this-machine"
     version = f"{sys.version_info[0]}.{sys.version_info[1]}" if is_local else options.python
-    compiler = find_python(version, options.runtime_python)
+    compiler = sys.executable if is_local else find_python(version, options.runtime_python)
     if compiler is None and not options.allow_no_bytecode:
         print(
             f"build_layer: no python{version} to compile the layer with; without bytecode cold starts take longer:"
