@@ -27,6 +27,7 @@ from benchmarks.service import Service, rfc3339, running
 from duetime.delivery.curl import CurlSender
 from duetime.delivery.egress import LOOPBACK, EgressPolicy
 from duetime.delivery.port import Callback, CallbackResult
+from duetime.delivery.sender_thread import SenderThread
 from duetime.delivery.settings import SenderSettings
 from duetime.domain.timers import TimerContent, content_digest, new_timer
 from duetime.engine.settings import EngineSettings
@@ -62,8 +63,8 @@ def store_pending(store_url: str, number: int) -> None:
 
 
 def bare_rate(receiver: Receiver, number: int) -> float:
-    """Callbacks a second of the HTTP client alone, with as many under way as the poller allows."""
-    sender = CurlSender(SenderSettings(egress=EgressPolicy(allow_cidrs=LOOPBACK)))
+    """Callbacks a second of the HTTP client alone, with as many in flight as the poller allows."""
+    sender = SenderThread(CurlSender(SenderSettings(egress=EgressPolicy(allow_cidrs=LOOPBACK))))
     done = threading.Event()
     body = b'{"namespace":"default","timerId":"x","executeAt":"2026-12-20T15:30:00.000Z","payload":{"n":1}}'
     in_flight = min(number, EngineSettings().max_in_flight)
@@ -87,7 +88,7 @@ def bare_rate(receiver: Receiver, number: int) -> float:
     sender.submit(callbacks(in_flight))
     done.wait(120)
     elapsed = time.perf_counter() - began
-    sender.close(grace_seconds=5)
+    sender.close()
     return number / elapsed
 
 
@@ -150,6 +151,7 @@ class Precision:
     arrived: int
     late: Mapping[str, float]
     cpu_share: float
+    cpu_seconds: float
 
 
 def precision(
@@ -168,8 +170,14 @@ def precision(
     time.sleep(max(0.0, start - time.time()))
     cpu, began = service.cpu_seconds(), time.perf_counter()
     stats = wait_for(receiver, number, seconds + 30)
-    share = (service.cpu_seconds() - cpu) / (time.perf_counter() - began)
-    return Precision(wanted=number, arrived=stats["unique"], late=stats["latenessMs"], cpu_share=share)
+    used = service.cpu_seconds() - cpu
+    return Precision(
+        wanted=number,
+        arrived=stats["unique"],
+        late=stats["latenessMs"],
+        cpu_share=used / (time.perf_counter() - began),
+        cpu_seconds=used,
+    )
 
 
 def print_drain(drained: Drained, bare: float) -> None:

@@ -56,7 +56,9 @@ MODULES = {
 
 
 def run_curl_sender(url: str, posts: int, concurrency: int) -> None:
-    """As the engine uses it: batches in, batches out."""
+    """As the engine uses it: in its event loop, batches in, batches out."""
+    import uvloop
+
     from duetime.delivery.curl import CurlSender
     from duetime.delivery.egress import LOOPBACK, EgressPolicy
     from duetime.delivery.port import Callback, CallbackResult
@@ -71,7 +73,7 @@ def run_curl_sender(url: str, posts: int, concurrency: int) -> None:
         )
     )
     counts = {"sent": 0, "answered": 0}
-    finished = threading.Event()
+    finished = asyncio.Event()
 
     def send(number: int) -> None:
         number = min(number, posts - counts["sent"])
@@ -88,10 +90,13 @@ def run_curl_sender(url: str, posts: int, concurrency: int) -> None:
         if counts["answered"] == posts:
             finished.set()
 
-    sender.start(take)
-    send(concurrency)
-    finished.wait()
-    sender.close(grace_seconds=TIMEOUT_SECONDS)
+    async def run() -> None:
+        sender.start(take)
+        send(concurrency)
+        await finished.wait()
+        sender.close()
+
+    uvloop.run(run())
 
 
 async def _each(posts: int, concurrency: int, post: Callable[[], Awaitable[int]]) -> None:

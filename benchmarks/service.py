@@ -34,14 +34,15 @@ def rfc3339(epoch_seconds: float) -> str:
 class Service:
     """``duetime serve`` in a process of its own."""
 
-    def __init__(self, store_url: str, *arguments: str) -> None:
+    def __init__(self, store_url: str, *arguments: str, root: Path = ROOT) -> None:
+        self._root = root
         self.port = free_port()
         self._arguments = ("serve", "--port", str(self.port), "--store", store_url, *arguments)
 
     def start(self, *, timeout_seconds: float = 60.0) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "duetime.cli", *self._arguments],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "shared")},
+            env={**os.environ, "PYTHONPATH": str(self._root / "shared")},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -64,6 +65,12 @@ class Service:
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         return sum(map(cpu_seconds_of, [self._process.pid, *children]))
 
+    def context_switches(self) -> int:
+        """Of all threads of the server process."""
+        tasks = Path(f"/proc/{self._process.pid}/task").iterdir()
+        lines = [line for task in tasks for line in (task / "status").read_text().splitlines()]
+        return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+
     def stop(self) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -71,8 +78,9 @@ class Service:
 
 
 @contextmanager
-def running(store_url: str, *arguments: str) -> Iterator[Service]:
-    service = Service(store_url, *arguments)
+def running(store_url: str, *arguments: str, root: Path = ROOT) -> Iterator[Service]:
+    """``root``: the checkout whose server it is."""
+    service = Service(store_url, *arguments, root=root)
     service.start()
     try:
         yield service

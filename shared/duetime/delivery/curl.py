@@ -1,16 +1,16 @@
-"""The HTTP client: libcurl in one thread of its own.
+"""The HTTP client: libcurl within the event loop.
 
 Why libcurl, and why its socket interface: docs/decisions/0006-libcurl-sends-the-callbacks.md.
 
-New callbacks reach the thread over a lock-protected list and a socket pair. Results leave it in batches, one per
-turn, so that no callback pays for a thread switch of its own.
+Nothing here blocks. Names are looked up in threads of their own (``delivery.dns``). Results leave in batches, one for
+all sockets that were ready at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -37,8 +37,7 @@ OnResults = Callable[[list[CallbackResult]], None]
 class CurlSender:
     """``delivery.port.Sender`` on libcurl.
 
-    It bounds connections, not callbacks: whoever submits bounds how many are in flight. ``close`` must be called:
-    the thread is no daemon, so that the interpreter's end never cuts a callback off.
+    It bounds connections, not callbacks: whoever submits bounds how many are in flight.
 
     A callback's deadline covers waiting for a connection. It is one request at most: a kept-alive connection that is
     found closed before anything was sent is replaced, and one that ends later makes the callback fail.
@@ -48,144 +47,96 @@ class CurlSender:
         """``resolve`` looks host names up; it runs in threads of its own and may block."""
         self._settings = settings or SenderSettings()
         self._resolve = resolve
-        self._inbox = _Inbox()
-        self._start_lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._sending: _Sending | None = None
 
     def start(self, on_results: OnResults) -> None:
-        """Begin. Raises ``RuntimeError`` when it has been started or closed before."""
-        with self._start_lock:
-            if self._thread is not None or self._inbox.is_closed:
-                raise RuntimeError("a sender starts once")
-            loop = _Loop(self._settings, self._inbox, self._resolve, on_results)
-            self._thread = threading.Thread(target=loop.run, name="duetime-sender")
-            self._thread.start()
+        """Begin in the running event loop. Raises ``RuntimeError`` when it has begun already."""
+        if self._sending is not None:
+            raise RuntimeError("the sender has been started")
+        self._sending = _Sending(self._settings, self._resolve, on_results)
 
     def submit(self, callbacks: Sequence[Callback]) -> None:
-        """Queue callbacks. Raises ``RuntimeError`` after ``close``, when nobody would send them."""
-        self._inbox.put(callbacks)
-
-    def close(self, *, grace_seconds: float) -> None:
-        """Let what is in flight finish for up to ``grace_seconds``, then abort the rest. Blocks; idempotent."""
-        self._inbox.close()
-        with self._start_lock:
-            thread = self._thread
-        if thread is not None:
-            thread.join(grace_seconds)
-            self._inbox.abort()
-            thread.join()
-        self._inbox.discard()
-
-
-class _Inbox:
-    """What other threads have for the loop. ``fd`` is readable from a change until the loop has taken it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._receiver, self._sender = socket.socketpair()
-        self._callbacks: list[Callback] = []
-        self._lookups: list[Lookup] = []
-        self._is_signalled = False
-        self.is_closed = False
-        self.is_aborted = False
-
-    @property
-    def fd(self) -> int:
-        return self._receiver.fileno()
-
-    def put(self, callbacks: Sequence[Callback]) -> None:
-        with self._lock:
-            if self.is_closed:
-                raise RuntimeError("the sender is closed")
-            self._callbacks.extend(callbacks)
-            self._signal()
-
-    def put_lookup(self, lookup: Lookup) -> None:
-        with self._lock:
-            self._lookups.append(lookup)
-            self._signal()
+        """Send callbacks. Raises ``RuntimeError`` when it is closed, and nobody would send them."""
+        if self._sending is None:
+            raise RuntimeError("the sender is closed")
+        self._sending.submit(callbacks)
 
     def close(self) -> None:
-        """Nothing more will come."""
-        with self._lock:
-            self.is_closed = True
-            self._signal()
-
-    def abort(self) -> None:
-        """What is still in flight shall be given up."""
-        with self._lock:
-            self.is_aborted = True
-            self._signal()
-
-    def take(self) -> tuple[list[Callback], list[Lookup]]:
-        with self._lock:
-            if self._is_signalled:
-                self._receiver.recv(1)
-                self._is_signalled = False
-            taken = self._callbacks, self._lookups
-            self._callbacks, self._lookups = [], []
-            return taken
-
-    def discard(self) -> None:
-        """Close the sockets; the loop has ended."""
-        with self._lock:
-            self._receiver.close()
-            self._sender.close()
-
-    def _signal(self) -> None:
-        if not self._is_signalled and self._sender.fileno() >= 0:
-            self._is_signalled = True
-            self._sender.send(b"\0")
+        """Abort what is in flight, without results, and close all connections. Idempotent."""
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.close()
 
 
-class _Loop:
-    """The thread's side: starts what is submitted, lets libcurl work, reports what ended."""
+class _Sending:
+    """From ``start`` to ``close``: starts what is submitted, lets libcurl work, reports what ended."""
 
-    def __init__(self, settings: SenderSettings, inbox: _Inbox, resolve: Resolve, on_results: OnResults) -> None:
+    def __init__(self, settings: SenderSettings, resolve: Resolve, on_results: OnResults) -> None:
         self._settings = settings
-        self._inbox = inbox
         self._on_results = on_results
-        self._guard = Guard(settings.egress, resolve, inbox.put_lookup, fresh_seconds=settings.dns_cache_seconds)
-        self._multi = Multi(settings, inbox.fd)
+        self._loop = asyncio.get_running_loop()
+        self._guard = Guard(settings.egress, resolve, self._pass_on, fresh_seconds=settings.dns_cache_seconds)
+        self._multi = Multi(settings, self._loop, self._on_ready)
         self._connections = Connections(2 * settings.max_connections)
         self._idle: list[Transfer] = []
         self._in_flight: set[Transfer] = set()
         self._waiting = PendingLookups()
         self._results: list[CallbackResult] = []
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0.0
 
-    def run(self) -> None:
-        """Until the inbox is closed and nothing is in flight, or it is aborted."""
-        is_running = True
-        while is_running:
-            try:
-                is_running = self._turn()
-            except Exception:  # whatever state libcurl is in: what is in flight must get its results
-                _logger.exception("sending broke off; starting afresh", extra={"action": "sender.broken"})
-                self._abort("sending broke off")
-                self._close_multi()
-                self._multi = Multi(self._settings, self._inbox.fd)
-            self._report()
+    def submit(self, callbacks: Sequence[Callback]) -> None:
+        now = time.monotonic()
+        for callback in callbacks:
+            self._start(callback, now)
+        self._begin_added()
+
+    def close(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._abort("the sender was closed")
+        self._results.clear()
         self._guard.close()
         for transfer in self._idle:
             transfer.close()
         self._close_multi()
 
-    def _turn(self) -> bool:
-        """One wait and what it brings. False when it was the last."""
-        inbox = self._inbox
-        callbacks, lookups = inbox.take()
+    # -- what the event loop calls -----------------------------------------------------------------------------
+
+    def _on_ready(self) -> None:
+        self._turn(self._multi.serve)
+        self._report()
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        for waiting in self._waiting.leave_late(now := time.monotonic()):
+            message = "timed out while the host's name was looked up"
+            key, seconds = waiting.callback.key, now - waiting.since
+            self._results.append(error_result(key, TransportError.TIMEOUT, message, seconds))
+        self._turn(self._multi.act)
+        self._report()
+
+    def _pass_on(self, lookup: Lookup) -> None:
+        """Called in the thread of the look-up."""
+        with contextlib.suppress(RuntimeError):  # the loop has closed
+            self._loop.call_soon_threadsafe(self._on_lookup, lookup)
+
+    def _on_lookup(self, lookup: Lookup) -> None:
         now = time.monotonic()
-        for lookup in lookups:
-            self._start_waiting(lookup, now)
-        for callback in callbacks:
-            self._start(callback, now)
-        self._end_late(now)
-        if inbox.is_aborted:
-            self._abort("the sender was closed")
-        if inbox.is_closed and not self._in_flight and not self._waiting:
-            return False
-        if not self._results:  # else something ended before it began: report that first
-            self._multi.turn(len(self._in_flight), self._waiting.seconds_left(now))
+        target = self._guard.settle(lookup, now)
+        for waiting in self._waiting.leave(target):
+            self._begin(waiting.callback, target, now - waiting.since)
+        self._begin_added()
+
+    def _begin_added(self) -> None:
+        """What ended at once is reported in a moment: whoever submitted it is not prepared for it yet."""
+        self._turn(self._multi.act)
+        if self._results:
+            self._loop.call_soon(self._report)
+
+    def _turn(self, step: Callable[[], None]) -> None:
+        try:
+            step()
             for transfer, code, message in self._multi.finished():
                 if transfer.is_stale:
                     transfer.start_afresh()
@@ -194,7 +145,31 @@ class _Loop:
                 self._results.append(transfer.failed(code, message) if code else transfer.succeeded())
                 self._in_flight.discard(transfer)
                 self._release(transfer)
-        return True
+        except Exception:  # whatever state libcurl is in: what is in flight must get its results
+            _logger.exception("sending broke off; starting afresh", extra={"action": "sender.broken"})
+            self._abort("sending broke off")
+            self._close_multi()
+            self._multi = Multi(self._settings, self._loop, self._on_ready)
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        """For when libcurl, or a callback that waits for its host's addresses, is due.
+
+        One that is too early stays: deadlines are rarely reached, and setting it for each callback would cost more.
+        """
+        waits = [self._multi.seconds_left(), self._waiting.seconds_left(time.monotonic())]
+        seconds = min((wait for wait in waits if wait is not None), default=None)
+        if seconds is None:
+            return
+        at = self._loop.time() + seconds
+        if self._alarm is not None:
+            if self._alarm_at <= at:
+                return
+            self._alarm.cancel()
+        self._alarm_at = at
+        self._alarm = self._loop.call_later(seconds, self._on_alarm)
+
+    # -- callbacks ---------------------------------------------------------------------------------------------
 
     def _start(self, callback: Callback, now: float) -> None:
         """At once when the addresses of its host are known, else when they are."""
@@ -210,11 +185,6 @@ class _Loop:
             else:
                 seconds = min(callback.timeout_seconds, self._settings.connect_timeout_seconds)
                 self._waiting.add(target, Waiting(callback, now, now + seconds))
-
-    def _start_waiting(self, lookup: Lookup, now: float) -> None:
-        target = self._guard.settle(lookup, now)
-        for waiting in self._waiting.leave(target):
-            self._begin(waiting.callback, target, now - waiting.since)
 
     def _begin(self, callback: Callback, target: Target, waited_seconds: float) -> None:
         refusal = target.refusal
@@ -236,12 +206,6 @@ class _Loop:
         """In an exception handler. Out of memory, say: none of the callback's fault, and none of the next one's."""
         _logger.exception("a callback could not be started", extra={"action": "sender.start_failed"})
         self._results.append(error_result(callback.key, TransportError.ABORTED, "it could not be started"))
-
-    def _end_late(self, now: float) -> None:
-        for waiting in self._waiting.leave_late(now):
-            message = "timed out while the host's name was looked up"
-            key, seconds = waiting.callback.key, now - waiting.since
-            self._results.append(error_result(key, TransportError.TIMEOUT, message, seconds))
 
     def _release(self, transfer: Transfer) -> None:
         if len(self._idle) < self._settings.max_connections:
@@ -265,6 +229,7 @@ class _Loop:
 
         Nothing should keep it from closing, but all of the process would wait here if something did.
         """
+        self._multi.detach()
         closer = threading.Thread(target=self._multi.close, name="duetime-sender-closer", daemon=True)
         closer.start()
         closer.join(_CLOSE_SECONDS)
@@ -274,5 +239,5 @@ class _Loop:
         if results:
             try:
                 self._on_results(results)
-            except Exception:  # the receiver's fault must not end the thread that serves all others
+            except Exception:  # the receiver's fault must not cost the others theirs
                 _logger.exception("taking results failed", extra={"action": "sender.results_lost"})

@@ -23,7 +23,7 @@ FAILED_SECONDS = 2.0
 
 
 class Target:
-    """A host and port, and what is known of its addresses. For the sender's thread.
+    """A host and port, and what is known of its addresses. For the event loop's thread.
 
     ``approved`` has the addresses of the last two look-ups that passed: a transfer may have waited for a connection
     while the second was made. They stay usable while they are looked up again, for as long as they were fresh.
@@ -79,7 +79,7 @@ class Lookup:
 
 
 class Guard:
-    """Targets by the URLs that lead to them. For the sender's thread, but for ``report``, which is called in others.
+    """Targets by the URLs that lead to them. For the event loop's thread; ``report`` alone is called in others.
 
     ``report`` takes a ``Lookup`` that has ended and sees to it that ``settle`` gets it.
     """

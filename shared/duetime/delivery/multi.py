@@ -1,37 +1,42 @@
-"""libcurl's multi handle and the sockets that it wants watched."""
+"""libcurl's multi handle, and the sockets that it wants watched, within an event loop."""
 
 from __future__ import annotations
 
 import contextlib
 import select
+import selectors
+import time
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator
-from math import ceil
-from typing import Any
+from typing import Any, Final
 
 import pycurl
 
 from duetime.delivery.settings import SenderSettings
 from duetime.delivery.transfer import Transfer
 
-_MAX_EVENTS_PER_TURN = 256
-"""Bounds a turn to some 10 ms, so that results and new callbacks never wait longer for the thread."""
+_MAX_EVENTS = 256
+_TURN_SECONDS = 0.01
+"""Bounds how long one turn keeps the event loop from its other work. Sockets that it did not get to stay ready."""
 
 # libcurl's wish (none, in, out, in and out) as the poller's events.
 _EVENTS = (0, select.POLLIN, select.POLLOUT, select.POLLIN | select.POLLOUT)
 
 
 class Multi:
-    """Drives many transfers at once; for one thread. ``wake_fd`` ends the wait of a turn when it is readable.
+    """Drives many transfers at once. Everything is called in the thread of ``loop``, and ``close`` when it has ended.
 
-    The timer of libcurl is asked for (``timeout``) rather than called back: each callback would have to take
-    the interpreter lock from within libcurl.
+    libcurl's sockets are in a poller of their own, and the loop watches that one. So it costs the loop nothing when
+    they come and go, as they do with each callback, and all that are ready are served in one turn. libcurl's timer
+    is asked for rather than called back: it changes several times per callback.
     """
 
-    def __init__(self, settings: SenderSettings, wake_fd: int) -> None:
-        self._wake_fd = wake_fd
+    def __init__(self, settings: SenderSettings, loop: AbstractEventLoop, on_ready: Callable[[], None]) -> None:
+        """``on_ready`` is called when ``serve`` has something to do."""
+        self._loop = loop
         self._watched: set[int] = set()
-        self._poller, self._wait = _open_poller()
-        self._poller.register(wake_fd, select.POLLIN)
+        self._poller = _open_poller()
+        loop.add_reader(self._poller.fileno(), on_ready)
         self._curl = pycurl.CurlMulti()
         self._curl.setopt(pycurl.M_MAXCONNECTS, settings.max_connections)
         self._curl.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, settings.max_connections)
@@ -40,30 +45,29 @@ class Multi:
         self.add: Callable[[Transfer], None] = self._curl.add_handle
         self.remove: Callable[[Transfer], None] = self._curl.remove_handle
 
-    def turn(self, in_flight: int, max_wait_seconds: float | None = None) -> None:
-        """Wait until something can go on, and let it. ``in_flight``: how many are added and not yet finished."""
-        curl = self._curl
-        timeout_ms = curl.timeout()
-        if timeout_ms == 0:
-            _, running = curl.socket_action(pycurl.SOCKET_TIMEOUT, 0)
-            # One may have ended at once; nothing would wake us for it.
-            timeout_ms = curl.timeout() if running == in_flight else 0
-        if max_wait_seconds is not None:
-            max_wait_ms = ceil(max_wait_seconds * 1000)
-            timeout_ms = max_wait_ms if timeout_ms < 0 else min(timeout_ms, max_wait_ms)
-        events = self._wait(timeout_ms)
-        for fd, mask in events:
-            if fd != self._wake_fd:
-                curl.socket_action(fd, _action(mask))
-        if not events:
-            curl.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+    def serve(self) -> None:
+        """Let the transfers go on whose sockets are ready."""
+        curl, until = self._curl, time.monotonic() + _TURN_SECONDS
+        for fd, mask in self._poller.poll(0, _MAX_EVENTS):
+            curl.socket_action(fd, _action(mask))
+            if time.monotonic() >= until:
+                return
+
+    def act(self) -> None:
+        """Begin what was added, and end what has reached its deadline."""
+        self._curl.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+
+    def seconds_left(self) -> float | None:
+        """Until ``act`` is to be called; None: not before a socket is ready."""
+        timeout_ms: int = self._curl.timeout()
+        return None if timeout_ms < 0 else timeout_ms / 1000
 
     def finished(self) -> Iterator[tuple[Transfer, int, str]]:
         """Transfers that ended since the last call, each removed, with libcurl's error code (0: none) and message."""
         curl = self._curl
         more = True
         while more:
-            more, succeeded, failed = curl.info_read(_MAX_EVENTS_PER_TURN)
+            more, succeeded, failed = curl.info_read(_MAX_EVENTS)
             for transfer in succeeded:
                 curl.remove_handle(transfer)
                 yield transfer, 0, ""
@@ -71,17 +75,20 @@ class Multi:
                 curl.remove_handle(transfer)
                 yield transfer, code, message
 
+    def detach(self) -> None:
+        """Leave the event loop."""
+        self._loop.remove_reader(self._poller.fileno())
+
     def close(self) -> None:
-        """Close all connections, those of transfers in flight too."""
+        """Close all connections, those of transfers in flight too. From any thread, once it is detached."""
         self._curl.close()
-        if hasattr(self._poller, "close"):
-            self._poller.close()
+        self._poller.close()
 
     def _watch(self, wish: int, fd: int, _multi: object, _data: object) -> None:
         """libcurl's socket callback. It cannot report errors: a socket left unwatched ends at its deadline."""
         if wish == pycurl.POLL_REMOVE:
             self._watched.discard(fd)
-            with contextlib.suppress(OSError):  # closed already
+            with contextlib.suppress(OSError, KeyError):  # closed already
                 self._poller.unregister(fd)
         elif fd in self._watched:
             self._poller.modify(fd, _EVENTS[wish])
@@ -90,21 +97,44 @@ class Multi:
             self._poller.register(fd, _EVENTS[wish])
 
 
+class SelectorPoller:
+    """What is used of ``select.epoll``, where there is none. It costs some 8 us more for each callback."""
+
+    def __init__(self) -> None:
+        self._selector: Any = selectors.DefaultSelector()  # kqueue: like epoll's, its descriptor can be watched
+        self.fileno: Callable[[], int] = self._selector.fileno
+        self.unregister: Callable[[int], object] = self._selector.unregister
+        self.close: Callable[[], None] = self._selector.close
+
+    def register(self, fd: int, events: int) -> None:
+        self._selector.register(fd, _selector_events(events))
+
+    def modify(self, fd: int, events: int) -> None:
+        self._selector.modify(fd, _selector_events(events))
+
+    def poll(self, timeout: float, _max_events: int) -> list[tuple[int, int]]:
+        return [
+            (
+                key.fd,
+                (select.POLLIN if mask & selectors.EVENT_READ else 0)
+                | (select.POLLOUT if mask & selectors.EVENT_WRITE else 0),
+            )
+            for key, mask in self._selector.select(timeout)
+        ]
+
+
+_open_poller: Final[Callable[[], Any]] = select.epoll if hasattr(select, "epoll") else SelectorPoller
+
+
+def _selector_events(events: int) -> int:
+    return (selectors.EVENT_READ if events & select.POLLIN else 0) | (
+        selectors.EVENT_WRITE if events & select.POLLOUT else 0
+    )
+
+
 def _action(mask: int) -> int:
     return (
         (pycurl.CSELECT_IN if mask & select.POLLIN else 0)
         | (pycurl.CSELECT_OUT if mask & select.POLLOUT else 0)
         | (pycurl.CSELECT_ERR if mask & (select.POLLERR | select.POLLHUP) else 0)
     )
-
-
-def _open_poller() -> tuple[Any, Callable[[int], list[tuple[int, int]]]]:
-    """A poller and its wait in milliseconds (negative: for ever). Its cost must not grow with idle connections.
-
-    The standard ``selectors`` would do, at 8 us more for each callback.
-    """
-    if hasattr(select, "epoll"):
-        epoll = select.epoll()
-        return epoll, lambda ms: epoll.poll(ms / 1000 if ms >= 0 else None, _MAX_EVENTS_PER_TURN)
-    poll = select.poll()
-    return poll, poll.poll

@@ -26,7 +26,7 @@ class TransportError(StrEnum):
     REFUSED_ADDRESS = "refused_address"
     """The host's name leads, at present, to an address that may not be called."""
     ABORTED = "aborted"
-    """We gave up on it: the sender was closed."""
+    """We gave up on it: something in the sender broke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,19 @@ class CallbackResult:
 
 
 class Sender(Protocol):
-    """Sends callbacks beside the event loop. Never follows redirects, never raises for a single callback."""
+    """Sends callbacks within the event loop. Never follows redirects, never raises for a single callback.
+
+    Everything is called in the loop's thread and returns at once.
+    """
 
     def start(self, on_results: Callable[[list[CallbackResult]], None]) -> None:
-        """Begin. ``on_results`` is called from the sender's own thread with batches, one result per callback."""
+        """Begin in the running event loop, which calls ``on_results`` with batches, one result per callback."""
         ...
 
     def submit(self, callbacks: Sequence[Callback]) -> None:
-        """Queue callbacks; thread-safe, returns at once. The caller bounds how many are in flight."""
+        """Send callbacks; no result comes before this returns. The caller bounds how many are in flight."""
         ...
 
-    def close(self, *, grace_seconds: float) -> None:
-        """Let what is in flight finish for up to ``grace_seconds``, then abort the rest (ABORTED). Blocks."""
+    def close(self) -> None:
+        """Abort what is in flight: no results come any more. Idempotent; ``start`` may follow."""
         ...

@@ -1,7 +1,6 @@
 """The poller: owns shards, reads what is due, fires it, records the outcomes, and stops in good order.
 
-One event loop per poller. Store calls run in threads beside it and the sender has a thread of its own; work is
-handed over in batches.
+One event loop per poller. The sender works within it; store calls run in threads beside it, in batches.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from duetime.delivery.encryption import SecretBox
-from duetime.delivery.port import CallbackResult, Sender
+from duetime.delivery.port import Sender
 from duetime.domain.errors import StoreError
 from duetime.domain.timers import Timer
 from duetime.engine.context import EngineContext
@@ -99,7 +98,6 @@ class Poller:
         )
         self._polling = Polling(context, store.timers, self._leases, self._firing, self._namespaces)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_sender_started = False
 
     # -- for others ------------------------------------------------------------------------------------------
 
@@ -155,7 +153,7 @@ class Poller:
         return self._leases.unreadable
 
     def close(self) -> None:
-        """Release the threads. The sender and the store belong to the caller."""
+        """Release the threads. The store belongs to the caller."""
         self._threads.close()
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -169,9 +167,7 @@ class Poller:
         way is recorded (or parked, where a receiver takes longer than the drain) and all shards are released.
         """
         self._loop = asyncio.get_running_loop()
-        if not self._is_sender_started:
-            self._sender.start(self._hand_over_results)
-            self._is_sender_started = True
+        self._sender.start(self._firing.take_results)
         self._firing.begin(None if deadline is None else deadline - _FINAL_WRITES_SECONDS)
         self._leases.begin(shard_ids, deadline)
         lasting = [self._loop.create_task(service.run()) for service in (self._firing, self._leases)]
@@ -194,6 +190,7 @@ class Poller:
             await self._hand_back()
         finally:
             await _cancel([stop_wait, *tasks, *self._polling.tasks])
+            self._sender.close()
             self._firing.end()
             self._loop = None
 
@@ -264,15 +261,6 @@ class Poller:
             self._wake.set()
 
     # -- the rest --------------------------------------------------------------------------------------------
-
-    def _hand_over_results(self, results: list[CallbackResult]) -> None:
-        """Called in the sender's thread."""
-        loop = self._loop
-        if loop is not None:
-            try:
-                loop.call_soon_threadsafe(self._firing.take_results, results)
-            except RuntimeError:
-                log.debug("responses came after the loop had closed", extra={"action": "poller.responses_dropped"})
 
     async def _tend_loop(self) -> None:
         while True:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from duetime import __version__
-from duetime.delivery.port import Callback, CallbackResult, Sender
+from duetime.delivery.port import Callback, CallbackResult
+from duetime.delivery.sender_thread import SenderThread
 from duetime.domain.events import TimerFailed
 from duetime.engine.response.failure_events import EventsUndelivered
 
@@ -25,14 +26,15 @@ MAX_CONNECTIONS = 16
 class HookEvents:
     """``FailureEvents`` of the engine. A response of 2xx takes an event; anything else is tried again."""
 
-    def __init__(self, url: str, make_sender: Callable[[], Sender]) -> None:
+    def __init__(self, url: str, make_sender: Callable[[], SenderThread]) -> None:
         """``make_sender`` makes a sender that connects anywhere; it is called when the first timer fails."""
         self._url, self._authorization = _without_user(url)
         self._make_sender = make_sender
-        self._sender: Sender | None = None
+        self._sender: SenderThread | None = None
         self._changed = threading.Condition()
         self._results: dict[int, CallbackResult] = {}
         self._last_key = 0
+        self._is_closed = False
 
     def publish(self, events: Sequence[TimerFailed]) -> None:
         """Raises ``EventsUndelivered``."""
@@ -47,7 +49,8 @@ class HookEvents:
         self._sender.submit([self._post(event, key) for event, key in zip(events, keys, strict=True)])
         with self._changed:
             self._changed.wait_for(
-                lambda: all(key in self._results for key in keys), TIMEOUT_SECONDS + _GRACE_SECONDS
+                lambda: self._is_closed or all(key in self._results for key in keys),
+                TIMEOUT_SECONDS + _GRACE_SECONDS,
             )
             results = [self._results.get(key) for key in keys]
         left = [event for event, result in zip(events, results, strict=True) if not _is_taken(result)]
@@ -55,9 +58,12 @@ class HookEvents:
             raise EventsUndelivered(next(_reason(result) for result in results if not _is_taken(result)), left)
 
     def close(self) -> None:
-        """Cancel requests in flight."""
+        """Cancel requests in flight: their events are not taken."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
         if self._sender is not None:
-            self._sender.close(grace_seconds=0)
+            self._sender.close()
 
     def _post(self, event: TimerFailed, key: int) -> Callback:
         headers = (

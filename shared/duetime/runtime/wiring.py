@@ -151,22 +151,21 @@ def make_poller(
     events: FailureEvents | None = None,
     secret_box: SecretBox | None = None,
     calls: CallStore | None = None,
-) -> tuple[Poller, Sender]:
-    """A poller and the sender that it uses; both are the caller's to close, the sender first.
+) -> Poller:
+    """A poller and what it sends by. The caller closes it.
 
     ``calls``: the service calls that it executes; None: those of ``store``.
     """
     more = {} if settings.store.startswith(SQLITE) else _SERVER_ENGINE
     engine_settings = settings.engine_settings(**more)
     sender = make_sender(settings, engine_settings)
-    poller = poller_with(
+    return poller_with(
         sender, store, settings, clock, engine_settings, events=events, secret_box=secret_box, calls=calls
     )
-    return poller, sender
 
 
 def make_sender(settings: EngineTuning, engine_settings: EngineSettings) -> Sender:
-    """Make the sender of callbacks. The caller closes it."""
+    """Make the sender of callbacks."""
     from duetime.delivery.curl import CurlSender
     from duetime.delivery.settings import SenderSettings
     from duetime.delivery.trust import find_ca_file
@@ -254,16 +253,15 @@ def opened_poller(
     secret_box: SecretBox | None,
     calls: CallStore | None = None,
 ) -> Iterator[Poller]:
-    """A poller, closed at the end together with its senders. ``Poller.run`` has drained it by then.
+    """A poller, closed at the end. ``Poller.run`` has drained it by then.
 
     ``calls`` as for ``make_poller``.
     """
     hook = make_hook(settings.failed_hook_url) if settings.failed_hook_url else None
-    poller, sender = make_poller(store, settings, clock, events=hook, secret_box=secret_box, calls=calls)
+    poller = make_poller(store, settings, clock, events=hook, secret_box=secret_box, calls=calls)
     try:
         yield poller
     finally:
-        sender.close(grace_seconds=0)
         if hook is not None:
             hook.close()
         poller.close()
@@ -273,6 +271,7 @@ def make_hook(url: str) -> HookEvents:
     """Events to the operator's URL, wherever that is: the egress policy is about the clients' URLs."""
     from duetime.delivery.curl import CurlSender
     from duetime.delivery.egress import ANYWHERE
+    from duetime.delivery.sender_thread import SenderThread
     from duetime.delivery.settings import SenderSettings
     from duetime.delivery.trust import find_ca_file
     from duetime.runtime.hook import MAX_CONNECTIONS, HookEvents
@@ -283,7 +282,7 @@ def make_hook(url: str) -> HookEvents:
         egress=ANYWHERE,
         ca_file=find_ca_file(),
     )
-    return HookEvents(url, lambda: CurlSender(settings))
+    return HookEvents(url, lambda: SenderThread(CurlSender(settings)))
 
 
 # -- Lambda functions --------------------------------------------------------------------------------------------
@@ -301,7 +300,7 @@ def poller_function() -> PollerFunction:
     store = open_store(settings.store)
     clock = store_clock(store)
     events = EventBridgeEvents(settings.event_bus, clock=clock)
-    poller, _ = make_poller(store, settings, clock, events=events, secret_box=make_secret_box(settings))
+    poller = make_poller(store, settings, clock, events=events, secret_box=make_secret_box(settings))
     function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "poller")
     reporter = EmfReporter(write_line, clock=clock, stage=settings.stage, function=function)
     return PollerFunction(poller, store, clock=clock, settings=settings, invoke=_lambda_invoke(), reporter=reporter)

@@ -133,7 +133,7 @@ class VirtualSender(ABC):
         if self.on_results is not None:
             self.on_results([result])
 
-    def close(self, *, grace_seconds: float) -> None:  # noqa: ARG002  # virtual time does not go on by itself
+    def close(self) -> None:
         self.on_results = None
 
 

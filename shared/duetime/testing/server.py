@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
@@ -17,6 +19,8 @@ from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE, Duration, Instant, RequestModel
 from duetime.api.http.route import Route
 from duetime.api.routes import all_routes
+from duetime.delivery.port import CallbackResult
+from duetime.delivery.sender_thread import SenderThread
 from duetime.domain.errors import InvalidInput, InvalidSettings
 from duetime.domain.principals import Role
 from duetime.domain.times import MAX_INSTANT, format_instant, round_down, round_up
@@ -50,8 +54,7 @@ def serve(settings: LocalSettings) -> int:
         listener = stack.enter_context(bind(settings.host, settings.port))
         server.refuse_exposure(settings, listener)
         clock = VirtualClock(_start(settings))
-        sender = wiring.make_sender(settings, engine_settings(settings))
-        stack.callback(sender.close, grace_seconds=0)
+        sender = _RealTimeSender(wiring.make_sender(settings, engine_settings(settings)))
         service = stack.enter_context(
             virtual_service(
                 settings,
@@ -143,6 +146,18 @@ def _target(body: AdvanceBody, now: datetime) -> datetime:
     if to is None or to > MAX_INSTANT:
         raise InvalidInput("by", "goes beyond the year 9999")
     return to
+
+
+class _RealTimeSender(SenderThread):
+    """Sends beside a loop of virtual time, which stands still meanwhile."""
+
+    def start(self, on_results: Callable[[list[CallbackResult]], None]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def hand_over(results: list[CallbackResult]) -> None:
+            loop.call_soon_threadsafe(on_results, results)
+
+        super().start(hand_over)
 
 
 def _start(settings: LocalSettings) -> datetime:

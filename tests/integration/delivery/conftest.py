@@ -11,6 +11,7 @@ from duetime.delivery.curl import CurlSender
 from duetime.delivery.dns import Resolve, system_resolve
 from duetime.delivery.egress import LOOPBACK, EgressPolicy
 from duetime.delivery.port import Callback, CallbackResult
+from duetime.delivery.sender_thread import SenderThread
 from duetime.delivery.settings import SenderSettings
 from tests.support.receiver import WAIT_SECONDS, Receiver
 
@@ -21,7 +22,7 @@ class Sending:
     """A started sender, which may call this machine, and what it reported so far."""
 
     def __init__(self, settings: SenderSettings = LOOPBACK_ALLOWED, *, resolve: Resolve = system_resolve) -> None:
-        self.sender = CurlSender(settings, resolve=resolve)
+        self.sender = SenderThread(CurlSender(settings, resolve=resolve))
         self.batches: list[list[CallbackResult]] = []
         self.threads: set[str] = set()
         self._keys = count(1)
@@ -82,7 +83,7 @@ def start() -> Iterator[Callable[..., Sending]]:
 
     yield start
     for sending in made:
-        sending.sender.close(grace_seconds=0)
+        sending.sender.close()
 
 
 @pytest.fixture

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import uvloop
 
 from duetime.delivery import multi, transfer
 from duetime.delivery.curl import CurlSender
 from duetime.delivery.guard import Target
 from duetime.delivery.port import Callback, CallbackResult, TransportError
+from duetime.delivery.sender_thread import SenderThread
 from tests.integration.delivery.conftest import LOOPBACK_ALLOWED, Sending
 from tests.support.receiver import WAIT_SECONDS, Gate, Receiver, drip, held
 
 Start = Callable[..., Sending]
+
+
+@pytest.fixture(params=["asyncio", "uvloop", "without epoll"], autouse=True)
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of this holds in each event loop, and on machines that have kqueue."""
+    if request.param == "uvloop":
+        monkeypatch.setattr(asyncio, "new_event_loop", uvloop.new_event_loop)
+    elif request.param == "without epoll":
+        monkeypatch.setattr(multi, "_open_poller", multi.SelectorPoller)
 
 
 def test_five_hundred_are_in_flight_at_once(start: Start, receiver: Receiver) -> None:
@@ -97,6 +112,8 @@ def test_results_may_submit_more(receiver: Receiver) -> None:
     done = threading.Event()
     statuses: list[int | None] = []
     sender = CurlSender(LOOPBACK_ALLOWED)
+    make = Sending()
+    make.sender.close()
 
     def take(results: list[CallbackResult]) -> None:
         statuses.extend(result.status for result in results)
@@ -105,66 +122,120 @@ def test_results_may_submit_more(receiver: Receiver) -> None:
         else:
             done.set()
 
-    make = Sending()
-    make.sender.close(grace_seconds=0)
-    sender.start(take)
-    sender.submit([make.callback(receiver.url())])
+    thread = SenderThread(sender)
+    thread.start(take)
+    thread.submit([make.callback(receiver.url())])
     assert done.wait(WAIT_SECONDS)
-    sender.close(grace_seconds=0)
+    thread.close()
     assert statuses == [200] * 30
+
+
+def test_no_result_comes_before_submit_returns() -> None:
+    """What is refused at once included: whoever submits notes afterwards what is in flight."""
+
+    async def main() -> None:
+        results: list[CallbackResult] = []
+        sender = CurlSender(LOOPBACK_ALLOWED)
+        sender.start(results.extend)
+        sender.submit([Callback(1, "http://10.0.0.1/", (), b"", 1.0)])
+        assert results == []
+        await asyncio.sleep(0)
+        assert [result.error for result in results] == [TransportError.REFUSED_URL]
+        sender.close()
+
+    asyncio.run(main())
+
+
+def test_the_loop_is_not_kept_from_other_work(receiver: Receiver) -> None:
+    """However much there is to send and to read, something else has its turn every few milliseconds."""
+
+    async def main() -> float:
+        left, longest = 2000, 0.0
+        sender = CurlSender(replace(LOOPBACK_ALLOWED, max_connections=50))
+        done = asyncio.Event()
+
+        def take(results: list[CallbackResult]) -> None:
+            nonlocal left
+            left -= len(results)
+            if left == 0:
+                done.set()
+
+        sender.start(take)
+        for number in range(left // 100):
+            sender.submit([Callback(number, receiver.url(), (), b"", WAIT_SECONDS) for _ in range(100)])
+        at = time.thread_time()
+        while not done.is_set():
+            await asyncio.sleep(0)
+            at, before = time.thread_time(), at
+            longest = max(longest, at - before)
+        sender.close()
+        return longest
+
+    assert asyncio.run(main()) < 0.1
 
 
 # -- the end -------------------------------------------------------------------------------------------------------
 
 
-def test_close_lets_what_is_in_flight_finish(sending: Sending, receiver: Receiver) -> None:
-    gate = Gate()
-    url = receiver.on("/", held(gate))
-    sending.sender.submit([sending.callback(url) for _ in range(5)])
-    receiver.wait_for(5)
-    closing = threading.Thread(target=sending.sender.close, kwargs={"grace_seconds": WAIT_SECONDS})
-    closing.start()
-    gate.open()
-    closing.join(WAIT_SECONDS)
-    assert not closing.is_alive()
-    assert [result.status for result in sending.results] == [200] * 5
-
-
-def test_close_sends_what_was_submitted_just_before(sending: Sending, receiver: Receiver) -> None:
-    sending.sender.submit([sending.callback(receiver.url()) for _ in range(50)])
-    sending.sender.close(grace_seconds=WAIT_SECONDS)
-    assert [result.status for result in sending.results] == [200] * 50
-
-
-def test_close_aborts_after_the_grace(sending: Sending, receiver: Receiver) -> None:
+def test_close_aborts_what_is_in_flight(sending: Sending, receiver: Receiver) -> None:
     hanging = [sending.callback(receiver.on("/hanging", held(Gate()))) for _ in range(3)]
     sending.sender.submit(hanging)
     receiver.wait_for(3)
-    sending.sender.close(grace_seconds=0.05)
-    assert sorted(result.key for result in sending.results) == [callback.key for callback in hanging]
-    assert {(result.status, result.error) for result in sending.results} == {(None, TransportError.ABORTED)}
+    sending.sender.close()
+    assert sending.results == []
     assert "duetime-sender" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_close_may_come_again_and_submit_may_not_come_after(sending: Sending, receiver: Receiver) -> None:
-    sending.sender.close(grace_seconds=1)
-    sending.sender.close(grace_seconds=1)
+    sending.sender.close()
+    sending.sender.close()
     with pytest.raises(RuntimeError, match="closed"):
         sending.sender.submit([sending.callback(receiver.url())])
     with pytest.raises(RuntimeError, match="once"):
         sending.sender.start(sending.take)
 
 
-def test_a_sender_starts_once(sending: Sending) -> None:
-    with pytest.raises(RuntimeError, match="once"):
-        sending.sender.start(sending.take)
+def test_a_thread_that_never_started_can_be_closed() -> None:
+    thread = SenderThread(CurlSender(LOOPBACK_ALLOWED))
+    thread.close()
+    thread.close()
 
 
-def test_a_sender_that_never_started_can_be_closed() -> None:
+def test_a_sender_starts_again_after_it_was_closed_in_another_loop_too(receiver: Receiver) -> None:
     sender = CurlSender(LOOPBACK_ALLOWED)
-    sender.close(grace_seconds=1)
-    with pytest.raises(RuntimeError, match="once"):
-        sender.start(lambda results: None)
+
+    async def post() -> None:
+        arrived: asyncio.Future[list[CallbackResult]] = asyncio.get_running_loop().create_future()
+        sender.start(arrived.set_result)
+        with pytest.raises(RuntimeError, match="started"):
+            sender.start(arrived.set_result)
+        sender.submit([Callback(1, receiver.url(), (), b"", WAIT_SECONDS)])
+        assert [result.status for result in await arrived] == [200]
+        sender.close()
+        sender.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            sender.submit([])
+
+    for _ in range(2):
+        asyncio.run(post())
+    assert receiver.connections == 2
+
+
+def test_close_leaves_no_descriptor_open(receiver: Receiver) -> None:
+    def post() -> None:
+        sending = Sending()
+        assert sending.post(receiver.url()).status == 200
+        sending.sender.submit([sending.callback(receiver.on("/hanging", held(Gate())))])
+        sending.sender.close()
+
+    def ours() -> int:
+        return len(list(Path("/proc/self/fd").iterdir())) - receiver.connections
+
+    post()
+    before = ours()
+    for _ in range(3):
+        post()
+    assert ours() <= before
 
 
 def test_close_does_not_wait_for_what_libcurl_cannot_cancel(
@@ -179,7 +250,7 @@ def test_close_does_not_wait_for_what_libcurl_cannot_cancel(
 
     monkeypatch.setattr(multi.Multi, "close", close)
     assert sending.post(receiver.url()).status == 200
-    sending.sender.close(grace_seconds=0)
+    sending.sender.close()
     assert not look_up.is_set()
     (closer,) = [thread for thread in threading.enumerate() if thread.name == "duetime-sender-closer"]
     look_up.set()
@@ -192,7 +263,7 @@ def test_close_does_not_wait_for_what_libcurl_cannot_cancel(
 
 def test_an_error_in_the_taker_is_logged_and_survived(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     sending = Sending()
-    sender = CurlSender(LOOPBACK_ALLOWED)
+    sender = SenderThread(CurlSender(LOOPBACK_ALLOWED))
     calls = 0
 
     def take(results: list[CallbackResult]) -> None:
@@ -210,24 +281,24 @@ def test_an_error_in_the_taker_is_logged_and_survived(receiver: Receiver, caplog
             threading.Event().wait(0.001)
         sender.submit([sending.callback(receiver.url())])
         assert [result.status for result in sending.wait_for(1)] == [200]
-    sender.close(grace_seconds=1)
-    sending.sender.close(grace_seconds=0)
+    sender.close()
+    sending.sender.close()
     assert [record.__dict__["action"] for record in caplog.records] == ["sender.results_lost"]
 
 
 def test_when_libcurl_breaks_what_is_in_flight_is_aborted_and_the_rest_goes_on(
     sending: Sending, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole = multi.Multi.turn
+    whole = multi.Multi.act
     breaks = [True]
 
-    def turn(self: multi.Multi, in_flight: int, max_wait_seconds: float | None = None) -> None:
-        if in_flight and breaks:
+    def act(self: multi.Multi) -> None:
+        if breaks:
             breaks.clear()
             raise RuntimeError("libcurl")
-        whole(self, in_flight, max_wait_seconds)
+        whole(self)
 
-    monkeypatch.setattr(multi.Multi, "turn", turn)
+    monkeypatch.setattr(multi.Multi, "act", act)
     with caplog.at_level(logging.ERROR):
         assert sending.post(receiver.url()).error is TransportError.ABORTED
     assert sending.post(receiver.url()).status == 200

@@ -17,7 +17,8 @@ import pytest
 from duetime.delivery.curl import CurlSender
 from duetime.delivery.egress import PUBLIC_ONLY, EgressPolicy
 from duetime.delivery.guard import Target
-from duetime.delivery.port import TransportError
+from duetime.delivery.port import CallbackResult, TransportError
+from duetime.delivery.sender_thread import SenderThread
 from duetime.delivery.transfer import Transfer
 from tests.integration.delivery.conftest import Sending
 from tests.support.receiver import WAIT_SECONDS, Receiver, raw, reply
@@ -115,15 +116,20 @@ class TestAName:
         assert receiver.connections == 0
 
     def test_a_sender_without_settings_calls_nothing_here(self, receiver: Receiver) -> None:
-        results: list[Any] = []
+        results: list[CallbackResult] = []
         ended = threading.Event()
-        sender = CurlSender()
-        sender.start(lambda batch: (results.extend(batch), ended.set()))  # type: ignore[func-returns-value]
+        sender = SenderThread(CurlSender())
+
+        def take(batch: list[CallbackResult]) -> None:
+            results.extend(batch)
+            ended.set()
+
+        sender.start(take)
         make = Sending()
         sender.submit([make.callback(receiver.url())])
         assert ended.wait(WAIT_SECONDS)
-        sender.close(grace_seconds=0)
-        make.sender.close(grace_seconds=0)
+        sender.close()
+        make.sender.close()
         assert results[0].error is TransportError.REFUSED_ADDRESS
         assert receiver.connections == 0
 
@@ -285,22 +291,10 @@ class TestResolving:
         sending = start(egress=ONE_IS_PUBLIC, resolve=resolver)
         sending.sender.submit([sending.callback(url_of(receiver, "a.test"))])
         resolver.wait_for_calls(1)
-        sending.sender.close(grace_seconds=0.05)
-        assert [result.error for result in sending.results] == [TransportError.ABORTED]
+        sending.sender.close()
+        assert sending.results == []
         assert "duetime-sender" not in {thread.name for thread in threading.enumerate()}
         resolver.release("a.test")
-
-    def test_in_flight_is_waited_for_while_there_is_grace(self, start: Start, receiver: Receiver) -> None:
-        resolver = Resolver(a=[PUBLIC])
-        resolver.hold("a.test")
-        sending = start(egress=ONE_IS_PUBLIC, resolve=resolver)
-        sending.sender.submit([sending.callback(url_of(receiver, "a.test"))])
-        resolver.wait_for_calls(1)
-        closing = threading.Thread(target=sending.sender.close, kwargs={"grace_seconds": WAIT_SECONDS})
-        closing.start()
-        resolver.release("a.test")
-        closing.join(WAIT_SECONDS)
-        assert [result.status for result in sending.results] == [200]
 
 
 class TestAUrl:

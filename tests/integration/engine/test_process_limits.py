@@ -46,7 +46,7 @@ for name in range(6):
                                 firing_id=f"{name}-{number}", now=now))
     store.timers.put(timers, mode=PutMode.CREATE, now=now)
 settings = PollerSettings(store=f"sqlite:///{path}", egress_allow_loopback=True, initial_window=200)
-poller, sender = make_poller(store, settings, store_clock(store), events=None, secret_box=None)
+poller = make_poller(store, settings, store_clock(store), events=None, secret_box=None)
 peak = {"files": 0, "threads": 0, "in_flight": 0}
 
 async def main():
@@ -62,7 +62,6 @@ async def main():
 
 begun = clock.monotonic()
 asyncio.run(main())
-sender.close(grace_seconds=0)
 counted = {name: poller.stats()[name] for name in ("fired", "retried", "poll_errors", "record_errors", "leases_lost")}
 print(json.dumps({**peak, **counted, "warnings": warnings}), flush=True)
 os._exit(0)

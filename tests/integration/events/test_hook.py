@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,7 +15,7 @@ from duetime.runtime import hook as hook_module
 from duetime.runtime.hook import HookEvents
 from duetime.runtime.wiring import make_hook
 from tests.integration.events.test_eventbridge import make_event
-from tests.support.receiver import Answer, Gate, Receiver, held, reply, reset
+from tests.support.receiver import WAIT_SECONDS, Answer, Gate, Receiver, held, reply, reset
 
 Hooks = Callable[[str], HookEvents]
 
@@ -94,3 +95,16 @@ def test_user_information_is_sent_as_a_header_and_no_error_shows_the_url(receive
     with pytest.raises(EventsUndelivered) as raised:
         hook.publish([make_event()])
     assert "k1" not in str(raised.value)
+
+
+def test_close_ends_what_is_being_published(
+    receiver: Receiver, hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hook_module, "TIMEOUT_SECONDS", 600.0)
+    hook = hooks(receiver.on("/failed", held(Gate())))
+    with ThreadPoolExecutor(1) as pool:
+        publishing = pool.submit(hook.publish, [make_event()])
+        receiver.wait_for(1)
+        hook.close()
+        with pytest.raises(EventsUndelivered):
+            publishing.result(WAIT_SECONDS)

@@ -97,7 +97,7 @@ def test_after_an_outage_timers_fire_at_once(server: str) -> None:
         through = url.set(host="127.0.0.1", port=line.port).render_as_string(hide_password=False)
         with opened(through) as store:
             settings = WorkerSettings(store=through)
-            poller, sender = make_poller(store, settings, store_clock(store), events=None, secret_box=None)
+            poller = make_poller(store, settings, store_clock(store), events=None, secret_box=None)
             stop = asyncio.Event()
             running = asyncio.create_task(poller.run(stop))
             async with asyncio.timeout(60):
@@ -116,7 +116,6 @@ def test_after_an_outage_timers_fire_at_once(server: str) -> None:
                 await asyncio.sleep(0.01)
             stop.set()
             await running
-            sender.close(grace_seconds=0)
             poller.close()
             receiver.close()
             await line.cut()

@@ -1,0 +1,63 @@
+"""CPU per timer of this checkout and of another one, side by side in one run.
+
+    python -m benchmarks.lone_timers OTHER_CHECKOUT [--rate 200] [--seconds 15] [--timers 20000] [--rounds 3]
+
+- lone: ``--rate`` timers a second, evenly spread: each one wakes the service alone.
+- drain: ``--timers`` at one instant.
+
+Both servers run at once, on a store of their own each, and take turns: while one is measured, the other is idle. CPU
+time says what the wall clock cannot on a machine that does other work, too. Lag is printed to be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+
+from benchmarks.firing import drain, precision
+from benchmarks.receiver import Receiver
+from benchmarks.service import ROOT, running
+
+_CREATES_PER_SECOND = 500.0
+"""On a busy machine, too: no timer may be due before all are stored."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("other", type=Path)
+    parser.add_argument("--rate", type=int, default=200)
+    parser.add_argument("--seconds", type=int, default=15)
+    parser.add_argument("--timers", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    measured: dict[str, dict[str, list[float]]] = {name: {"lone": [], "drain": []} for name in ("this", "other")}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Receiver() as receiver,
+        running(f"sqlite:///{Path(folder) / 'this.db'}", root=ROOT) as this,
+        running(f"sqlite:///{Path(folder) / 'other.db'}", root=given.other.resolve()) as other,
+    ):
+        for _ in range(given.rounds):
+            for name, service in (("this", this), ("other", other)):
+                switches = service.context_switches()
+                lone = precision(service, receiver, given.rate, given.seconds, creates_per_second=_CREATES_PER_SECOND)
+                switches = service.context_switches() - switches
+                drained = drain(service, receiver, given.timers, creates_per_second=_CREATES_PER_SECOND)
+                measured[name]["lone"].append(lone.cpu_seconds / lone.wanted * 1e6)
+                measured[name]["drain"].append(drained.cpu_seconds / drained.wanted * 1e6)
+                print(
+                    f"{name}: lone {measured[name]['lone'][-1]:.0f} us each, {switches / lone.wanted:.1f} switches,"
+                    f" lag p50 {lone.late['p50']} ms, p99 {lone.late['p99']} ms ({lone.arrived} of {lone.wanted});"
+                    f" drain {measured[name]['drain'][-1]:.0f} us each, {drained.rate:.0f}/s"
+                    f" ({drained.arrived} of {drained.wanted}, duplicates {drained.duplicates})",
+                    flush=True,
+                )
+    for kind in ("lone", "drain"):
+        own, others = (statistics.median(measured[name][kind]) for name in ("this", "other"))
+        print(f"{kind}: {own:.0f} us of CPU per timer, the other {others:.0f} us: ratio {own / others:.2f}")
+
+
+if __name__ == "__main__":
+    main()
