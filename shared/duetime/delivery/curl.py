@@ -13,6 +13,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import pycurl
@@ -30,6 +31,8 @@ from duetime.delivery.transfer import Transfer, Unsendable, error_result
 _logger = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 0.5
+_SLICE = 64
+"""How many callbacks begin in one turn of the event loop: some milliseconds, for a new connection costs 100 us."""
 
 OnResults = Callable[[list[CallbackResult]], None]
 
@@ -81,6 +84,9 @@ class _Sending:
         self._idle: list[Transfer] = []
         self._in_flight: set[Transfer] = set()
         self._waiting = PendingLookups()
+        self._queue: deque[tuple[Callback, Target, float]] = deque()
+        """They begin in their turn. With each where it goes, and since when (monotonic seconds) its deadline runs."""
+        self._next_slice: asyncio.Handle | None = None
         self._results: list[CallbackResult] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0.0
@@ -88,12 +94,14 @@ class _Sending:
     def submit(self, callbacks: Sequence[Callback]) -> None:
         now = time.monotonic()
         for callback in callbacks:
-            self._start(callback, now)
-        self._begin_added()
+            self._accept(callback, now)
+        if self._next_slice is None:
+            self._begin_slice()
 
     def close(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+        for handle in (self._alarm, self._next_slice):
+            if handle is not None:
+                handle.cancel()
         self._abort("the sender was closed")
         self._results.clear()
         self._guard.close()
@@ -122,15 +130,21 @@ class _Sending:
             self._loop.call_soon_threadsafe(self._on_lookup, lookup)
 
     def _on_lookup(self, lookup: Lookup) -> None:
-        now = time.monotonic()
-        target = self._guard.settle(lookup, now)
-        for waiting in self._waiting.leave(target):
-            self._begin(waiting.callback, target, now - waiting.since)
-        self._begin_added()
+        target = self._guard.settle(lookup, time.monotonic())
+        self._queue.extend((waiting.callback, target, waiting.since) for waiting in self._waiting.leave(target))
+        if self._next_slice is None and self._queue:  # not at once: many look-ups may end together
+            self._next_slice = self._loop.call_soon(self._begin_slice)
 
-    def _begin_added(self) -> None:
+    def _begin_slice(self) -> None:
         """What ended at once is reported in a moment: whoever submitted it is not prepared for it yet."""
+        self._next_slice = None
+        now = time.monotonic()
+        for _ in range(min(_SLICE, len(self._queue))):
+            callback, target, since = self._queue.popleft()
+            self._begin(callback, target, now - since)
         self._turn(self._multi.act)
+        if self._queue:
+            self._next_slice = self._loop.call_soon(self._begin_slice)
         if self._results:
             self._loop.call_soon(self._report)
 
@@ -171,8 +185,8 @@ class _Sending:
 
     # -- callbacks ---------------------------------------------------------------------------------------------
 
-    def _start(self, callback: Callback, now: float) -> None:
-        """At once when the addresses of its host are known, else when they are."""
+    def _accept(self, callback: Callback, now: float) -> None:
+        """Queue it when the addresses of its host are known, else let it wait for them."""
         try:
             target = self._guard.target(callback.url, now)
         except RefusedUrl as error:
@@ -181,7 +195,7 @@ class _Sending:
             self._not_started(callback)
         else:
             if now < target.usable_until:
-                self._begin(callback, target, 0.0)
+                self._queue.append((callback, target, now))
             else:
                 seconds = min(callback.timeout_seconds, self._settings.connect_timeout_seconds)
                 self._waiting.add(target, Waiting(callback, now, now + seconds))
@@ -217,6 +231,9 @@ class _Sending:
     def _abort(self, why: str) -> None:
         for waiting in self._waiting.leave_all():
             self._results.append(error_result(waiting.callback.key, TransportError.ABORTED, why))
+        for callback, _, _ in self._queue:
+            self._results.append(error_result(callback.key, TransportError.ABORTED, why))
+        self._queue.clear()
         for transfer in self._in_flight:
             self._results.append(error_result(transfer.key, TransportError.ABORTED, why))
             with contextlib.suppress(pycurl.error):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,15 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(asyncio, "new_event_loop", uvloop.new_event_loop)
     elif request.param == "without epoll":
         monkeypatch.setattr(multi, "_open_poller", multi.SelectorPoller)
+
+
+@pytest.fixture
+def old_objects_are_not_collected() -> Iterator[None]:
+    """A full collection looks through all that the test runner has loaded, which takes longer than any turn."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def test_five_hundred_are_in_flight_at_once(start: Start, receiver: Receiver) -> None:
@@ -146,12 +156,16 @@ def test_no_result_comes_before_submit_returns() -> None:
     asyncio.run(main())
 
 
-def test_the_loop_is_not_kept_from_other_work(receiver: Receiver) -> None:
-    """However much there is to send and to read, something else has its turn every few milliseconds."""
+@pytest.mark.usefixtures("old_objects_are_not_collected")
+@pytest.mark.parametrize(("hosts", "connections"), [(1, 50), (1, 1000), (2000, 300)])
+def test_the_loop_is_not_kept_from_other_work(receiver: Receiver, hosts: int, connections: int) -> None:
+    """However much there is to look up, to send and to read, something else has its turn every few milliseconds."""
+    urls = [f"http://host{number}.test:{receiver.port}/" for number in range(hosts)]
 
     async def main() -> float:
         left, longest = 2000, 0.0
-        sender = CurlSender(replace(LOOPBACK_ALLOWED, max_connections=50))
+        settings = replace(LOOPBACK_ALLOWED, max_connections=connections, max_connections_per_host=connections)
+        sender = CurlSender(settings, resolve=lambda _host, _port: ["127.0.0.1"])
         done = asyncio.Event()
 
         def take(results: list[CallbackResult]) -> None:
@@ -161,8 +175,9 @@ def test_the_loop_is_not_kept_from_other_work(receiver: Receiver) -> None:
                 done.set()
 
         sender.start(take)
-        for number in range(left // 100):
-            sender.submit([Callback(number, receiver.url(), (), b"", WAIT_SECONDS) for _ in range(100)])
+        callbacks = [Callback(number, urls[number % hosts], (), b"", WAIT_SECONDS) for number in range(left)]
+        for first in range(0, left, 100):
+            sender.submit(callbacks[first : first + 100])
         at = time.thread_time()
         while not done.is_set():
             await asyncio.sleep(0)
@@ -184,6 +199,36 @@ def test_close_aborts_what_is_in_flight(sending: Sending, receiver: Receiver) ->
     sending.sender.close()
     assert sending.results == []
     assert "duetime-sender" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_close_leaves_nothing_to_begin(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither of what waits for its turn nor of what waits for its host's addresses."""
+    looks_up, found = threading.Event(), threading.Event()
+
+    def resolve(_host: str, _port: int) -> list[str]:
+        looks_up.set()
+        assert found.wait(WAIT_SECONDS)
+        return ["127.0.0.1"]
+
+    async def main() -> None:
+        results: list[CallbackResult] = []
+        sender = CurlSender(LOOPBACK_ALLOWED, resolve=resolve)
+        sender.start(results.extend)
+        sender.submit([Callback(1, f"http://host.test:{receiver.port}/", (), b"", WAIT_SECONDS)])
+        sender.submit([Callback(key, receiver.url(), (), b"", WAIT_SECONDS) for key in range(2, 500)])
+        assert looks_up.wait(WAIT_SECONDS)
+        sender.close()
+        found.set()
+        while any(thread.name == "duetime-lookup" for thread in threading.enumerate()):
+            await asyncio.sleep(0.001)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert results == []
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+    assert len(receiver.requests) < 400
+    assert caplog.records == []
 
 
 def test_close_may_come_again_and_submit_may_not_come_after(sending: Sending, receiver: Receiver) -> None:
