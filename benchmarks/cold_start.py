@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from duetime.stores.backends.dynamodb.client import make_client
-from duetime.stores.dynamodb.store import DynamoDbStore
 from scripts.aws_local import ROOT, build
+from tests.support.dynamodb import dynamodb_store
 from tests.support.ministack import running_ministack
 from tests.support.runtime_api import LambdaFunction
 
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as scratch, running_ministack() as endpoint_url:
-        DynamoDbStore(make_client(endpoint_url=endpoint_url), TABLE).initialise()
+        dynamodb_store(make_client(endpoint_url=endpoint_url), TABLE).initialise()
         environment = {"AWS_ENDPOINT_URL": endpoint_url, "DUETIME_STORE": f"dynamodb://{TABLE}"}
         functions = subjects(Path(scratch))
         measured: dict[str, list[float]] = {name: [] for name in functions}

@@ -25,15 +25,16 @@ from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.clock import SystemClock
 from duetime.stores.backends.dynamodb.client import make_client
-from duetime.stores.dynamodb.changes import Item
-from duetime.stores.dynamodb.items import encode
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.core.store import CoreStore
+from duetime.stores.core.timer_codec import encode
+from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import PutMode
 from duetime.stores.store_clock import StoreClock
 from tests.support.attempts import logged
 from tests.support.builders import failed, fired, leased, make_timers, parked, rescheduled, retried
 from tests.support.capacity import CapacityMeter
-from tests.support.dynamodb import unique_table_name
+from tests.support.dynamodb import dynamodb_store, item_of, unique_table_name
+from tests.support.dynamodb_units import item_size
 from tests.support.ministack import running_ministack
 from tests.support.scripted_sender import Script, ScriptedSender
 
@@ -46,16 +47,8 @@ FIELDS: dict[str, Any] = {
 """A usual timer: below 1 KB with its index entry."""
 
 
-def item_bytes(item: Item) -> int:
-    """The size by DynamoDB's rules: names and text as UTF-8; a number takes about a byte for two digits."""
-    return sum(
-        len(name.encode()) + (len(value["S"].encode()) if "S" in value else len(value["N"]) // 2 + 2)
-        for name, value in item.items()
-    )
-
-
-def new_store(client: Any, *, shards: int, now: datetime, batch_statements: bool) -> tuple[DynamoDbStore, Namespace]:
-    store = DynamoDbStore(client, unique_table_name(), batch_statements=batch_statements)
+def new_store(client: Any, *, shards: int, now: datetime, batch_statements: bool) -> tuple[CoreStore, Namespace]:
+    store = dynamodb_store(client, unique_table_name(), batch_statements=batch_statements)
     store.initialise()
     return store, store.catalogue.create_namespace("bench", num_shards=shards, dedicated=False, now=now)[0]
 
@@ -112,7 +105,7 @@ def print_repeated(client: Any, now: datetime) -> None:
         print(f"write units of a {step}, the 1st to the {len(units)}th: {' '.join(map(str, units))}")
 
 
-async def poll(store: DynamoDbStore, clock: SystemClock, *, fired: int, seconds: float) -> float:
+async def poll(store: CoreStore, clock: SystemClock, *, fired: int, seconds: float) -> float:
     """Run a real poller until ``fired`` callbacks are recorded or ``seconds`` have passed; how long it ran."""
     stop = asyncio.Event()
     poller = Poller(
@@ -150,7 +143,7 @@ def print_requests(client: Any, clock: SystemClock, *, number: int, shards: int)
     seconds = asyncio.run(poll(store, clock, fired=number, seconds=60))
     cpu = time.process_time() - cpu
     print(f"  fire:   {meter.total_requests / number:.3f} requests per timer {dict(meter.requests)}")
-    size = item_bytes(encode(timers[0]))
+    size = item_size(item_of(TIMER, encode(timers[0])))
     print(
         f"          {meter.items_read / number:.2f} items of {size} bytes read per timer: "
         f"{meter.items_read / number * size / 4096:.2f} read units (strongly consistent, 4 KB each)"

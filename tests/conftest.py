@@ -32,9 +32,7 @@ SERVER_STORES = frozenset(
         "dynamodb",
         "dynoxide",
         "ministack",
-        "ministack-over-core",
         "moto",
-        "moto-over-core",
         "mongodb",
         "noserver",
         *server_names(),
@@ -48,9 +46,7 @@ SERVER_DIRECTORIES = {("integration", "cassandra"), ("integration", "dynamodb"),
 REPEATED: dict[str, tuple[str, ...]] = {
     "mariadb114": (),
     "ministack": ("timers.put", "timers.record", "timers.races", "calls.apply", "calls.lists"),
-    "ministack-over-core": ("timers.put", "timers.record", "timers.races", "calls.apply", "calls.lists"),
     "moto": (),
-    "moto-over-core": (),
     "sqlite-memory": ("timers.put", "timers.record", "calls.apply"),
 }
 """Stores of which these parts of the contract alone are run always: models, emulators, a second version, SQLite

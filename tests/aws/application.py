@@ -15,7 +15,7 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.service_calls import ServiceCall
 from duetime.runtime.clock import SystemClock
 from duetime.stores.backends.dynamodb.url import default_calls_table_name
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import ApplyStatus
 from tests.aws.permissions import Permission, permissions_for
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Forward
@@ -120,6 +120,6 @@ def received(sqs: Any, queue_url: str, is_enough: Callable[[list[Any]], bool]) -
     return bodies
 
 
-def apply(store: DynamoDbStore, transition: Transition) -> ServiceCall:
+def apply(store: CoreStore, transition: Transition) -> ServiceCall:
     assert store.calls.apply([transition], now=SystemClock().now()) == [ApplyStatus.APPLIED]
     return transition.after

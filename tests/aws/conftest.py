@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from duetime.runtime.clock import SystemClock
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.core.store import CoreStore
 from scripts.aws_local import ROOT, build
 from tests.aws.application import PATIENCE_SECONDS, Account, Event, Template
+from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_proxy import running_proxy
 from tests.support.tools import tool_program
 
@@ -53,9 +54,9 @@ def account(template: Template, built: Path, ministack_url: str, timers_table: s
 
 
 @pytest.fixture
-def calls_store(ministack_client: Any, timers_table: str) -> DynamoDbStore:
+def calls_store(ministack_client: Any, timers_table: str) -> CoreStore:
     """The tables that the functions work on, and a tenant that has submitted a service call before."""
-    store = DynamoDbStore(ministack_client, timers_table)
+    store = dynamodb_store(ministack_client, timers_table)
     store.catalogue.create_namespace(
         "calls@acme", num_shards=4, dedicated=False, now=SystemClock().now(), tenant_id="acme"
     )

@@ -20,7 +20,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallStatus
 from duetime.runtime.clock import SystemClock
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import CallRef
 from scripts.aws_local import emulator_client
 from tests.aws.application import PATIENCE_SECONDS, Account, Api, LoadEvent, Template, apply, received
@@ -29,6 +29,7 @@ from tests.contract import call_steps as steps
 from tests.support import calls as make_calls
 from tests.support.builders import failed, leased
 from tests.support.callbacks import Arrival, CallbackReceiver
+from tests.support.dynamodb import dynamodb_store
 from tests.support.runtime_api import FunctionError, LambdaFunction
 
 LARGE = "x" * 200_000
@@ -68,7 +69,7 @@ def test_the_timers_api_serves_nobody_whom_no_authorizer_has_let_in(account: Acc
 def test_the_authorizer_lets_in_whom_the_timers_api_then_serves(
     account: Account, template: Template, load_event: LoadEvent, ministack_client: Any, timers_table: str
 ) -> None:
-    store, now = DynamoDbStore(ministack_client, timers_table), SystemClock().now()
+    store, now = dynamodb_store(ministack_client, timers_table), SystemClock().now()
     created = create_key(store, key_id="k1", tenant_id="acme", role=Role.READER, name="", expires_at=None, now=now)
     event = load_event("authorizer")
     account.used.clear()
@@ -93,7 +94,7 @@ def test_the_authorizer_lets_in_whom_the_timers_api_then_serves(
         assert api.call("PUT", "/v1/namespaces/mine")[0] == 403
 
 
-def fail_timers(store: DynamoDbStore, *timer_ids: str) -> None:
+def fail_timers(store: CoreStore, *timer_ids: str) -> None:
     """What pollers do to timers of the namespace ``default`` that are refused."""
     namespace, now = store.catalogue.get_namespace("default"), SystemClock().now()
     assert namespace is not None
@@ -139,7 +140,7 @@ def test_the_timers_api_uses_just_the_permissions_that_it_has(
                 ("GET", "/console/app.js"),
             )
         ]
-        fail_timers(DynamoDbStore(ministack_client, timers_table), "a", "large", "3", "4")
+        fail_timers(dynamodb_store(ministack_client, timers_table), "a", "large", "3", "4")
         statuses += [
             api.call(*request)[0]
             for request in (
@@ -184,7 +185,7 @@ def test_the_service_calls_api_uses_just_the_permissions_that_it_has(
         "correlationId": "c",
         "dueAt": "2030-01-01T00:00:00Z",
     }
-    store = DynamoDbStore(ministack_client, timers_table)
+    store = dynamodb_store(ministack_client, timers_table)
     with account.running("ServiceCallsApi") as function:
         api = Api(function, load_event("service_calls_api"))
 
@@ -220,7 +221,7 @@ def test_the_service_calls_api_uses_just_the_permissions_that_it_has(
     assert account.used == permissions_of(template.of_type("AWS::IAM::Role")["ServiceCallsApiRole"])
 
 
-def execute_often(store: DynamoDbStore, call_id: str) -> None:
+def execute_often(store: CoreStore, call_id: str) -> None:
     """Give a call more executions than a transaction can remove, and an end."""
     now = SystemClock().now()
     (call,) = store.calls.get([CallRef("default", call_id)], now=now)
@@ -232,7 +233,7 @@ def execute_often(store: DynamoDbStore, call_id: str) -> None:
         apply(store, replace(transition, executions=(*transition.executions, *others)))
 
 
-def finish_calls(store: DynamoDbStore, *call_ids: str) -> None:
+def finish_calls(store: CoreStore, *call_ids: str) -> None:
     """What pollers do to calls whose receivers are away."""
     now = SystemClock().now()
     for call in store.calls.get([CallRef("default", call_id) for call_id in call_ids], now=now):
@@ -287,7 +288,7 @@ def test_the_poller_takes_the_shards_of_another_pollers_event(account: Account, 
 
 
 def test_the_poller_uses_just_the_permissions_that_it_has(
-    account: Account, template: Template, load_event: LoadEvent, calls_store: DynamoDbStore
+    account: Account, template: Template, load_event: LoadEvent, calls_store: CoreStore
 ) -> None:
     may_answer = threading.Event()
 

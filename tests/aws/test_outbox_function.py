@@ -14,11 +14,13 @@ from duetime.domain.call_events import CallEventType
 from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import NamespaceSettings
 from duetime.domain.service_calls import ServiceCall
+from duetime.domain.times import format_instant
 from duetime.runtime.clock import SystemClock
+from duetime.stores.backends.dynamodb.derived import expiring
+from duetime.stores.backends.dynamodb.layouts import call_item_key, event_sort_key
+from duetime.stores.backends.dynamodb.stream import read_record
 from duetime.stores.backends.dynamodb.url import default_calls_table_name
-from duetime.stores.dynamodb.calls.items import closing
-from duetime.stores.dynamodb.calls.stream import read_record
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.timers import TimerFilter, TimerRef
 from scripts.aws_local import emulator_client
@@ -45,7 +47,7 @@ class Subscriber:
         return received(self._sqs, self._queue_url, lambda found: len(found) >= count)
 
 
-def live(store: DynamoDbStore, *, ago: timedelta = timedelta(0), **fields: Any) -> ServiceCall:
+def live(store: CoreStore, *, ago: timedelta = timedelta(0), **fields: Any) -> ServiceCall:
     """A call from its submission to its end: seven events in three items."""
     now = SystemClock().now() - ago
     running = make_calls.begun(apply(store, make_calls.submitted(now=now, **fields)), now=now)
@@ -53,10 +55,10 @@ def live(store: DynamoDbStore, *, ago: timedelta = timedelta(0), **fields: Any) 
     return apply(store, make_calls.concluded(running.after, running.executions[0], now=now))
 
 
-def records_of(ministack_url: str, store: DynamoDbStore) -> list[dict[str, Any]]:
+def records_of(ministack_url: str, table: str) -> list[dict[str, Any]]:
     """All that the stream of the table of service calls holds, as Lambda would hand it over."""
     streams = emulator_client(ministack_url, "dynamodbstreams")
-    (stream,) = streams.list_streams(TableName=default_calls_table_name(store._table.name))["Streams"]
+    (stream,) = streams.list_streams(TableName=default_calls_table_name(table))["Streams"]
     records: list[dict[str, Any]] = []
     for shard in streams.describe_stream(StreamArn=stream["StreamArn"])["StreamDescription"]["Shards"]:
         iterator = streams.get_shard_iterator(
@@ -67,11 +69,11 @@ def records_of(ministack_url: str, store: DynamoDbStore) -> list[dict[str, Any]]
 
 
 def test_the_outbox_publishes_what_the_stream_tells_of(
-    account: Account, ministack_url: str, calls_store: DynamoDbStore
+    account: Account, ministack_url: str, calls_store: CoreStore, timers_table: str
 ) -> None:
     subscriber = Subscriber(ministack_url)
     calls = [live(calls_store), live(calls_store)]
-    records = records_of(ministack_url, calls_store)
+    records = records_of(ministack_url, timers_table)
     with account.running("Outbox", AWS_ENDPOINT_URL_EVENTBRIDGE=ministack_url) as function:
         answers = [function.invoke({"Records": list(reversed(records))}) for _ in range(2)]
 
@@ -88,11 +90,11 @@ def test_the_outbox_publishes_what_the_stream_tells_of(
 
 
 def test_the_outbox_reports_what_it_could_not_publish_and_the_schedule_makes_up_for_it(
-    account: Account, ministack_url: str, load_event: LoadEvent, calls_store: DynamoDbStore
+    account: Account, ministack_url: str, load_event: LoadEvent, calls_store: CoreStore, timers_table: str
 ) -> None:
     subscriber = Subscriber(ministack_url)
     live(calls_store)
-    records = [each for each in records_of(ministack_url, calls_store) if read_record(each)]
+    records = [each for each in records_of(ministack_url, timers_table) if read_record(each)]
     with account.running("Outbox", AWS_ENDPOINT_URL_EVENTBRIDGE="http://127.0.0.1:9") as function:
         answer = function.invoke({"Records": records})
     assert [each["itemIdentifier"] for each in answer["batchItemFailures"]] == [
@@ -109,7 +111,7 @@ def test_the_outbox_reports_what_it_could_not_publish_and_the_schedule_makes_up_
 
 
 def test_the_outbox_puts_the_timers_that_deliver_to_a_webhook(
-    account: Account, ministack_url: str, calls_store: DynamoDbStore
+    account: Account, ministack_url: str, calls_store: CoreStore, timers_table: str
 ) -> None:
     now = SystemClock().now()
     namespace, _ = calls_store.catalogue.create_namespace(
@@ -118,7 +120,7 @@ def test_the_outbox_puts_the_timers_that_deliver_to_a_webhook(
     webhook = NamespaceSettings(webhook=EventWebhook(url="https://hooks.test/"))
     assert calls_store.catalogue.update_namespace(replace(namespace, settings=webhook), if_revision=1, now=now)
     call = live(calls_store)
-    records = records_of(ministack_url, calls_store)
+    records = records_of(ministack_url, timers_table)
     with account.running("Outbox", DUETIME_EVENT_PUBLISHERS="webhook") as function:
         function.invoke({"Records": records})
 
@@ -127,7 +129,12 @@ def test_the_outbox_puts_the_timers_that_deliver_to_a_webhook(
 
 
 def test_the_outbox_uses_just_the_permissions_that_it_has(
-    account: Account, template: Template, load_event: LoadEvent, ministack_url: str, calls_store: DynamoDbStore
+    account: Account,
+    template: Template,
+    load_event: LoadEvent,
+    ministack_url: str,
+    calls_store: CoreStore,
+    timers_table: str,
 ) -> None:
     now = SystemClock().now()
     namespace, _ = calls_store.catalogue.create_namespace(
@@ -144,11 +151,14 @@ def test_the_outbox_uses_just_the_permissions_that_it_has(
             calls_store.timers.delete(namespace, [TimerRef(f"{other.call_id}.1")], now=now)
 
     account.before = end_predecessor
-    records = records_of(ministack_url, calls_store)
+    records = records_of(ministack_url, timers_table)
     # What has expired is removed by the schedule, with an event; and what a removal that was cut short has left.
     cut_short = live(calls_store)
-    table = default_calls_table_name(calls_store._table.name)
-    emulator_client(ministack_url, "dynamodb").put_item(TableName=table, Item=closing("acme", cut_short.call_id, now))
+    index = {"outbox_partition": {"N": str(expiring(0))}, "outbox_key": {"S": format_instant(now)}}
+    left = call_item_key("acme", f"LEFT#{cut_short.call_id}") | {"row_type": {"S": "LEFT"}} | index
+    client, table = emulator_client(ministack_url, "dynamodb"), default_calls_table_name(timers_table)
+    client.put_item(TableName=table, Item=left)
+    client.delete_item(TableName=table, Key=call_item_key("acme", f"CALL#{cut_short.call_id}"))
     gone = CallRef("acme", live(calls_store, ago=2 * make_calls.RETENTION).call_id)
     calls_store.outbox.mark_published(calls_store.outbox.unpublished_of(gone, limit=10), now=now)
     # What is published in part is marked event by event.
@@ -158,8 +168,17 @@ def test_the_outbox_uses_just_the_permissions_that_it_has(
     ) as function:
         calls_store.outbox.mark_published(first, now=now)
         answers = [function.invoke({"Records": records}), function.invoke(load_event("outbox_schedule"))]
+        # Events of two calls that were published, and not marked: their deliveries are there.
+        for unmarked in (call, other):
+            client.update_item(
+                TableName=table,
+                Key=call_item_key("acme", event_sort_key(unmarked.call_id, 5)),
+                UpdateExpression="SET outbox_partition = :one, outbox_key = :key REMOVE published_at, expires_at",
+                ExpressionAttributeValues={":one": {"N": "1"}, ":key": {"S": "acme"}},
+            )
+        answers.append(function.invoke({"Records": records}))
 
-    assert answers[0] == {"batchItemFailures": []}
+    assert answers[0] == answers[2] == {"batchItemFailures": []}
     assert calls_store.calls.list_executions("acme", cut_short.call_id, cursor=None, limit=10).items == []
     (told,) = calls_store.outbox.unpublished_of(gone, limit=10)
     assert told.event.type is CallEventType.DELETED

@@ -17,10 +17,12 @@ from duetime.runtime.eventbridge import CALLS_SOURCE, SOURCE
 from duetime.runtime.settings import PollerSettings, load_settings, variable
 from duetime.runtime.tuning import EgressSettings, KeySettings
 from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE
+from duetime.stores.backends.dynamodb.event_items import packed
 from duetime.stores.backends.dynamodb.schema import Define, calls_table_definition, table_definition
-from duetime.stores.dynamodb.calls.event_items import encode_events
-from duetime.stores.dynamodb.calls.items import encode_call
-from duetime.stores.dynamodb.calls.stream import read_record
+from duetime.stores.backends.dynamodb.stream import read_record
+from duetime.stores.core.call_codec import encode_call
+from duetime.stores.core.event_codec import encode_event
+from duetime.stores.entities import SERVICE_CALL
 from scripts.aws_local import ROOT
 from scripts.write_parameters import (
     BY_HAND,
@@ -33,6 +35,7 @@ from scripts.write_parameters import (
 )
 from tests.aws.application import Template
 from tests.support import calls as transitions
+from tests.support.dynamodb import item_of
 
 TABLES: dict[str, Define] = {"Timers": table_definition, "ServiceCalls": calls_table_definition}
 SECRETS_KEY = {"Fn::GetAtt": ["SecretsKey", "Arn"]}
@@ -69,13 +72,12 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
     ],
     "ServiceCallsApiRole": [
         (
-            {"dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"},
+            {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"},
             TABLE,
         ),
         (
             {
                 "dynamodb:BatchGetItem",
-                "dynamodb:BatchWriteItem",
                 "dynamodb:DeleteItem",
                 "dynamodb:GetItem",
                 "dynamodb:PutItem",
@@ -123,7 +125,6 @@ PERMISSIONS: dict[str, list[tuple[set[str], Any]]] = {
         (
             {
                 "dynamodb:BatchGetItem",
-                "dynamodb:BatchWriteItem",
                 "dynamodb:DeleteItem",
                 "dynamodb:GetItem",
                 "dynamodb:PartiQLUpdate",
@@ -366,14 +367,15 @@ def test_the_filters_let_in_just_the_records_that_lead_to_something(template: Te
         return any(passes(pattern, record) for pattern in patterns)
 
     call = transitions.submitted()
-    written = {"eventName": "INSERT", "dynamodb": {"NewImage": encode_events(call.events)}}
-    image = encode_call(call.after)
+    events = packed([encode_event(event) for event in call.events], 0)
+    written = {"eventName": "INSERT", "dynamodb": {"NewImage": events}}
+    image = item_of(SERVICE_CALL, encode_call(call.after))
     records = [
         written,
-        {"eventName": "MODIFY", "dynamodb": {"NewImage": encode_events(call.events)}},
+        {"eventName": "MODIFY", "dynamodb": {"NewImage": events}},
         {"eventName": "INSERT", "dynamodb": {"NewImage": image}},
         {"eventName": "REMOVE", "dynamodb": {"OldImage": image}},
-        {"eventName": "REMOVE", "dynamodb": {"OldImage": encode_events(call.events)}},
+        {"eventName": "REMOVE", "dynamodb": {"OldImage": events}},
     ]
 
     assert [is_let_in(record) for record in records] == [True, False, False, False, False]

@@ -18,7 +18,7 @@ from tests.contract.sql_stores import sql_server, sqlite_file, sqlite_memory
 from tests.support.cassandra import server_subject, server_url
 from tests.support.databases import server_urls
 from tests.support.dictionary import dictionary_subject
-from tests.support.dynamodb import dynoxide_endpoint, moto_over_core, moto_subject, served_over_core, served_subject
+from tests.support.dynamodb import dynoxide_endpoint, moto_subject, served_subject
 from tests.support.mongodb import mongodb_subject
 
 Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
@@ -27,10 +27,8 @@ Factory = Callable[[pytest.FixtureRequest], AbstractContextManager[Subject]]
 STORES: dict[str, Factory] = {
     "dictionary": lambda request: dictionary_subject(),
     "ministack": lambda request: served_subject(request.getfixturevalue("ministack_client")),
-    "ministack-over-core": lambda request: served_over_core(request.getfixturevalue("ministack_client")),
     "mongodb": lambda request: mongodb_subject(request.getfixturevalue("mongodb_url")),
     "moto": lambda request: moto_subject(),
-    "moto-over-core": lambda request: moto_over_core(),
     "sqlite-file": sqlite_file,
     "sqlite-memory": sqlite_memory,
 }

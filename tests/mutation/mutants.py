@@ -234,8 +234,8 @@ MUTANTS = (
         ("else column > place)", "else column >= place)", "a page begins with the last timer again"),
     ),
     *_of(
-        "stores/dynamodb/changes.py",
-        "tests/unit/dynamodb",
+        "stores/backends/dynamodb/item_writes.py",
+        "tests/integration/dynamodb/test_faults.py",
         (
             "return is_set and not any(name in item for name in self.removes)",
             "return is_set",

@@ -22,19 +22,18 @@ from moto import mock_aws
 
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
+from duetime.stores.backend import insert
 from duetime.stores.backends.dynamodb.backend import DynamoDbBackend
 from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.backends.dynamodb.derived import TIME_TO_LIVE
 from duetime.stores.backends.dynamodb.driver import DEFAULT_PARALLEL
+from duetime.stores.backends.dynamodb.expansion import Expansion
+from duetime.stores.backends.dynamodb.items import Item
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS
 from duetime.stores.backends.dynamodb.url import default_calls_table_name, parse_dynamodb_url
 from duetime.stores.core.store import CoreStore
-from duetime.stores.dynamodb.calls import keys
-from duetime.stores.dynamodb.calls.event_items import ROW_TYPE
-from duetime.stores.dynamodb.calls.store import DEFAULT_MAX_PARALLEL
-from duetime.stores.dynamodb.items import timer_key
-from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.entities import SERVICE_CALL, TIMER
+from duetime.stores.entities import EVENT, SERVICE_CALL, TIMER
+from duetime.stores.entity import Entity, Row
 from duetime.stores.time_source import TimeSource
 from duetime.testing.contract import Subject
 from tests.support.moto_transactions import cheap_transactions
@@ -50,6 +49,19 @@ def dynoxide_endpoint() -> str | None:
 
 def unique_table_name() -> str:
     return f"timers-{uuid4().hex}"
+
+
+def item_of(entity: Entity, row: Row) -> Item:
+    """The item of a new row."""
+    (write, *_) = Expansion(lambda _: "").items(insert(entity, row), 0)
+    assert write.item is not None
+    return write.item
+
+
+def dynamodb_store(
+    client: Any, table_name: str, *, time_source: TimeSource = TimeSource.CALLER, **options: Any
+) -> CoreStore:
+    return CoreStore(DynamoDbBackend(client, table_name, time_source=time_source, **options))
 
 
 @lru_cache
@@ -76,32 +88,15 @@ def served_subject(client: Any) -> Iterator[Subject]:
         client.delete_table(TableName=default_calls_table_name(name))
 
 
-@contextmanager
-def moto_over_core() -> Iterator[Subject]:
-    with mock_aws(), cheap_transactions():
-        yield _over_core(_moto_client(), "timers", batch_statements=False, is_thread_safe=False)
-
-
-@contextmanager
-def served_over_core(client: Any) -> Iterator[Subject]:
-    name = unique_table_name()
-    try:
-        yield _over_core(client, name, batch_statements=True, is_thread_safe=True)
-    finally:
-        client.delete_table(TableName=name)
-        client.delete_table(TableName=default_calls_table_name(name))
-
-
-def _over_core(client: Any, name: str, *, batch_statements: bool, is_thread_safe: bool) -> Subject:
+def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: bool) -> Subject:
     def open_again() -> CoreStore:
-        backend = DynamoDbBackend(
+        return dynamodb_store(
             client,
             name,
             batch_statements=batch_statements,
             max_parallel=DEFAULT_PARALLEL if is_thread_safe else 1,
             time_source=TimeSource.CALLER,
         )
-        return CoreStore(backend)
 
     def corrupt(timer: Timer) -> None:
         client.update_item(
@@ -115,60 +110,19 @@ def _over_core(client: Any, name: str, *, batch_statements: bool, is_thread_safe
         client.update_item(
             TableName=default_calls_table_name(name),
             Key=LAYOUTS[SERVICE_CALL].key_of((call.tenant_id, call.call_id)),
-            UpdateExpression="SET request_spec = :spec REMOVE call_digest",
+            UpdateExpression="SET #request = :spec REMOVE digest",
+            ExpressionAttributeNames={"#request": "request"},
             ExpressionAttributeValues={":spec": {"S": "nonsense"}},
-        )
-
-    store = open_again()
-    store.initialise()
-    return Subject(
-        store=store,
-        corrupt=corrupt,
-        corrupt_call=corrupt_call,
-        reopen=open_again,
-        is_thread_safe=is_thread_safe,
-        checks_leases=False,
-        expires_by_itself=True,
-    )
-
-
-def _subject(client: Any, name: str, *, batch_statements: bool, is_thread_safe: bool) -> Subject:
-    def open_again() -> DynamoDbStore:
-        max_parallel = DEFAULT_MAX_PARALLEL if is_thread_safe else 1
-        return DynamoDbStore(
-            client,
-            name,
-            batch_statements=batch_statements,
-            max_parallel=max_parallel,
-            time_source=TimeSource.CALLER,
-        )
-
-    def corrupt(timer: Timer) -> None:
-        client.update_item(
-            TableName=name,
-            Key=timer_key(timer.shard_id, timer.namespace, timer.timer_id),
-            UpdateExpression="SET timer_state = :state REMOVE timer_callback_url",
-            ExpressionAttributeValues={":state": {"S": "nonsense"}},
-        )
-
-    def corrupt_call(call: ServiceCall) -> None:
-        client.update_item(
-            TableName=default_calls_table_name(name),
-            Key=keys.call_key(call.tenant_id, call.call_id),
-            UpdateExpression="SET #method = :method REMOVE digest",
-            ExpressionAttributeNames={"#method": "method"},
-            ExpressionAttributeValues={":method": {"S": "nonsense"}},
         )
 
     def expire_events(until: datetime) -> None:
         calls_table = default_calls_table_name(name)
         for page in client.get_paginator("scan").paginate(TableName=calls_table, ConsistentRead=True):
             for item in page["Items"]:
-                if (
-                    item["row_type"]["S"] == ROW_TYPE
-                    and float(item.get(TIME_TO_LIVE, _NEVER)["N"]) <= until.timestamp()
-                ):
-                    client.delete_item(TableName=calls_table, Key=keys.key_of(item))
+                end = float(item.get(TIME_TO_LIVE, _NEVER)["N"])
+                if item["row_type"]["S"] == "EVENT" and end <= until.timestamp():
+                    key = {each: item[each] for each in LAYOUTS[EVENT].key_names}
+                    client.delete_item(TableName=calls_table, Key=key)
 
     store = open_again()
     store.initialise()

@@ -28,7 +28,7 @@ _THROTTLED = "ProvisionedThroughputExceeded"
 _FULL = "ItemCollectionSizeLimitExceeded"
 _PARAMETERS = re.compile(r"""["'](\w+)["']\s*[=:]\s*\?""")
 _TABLE = re.compile(r'"([^"]+)"')
-_HASH_CONDITION = re.compile(r"^(\w+) = (:\w+)")
+_HASH_CONDITION = re.compile(r"^(#?\w+) = (:\w+)")
 
 
 @dataclass
@@ -101,8 +101,8 @@ class DocumentedService:
                     return {"Responses": [self._execute(each, forward) for each in body["Statements"]]}
                 case "TransactWriteItems":
                     return self._transact(body, forward)
-                case "BatchWriteItem" | "BatchGetItem":
-                    return self._batch(operation, body, forward)
+                case "BatchGetItem":
+                    return self._batch_get(body, forward)
                 case "GetItem" | "Query":
                     partition = self._partition_read(body)
                     if self._is_throttled_for_reads(partition):
@@ -167,28 +167,17 @@ class DocumentedService:
             assert len(reasons) == len(writes)
             raise Fault(400, "TransactionCanceledException", CancellationReasons=reasons)
 
-    def _batch(self, operation: str, body: Body, forward: Forward) -> Body:
+    def _batch_get(self, body: Body, forward: Forward) -> Body:
         """What is throttled is left unprocessed; where that is all there is, it is an error."""
         ((table, request),) = body["RequestItems"].items()
-        is_read = operation == "BatchGetItem"
-        members = request["Keys"] if is_read else request
-        left = [each for each in members if not self._takes(table, each, is_read=is_read)]
-        taken = [each for each in members if each not in left]
+        left = [key for key in request["Keys"] if self._is_throttled_for_reads(self._partition(table, key))]
+        taken = [key for key in request["Keys"] if key not in left]
         if not taken:
             raise Fault(400, f"{_THROTTLED}Exception")
-        answer = forward({**body, "RequestItems": {table: {**request, "Keys": taken} if is_read else taken}})
+        answer = forward({**body, "RequestItems": {table: {**request, "Keys": taken}}})
         if left:
-            rest = {table: {**request, "Keys": left} if is_read else left}
-            answer["UnprocessedKeys" if is_read else "UnprocessedItems"] = rest
+            answer["UnprocessedKeys"] = {table: {**request, "Keys": left}}
         return answer
-
-    def _takes(self, table: str, member: Body, *, is_read: bool) -> bool:
-        if is_read:
-            return not self._is_throttled_for_reads(self._partition(table, member))
-        ((_, about),) = member.items()
-        names = self._key_names(table)
-        found = about.get("Key") or about["Item"]
-        return self._admits(_Write(table, {name: found[name] for name in names}))
 
     # -- partitions ------------------------------------------------------------------------------------------
 

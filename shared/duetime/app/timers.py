@@ -143,7 +143,7 @@ class Timers:
     ) -> Timer:
         """Change what is given of a timer that has not finished. An empty change leaves the revision as it is.
 
-        Raises ``TimerNotFound``, ``TimerFinished`` and ``RevisionMismatch``.
+        Raises ``TimerNotFound``, ``TimerFinished``, ``RevisionMismatch`` and ``StoreRefused``.
         """
         timers = self.store.timers
 
@@ -153,6 +153,8 @@ class Timers:
             return timers.update(namespace, timer_id, change, firing_id=firing_id, now=now, if_revision=revision)
 
         result = self._under(wanted, apply, namespace, timer_id, now)
+        if result.status is ChangeStatus.REFUSED:
+            raise refused(timer_id)
         if result.timer is None or result.status is ChangeStatus.NOT_FOUND:
             raise TimerNotFound(namespace.name, timer_id)
         if result.status is ChangeStatus.FINISHED:

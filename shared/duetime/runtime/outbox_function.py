@@ -26,7 +26,7 @@ from duetime.domain.clock import Clock
 from duetime.domain.errors import DuetimeError, InvalidInput, StoreError
 from duetime.domain.times import round_down
 from duetime.runtime.logs import log_context
-from duetime.stores.dynamodb.calls.stream import read_record
+from duetime.stores.backends.dynamodb.stream import read_record
 from duetime.stores.port.calls import CallRef, CallStore
 from duetime.stores.port.outbox import Outbox, OutboxEvent
 

@@ -84,11 +84,11 @@ def outbox_function() -> OutboxFunction:
     """The outbox on Lambda, settings from the environment."""
     from duetime.runtime.emf import metrics_line
     from duetime.runtime.outbox_function import OutboxFunction
-    from duetime.stores.dynamodb.store import open_dynamodb_store
+    from duetime.stores.open import open_store
 
     settings = load_settings(OutboxSettings)
     log_to_lambda(settings)
-    store = open_dynamodb_store(settings.store)
+    store = open_store(settings.store)
     clock = store_clock(store)
     dimensions = {"Stage": settings.stage, "Function": os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "outbox")}
 

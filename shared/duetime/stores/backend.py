@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from duetime.domain.errors import StoreError
+from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
 from duetime.stores.time_source import StoreTime
 
@@ -149,6 +149,10 @@ class WriteStatus(StrEnum):
     """The database refuses it for good."""
     UNAVAILABLE = "unavailable"
     """Where it belongs nothing can be written for now, unlike the others."""
+
+
+class PartitionUnavailable(StoreUnavailable):
+    """Where all that was to be written belongs nothing can be for now. The rest of the database may answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,10 @@ def _open_sql(url: str, time_source: TimeSource) -> Store:
 
 
 def _open_dynamodb(url: str, time_source: TimeSource) -> Store:
-    from duetime.stores.dynamodb.store import open_dynamodb_store
+    from duetime.stores.backends.dynamodb.backend import open_dynamodb
+    from duetime.stores.core.store import CoreStore
 
-    return open_dynamodb_store(url, time_source=time_source)
+    return CoreStore(open_dynamodb(url, time_source=time_source))
 
 
 def _open_mongodb(url: str, time_source: TimeSource) -> Store:

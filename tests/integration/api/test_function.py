@@ -78,7 +78,7 @@ def test_the_function_loads_nothing_that_a_request_does_not_need() -> None:
     unwanted |= {
         "duetime.api.service_calls.endpoints",
         "duetime.app.submission",
-        "duetime.stores.dynamodb.calls.store",
+        "duetime.stores.core.call_store",
     }
     assert not unwanted & set(loaded)
     assert not any(name.startswith(("duetime.local", "duetime.stores.backends.sql")) for name in loaded)

@@ -1,31 +1,33 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.stores.backends.dynamodb.client import make_client
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.backends.dynamodb.items import Item
+from duetime.stores.core.store import CoreStore
 from tests.support.clock import NOW
+from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_proxy import DynamoDbProxy, running_proxy
 from tests.support.dynamodb_service import DocumentedService
 
 
 @pytest.fixture
-def store(ministack_client: Any, timers_table: str) -> DynamoDbStore:
-    return DynamoDbStore(ministack_client, timers_table)
+def store(ministack_client: Any, timers_table: str) -> CoreStore:
+    return dynamodb_store(ministack_client, timers_table)
 
 
 @pytest.fixture
-def single(store: DynamoDbStore) -> Namespace:
+def single(store: CoreStore) -> Namespace:
     """A namespace whose timers are all on shard 0."""
     return store.catalogue.create_namespace("single", num_shards=1, dedicated=False, now=NOW)[0]
 
 
 @pytest.fixture
-def orders(store: DynamoDbStore) -> Namespace:
+def orders(store: CoreStore) -> Namespace:
     """A namespace with several shards."""
     return store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=NOW)[0]
 
@@ -50,8 +52,29 @@ def undelayed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def proxied(proxy: DynamoDbProxy, timers_table: str, undelayed: None) -> Iterator[DynamoDbStore]:
-    """A store whose requests go through the proxy, with the driver's retries but none of its waiting."""
+def proxied_client(proxy: DynamoDbProxy, undelayed: None) -> Iterator[Any]:
     client = make_client(endpoint_url=proxy.url)
-    yield DynamoDbStore(client, timers_table)
+    yield client
     client.close()
+
+
+@pytest.fixture
+def proxied(proxied_client: Any, timers_table: str) -> CoreStore:
+    """A store whose requests go through the proxy, with the driver's retries but none of its waiting."""
+    return dynamodb_store(proxied_client, timers_table)
+
+
+@pytest.fixture
+def items(ministack_client: Any, timers_table: str) -> Callable[[int, str], list[Item]]:
+    """Items of a shard whose sort keys begin with a text."""
+
+    def read(shard_id: int, prefix: str) -> list[Item]:
+        found: list[Item] = ministack_client.query(
+            TableName=timers_table,
+            KeyConditionExpression="shard_id = :shard",
+            ExpressionAttributeValues={":shard": {"N": str(shard_id)}},
+            ConsistentRead=True,
+        )["Items"]
+        return [item for item in found if item["sortKey"]["S"].startswith(prefix)]
+
+    return read

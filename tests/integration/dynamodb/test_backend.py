@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from duetime.domain.errors import StoreNotReady
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import Rearm, Timer
 from duetime.stores.backends.dynamodb.backend import DynamoDbBackend
 from duetime.stores.backends.dynamodb.client import make_client
-from duetime.stores.backends.dynamodb.layouts import CATALOGUE, timer_item_key
+from duetime.stores.backends.dynamodb.layouts import timer_item_key
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, PutStatus, TimerRef
 from duetime.stores.time_source import TimeSource
@@ -149,12 +148,3 @@ def test_a_write_whose_answer_was_lost_is_recognised(
     held = leased([fired(timer) for timer in timers])
     proxy.intercept = lose_first_answer("UpdateItem" if number == 1 else "BatchExecuteStatement")
     assert proxied.timers.record(held, now=NOW) == [RecordStatus.APPLIED] * number
-
-
-def test_a_table_of_an_earlier_version_is_not_used(
-    store: CoreStore, ministack_client: Any, timers_table: str
-) -> None:
-    ministack_client.put_item(TableName=timers_table, Item=timer_item_key(CATALOGUE, "COUNTER#SHARDS"))
-
-    with pytest.raises(StoreNotReady, match="earlier version"):
-        store.check()

@@ -10,7 +10,7 @@ import pytest
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.stores.backends.dynamodb.client import MAX_TRIES, make_client
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.store import Store
@@ -18,6 +18,7 @@ from duetime.stores.port.transfer import LoadStatus
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.clock import NOW
+from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward, Intercept, always, lose_first_answer
 
 REF = CallRef(make.TENANT, make.id_at(NOW))
@@ -56,7 +57,7 @@ def cancel(times: int, code: str) -> Intercept:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Conflicts are waited for without waiting."""
-    monkeypatch.setattr("duetime.stores.dynamodb.calls.transactions.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("duetime.stores.backends.dynamodb.driver.time.sleep", lambda seconds: None)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -64,7 +65,7 @@ def test_throttling_makes_the_store_unavailable(proxy: DynamoDbProxy, undelayed:
     proxy.intercept = always(Fault(400, "ThrottlingException"))
 
     with closing(make_client(endpoint_url=proxy.url)) as client:
-        store = DynamoDbStore(client, "timers", max_parallel=1)
+        store = dynamodb_store(client, "timers", max_parallel=1)
         with pytest.raises(StoreUnavailable) as caught:
             CALLS[name](store)
 
@@ -76,7 +77,7 @@ def test_throttling_makes_the_store_unavailable(proxy: DynamoDbProxy, undelayed:
     "code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded", "InternalServerError"]
 )
 def test_what_is_in_the_way_is_waited_for(
-    proxy: DynamoDbProxy, proxied: DynamoDbStore, unhurried: None, code: str
+    proxy: DynamoDbProxy, proxied: CoreStore, unhurried: None, code: str
 ) -> None:
     proxy.intercept = cancel(5, code)
 
@@ -87,7 +88,7 @@ def test_what_is_in_the_way_is_waited_for(
 
 
 def test_what_stays_in_the_way_makes_the_store_unavailable(
-    proxy: DynamoDbProxy, proxied: DynamoDbStore, unhurried: None
+    proxy: DynamoDbProxy, proxied: CoreStore, unhurried: None
 ) -> None:
     proxy.intercept = cancel(100, "TransactionConflict")
 
@@ -96,9 +97,7 @@ def test_what_stays_in_the_way_makes_the_store_unavailable(
 
 
 @pytest.mark.parametrize("code", ["ValidationError", "ItemCollectionSizeLimitExceeded"])
-def test_a_transaction_that_cannot_be_is_a_store_error(
-    proxy: DynamoDbProxy, proxied: DynamoDbStore, code: str
-) -> None:
+def test_a_transaction_that_cannot_be_is_a_store_error(proxy: DynamoDbProxy, proxied: CoreStore, code: str) -> None:
     proxy.intercept = cancel(100, code)
 
     with pytest.raises(StoreError, match=code) as caught:
@@ -108,20 +107,18 @@ def test_a_transaction_that_cannot_be_is_a_store_error(
     assert proxy.operations == ["TransactWriteItems"]
 
 
-def test_a_transition_of_too_many_items_is_a_store_error(proxied: DynamoDbStore, proxy: DynamoDbProxy) -> None:
+def test_a_transition_of_too_many_items_is_a_store_error(proxied: CoreStore, proxy: DynamoDbProxy) -> None:
     with pytest.raises(StoreError, match="100"):
         steps.apply(proxied.calls, make.submitted(tags=tuple(f"t{number}" for number in range(99))))
     assert proxy.operations == []
 
 
-def test_an_item_that_is_too_large_is_a_store_error(store: DynamoDbStore) -> None:
+def test_an_item_that_is_too_large_is_a_store_error(store: CoreStore) -> None:
     with pytest.raises(StoreError, match="too large"):
         steps.apply(store.calls, make.submitted(body_json='"' + "x" * 420_000 + '"'))
 
 
-def test_one_that_fails_leaves_the_others_applied(
-    proxy: DynamoDbProxy, proxied: DynamoDbStore, unhurried: None
-) -> None:
+def test_one_that_fails_leaves_the_others_applied(proxy: DynamoDbProxy, proxied: CoreStore, unhurried: None) -> None:
     bad = make.submitted()
     elsewhere = (each for each in iter(make.submitted, None) if each.after.shard_id != bad.after.shard_id)
     good, late = next(elsewhere), next(elsewhere)
@@ -143,7 +140,7 @@ def test_one_that_fails_leaves_the_others_applied(
 # -- answers that are lost: the transaction was carried out, and the driver sends it again ------------------------
 
 
-def take_step(store: DynamoDbStore, step: str) -> Any:
+def take_step(store: CoreStore, step: str) -> Any:
     """The transition of ``step``, not applied yet."""
     if step == "submit":
         return make.submitted(idempotency_key="k")
@@ -168,7 +165,7 @@ def without_token(intercept: Intercept) -> Intercept:
 @pytest.mark.parametrize("is_token_kept", [True, False])
 @pytest.mark.parametrize("step", ["submit", "star", "begin", "end"])
 def test_a_step_whose_answer_was_lost_is_applied(
-    store: DynamoDbStore, proxy: DynamoDbProxy, proxied: DynamoDbStore, step: str, is_token_kept: bool
+    store: CoreStore, proxy: DynamoDbProxy, proxied: CoreStore, step: str, is_token_kept: bool
 ) -> None:
     transition = take_step(store, step)
     lost = lose_first_answer("TransactWriteItems")
@@ -180,7 +177,7 @@ def test_a_step_whose_answer_was_lost_is_applied(
     assert steps.got(store.calls, transition.after) == transition.after
 
 
-def test_both_requests_of_one_transaction_have_one_token(proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:
+def test_both_requests_of_one_transaction_have_one_token(proxy: DynamoDbProxy, proxied: CoreStore) -> None:
     tokens: list[str] = []
     lost = lose_first_answer("TransactWriteItems")
 
@@ -197,7 +194,7 @@ def test_both_requests_of_one_transaction_have_one_token(proxy: DynamoDbProxy, p
 
 
 def test_a_refusal_of_a_repeated_request_is_not_taken_for_success(
-    store: DynamoDbStore, proxy: DynamoDbProxy, proxied: DynamoDbStore
+    store: CoreStore, proxy: DynamoDbProxy, proxied: CoreStore
 ) -> None:
     call = steps.submit(store.calls)
     mine, theirs = make.amended(call, name="mine"), make.amended(call, name="theirs")
@@ -218,7 +215,7 @@ def test_a_refusal_of_a_repeated_request_is_not_taken_for_success(
 
 @pytest.mark.parametrize("is_token_kept", [True, False])
 def test_a_removal_whose_answer_was_lost_is_done(
-    store: DynamoDbStore, proxy: DynamoDbProxy, proxied: DynamoDbStore, is_token_kept: bool
+    store: CoreStore, proxy: DynamoDbProxy, proxied: CoreStore, is_token_kept: bool
 ) -> None:
     call = steps.run(store.calls, steps.submit(store.calls, idempotency_key="k", tags=("a",)))
     lost = lose_first_answer("TransactWriteItems")
@@ -229,7 +226,7 @@ def test_a_removal_whose_answer_was_lost_is_done(
 
 
 def test_an_event_whose_load_was_not_answered_is_loaded(
-    store: DynamoDbStore, proxy: DynamoDbProxy, proxied: DynamoDbStore
+    store: CoreStore, proxy: DynamoDbProxy, proxied: CoreStore
 ) -> None:
     event = make.submitted().events[0]
     proxy.intercept = lose_first_answer("PutItem")

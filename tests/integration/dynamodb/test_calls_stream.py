@@ -7,9 +7,9 @@ from typing import Any
 import boto3
 import pytest
 
+from duetime.stores.backends.dynamodb.stream import EventsWritten, read_record
 from duetime.stores.backends.dynamodb.url import default_calls_table_name
-from duetime.stores.dynamodb.calls.stream import EventsWritten, read_record
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.core.store import CoreStore
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.clock import NOW
@@ -41,7 +41,7 @@ def records(ministack_client: Any, ministack_url: str, timers_table: str) -> Any
     streams.close()
 
 
-def test_a_life_tells_of_its_events_and_of_nothing_else(store: DynamoDbStore, records: Any) -> None:
+def test_a_life_tells_of_its_events_and_of_nothing_else(store: CoreStore, records: Any) -> None:
     call = steps.run(store.calls, steps.submit(store.calls, tags=("a",), idempotency_key="k"))
     store.outbox.mark_published(store.outbox.unpublished(limit=100), now=NOW)
     store.calls.delete(make.TENANT, call.call_id, now=NOW)
@@ -60,5 +60,5 @@ def test_other_records_mean_nothing(record: dict[str, Any]) -> None:
 def test_an_image_without_its_keys_is_an_error() -> None:
     image = {"row_type": {"S": "EVENT"}, "tenant_id": {"S": "t"}}
 
-    with pytest.raises(ValueError, match="call_id"):
+    with pytest.raises(ValueError, match="sort_key"):
         read_record({"eventName": "INSERT", "dynamodb": {"NewImage": image}})

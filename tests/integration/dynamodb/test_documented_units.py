@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from duetime.domain.namespaces import Namespace
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.core.store import CoreStore
 from tests.contract.steps import claim, create, record
 from tests.integration.dynamodb.test_capacity import FIELDS
 from tests.support.attempts import logged
 from tests.support.builders import failed, fired, make_timers, parked, retried, seconds
 from tests.support.capacity import CapacityMeter
 from tests.support.clock import NOW
+from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_service import DocumentedService
 from tests.support.dynamodb_units import item_size, write_units
 
@@ -35,7 +36,7 @@ LATER = NOW + seconds(60)
     ids=["fired", "fired with a correlation id", "failed", "parked", "retried"],
 )
 def test_write_units_of_batches(
-    proxied: DynamoDbStore,
+    proxied: CoreStore,
     single: Namespace,
     service: DocumentedService,
     outcome: Callable[..., Any],
@@ -52,7 +53,7 @@ def test_write_units_of_batches(
 
 
 def test_an_outcome_that_is_too_late_costs_a_unit_and_a_lease_one_each_time(
-    proxied: DynamoDbStore, single: Namespace, service: DocumentedService
+    proxied: CoreStore, single: Namespace, service: DocumentedService
 ) -> None:
     timers = create(proxied, *make_timers(single, 2, **FIELDS))
     record(proxied, [fired(timer) for timer in timers])
@@ -69,31 +70,22 @@ def test_an_outcome_that_is_too_late_costs_a_unit_and_a_lease_one_each_time(
 
 
 def test_the_emulator_counts_single_writes_by_the_same_rule(
-    ministack_client: Any, store: DynamoDbStore, timers_table: str, single: Namespace
+    ministack_client: Any, timers_table: str, single: Namespace, items: Any
 ) -> None:
     """Two readings of the documentation: ministack's, where it has one, and ours."""
     definition = ministack_client.describe_table(TableName=timers_table)["Table"]
-    singly = DynamoDbStore(ministack_client, timers_table, batch_statements=False)
+    singly = dynamodb_store(ministack_client, timers_table, batch_statements=False)
     meter = CapacityMeter(ministack_client)
     try:
         (timer,) = create(singly, *make_timers(single, 1, correlation_id="c", payload_json='"' + "x" * 3000 + '"'))
-        before = _stored(store)
+        (before,) = items(0, "TIMER#")
         created = meter.write_units
         record(singly, [logged(retried(timer, next_attempt_at=LATER), status=503)])
     finally:
         meter.stop()
-    after = _stored(store)
+    (after,) = items(0, "TIMER#")
     assert created == write_units(definition, None, before)
     assert meter.write_units - created == write_units(definition, before, after)
-
-
-def _stored(store: DynamoDbStore) -> dict[str, Any]:
-    (item,) = store._table.query(
-        "shard_id = :shard AND begins_with(sortKey, :prefix)",
-        {":shard": {"N": "0"}, ":prefix": {"S": "TIMER#"}},
-        ConsistentRead=True,
-    ).items
-    return item
 
 
 @pytest.mark.parametrize(

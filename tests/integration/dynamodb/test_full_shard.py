@@ -12,8 +12,9 @@ from duetime.api.handler import build_handler
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import FailureReason, TimerState
-from duetime.stores.dynamodb.payloads import INLINE_PAYLOAD_BYTES
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.backends.dynamodb.layouts import LAYOUTS
+from duetime.stores.core.store import CoreStore
+from duetime.stores.entities import TIMER
 from duetime.stores.time_source import TimeSource
 from duetime.testing.virtual_time import VirtualClock, run_virtually
 from tests.contract.steps import claim, create, record, stored
@@ -22,6 +23,7 @@ from tests.support.attempts import logged
 from tests.support.builders import failed, fired, ids_of_shard, make_timer, parked, retried, seconds
 from tests.support.call_api import call_world_over
 from tests.support.clock import NOW, FakeClock
+from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_service import DocumentedService
 from tests.support.engine import make_poller, running
 from tests.support.http import Api
@@ -29,12 +31,12 @@ from tests.support.scripted_sender import Script, ScriptedSender
 
 FULL = 0
 GOOD: dict[str, Any] = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.test/callback"}
-LARGE = '"' + "x" * INLINE_PAYLOAD_BYTES + '"'
+LARGE = '"' + "x" * LAYOUTS[TIMER].apart_above + '"'
 REFUSED = (507, "store_refused")
 
 
 @pytest.fixture
-def api(proxied: DynamoDbStore, orders: Namespace, service: DocumentedService) -> Api:
+def api(proxied: CoreStore, orders: Namespace, service: DocumentedService) -> Api:
     return Api(build_handler(context_for(proxied, FakeClock())), namespace=orders.name)
 
 
@@ -45,7 +47,7 @@ def answer_of(answer: Any) -> tuple[int, str | None]:
 @pytest.mark.parametrize("payload", ['"small"', LARGE])
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 def test_a_new_timer_of_a_full_shard_is_refused_and_leaves_nothing(
-    api: Api, store: DynamoDbStore, orders: Namespace, service: DocumentedService, method: str, payload: str
+    api: Api, store: CoreStore, orders: Namespace, service: DocumentedService, method: str, payload: str, items: Any
 ) -> None:
     service.fill(FULL)
     full, other = ids_of_shard(orders, FULL)[0], ids_of_shard(orders, 1)[0]
@@ -59,8 +61,7 @@ def test_a_new_timer_of_a_full_shard_is_refused_and_leaves_nothing(
     assert [answer_of(answer) for answer in answers] == [REFUSED, (201, None)]
     assert "errors" not in answers[0].json(), "it is no field's fault"
     assert store.timers.get(orders, full, now=NOW) is None
-    page = store._table.query("shard_id = :shard", {":shard": {"N": str(FULL)}}, ConsistentRead=True)
-    assert page.items == []
+    assert items(FULL, "TIMER#") == items(FULL, "LARGE#") == []
 
 
 def test_of_a_batch_the_timers_of_a_full_shard_are_refused(
@@ -76,7 +77,7 @@ def test_of_a_batch_the_timers_of_a_full_shard_are_refused(
 
 
 def test_a_change_that_adds_to_a_full_shard_is_refused_and_others_are_not(
-    api: Api, store: DynamoDbStore, orders: Namespace, service: DocumentedService
+    api: Api, store: CoreStore, orders: Namespace, service: DocumentedService
 ) -> None:
     timer_id, other = ids_of_shard(orders, FULL, 2)
     create(store, make_timer(orders, timer_id), make_timer(orders, other))
@@ -94,7 +95,7 @@ def test_a_change_that_adds_to_a_full_shard_is_refused_and_others_are_not(
 
 
 def test_a_service_call_whose_timer_finds_no_room_is_refused_and_leaves_nothing(
-    proxied: DynamoDbStore, service: DocumentedService
+    proxied: CoreStore, service: DocumentedService
 ) -> None:
     calls = call_world_over(proxied)
     service.fill(FULL)
@@ -107,7 +108,7 @@ def test_a_service_call_whose_timer_finds_no_room_is_refused_and_leaves_nothing(
 
 
 def test_outcomes_in_a_full_shard(
-    proxied: DynamoDbStore, store: DynamoDbStore, single: Namespace, service: DocumentedService
+    proxied: CoreStore, store: CoreStore, single: Namespace, service: DocumentedService
 ) -> None:
     """What makes a timer smaller is recorded: with its index entry gone, so is any end."""
     timers = create(store, *(make_timer(single, f"t{number}") for number in range(4)))
@@ -127,7 +128,12 @@ def test_outcomes_in_a_full_shard(
 
 
 def test_firing_goes_on_in_a_full_shard_and_nothing_is_sent_twice(
-    proxied: DynamoDbStore, store: DynamoDbStore, single: Namespace, service: DocumentedService
+    proxied_client: Any,
+    timers_table: str,
+    store: CoreStore,
+    single: Namespace,
+    service: DocumentedService,
+    items: Any,
 ) -> None:
     create(
         store,
@@ -139,7 +145,7 @@ def test_firing_goes_on_in_a_full_shard_and_nothing_is_sent_twice(
     service.fill(FULL)
     clock = VirtualClock(NOW)
     sender = ScriptedSender(lambda body: Script(status=500 if body["timerId"] == "bad" else 200))
-    of_caller = DynamoDbStore(proxied._table.client, proxied._table.name, time_source=TimeSource.CALLER)
+    of_caller = dynamodb_store(proxied_client, timers_table, time_source=TimeSource.CALLER)
     poller = make_poller(of_caller, sender, clock)
 
     run_virtually(clock, running(poller, lambda: asyncio.sleep(5)))
@@ -153,6 +159,5 @@ def test_firing_goes_on_in_a_full_shard_and_nothing_is_sent_twice(
     assert failure is not None
     assert failure.reason is FailureReason.UNRECORDED
     assert store.leases.statuses([FULL], now=NOW)[0].owner_id is None, "it was handed back"
-    service.run_time_to_live(proxied._table.name, until=(NOW + timedelta(days=90)).timestamp())
-    page = store._table.query("shard_id = :shard", {":shard": {"N": str(FULL)}}, ConsistentRead=True)
-    assert [item["sortKey"]["S"] for item in page.items] == ["SHARD#OWNERSHIP"], "so the shard empties itself"
+    service.run_time_to_live(timers_table, until=(NOW + timedelta(days=90)).timestamp())
+    assert [item["sortKey"]["S"] for item in items(FULL, "")] == ["SHARD#OWNERSHIP"], "so the shard empties itself"

@@ -12,8 +12,9 @@ from duetime.domain.timers import TimerState
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.clock import SystemClock
-from duetime.stores.dynamodb.payloads import INLINE_PAYLOAD_BYTES
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.backends.dynamodb.layouts import LAYOUTS
+from duetime.stores.core.store import CoreStore
+from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import TimerFilter
 from duetime.stores.store_clock import StoreClock
 from tests.contract.steps import create, read_all
@@ -25,7 +26,7 @@ _ids = count()
 
 
 def make_poller(
-    store: DynamoDbStore, sender: ScriptedSender, name: str, settings: EngineSettings | None = None
+    store: CoreStore, sender: ScriptedSender, name: str, settings: EngineSettings | None = None
 ) -> Poller:
     return Poller(
         store,
@@ -38,11 +39,11 @@ def make_poller(
     )
 
 
-def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: DynamoDbStore) -> None:
+def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: CoreStore) -> None:
     clock = SystemClock()
     now = clock.now()
     namespace, _ = store.catalogue.create_namespace("orders", num_shards=4, dedicated=False, now=now)
-    large = '"' + "x" * INLINE_PAYLOAD_BYTES + '"'
+    large = '"' + "x" * LAYOUTS[TIMER].apart_above + '"'
     timers = [
         *make_timers(namespace, 600, execute_at=now, now=now),
         make_timer(namespace, "large", execute_at=now, now=now, payload_json=large),
@@ -78,7 +79,7 @@ def test_two_pollers_fire_a_burst_and_a_late_timer_once_each(store: DynamoDbStor
 
 
 def test_a_backlog_is_read_to_its_end_and_what_becomes_due_meanwhile_is_not_kept_waiting(
-    store: DynamoDbStore,
+    store: CoreStore,
 ) -> None:
     """The noisy namespace's receiver takes its time, so almost all of its timers have to stay in the store."""
     clock = SystemClock()

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from duetime.api.handler import build_handler
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
-from duetime.stores.dynamodb.store import DynamoDbStore
+from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import ApplyStatus
 from duetime.stores.time_source import TimeSource
 from duetime.testing.virtual_time import VirtualClock, run_virtually
@@ -23,6 +24,7 @@ from tests.support import calls as make
 from tests.support.api import context_for
 from tests.support.builders import fired, ids_of_shard, make_timer, make_timers, seconds
 from tests.support.clock import NOW, FakeClock
+from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_proxy import DynamoDbProxy
 from tests.support.dynamodb_service import DocumentedService
 from tests.support.engine import make_poller, running
@@ -36,11 +38,11 @@ GOOD = {"executeAt": "2026-12-21T00:00:00Z", "callbackUrl": "http://receiver.tes
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is unprocessed, and what is in a transaction's way, is waited for without waiting."""
-    monkeypatch.setattr("duetime.stores.dynamodb.table._BACK_OFF_SECONDS", 0.0)
+    monkeypatch.setattr("duetime.stores.backends.dynamodb.driver._BACK_OFF_SECONDS", 0.0)
 
 
 def test_outcomes_of_other_shards_are_recorded_and_the_driver_waits_for_none(
-    proxy: DynamoDbProxy, proxied: DynamoDbStore, orders: Namespace, service: DocumentedService
+    proxy: DynamoDbProxy, proxied: CoreStore, orders: Namespace, service: DocumentedService
 ) -> None:
     timers = create(proxied, *make_timers(orders, 30))
     hot = {timer.timer_id for timer in timers if timer.shard_id == HOT}
@@ -58,16 +60,18 @@ def test_outcomes_of_other_shards_are_recorded_and_the_driver_waits_for_none(
     assert {stored(proxied, orders, timer.timer_id).revision for timer in timers} == {2}, "once each"
 
 
+@pytest.mark.parametrize("number", [1, 30])
 def test_where_there_is_nothing_but_throttling_an_outcome_is_unavailable(
-    proxied: DynamoDbStore, single: Namespace, service: DocumentedService
+    proxied: CoreStore, single: Namespace, service: DocumentedService, number: int
 ) -> None:
-    (timer,) = create(proxied, make_timer(single))
+    """So that only those of the shard wait: where the store is unavailable all do."""
+    timers = create(proxied, *make_timers(single, number))
     service.throttle(HOT)
-    assert record(proxied, [fired(timer)]) == [RecordStatus.UNAVAILABLE]
+    assert record(proxied, [fired(timer) for timer in timers]) == [RecordStatus.UNAVAILABLE] * number
 
 
 def test_leases_of_other_shards_are_claimed_and_renewed(
-    proxied: DynamoDbStore, store: DynamoDbStore, service: DocumentedService
+    proxied: CoreStore, store: CoreStore, service: DocumentedService
 ) -> None:
     service.throttle(HOT)
     for version in (1, 2):  # rows that are not there, and rows that are
@@ -91,7 +95,7 @@ def test_leases_of_other_shards_are_claimed_and_renewed(
 
 
 def test_a_shard_whose_row_cannot_be_read_is_not_free_and_hides_no_other(
-    proxied: DynamoDbStore, store: DynamoDbStore, service: DocumentedService
+    proxied: CoreStore, store: CoreStore, service: DocumentedService
 ) -> None:
     claim(store, 1)
     service.throttle(HOT, is_for_reads=True)
@@ -106,7 +110,7 @@ def test_a_shard_whose_row_cannot_be_read_is_not_free_and_hides_no_other(
 
 
 def test_a_batch_of_new_timers_is_stored_but_for_those_of_the_shard_and_repeated_in_full(
-    proxied: DynamoDbStore, store: DynamoDbStore, orders: Namespace, service: DocumentedService
+    proxied: CoreStore, store: CoreStore, orders: Namespace, service: DocumentedService
 ) -> None:
     api = Api(build_handler(context_for(proxied, FakeClock())), namespace=orders.name)
     timers = {"timers": [GOOD | {"id": f"t{number}"} for number in range(30)]}
@@ -131,7 +135,7 @@ def test_a_batch_of_new_timers_is_stored_but_for_those_of_the_shard_and_repeated
 
 
 def test_transitions_of_other_service_calls_are_applied(
-    proxied: DynamoDbStore, store: DynamoDbStore, service: DocumentedService
+    proxied: CoreStore, store: CoreStore, service: DocumentedService
 ) -> None:
     transitions = [make.submitted() for _ in range(6)]
     shards = [transition.after.shard_id for transition in transitions]
@@ -149,24 +153,8 @@ def test_transitions_of_other_service_calls_are_applied(
     assert steps.apply(proxied.calls, *left) == [ApplyStatus.APPLIED] * len(left)
 
 
-def test_what_is_removed_together_goes_on_as_far_as_it_is_let(
-    proxied: DynamoDbStore, ministack_client: object, service: DocumentedService
-) -> None:
-    """``UnprocessedItems`` of BatchWriteItem are sent again."""
-    table = proxied.call_store._calls
-    keys = [{"tenant_id": {"S": "acme"}, "sort_key": {"S": f"x{number}"}} for number in range(30)]
-    for key in keys:
-        table.put(key)
-    service.throttle("acme", units_per_second=1000)
-    table.delete_many(keys)
-    assert table.get_many(keys, consistent=True) == [None] * 30
-    service.throttle("acme")
-    with pytest.raises(StoreUnavailable):
-        table.delete_many(keys[:1])
-
-
 def test_a_poller_fires_the_other_shards_on_time_and_the_throttled_one_later_and_once(
-    proxied: DynamoDbStore, orders: Namespace, service: DocumentedService
+    proxied: CoreStore, proxied_client: Any, timers_table: str, orders: Namespace, service: DocumentedService
 ) -> None:
     clock = VirtualClock(NOW)
     at: dict[str, float] = {}
@@ -182,7 +170,7 @@ def test_a_poller_fires_the_other_shards_on_time_and_the_throttled_one_later_and
         for number, timer_id in enumerate(ids_of_shard(orders, shard_id, 8))
     }
     create(proxied, *(make_timer(orders, each, execute_at=NOW + seconds(due[each])) for each in due))
-    of_caller = DynamoDbStore(proxied._table.client, proxied._table.name, time_source=TimeSource.CALLER)
+    of_caller = dynamodb_store(proxied_client, timers_table, time_source=TimeSource.CALLER)
     poller = make_poller(of_caller, sender, clock)
 
     async def script() -> None:
@@ -200,9 +188,11 @@ def test_a_poller_fires_the_other_shards_on_time_and_the_throttled_one_later_and
     assert poller.stats()["leases_lost"] == 0
 
 
-def test_the_time_is_what_the_service_says_it_is(proxy: DynamoDbProxy, proxied: DynamoDbStore) -> None:
+def test_the_time_is_what_the_service_says_it_is(
+    proxy: DynamoDbProxy, proxied_client: Any, timers_table: str
+) -> None:
     proxy.clock_offset_seconds = 3600.0
-    told = proxied.time(now=NOW)
+    told = dynamodb_store(proxied_client, timers_table, time_source=TimeSource.DATABASE).time(now=NOW)
     assert told.resolution_seconds == 1.0
     ahead = told.at - datetime.now(tz=told.at.tzinfo)
     assert timedelta(minutes=59) < ahead < timedelta(minutes=61)

@@ -12,9 +12,9 @@ from duetime.domain.errors import StoreEmpty, StoreNotReady
 from duetime.runtime.wiring import make_ready
 from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.backends.sql.tables import metadata, schema_migrations
-from duetime.stores.dynamodb.store import DynamoDbStore
 from duetime.stores.open import open_store
 from tests.support.databases import database_url, drop_tables, server_urls, shared_server_store
+from tests.support.dynamodb import dynamodb_store
 
 
 @pytest.fixture(params=sorted(server_urls()) or [pytest.param("", marks=pytest.mark.skip("no server"))])
@@ -88,7 +88,7 @@ def test_postgresql_without_a_schema_to_make_tables_in_says_so() -> None:
 def test_tables_on_dynamodb_are_made_when_there_are_none() -> None:
     with mock_aws():
         client = make_client(region="us-east-1")
-        store = DynamoDbStore(client, "timers", batch_statements=False)
+        store = dynamodb_store(client, "timers", batch_statements=False)
         with pytest.raises(StoreEmpty):
             store.check()
         make_ready(store, "dynamodb://timers")

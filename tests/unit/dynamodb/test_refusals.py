@@ -14,18 +14,23 @@ from duetime.domain.errors import StoreNotReady, StoreUnavailable
 from duetime.domain.outcomes import LeasedOutcome, RecordStatus
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Rearm, Timer, TimerState
-from duetime.stores.dynamodb.changes import Change, Item, whole
-from duetime.stores.dynamodb.items import encode, item_key
-from duetime.stores.dynamodb.store import DynamoDbStore
-from duetime.stores.dynamodb.table import Table
+from duetime.stores.backend import WriteStatus
+from duetime.stores.backends.dynamodb.driver import Driver
+from duetime.stores.backends.dynamodb.item_writes import Expected, ItemWrite
+from duetime.stores.backends.dynamodb.item_writes import Test as Is
+from duetime.stores.backends.dynamodb.items import Item, whole
+from duetime.stores.backends.dynamodb.layouts import timer_item_key
+from duetime.stores.core.store import CoreStore
+from duetime.stores.core.timer_codec import encode
+from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
 from tests.support.builders import fired, make_failure, make_namespace, make_timer
 from tests.support.clock import NOW
+from tests.support.dynamodb import dynamodb_store, item_of
 
 NAMESPACE = make_namespace()
 LEASE = Lease(0, 1, "me", NOW)
 FULL = "ItemCollectionSizeLimitExceeded"
-LARGE = "x" * 40_000
 
 
 def client_error(code: str, operation: str) -> ClientError:
@@ -58,7 +63,7 @@ class Stub:
             code = self.refuses(key)
             if code is not None:
                 raise client_error(f"{code}Exception", name)
-            return {"Attributes": self.items.get(key)}
+            return {}
 
         return act
 
@@ -72,39 +77,45 @@ def _key_of(statement: dict[str, Any]) -> str:
     return next(value for value in values if re.match(r"TIMER#|SHARD#|k\d", value))
 
 
-def table(stub: Stub, *, batch_statements: bool = True) -> Table:
-    return Table(stub, "timers", batch_statements=batch_statements)  # type: ignore[arg-type]
+def driver(stub: Stub, *, batch_statements: bool = True) -> Driver:
+    return Driver(stub, batch_statements=batch_statements, max_parallel=1)  # type: ignore[arg-type]
 
 
-def store(stub: Stub) -> DynamoDbStore:
-    return DynamoDbStore(stub, "timers")  # type: ignore[arg-type]
+def store(stub: Stub) -> CoreStore:
+    return dynamodb_store(stub, "timers")  # type: ignore[arg-type]
 
 
-def changes(count: int) -> list[Change]:
-    return [Change(key=item_key(0, f"k{at}"), sets={"a": whole(1)}, unchanged={"b": None}) for at in range(count)]
+def updates(count: int) -> list[ItemWrite]:
+    expected = (Expected("b", Is.IS_MISSING),)
+    keys = [timer_item_key(0, f"k{at}") for at in range(count)]
+    return [ItemWrite(table="timers", key=key, sets={"a": whole(1)}, expected=expected) for key in keys]
+
+
+def inserts(count: int) -> list[ItemWrite]:
+    keys = [timer_item_key(0, f"k{at}") for at in range(count)]
+    return [ItemWrite(table="timers", key=key, item=key, is_there=False) for key in keys]
 
 
 @pytest.mark.parametrize("code", [FULL, "ValidationError", "ItemCollectionSizeLimitExceededException"])
 @pytest.mark.parametrize("batch_statements", [True, False])
 def test_of_100_changes_one_is_refused_and_99_are_applied(code: str, batch_statements: bool) -> None:
     stub = Stub(lambda key: code if key == "k29" else None)
-    written = table(stub, batch_statements=batch_statements).apply(changes(100))
-    assert [at for at, each in enumerate(written) if not each.is_applied] == [29]
-    refusal = written[29].failure
+    written = driver(stub, batch_statements=batch_statements).write(updates(100))
+    assert [at for at, each in enumerate(written) if not each.is_written] == [29]
+    refusal = written[29].error
     assert refusal is not None
     assert code in refusal.message
-    assert [each.failure for at, each in enumerate(written) if at != 29] == [None] * 99
     assert sum(len(keys) for _, keys in stub.requests) == 100, "every change is sent, once"
 
 
 def test_a_request_that_is_refused_as_a_whole_is_sent_one_by_one() -> None:
     stub = Stub(lambda key: "Validation" if key == "k29" else None, refuses_requests="ValidationException")
-    written = table(stub).apply(changes(100))
-    assert [at for at, each in enumerate(written) if not each.is_applied] == [29]
+    written = driver(stub).write(updates(100))
+    assert [at for at, each in enumerate(written) if not each.is_written] == [29]
     assert [name for name, _ in stub.requests].count("update_item") == 25
 
 
-def test_a_throttled_statement_that_is_then_refused_harms_itself_alone() -> None:
+def test_a_new_item_that_is_throttled_and_then_refused_harms_itself_alone() -> None:
     tries: list[str] = []
 
     def refuses(key: str) -> str | None:
@@ -113,34 +124,34 @@ def test_a_throttled_statement_that_is_then_refused_harms_itself_alone() -> None
         tries.append(key)
         return "ThrottlingError" if len(tries) == 1 else FULL
 
-    written = table(Stub(refuses)).apply(changes(10))
-    assert [at for at, each in enumerate(written) if each.failure] == [3]
+    written = driver(Stub(refuses)).write(inserts(10))
+    assert [at for at, each in enumerate(written) if each.error] == [3]
 
 
-def test_throttling_is_no_refusal_and_the_rest_of_its_partition_is_not_tried_again() -> None:
-    def throttle(key: str) -> str | None:
-        return "ProvisionedThroughputExceeded" if key.startswith("k3") else None
-
-    for is_patient, singles in ((True, 1), (False, 0)):
-        stub = Stub(throttle)
-        written = table(stub).apply(changes(40), is_patient=is_patient)
-        put_off = [at for at, each in enumerate(written) if each.is_put_off]
-        assert put_off == [3, *range(30, 40)]
-        assert all(each.is_applied for at, each in enumerate(written) if at not in put_off)
-        assert [name for name, _ in stub.requests].count("update_item") == singles
+@pytest.mark.parametrize(("writes", "singles"), [(inserts(40), 1), (updates(40), 0)], ids=["new", "there"])
+def test_throttling_is_no_refusal_and_the_rest_of_its_partition_is_not_tried_again(
+    writes: list[ItemWrite], singles: int
+) -> None:
+    stub = Stub(lambda key: "ProvisionedThroughputExceeded" if key.startswith("k3") else None)
+    written = driver(stub).write(writes)
+    put_off = [at for at, each in enumerate(written) if each.status is WriteStatus.UNAVAILABLE]
+    assert put_off == [3, *range(30, 40)]
+    assert all(each.is_written for at, each in enumerate(written) if at not in put_off)
+    assert len([name for name, _ in stub.requests if name != "batch_execute_statement"]) == singles
 
 
 def test_where_nothing_is_written_the_store_is_unavailable() -> None:
     stub = Stub(lambda key: "k3" if key == "k3" else None, refuses_requests="ThrottlingException")
     with pytest.raises(StoreUnavailable):
-        table(stub).apply(changes(25))
-    written = table(stub).apply([*changes(60)[30:], *changes(5)])
-    assert [at for at, each in enumerate(written) if each.is_put_off] == list(range(25, 35))
+        driver(stub).write(updates(25))
+    written = driver(stub).write([*updates(60)[30:], *updates(5)])
+    put_off = [at for at, each in enumerate(written) if each.status is WriteStatus.UNAVAILABLE]
+    assert put_off == list(range(25, 35))
 
 
 def test_a_missing_table_is_no_refusal() -> None:
     with pytest.raises(StoreNotReady):
-        table(Stub(lambda key: "ResourceNotFound" if key == "k3" else None)).apply(changes(10))
+        driver(Stub(lambda key: "ResourceNotFound" if key == "k3" else None)).write(updates(10))
 
 
 def timers(count: int) -> list[Timer]:
@@ -159,12 +170,6 @@ def test_of_100_outcomes_one_is_refused() -> None:
     assert statuses.count(RecordStatus.APPLIED) == 99
 
 
-def test_the_end_of_a_timer_with_a_large_payload_is_refused_alone() -> None:
-    given = [make_timer(NAMESPACE, timer_id, payload_json=f'"{LARGE}"') for timer_id in ("t28", "t29", "t30")]
-    statuses = store(Stub(is_t29)).timers.record([LeasedOutcome(fired(timer), LEASE) for timer in given], now=NOW)
-    assert statuses == [RecordStatus.APPLIED, RecordStatus.REFUSED, RecordStatus.APPLIED]
-
-
 @pytest.mark.parametrize("mode", list(PutMode))
 def test_of_100_new_timers_one_is_refused(mode: PutMode) -> None:
     given = timers(100)
@@ -174,30 +179,13 @@ def test_of_100_new_timers_one_is_refused(mode: PutMode) -> None:
     assert PutStatus.REFUSED in {each.status for each in results}
 
 
-@pytest.mark.parametrize("mode", list(PutMode))
-@pytest.mark.parametrize("what", ["payload", "timer"])
-def test_a_timer_whose_large_payload_or_own_item_is_refused_leaves_nothing_behind(mode: PutMode, what: str) -> None:
-    given = [make_timer(NAMESPACE, timer_id, payload_json=f'"{LARGE}"') for timer_id in ("t28", "t29")]
-    payloads: list[str] = []
-
-    def refuses(key: str) -> str | None:
-        if key.startswith("PAYLOAD#") and key not in payloads:
-            payloads.append(key)
-        is_refused = key == payloads[-1] and len(payloads) == 2 if what == "payload" else key.endswith("#t29")
-        return FULL if is_refused else None
-
-    stub = Stub(refuses)
-    results = store(stub).timers.put(given, mode=mode, now=NOW)
-    assert [each.status for each in results] == [PutStatus.CREATED, PutStatus.REFUSED]
-    removed = [keys[0] for name, keys in stub.requests if name == "delete_item"]
-    assert removed == ([] if what == "payload" else [payloads[1]])
-
-
 def test_of_many_redriven_and_deleted_timers_one_is_refused() -> None:
     given = timers(60)
     stub = Stub(is_t29)
     for timer in given:
-        item = encode(replace(timer, state=TimerState.FAILED, next_attempt_at=None, failure=make_failure()))
+        item = item_of(
+            TIMER, encode(replace(timer, state=TimerState.FAILED, next_attempt_at=None, failure=make_failure()))
+        )
         stub.items[item["sortKey"]["S"]] = item
     refs = [TimerRef(timer.timer_id) for timer in given]
     redriven = store(stub).timers.rearm(NAMESPACE, refs, rearm=Rearm.REDRIVE, now=NOW)

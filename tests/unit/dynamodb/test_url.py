@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from duetime.domain.errors import InvalidSettings
+from duetime.stores.backends.dynamodb.backend import open_dynamodb
 from duetime.stores.backends.dynamodb.url import DynamoDbUrl, parse_dynamodb_url
-from duetime.stores.dynamodb.store import open_dynamodb_store
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_other_urls_are_refused_in_one_line(url: str) -> None:
 
 
 def test_opening_contacts_nothing() -> None:
-    store = open_dynamodb_store("dynamodb://timers?endpoint_url=http://127.0.0.1:1")
+    store = open_dynamodb("dynamodb://timers?endpoint_url=http://127.0.0.1:1")
     store.close()
 
 
 def test_a_region_that_cannot_be_is_refused() -> None:
     with pytest.raises(InvalidSettings):
-        open_dynamodb_store("dynamodb://timers?region=not/a/region")
+        open_dynamodb("dynamodb://timers?region=not/a/region")
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ class World:
 
 def written(call_id: str) -> dict:
     """A record that tells of new events."""
-    image = {"tenant_id": {"S": "acme"}, "row_type": {"S": "EVENT"}, "call_id": {"S": call_id}}
+    image = {"tenant_id": {"S": "acme"}, "row_type": {"S": "EVENT"}, "sort_key": {"S": f"EVENT#{call_id}#0000000001"}}
     return {"eventName": "INSERT", "dynamodb": {"NewImage": image}}
 
 

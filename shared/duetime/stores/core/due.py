@@ -51,13 +51,15 @@ class Due:
         is_wanted: IsWanted | None = None,
     ) -> DuePage:
         until_ms = to_milliseconds(until)
+        # What is known to come next need not be read: its payload would cost every idle poll.
+        horizon_ms = _LAST_MS if known_next is None else max(until_ms, to_milliseconds(known_next) - 1)
         after, since_ms = None, None
         if cursor is not None:
             after = place_of(cursor, TIMER, DUE)
         else:
             # The usual poll finds nothing due: it costs one step on the path.
             since_ms = 0 if since is None else to_milliseconds(since)
-            first_ms = self._first(shard_id, since_ms)
+            first_ms = self._first(shard_id, since_ms, horizon_ms)
             if first_ms is None or first_ms > until_ms:
                 return DuePage([], next_attempt_at=_earlier(first_ms, known_next))
         if is_wanted is None:
@@ -85,14 +87,14 @@ class Due:
             page = self._chosen(looked_at, limit, is_wanted, until)
         if page.end is not None:
             return _page(page.rows, end=page.end)
-        return _page(page.rows, next_attempt_at=_earlier(self._first(shard_id, until_ms + 1), known_next))
+        return _page(page.rows, next_attempt_at=_earlier(self._first(shard_id, until_ms + 1, horizon_ms), known_next))
 
-    def _first(self, shard_id: int, since_ms: int) -> int | None:
-        """The earliest key of the shard from then on."""
-        if since_ms > _LAST_MS:
+    def _first(self, shard_id: int, since_ms: int, horizon_ms: int) -> int | None:
+        """The earliest key of the shard between these, both inclusive."""
+        if since_ms > horizon_ms:
             return None
         found = self._backend.scan(
-            TIMER, DUE, (shard_id,), fields=("timer_execute_at",), since=since_ms, until=_LAST_MS, limit=1
+            TIMER, DUE, (shard_id,), fields=("timer_execute_at",), since=since_ms, until=horizon_ms, limit=1
         )
         return found.rows[0][0] if found.rows else None
 

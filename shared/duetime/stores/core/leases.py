@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
+from duetime.domain.errors import StoreUnavailable
 from duetime.domain.shards import Lease, ShardStatus
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
@@ -144,6 +145,8 @@ def _raise_first(results: Sequence[Written]) -> None:
     for written in results:
         if written.error is not None:
             raise written.error
+        if written.status is WriteStatus.UNAVAILABLE:
+            raise StoreUnavailable("some shards cannot be written for now")
 
 
 def _milliseconds(seconds: float) -> int:

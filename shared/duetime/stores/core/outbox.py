@@ -70,20 +70,16 @@ class Outbox:
         return tenants
 
     def _tenants_from(self, first: str, most: int) -> list[str]:
-        """``first``, if it is one, and those behind it: one step on the path for each."""
+        """``first``, if it is one, and those behind it: one step on the path for each at most."""
         tenants: list[str] = []
         since = first
         while len(tenants) < most:
-            scan = self._backend.scan(EVENT, UNPUBLISHED, fields=("tenant_id",), since=since, limit=1)
-            tenant_id = scan.rows[0][0] if scan.rows else None
-            if tenant_id is DAMAGED and scan.end is not None:
-                since = scan.end[0] + _NEXT
-                continue
-            if tenant_id is None or tenant_id is DAMAGED:
+            found = self._backend.scan(EVENT, UNPUBLISHED, fields=("tenant_id",), since=since, limit=_CHUNK)
+            tenants += dict.fromkeys(row[0] for row in found.rows if row[0] is not DAMAGED)
+            if found.end is None:
                 break
-            tenants.append(tenant_id)
-            since = tenant_id + _NEXT
-        return tenants
+            since = found.end[0] + _NEXT
+        return tenants[:most]
 
     def _read_on(self, reading: _Reading, limit: int) -> list[OutboxEvent]:
         """Up to ``limit`` more events of a tenant; fewer when it has no more."""

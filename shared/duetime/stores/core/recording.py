@@ -10,7 +10,7 @@ from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.domain.times import to_milliseconds
 from duetime.stores import backend as writes
-from duetime.stores.backend import Alike, Backend, Condition, Guard, Write, WriteStatus
+from duetime.stores.backend import Alike, Backend, Condition, Guard, PartitionUnavailable, Write, WriteStatus
 from duetime.stores.core.timer_codec import (
     OUTCOME_CHANGES,
     OUTCOME_EXPECTS,
@@ -49,7 +49,10 @@ class Recording:
     def _write(self, outcomes: Sequence[LeasedOutcome], now: datetime) -> list[RecordStatus]:
         guards = guards_of([each.fence for each in outcomes])
         outcome_writes = [_write_of(each.outcome, guard) for each, guard in zip(outcomes, guards, strict=True)]
-        batch = self._backend.write(outcome_writes, now=now)
+        try:
+            batch = self._backend.write(outcome_writes, now=now)
+        except PartitionUnavailable:  # outcomes of other shards need not wait
+            return [RecordStatus.UNAVAILABLE] * len(outcomes)
         return [
             RecordStatus.APPLIED if written is writes.WRITTEN else _STATUSES[written.status]
             for written in batch.results

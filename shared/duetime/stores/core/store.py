@@ -3,38 +3,55 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from duetime.stores.backend import Backend
-from duetime.stores.core.call_lists import CallLists
-from duetime.stores.core.calls import Calls
 from duetime.stores.core.catalogue import Catalogue
 from duetime.stores.core.due import Due
 from duetime.stores.core.leases import Leases
 from duetime.stores.core.lists import Lists
-from duetime.stores.core.outbox import Outbox
 from duetime.stores.core.recording import Recording
 from duetime.stores.core.timer_changes import TimerChanges
-from duetime.stores.core.transfer import Transfer
 from duetime.stores.time_source import StoreTime
+
+if TYPE_CHECKING:
+    from duetime.stores.core.call_store import CallStore
+    from duetime.stores.core.outbox import Outbox
+    from duetime.stores.core.transfer import Transfer
 
 
 class TimerStore(TimerChanges, Due, Recording, Lists):
     """``stores.port.timers.TimerStore``; each base has the operations of one side of it."""
 
 
-class CallStore(Calls, CallLists):
-    """``stores.port.calls.CallStore``, likewise."""
-
-
 class CoreStore:
+    """What is of service calls is made when it is first asked for: the timers API does without it, and what is
+    imported is cold start."""
+
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.timers = TimerStore(backend)
         self.leases = Leases(backend)
         self.catalogue = Catalogue(backend)
-        self.calls = CallStore(backend)
-        self.outbox = Outbox(backend)
-        self.transfer = Transfer(backend, self.catalogue)
+
+    @cached_property
+    def calls(self) -> CallStore:
+        from duetime.stores.core.call_store import CallStore
+
+        return CallStore(self.backend)
+
+    @cached_property
+    def outbox(self) -> Outbox:
+        from duetime.stores.core.outbox import Outbox
+
+        return Outbox(self.backend)
+
+    @cached_property
+    def transfer(self) -> Transfer:
+        from duetime.stores.core.transfer import Transfer
+
+        return Transfer(self.backend, self.catalogue)
 
     def initialise(self) -> None:
         self.backend.initialise()

@@ -6,7 +6,8 @@ Run against emulators: never against the service.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError
@@ -17,23 +18,22 @@ from duetime.stores.backend import NOT_WRITTEN, Batch, Change, Scan, Write, Writ
 from duetime.stores.backends.dynamodb import layouts, schema
 from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.backends.dynamodb.driver import DEFAULT_PARALLEL, UNAVAILABLE, Driver
+from duetime.stores.backends.dynamodb.event_scans import EventScans
+from duetime.stores.backends.dynamodb.events import EVENT_RETENTION, Events
 from duetime.stores.backends.dynamodb.expansion import Expansion, NeedsStoredError, Stored
 from duetime.stores.backends.dynamodb.item_writes import ItemWrite
-from duetime.stores.backends.dynamodb.items import Item, text
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS, Layout
 from duetime.stores.backends.dynamodb.paths import Bounds
 from duetime.stores.backends.dynamodb.reads import Reads
+from duetime.stores.backends.dynamodb.removals import Removals
 from duetime.stores.backends.dynamodb.scans import Scans, Wanted
 from duetime.stores.backends.dynamodb.url import default_calls_table_name, parse_dynamodb_url
-from duetime.stores.entities import SERVICE_CALL
+from duetime.stores.entities import EVENT, SERVICE_CALL
 from duetime.stores.entity import AccessPath, Entity, Key, Place, Row, Value
 from duetime.stores.time_source import StoreTime, TimeSource
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-_MOST_PARTS = 60
-"""Of a row's parts so many are removed with it in one transaction, which holds 100 items; more of them just after."""
 
 
 class DynamoDbBackend:
@@ -52,14 +52,19 @@ class DynamoDbBackend:
         batch_statements: bool = True,
         max_parallel: int = DEFAULT_PARALLEL,
         time_source: TimeSource = TimeSource.DATABASE,
+        event_retention: timedelta = EVENT_RETENTION,
     ) -> None:
+        """``event_retention``: how long published events stay readable."""
         self._driver = Driver(client, batch_statements=batch_statements, max_parallel=max_parallel)
         self._table = table_name
         self._calls_table = calls_table_name or default_calls_table_name(table_name)
         self._time_source = time_source
         self._reads = Reads(self._driver, self._table_of)
-        self._scans = Scans(self._driver, self._reads)
+        self._removals = Removals(self._driver, self._calls_table)
+        self._scans = Scans(self._driver, self._reads, self._removals)
         self._expansion = Expansion(self._table_of)
+        self._events = Events(self._driver, self._reads, event_retention)
+        self._event_scans = EventScans(self._driver, self._reads, self._scans)
 
     def _table_of(self, layout: Layout) -> str:
         return self._calls_table if layout.is_of_calls else self._table
@@ -67,7 +72,8 @@ class DynamoDbBackend:
     # -- reads -----------------------------------------------------------------------------------------------
 
     def read(self, entity: Entity, keys: Sequence[Key], *, fields: tuple[str, ...] | None = None) -> list[Row | None]:
-        return self._reads.read(entity, keys, fields or entity.names)
+        reads = self._events if entity is EVENT else self._reads
+        return reads.read(entity, keys, fields or entity.names)
 
     def scan(
         self,
@@ -92,26 +98,31 @@ class DynamoDbBackend:
             limit=limit,
             budget=budget,
         )
-        return self._scans.scan(wanted)
+        return (self._event_scans if entity is EVENT else self._scans).scan(wanted)
 
     # -- writes ----------------------------------------------------------------------------------------------
 
     def write(self, writes: Sequence[Write], *, now: datetime | None = None) -> Batch:
         """What is one item is written with others of the kind in one request; what is several, as a transaction."""
+        if writes and writes[0].entity is EVENT:
+            return _batch(self._events.write(writes, _milliseconds(now)), now)
         expanded = self._expanded([[write] for write in spelled_out(writes)], now)
-        singles = {at: items[0] for at, (items, _) in enumerate(expanded) if len(items) == 1}
-        several = {at: items for at, (items, _) in enumerate(expanded) if len(items) > 1}
+        singles = {at: items[0] for at, items in enumerate(expanded) if len(items) == 1}
+        several = {at: items for at, items in enumerate(expanded) if len(items) > 1}
         results = [NOT_WRITTEN] * len(writes)
         self._run(singles, lambda: self._driver.write(list(singles.values())), results)
         self._run(several, lambda: self._driver.transact(list(several.values())), results)
-        return self._batch(results, expanded, now)
+        return _batch(results, now)
 
     def atomic(self, groups: Sequence[Sequence[Write]], *, now: datetime | None = None) -> Batch:
-        expanded = self._expanded(groups, now)
-        kept = {at: items for at, (items, _) in enumerate(expanded) if items}
+        expanded = {at: items for at, items in enumerate(self._expanded(groups, now)) if items}
         results = [NOT_WRITTEN] * len(groups)
-        self._run(kept, lambda: self._driver.transact(list(kept.values())), results)
-        return self._batch(results, expanded, now)
+        self._run(expanded, lambda: self._driver.transact(list(expanded.values())), results)
+        for at, items in expanded.items():
+            if results[at].is_written and self._removals.leave_some(items):
+                with suppress(StoreUnavailable):  # else by whoever looks for what has expired
+                    self._removals.finish(groups[at][0].key)
+        return _batch(results, now)
 
     def _run(self, places: dict[int, Any], run: Callable[[], list[Written]], results: list[Written]) -> None:
         """Raises ``StoreUnavailable`` only if nothing was written before."""
@@ -126,65 +137,35 @@ class DynamoDbBackend:
         for at, written in zip(places, made, strict=True):
             results[at] = written
 
-    def _batch(
-        self, results: list[Written], expanded: list[tuple[list[ItemWrite], list[ItemWrite]]], now: datetime | None
-    ) -> Batch:
-        later = [
-            each for written, (_, more) in zip(results, expanded, strict=True) if written.is_written for each in more
-        ]
-        if later:
-            self._driver.write(later)
-        return Batch(results, None if now is None else to_milliseconds(now))
+    def _expanded(self, groups: Sequence[Sequence[Write]], now: datetime | None) -> list[list[ItemWrite]]:
+        """Of each group the items that are written; none: it cannot be."""
+        return [self._of_group(group, _milliseconds(now)) for group in groups]
 
-    def _expanded(
-        self, groups: Sequence[Sequence[Write]], now: datetime | None
-    ) -> list[tuple[list[ItemWrite], list[ItemWrite]]]:
-        """Of each group the items that are written, and what is removed later. None: it cannot be written."""
-        now_ms = 0 if now is None else to_milliseconds(now)
-        results = []
-        for group in groups:
-            items: list[ItemWrite] = []
-            later: list[ItemWrite] = []
-            for write in group:
-                try:
-                    found = self._expansion.items(write, now_ms)
-                except NeedsStoredError:
-                    found = self._expansion.items(write, now_ms, self._stored(write))
-                if write.change is Change.DELETE:
-                    found, more = found[:_MOST_PARTS], found[_MOST_PARTS:]
-                    later += more
-                if not found:
-                    items = []
-                    break
-                items += found
-            results.append((items, later))
-        return results
+    def _of_group(self, group: Sequence[Write], now_ms: int) -> list[ItemWrite]:
+        items: list[ItemWrite] = []
+        for write in group:
+            if write.entity is EVENT:
+                continue
+            try:
+                found = self._expansion.items(write, now_ms)
+            except NeedsStoredError:
+                found = self._expansion.items(write, now_ms, self._stored(write))
+            if not found:
+                return []
+            is_removal = write.change is Change.DELETE and write.entity is SERVICE_CALL
+            items += self._removals.at_once(write.key, found, now_ms) if is_removal else found
+        events = [write for write in group if write.entity is EVENT]
+        return [*items, self._events.insertion(events, now_ms)] if events else items
 
     def _stored(self, write: Write) -> Stored:
         layout = LAYOUTS[write.entity]
         key = self._expansion.key_of(write)
         assert key is not None
         found, _ = self._driver.get(self._table_of(layout), [key])
-        parts = self._parts(write) if write.change is Change.DELETE and write.entity is SERVICE_CALL else []
-        return Stored(item=next(iter(found.values()), None), parts=parts)
-
-    def _parts(self, write: Write) -> list[Item]:
-        """The keys of the executions of a call."""
-        tenant_id, call_id = write.key
-        parameters: dict[str, Any] = {
-            "TableName": self._calls_table,
-            "KeyConditionExpression": "tenant_id = :tenant AND begins_with(sort_key, :prefix)",
-            "ExpressionAttributeValues": {":tenant": text(tenant_id), ":prefix": text(f"EXEC#{call_id}#")},
-            "ProjectionExpression": "tenant_id, sort_key",
-            "ConsistentRead": True,
-        }
-        found: list[Item] = []
-        while True:
-            page = self._driver.query(**parameters)
-            found += page["Items"]
-            if "LastEvaluatedKey" not in page:
-                return found
-            parameters["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+        has_parts = write.change is Change.DELETE and write.entity is SERVICE_CALL
+        return Stored(
+            item=next(iter(found.values()), None), parts=self._removals.parts(write.key) if has_parts else []
+        )
 
     # -- the rest --------------------------------------------------------------------------------------------
 
@@ -200,9 +181,9 @@ class DynamoDbBackend:
         self.check()
 
     def check(self) -> None:
-        """Raises ``StoreNotReady`` unless both tables are there and hold what this version writes."""
+        """Raises ``StoreNotReady`` unless both tables are there."""
         try:
-            found, _ = self._driver.get(self._table, [layouts.timer_item_key(layouts.CATALOGUE, "COUNTER#SHARDS")])
+            self._driver.get(self._table, [layouts.timer_item_key(layouts.CATALOGUE, "CHECK")])
         except StoreEmpty as error:
             try:
                 self._check_calls()
@@ -210,11 +191,6 @@ class DynamoDbBackend:
                 raise error from None
             raise StoreNotReady("there is a DynamoDB table of service calls and none of timers") from None
         self._check_calls()
-        if found:
-            raise StoreNotReady(
-                f"the DynamoDB table {self._table!r} is of an earlier version; `duetime export` of that version and"
-                " `duetime import` of this one bring its timers and calls into new tables"
-            )
 
     def _check_calls(self) -> None:
         try:
@@ -226,6 +202,14 @@ class DynamoDbBackend:
 
     def close(self) -> None:
         self._driver.close()
+
+
+def _batch(results: list[Written], now: datetime | None) -> Batch:
+    return Batch(results, None if now is None else to_milliseconds(now))
+
+
+def _milliseconds(now: datetime | None) -> int:
+    return 0 if now is None else to_milliseconds(now)
 
 
 def open_dynamodb(url: str, *, time_source: TimeSource = TimeSource.DATABASE) -> DynamoDbBackend:
@@ -241,4 +225,5 @@ def open_dynamodb(url: str, *, time_source: TimeSource = TimeSource.DATABASE) ->
         calls_table_name=parsed.calls_table_name,
         batch_statements=parsed.batch_statements,
         time_source=time_source,
+        event_retention=parsed.event_retention or EVENT_RETENTION,
     )

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from duetime.stores.backends.dynamodb.items import Attribute, Item, Reader, instant_text, text, whole
-from duetime.stores.entities import EVENT
+from duetime.stores.backends.dynamodb.items import Attribute, Item, Reader, instant_of, instant_text, text, whole
 from duetime.stores.entity import DAMAGED, Value
 
 NUL: Final = "\0"
@@ -21,9 +20,14 @@ OUTBOX_PARTITIONS: Final = 8
 published events."""
 TIME_TO_LIVE: Final = "expires_at"
 SEQUENCE_DIGITS: Final = 10
-_LEASE_BYTES: Final = 900
-"""What the variable attributes of a shard have between them: its item always has one size, since a partition that is
-full takes no write that makes an item larger, and nothing of a shard that cannot be claimed would ever fire."""
+_CLAIM_BYTES: Final = 480
+_OWNER_BYTES: Final = 320
+"""What a shard's version and metadata, and its owner and the end of its lease, take with what fills them up.
+
+So its item always has one size: a partition that is full takes no write that makes an item larger, and nothing of a
+shard that cannot be claimed would ever fire.
+"""
+_END_BYTES: Final = len("shard_lease_expires_at") + 24
 _COMPLEMENT = str.maketrans("0123456789abcdef", "fedcba9876543210")
 
 Values = Mapping[str, Value]
@@ -53,13 +57,20 @@ def time_to_live(milliseconds: int) -> Attribute:
     return whole(-(-milliseconds // 1000))
 
 
-def _reserve(values: Values) -> Sequence[Attribute | None]:
-    used = len(str(values["shard_version"]))
-    for name in ("shard_owner_id", "shard_lease_expires_at", "shard_metadata"):
-        value = values[name]
-        if value is not None:
-            used += len(name) + (24 if isinstance(value, int) else len(value.encode()))
-    return (text("." * max(1, _LEASE_BYTES - used)),)
+def _claim_reserve(values: Values) -> Sequence[Attribute | None]:
+    used = len(str(values["shard_version"])) + _bytes_of("shard_metadata", values)
+    return (text("." * max(1, _CLAIM_BYTES - used)),)
+
+
+def _owner_reserve(values: Values) -> Sequence[Attribute | None]:
+    """The end of a lease is there if and only if an owner is."""
+    used = _bytes_of("shard_owner_id", values)
+    return (text("." * max(1, _OWNER_BYTES - used - (_END_BYTES if used else 0))),)
+
+
+def _bytes_of(name: str, values: Values) -> int:
+    value = values[name]
+    return 0 if value is None else len(name) + len(value.encode())
 
 
 def _index(name: str, fields: set[str], make: Callable[[Values], str | None]) -> Derived:
@@ -83,9 +94,9 @@ def inverted(call_id: str) -> str:
     return call_id.translate(_COMPLEMENT)
 
 
-def correlation_key(tenant_id: str, correlation_id: str) -> str:
-    """The hash key of its index: a correlation id may be too long to stand before a call id in a range key."""
-    return f"{tenant_id}#{correlation_id}"
+def of_tenant(tenant_id: str, value: str) -> str:
+    """The hash key of an index of calls by a value: it may be too long to stand before a call id in a range key."""
+    return f"{tenant_id}#{value}"
 
 
 def _due_key(values: Values) -> str | None:
@@ -106,49 +117,40 @@ def published(partition: int) -> int:
     return 2 * OUTBOX_PARTITIONS + partition
 
 
-_OUTBOX_NAMES = ("outbox_partition", "outbox_key")
+OUTBOX_NAMES = ("outbox_partition", "outbox_key")
 
 
 def _call_expiry(values: Values) -> Sequence[Attribute | None]:
     at = values["expires_at"]
     if at is None:
         return None, None
-    call_id = values["service_call_id"]
-    return whole(expiring(partition_of(call_id))), text(f"{instant_text(at)}{NUL}{call_id}")
+    return whole(expiring(partition_of(values["service_call_id"]))), text(instant_text(at))
 
 
-def _outbox(values: Values) -> Sequence[Attribute | None]:
-    tenant_id, call_id, sequence = (values[name] for name in EVENT.key)
-    place = NUL.join((tenant_id, call_id, f"{sequence:0{SEQUENCE_DIGITS}}"))
-    partition, at = partition_of(call_id), values["published_at"]
-    if at is None:
-        return whole(partition), text(place)
-    return whole(published(partition)), text(f"{instant_text(at)}{NUL}{place}")
+def outbox_place(tenant_id: str, call_id: str, sequence: int) -> str:
+    return NUL.join((tenant_id, call_id, f"{sequence:0{SEQUENCE_DIGITS}}"))
 
 
-RESERVE_OF_SHARD: Final = Derived(
-    frozenset({"shard_version", "shard_owner_id", "shard_metadata"}), ("shard_reserve",), _reserve
+RESERVES_OF_SHARD: Final = (
+    Derived(frozenset({"shard_version", "shard_metadata"}), ("shard_reserve",), _claim_reserve),
+    Derived(frozenset({"shard_owner_id"}), ("shard_owner_reserve",), _owner_reserve),
 )
 OF_CALL: Final = (
-    _index("status_key", {"status"}, lambda values: f"{values['status']}{NUL}{values['service_call_id']}"),
-    _index(
-        "starred_key",
-        {"is_starred"},
-        lambda values: values["service_call_id"] if values["is_starred"] else None,
-    ),
+    _index("status_key", {"status"}, lambda values: of_tenant(values["tenant_id"], values["status"])),
+    _index("starred_key", {"is_starred"}, lambda values: values["tenant_id"] if values["is_starred"] else None),
     _index("name_key", {"name"}, lambda values: values["name"] + NUL + inverted(values["service_call_id"])),
     _index(
         "correlation_key",
         {"correlation_id"},
-        lambda values: correlation_key(values["tenant_id"], values["correlation_id"]),
+        lambda values: of_tenant(values["tenant_id"], values["correlation_id"]),
     ),
     _index("due_key", {"status", "due_at"}, _due_key),
-    Derived(frozenset({"expires_at"}), _OUTBOX_NAMES, _call_expiry),
+    Derived(frozenset({"expires_at"}), OUTBOX_NAMES, _call_expiry),
 )
 HELD_OF_CALL: Final[Mapping[str, Reader]] = {
-    "status": _held("status_key", lambda key: key.partition(NUL)[0]),
+    "status": _held("status_key", lambda key: key.partition("#")[2]),
     "name": _held("name_key", lambda key: key.rpartition(NUL)[0]),
     "correlation_id": _held("correlation_key", lambda key: key.partition("#")[2]),
     "is_starred": lambda item: "starred_key" in item,
+    "expires_at": lambda item: instant_of(item["outbox_key"]) if "outbox_key" in item else None,
 }
-OF_EVENT: Final = Derived(frozenset({"published_at"}), _OUTBOX_NAMES, _outbox)

@@ -15,7 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
-from duetime.stores.backend import NOT_WRITTEN, WRITTEN, WriteStatus, Written
+from duetime.stores.backend import NOT_WRITTEN, WRITTEN, PartitionUnavailable, WriteStatus, Written
 from duetime.stores.backends.dynamodb.errors import (
     RETRY_AFTER_SECONDS,
     TRANSIENT_STATEMENT_CODES,
@@ -104,34 +104,50 @@ class Driver:
     def query(self, **parameters: Any) -> dict[str, Any]:
         return self.call("query", **parameters)
 
+    def pages(self, **parameters: Any) -> Iterator[list[Item]]:
+        """What a query finds, a request at a time."""
+        while True:
+            page = self.query(**parameters)
+            yield page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return
+            parameters["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
     # -- writes ----------------------------------------------------------------------------------------------
 
     def write(self, writes: Sequence[ItemWrite]) -> list[Written]:
-        """Each is made or fails alone. Raises ``StoreUnavailable`` only if none was made, as far as is known."""
-        if not self._batch_statements or len(writes) == 1:
-            return self._one_by_one(writes)
-        results: dict[int, Written] = {}
-        together = [at for at, write in enumerate(writes) if write.is_statement]
-        apart = [at for at, write in enumerate(writes) if not write.is_statement]
-        for chunk in chunks(together, BATCH_STATEMENTS):
-            try:
-                results |= zip(chunk, self._execute([writes[at] for at in chunk]), strict=True)
-            except StoreUnavailable:
-                if not any(written.is_written for written in results.values()):
-                    raise
-                results |= dict.fromkeys(chunk, UNAVAILABLE)
-        results |= zip(apart, self._one_by_one([writes[at] for at in apart]), strict=True)
-        return [results[at] for at in range(len(writes))]
+        """Each is made or fails alone. Raises ``StoreUnavailable`` only if none was made, as far as is known.
 
-    def _execute(self, writes: Sequence[ItemWrite]) -> list[Written]:
+        What a client waits for, new items, is tried again where it is throttled. Nothing else is: others are not its
+        to delay.
+        """
+        put_off: dict[str, StoreUnavailable] = {}
+        results: dict[int, Written] = {}
+        if self._batch_statements and len(writes) > 1:
+            together = [at for at, write in enumerate(writes) if write.is_statement]
+            for chunk in chunks(together, BATCH_STATEMENTS):
+                try:
+                    results |= zip(chunk, self._execute([writes[at] for at in chunk], put_off), strict=True)
+                except StoreUnavailable:
+                    if not any(written.is_written for written in results.values()):
+                        raise
+                    results |= dict.fromkeys(chunk, UNAVAILABLE)
+            for at in together:
+                if results[at] is UNAVAILABLE and writes[at].is_insert:
+                    results[at] = self._if_let(writes[at], put_off)
+        apart = [at for at in range(len(writes)) if at not in results]
+        results |= zip(apart, self._one_by_one([writes[at] for at in apart], put_off), strict=True)
+        return raise_if_none([results[at] for at in range(len(writes))], put_off.values())
+
+    def _execute(self, writes: Sequence[ItemWrite], put_off: dict[str, StoreUnavailable]) -> list[Written]:
         """One request of statements. Those of a request that is refused as a whole are sent again one by one, which
-        tells the one at fault. Whoever is throttled is not waited for: others are not theirs to delay."""
+        tells the one at fault."""
         try:
             answer = self.call("batch_execute_statement", Statements=[write.statement() for write in writes])
         except (StoreNotReady, StoreUnavailable):
             raise
         except StoreError:
-            return self._one_by_one(writes)
+            return self._one_by_one(writes, put_off)
         is_repeated = _is_repeated(answer)
         results = []
         unsure: list[int] = []
@@ -147,6 +163,7 @@ class Driver:
                     unsure.append(at)
             elif error["Code"] in TRANSIENT_STATEMENT_CODES:
                 results.append(UNAVAILABLE)
+                put_off.setdefault("", throttled())
             else:
                 results.append(refused(statement_refused(error)))
         if unsure:  # an insert is not told what is in its way
@@ -156,20 +173,18 @@ class Driver:
                     results[at] = WRITTEN
         return results
 
-    def _one_by_one(self, writes: Sequence[ItemWrite]) -> list[Written]:
+    def _one_by_one(self, writes: Sequence[ItemWrite], put_off: dict[str, StoreUnavailable]) -> list[Written]:
         """Of a partition for whose throttling the driver waited in vain, the rest is put off."""
-        put_off: dict[str, StoreUnavailable] = {}
+        return self.workers.map(lambda write: self._if_let(write, put_off), writes)
 
-        def run(write: ItemWrite) -> Written:
-            partition = str(next(iter(write.key.values())))
-            if partition not in put_off:
-                try:
-                    return self._alone(write)
-                except StoreUnavailable as error:
-                    put_off[partition] = error
-            return UNAVAILABLE
-
-        return raise_if_none(self.workers.map(run, writes), put_off.values())
+    def _if_let(self, write: ItemWrite, put_off: dict[str, StoreUnavailable]) -> Written:
+        partition = str(next(iter(write.key.values())))
+        if partition not in put_off:
+            try:
+                return self._alone(write)
+            except StoreUnavailable as error:
+                put_off[partition] = error
+        return UNAVAILABLE
 
     def _alone(self, write: ItemWrite) -> Written:
         try:
@@ -255,6 +270,10 @@ def raise_if_none(results: list[Written], errors: Iterable[StoreUnavailable]) ->
     if results and all(written is UNAVAILABLE for written in results):
         raise next(iter(errors))
     return results
+
+
+def throttled() -> StoreUnavailable:
+    return PartitionUnavailable("DynamoDB throttles a partition", retry_after_seconds=RETRY_AFTER_SECONDS)
 
 
 def unprocessed() -> StoreUnavailable:

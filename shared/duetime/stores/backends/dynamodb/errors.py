@@ -11,14 +11,15 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 
 from duetime.domain.errors import StoreEmpty, StoreError, StoreNotReady, StoreRefused, StoreUnavailable
+from duetime.stores.backend import PartitionUnavailable
 
 RETRY_AFTER_SECONDS = 1.0
 
+_THROTTLED_PARTITION = "ProvisionedThroughputExceededException"
 _TRANSIENT_CODES = frozenset(
     {
         "InternalFailure",
         "InternalServerError",
-        "ProvisionedThroughputExceededException",
         "ReplicatedWriteConflictException",
         "RequestLimitExceeded",
         "RequestTimeout",
@@ -100,6 +101,8 @@ def _translate_answer(error: ClientError) -> Exception:
         return _translate_cancellation(answer)
     if code == "ResourceNotFoundException":
         return _no_table()
+    if code == _THROTTLED_PARTITION:
+        return PartitionUnavailable("DynamoDB throttles a partition", retry_after_seconds=RETRY_AFTER_SECONDS)
     status = metadata.get("HTTPStatusCode", 0)
     if code in _TRANSIENT_CODES or status >= 500 or status == 429:
         return StoreUnavailable(f"DynamoDB answered {code}", retry_after_seconds=RETRY_AFTER_SECONDS)

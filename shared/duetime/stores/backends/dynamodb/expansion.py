@@ -176,6 +176,8 @@ class Expansion:
         if expires is None or expires not in changes or not self._was_apart(layout, write, stored):
             return []
         end = changes[expires]
+        if _before(layout, write, stored).get(expires, DAMAGED) == end:
+            return []
         part_sets = {_RESERVE: _RESERVED} if end is None else {TIME_TO_LIVE: time_to_live(end)}
         part_removes = (TIME_TO_LIVE,) if end is None else (_RESERVE,)
         key = layout.apart_key(write.key)

@@ -24,11 +24,6 @@ class Expected:
     test: Test
     value: Attribute | None = None
 
-    def holds_for(self, item: Item) -> bool:
-        if self.test is Test.EQUALS:
-            return item.get(self.name) == self.value
-        return self.name not in item
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemWrite:

@@ -76,7 +76,7 @@ def _whole(value: Attribute) -> Value:
         return DAMAGED
 
 
-def _instant(value: Attribute) -> Value:
+def instant_of(value: Attribute) -> Value:
     found = value.get("S")
     return _milliseconds(found) if isinstance(found, str) else DAMAGED
 
@@ -100,7 +100,7 @@ _READ: dict[Kind, Callable[[Attribute], Value]] = {
     Kind.TEXT: _text,
     Kind.LONG_TEXT: _text,
     Kind.WHOLE: _whole,
-    Kind.INSTANT: _instant,
+    Kind.INSTANT: instant_of,
     Kind.FLAG: _flag,
     Kind.BYTES: _bytes,
     Kind.TEXTS: _texts,

@@ -14,8 +14,7 @@ from duetime.stores.backends.dynamodb.derived import (
     HELD_OF_CALL,
     NUL,
     OF_CALL,
-    OF_EVENT,
-    RESERVE_OF_SHARD,
+    RESERVES_OF_SHARD,
     SEQUENCE_DIGITS,
     Derived,
     Values,
@@ -64,10 +63,6 @@ class Layout:
     entries: Callable[[Values], list[Item]]
     apart_above: int = 0
     apart_key: Callable[[Key], Item] | None = None
-
-    @property
-    def sort_name(self) -> str:
-        return "sort_key" if self.is_of_calls else "sortKey"
 
     @property
     def key_names(self) -> tuple[str, str]:
@@ -250,7 +245,7 @@ LAYOUTS: Final[dict[Entity, Layout]] = {
             "SHARD",
             lambda key: timer_item_key(key[0], "SHARD#OWNERSHIP"),
             lambda item: (int(item["shard_id"]["N"]),),
-            derived=(RESERVE_OF_SHARD,),
+            derived=RESERVES_OF_SHARD,
         ),
         _in_catalogue(WORKER, "WORKER"),
         _layout(
@@ -278,8 +273,16 @@ LAYOUTS: Final[dict[Entity, Layout]] = {
             lambda key: call_item_key(key[0], f"CALL#{key[1]}"),
             _call_parts,
             is_of_calls=True,
+            # Short where it tells as much: what a usual call holds at its end should fit 1 KB.
             attributes={
-                "expires_at": "call_expires_at",
+                "call_revision": "revision",
+                "call_digest": "digest",
+                "event_count": "events",
+                "last_event_id": "last_event",
+                "outcome_meta": "outcome",
+                "request_spec": "request",
+                "timeout_seconds": "timeout",
+                "expires_at": "outbox_key",
                 "status": "status_key",
                 "name": "name_key",
                 "correlation_id": "correlation_key",
@@ -305,7 +308,14 @@ LAYOUTS: Final[dict[Entity, Layout]] = {
             lambda key: call_item_key(key[0], event_sort_key(key[1], key[2])),
             _event_parts,
             is_of_calls=True,
-            derived=(OF_EVENT,),
+            # Short: most of an event is what it says, and those of a transition should fit 1 KB.
+            attributes={
+                "event_id": "id",
+                "event_type": "type",
+                "occurred_at": "at",
+                "causation_id": "cause",
+                "event_payload": "payload",
+            },
         ),
     )
 }

@@ -12,7 +12,7 @@ from duetime.domain.times import MAX_INSTANT, read_instant, to_milliseconds
 from duetime.stores import entities
 from duetime.stores.backends.dynamodb import derived, layouts
 from duetime.stores.backends.dynamodb.derived import NUL, SEQUENCE_DIGITS
-from duetime.stores.backends.dynamodb.items import Attribute, Item, instant_text, text, whole
+from duetime.stores.backends.dynamodb.items import Attribute, Item, instant_of, instant_text, text, whole
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS
 from duetime.stores.backends.dynamodb.schema import CORRELATION_INDEX, DUE_INDEX
 from duetime.stores.entities import EVENT, EXECUTION, NAMESPACE, TIMER
@@ -203,24 +203,25 @@ def _table_key(tenant_id: str, place: Place) -> Item:
 
 
 def _newest(
-    range_name: str,
-    prefix: Callable[[Key], str],
+    hash_name: str = "tenant_id",
+    hash_of: Callable[..., str] = lambda tenant_id, *_: tenant_id,
     *,
-    index: str | None = None,
-    hash_of: Callable[[Key], tuple[str, str]] = lambda by: ("tenant_id", by[0]),
+    prefix: Callable[[Key], str] = lambda _: "CALL#",
     is_row: bool = False,
 ) -> Access:
+    """Calls by their ids, in the table or in the index that is named like its hash key."""
+    index = None if hash_name == "tenant_id" else f"{hash_name}-index"
+
     def ranges(by: Key, bounds: Bounds) -> Range:
-        hash_name, hash_value = hash_of(by)
         return _range(
             hash_name,
-            text(hash_value),
-            range_name,
+            text(hash_of(*by)),
+            "sort_key",
             prefix(by),
             bounds,
             written=_text_of,
             is_descending=True,
-            table_key=None if index is None else partial(_table_key, by[0]),
+            table_key=partial(_table_key, by[0]) if index else None,
         )
 
     key_of = None if is_row else _call_of
@@ -251,14 +252,9 @@ def _part(value: Value) -> str:
     return f"{value:0{SEQUENCE_DIGITS}}" if isinstance(value, int) else str(value)
 
 
-def _place_in(name: str) -> Callable[[Item], Place]:
-    """Of an index key that is a time and the id of a call."""
-
-    def place_of(item: Item) -> Place:
-        at, call_id = item[name]["S"].split(NUL)
-        return to_milliseconds(read_instant(at)), call_id
-
-    return place_of
+def _place_of_due_call(item: Item) -> Place:
+    at, call_id = item["due_key"]["S"].split(NUL)
+    return to_milliseconds(read_instant(at)), call_id
 
 
 def _executions(by: Key, bounds: Bounds) -> Range:
@@ -337,26 +333,21 @@ ACCESSES: Final[dict[AccessPath, Access]] = {
     entities.ALL_NAMESPACES: Access(ranges=_all_namespaces, place_of=LAYOUTS[NAMESPACE].parts_of),
     entities.LISTED_NAMESPACES: _in_catalogue_access(NAMESPACE, layouts.NAMESPACES),
     entities.OF_TENANT: Access(ranges=_one(_of_tenant(layouts.NAMESPACES)), place_of=_last_part, key_of=_last_part),
-    entities.CALLS: _newest("sort_key", lambda _: "CALL#", is_row=True),
-    entities.CALLS_BY_STATUS: _newest("status_key", lambda by: by[1] + NUL, index="status_key-index"),
-    entities.CORRELATED_CALLS: _newest(
-        "sort_key",
-        lambda _: "CALL#",
-        index="correlation_key-index",
-        hash_of=lambda by: ("correlation_key", derived.correlation_key(*by)),
-    ),
-    entities.TAGGED_CALLS: _newest("sort_key", lambda by: layouts.tag_prefix(by[1])),
-    entities.STARRED_CALLS: _newest("starred_key", lambda _: "", index="starred_key-index"),
+    entities.CALLS: _newest(is_row=True),
+    entities.CALLS_BY_STATUS: _newest("status_key", derived.of_tenant),
+    entities.CORRELATED_CALLS: _newest("correlation_key", derived.of_tenant),
+    entities.STARRED_CALLS: _newest("starred_key", lambda tenant_id: tenant_id),
+    entities.TAGGED_CALLS: _newest(prefix=lambda by: layouts.tag_prefix(by[1])),
     entities.CALLS_BY_NAME: Access(
         index="name_key-index", ranges=_one(_by_name), place_of=_place_by_name, key_of=_call_of
     ),
     entities.DUE_CALLS: Access(
-        index="due_key-index", ranges=_one(_due_calls), place_of=_place_in("due_key"), key_of=_call_of
+        index="due_key-index", ranges=_one(_due_calls), place_of=_place_of_due_call, key_of=_call_of
     ),
     entities.EXPIRED_CALLS: Access(
         index=_OUTBOX_INDEX,
         ranges=_partitions(derived.expiring(0), _timed, is_whole=False),
-        place_of=lambda item: _place_in("outbox_key")(item)[:1],
+        place_of=lambda item: (instant_of(item["outbox_key"]),),
         key_of=_call_of,
         is_merged=True,
     ),
@@ -366,10 +357,15 @@ ACCESSES: Final[dict[AccessPath, Access]] = {
         is_descending=True,
         leaves_out=_executions_behind,
     ),
-    entities.EVENTS_OF_CALL: Access(ranges=_one(_events), place_of=lambda item: (LAYOUTS[EVENT].parts_of(item)[2],)),
+    entities.EVENTS_OF_CALL: Access(
+        ranges=_one(_events),
+        place_of=lambda item: (LAYOUTS[EVENT].parts_of(item)[2],),
+        key_of=LAYOUTS[EVENT].parts_of,
+    ),
     entities.UNPUBLISHED_OF_CALL: Access(
         ranges=_one(_events),
         place_of=lambda item: (LAYOUTS[EVENT].parts_of(item)[2],),
+        key_of=LAYOUTS[EVENT].parts_of,
         leaves_out=lambda _: _UNPUBLISHED,
     ),
     entities.UNPUBLISHED: Access(
@@ -388,4 +384,4 @@ ACCESSES: Final[dict[AccessPath, Access]] = {
     ),
 }
 """Those of paths that are read by ranges. By an idempotency key there is one item, and all events are of many tenants
-(scans.py); expired timers and records are removed by the table's TTL, so nothing finds them."""
+(event_scans.py); expired timers and records are removed by the table's TTL, so nothing finds them."""

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
-from duetime.domain.service_calls import CALLS_PREFIX
 from duetime.stores.backend import Scan
 from duetime.stores.backends.dynamodb import layouts
-from duetime.stores.backends.dynamodb.derived import NUL
 from duetime.stores.backends.dynamodb.driver import Driver
 from duetime.stores.backends.dynamodb.expansion import size_of_mark
 from duetime.stores.backends.dynamodb.item_writes import projection
-from duetime.stores.backends.dynamodb.items import Item, matches, text, whole
+from duetime.stores.backends.dynamodb.items import Item, matches, text
 from duetime.stores.backends.dynamodb.layouts import LAYOUTS, row_reader
 from duetime.stores.backends.dynamodb.paths import ACCESSES, Access, Bounds, Range
 from duetime.stores.backends.dynamodb.reads import Reads
-from duetime.stores.entities import ALL_EVENTS, CALL_OF_KEY, DUE, EVENT, NAMESPACE, UNPUBLISHED, UNPUBLISHED_OF_CALL
+from duetime.stores.backends.dynamodb.removals import Removals
+from duetime.stores.entities import CALL_OF_KEY, DUE, EXPIRED_CALLS
 from duetime.stores.entity import DAMAGED, AccessPath, Entity, Key, Place, Row, Value
 
 _MOST_RANGES = 32
 """Queries of ranges one after the other, after which a page ends where it is."""
-_CALLS_AT_ONCE = 16
 _READ_TOGETHER = 100
 _LARGE_READ_TOGETHER = 32
 """Of rows that an index leads to, by one request; fewer where their large fields are wanted within a budget."""
@@ -43,28 +40,27 @@ class Wanted:
 
 
 class Scans:
-    def __init__(self, driver: Driver, reads: Reads) -> None:
+    def __init__(self, driver: Driver, reads: Reads, removals: Removals) -> None:
         self._driver = driver
+        self._removals = removals
         self._reads = reads
 
     def scan(self, wanted: Wanted) -> Scan:
         if wanted.path is CALL_OF_KEY:
             return self._call_of_key(wanted)
-        if wanted.path is ALL_EVENTS:
-            return self._all_events(wanted)
-        if wanted.path is UNPUBLISHED:
-            return self._unpublished(wanted)
         access = ACCESSES.get(wanted.path)
         if access is None:
             return Scan([])  # the table's TTL removes what it would find
-        items, end = self._found(access, wanted)
+        items, end = self.found(access, wanted)
+        if wanted.path is EXPIRED_CALLS:
+            self._removals.complete(items)
         if access.key_of is None:
             return Scan(self._whole(items, wanted), end)
         return self._led_to(access, items, end, wanted)
 
     # -- what ranges hold ------------------------------------------------------------------------------------
 
-    def _found(self, access: Access, wanted: Wanted) -> tuple[list[Item], Place | None]:
+    def found(self, access: Access, wanted: Wanted) -> tuple[list[Item], Place | None]:
         """Items of a page, and the place behind which there may be more."""
         ranges = [each for each in access.ranges(wanted.by, wanted.bounds) if each.low <= each.high]
         if access.is_merged:
@@ -72,7 +68,7 @@ class Scans:
         found: list[Item] = []
         for number, each in enumerate(ranges):
             is_last = each is ranges[-1]
-            for is_more in self._pages(access, each, wanted, found):
+            for is_more in self.pages(access, each, wanted, found):
                 fit = self._fitting(found, wanted)
                 if fit < len(found) or (len(found) == wanted.limit and (is_more or not is_last)):
                     return found[:fit], _place(access, found[fit - 1], wanted)
@@ -82,7 +78,7 @@ class Scans:
                 return found, _end_of(each)
         return found, None
 
-    def _pages(self, access: Access, each: Range, wanted: Wanted, found: list[Item]) -> Iterator[bool]:
+    def pages(self, access: Access, each: Range, wanted: Wanted, found: list[Item]) -> Iterator[bool]:
         """Add what a range holds to ``found``, a request at a time. Whether there may be more of it."""
         parameters = self._parameters(access, each, wanted)
         while True:
@@ -165,7 +161,7 @@ class Scans:
     def _led_to(self, access: Access, items: Sequence[Item], end: Place | None, wanted: Wanted) -> Scan:
         """The rows that entries lead to, if they are where those stand: an index lags behind the table."""
         assert access.key_of is not None
-        checked = (*wanted.path.by, *wanted.path.order_names, *wanted.path.where, *wanted.path.absent)
+        checked = (*wanted.path.by, *wanted.path.order_names, *wanted.path.where)
         fields = tuple(dict.fromkeys((*wanted.fields, *checked)))
         kept: list[Row] = []
         size = 0
@@ -184,8 +180,6 @@ class Scans:
                 kept.append(row[: len(wanted.fields)])
         return Scan(kept, end)
 
-    # -- paths that are read in ways of their own ------------------------------------------------------------
-
     def _call_of_key(self, wanted: Wanted) -> Scan:
         layout = LAYOUTS[wanted.entity]
         key = layouts.unique_key(*wanted.by)
@@ -194,87 +188,6 @@ class Scans:
             rows = self._reads.read(wanted.entity, [(wanted.by[0], item["call_id"]["S"])], wanted.fields)
             return Scan([row for row in rows if row is not None])
         return Scan([])
-
-    def _all_events(self, wanted: Wanted) -> Scan:
-        """A tenant after the other: their calls' namespaces tell which there are."""
-        found: list[Item] = []
-        read = row_reader(EVENT, wanted.fields)
-        after = wanted.bounds.after
-        access = Access(ranges=lambda *_: [], place_of=LAYOUTS[EVENT].parts_of)
-        for tenant_id in self._tenants("" if after is None else after[0]):
-            low = "EVENT#"
-            if after is not None and tenant_id == after[0]:
-                low = layouts.event_sort_key(after[1], after[2]) + NUL
-            each = Range(
-                hash_name="tenant_id", hash_value=text(tenant_id), range_name="sort_key", low=low, high="EVENT$"
-            )
-            for _ in self._pages(access, each, wanted, found):
-                if len(found) == wanted.limit:  # other tenants may have more
-                    return Scan(list(map(read, found)), access.place_of(found[-1]))
-        return Scan(list(map(read, found)))
-
-    def _tenants(self, first: str) -> Iterator[str]:
-        """Those that have service calls, from ``first`` on."""
-        prefix = layouts.INTERNAL + CALLS_PREFIX
-        parameters: dict[str, Any] = {
-            "TableName": self._reads.table_of(LAYOUTS[NAMESPACE]),
-            "KeyConditionExpression": "shard_id = :catalogue AND sortKey BETWEEN :low AND :high",
-            "ExpressionAttributeValues": {
-                ":catalogue": whole(layouts.CATALOGUE),
-                ":low": text(prefix + first),
-                ":high": text(prefix + "\U0010ffff"),
-            },
-            "ProjectionExpression": "sortKey",
-            "ConsistentRead": True,
-        }
-        while True:
-            page = self._driver.query(**parameters)
-            for item in page["Items"]:
-                yield str(item["sortKey"]["S"]).removeprefix(prefix)
-            if "LastEvaluatedKey" not in page:
-                return
-            parameters["ExclusiveStartKey"] = page["LastEvaluatedKey"]
-
-    def _unpublished(self, wanted: Wanted) -> Scan:
-        """The index lags behind the table. So it only says which calls have some; their events are then read from the
-        table, strongly consistent and in order, so that none of them is overtaken by a later one."""
-        access = ACCESSES[UNPUBLISHED]
-        entries, end = self._found(access, wanted)
-        keys = [LAYOUTS[EVENT].parts_of(item) for item in entries]
-        if set(wanted.fields) <= {*EVENT.key}:
-            read = row_reader(EVENT, wanted.fields)
-            return Scan([read(item) for item in entries], end)
-        calls = [call for call, _ in groupby(key[:2] for key in keys)]
-        after = wanted.bounds.after
-
-        def events_of(call: Key) -> Scan:
-            behind = (after[2],) if after is not None and after[:2] == call else None
-            return self.scan(
-                Wanted(
-                    entity=EVENT,
-                    path=UNPUBLISHED_OF_CALL,
-                    by=call,
-                    fields=wanted.fields,
-                    bounds=Bounds(after=behind),
-                    limit=wanted.limit,
-                )
-            )
-
-        rows: list[Row] = []
-        for start in range(0, len(calls), _CALLS_AT_ONCE):
-            together = calls[start : start + _CALLS_AT_ONCE]
-            for call, found in zip(together, self._driver.workers.map(events_of, together), strict=True):
-                left = wanted.limit - len(rows)
-                rows += found.rows[:left]
-                is_cut = found.end is not None or len(found.rows) > left
-                if is_cut or (len(rows) == wanted.limit and call != calls[-1]):
-                    return Scan(rows, self._place_of_row(rows[-1], wanted) if rows else end)
-        return Scan(rows, end)
-
-    @staticmethod
-    def _place_of_row(row: Row, wanted: Wanted) -> Place:
-        values = dict(zip(wanted.fields, row, strict=True))
-        return tuple([values[name] for name in UNPUBLISHED.order_names])
 
 
 def _place(access: Access, item: Item, wanted: Wanted) -> Place:
@@ -294,8 +207,6 @@ def _is_there(wanted: Wanted, values: Mapping[str, Value], place: Place) -> bool
         found = values[name]
         if not (value in found if isinstance(found, tuple) else found == value):
             return False
-    if any(values[name] is not None for name in path.absent):
-        return False
     if not all(matches(values[name], value) for name, value in path.where.items()):
         return False
     return all(values[name] == value for name, value in zip(path.order_names, place, strict=True))

@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 DUE_INDEX = "timer_execute_at-index"
 CORRELATION_INDEX = "timer_correlation_id-index"
 CALL_INDEXES = {
-    "status_key-index": ("tenant_id", "status_key"),
-    "starred_key-index": ("tenant_id", "starred_key"),
+    "status_key-index": ("status_key", "sort_key"),
+    "starred_key-index": ("starred_key", "sort_key"),
     "name_key-index": ("tenant_id", "name_key"),
     "correlation_key-index": ("correlation_key", "sort_key"),
     "due_key-index": ("tenant_id", "due_key"),

@@ -1,4 +1,4 @@
-"""What the stream of the table tells: events that were written.
+"""What the stream of the table of service calls tells: events that were written.
 
 Every other record is none of a consumer's business; an event source mapping can leave them out by filters on
 ``eventName`` and ``dynamodb.NewImage.row_type``.
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duetime.stores.dynamodb.calls import event_items
-from duetime.stores.dynamodb.changes import Item
+from duetime.stores.backends.dynamodb.layouts import LAYOUTS
+from duetime.stores.entities import EVENT
 from duetime.stores.port.calls import CallRef
 
 
 @dataclass(frozen=True, slots=True)
 class EventsWritten:
-    """A call has events to be published: ``DynamoDbCallStore.unpublished_of`` gives them in order.
+    """A call has events to be published: ``Outbox.unpublished_of`` gives them in order.
 
     The stream keeps the order of one item's records, not that of the items of a call.
     """
@@ -29,15 +29,12 @@ def read_record(record: Mapping[str, Any]) -> EventsWritten | None:
     """What a record of the stream means; None for all that needs nothing. Raises ``ValueError`` for a broken one."""
     if record.get("eventName") != "INSERT":
         return None
-    image: Item = record.get("dynamodb", {}).get("NewImage", {})
-    if _row_type(image) != event_items.ROW_TYPE:
+    layout = LAYOUTS[EVENT]
+    image = record.get("dynamodb", {}).get("NewImage", {})
+    if image.get("row_type", {}).get("S") != layout.row_type:
         return None
     try:
-        return EventsWritten(CallRef(image["tenant_id"]["S"], image["call_id"]["S"]))
+        tenant_id, call_id, _ = layout.parts_of(image)
     except KeyError as error:
         raise ValueError(f"a record of the stream lacks {error}") from error
-
-
-def _row_type(image: Item) -> str | None:
-    row_type = image.get("row_type", {}).get("S")
-    return row_type if isinstance(row_type, str) else None
+    return EventsWritten(CallRef(tenant_id, call_id))
