@@ -23,6 +23,7 @@ from tests.contract.steps import claim, create, due, record, stored
 from tests.support.builders import RETENTION, fired, make_timer, make_timers, retried, seconds
 from tests.support.clock import NOW
 from tests.support.dynamodb import item_of
+from tests.support.dynamodb_units import item_size
 
 
 @pytest.fixture
@@ -165,6 +166,18 @@ def test_the_ownership_row_is_that_of_the_design(store: CoreStore, raw: Any) -> 
     assert "shard_lease_expires_at" not in released
 
 
+def test_the_ownership_row_always_has_one_size(store: CoreStore, raw: Any) -> None:
+    sizes = set()
+    for turn in (1, 2):
+        lease = claim(store, 0, "worker" * turn)
+        sizes.add(item_size(raw(0, "SHARD#OWNERSHIP")))
+        store.leases.renew([lease], lease_seconds=20, now=NOW)
+        sizes.add(item_size(raw(0, "SHARD#OWNERSHIP")))
+        store.leases.release([lease], now=NOW)
+        sizes.add(item_size(raw(0, "SHARD#OWNERSHIP")))
+    assert len(sizes) == 1
+
+
 def test_the_catalogue_has_a_partition_of_its_own(store: CoreStore, single: Namespace, raw: Any) -> None:
     store.catalogue.create_namespace("vip", num_shards=3, dedicated=True, now=NOW, tenant_id="acme")
     store.catalogue.create_namespace("calls@acme", num_shards=1, dedicated=False, now=NOW, tenant_id="acme")
@@ -264,6 +277,29 @@ def replace_and_read(store: CoreStore, namespace: Namespace) -> None:
     assert result.timer is not None
     assert stored(store, namespace, "bad") == result.timer
     assert result.timer in due(store, namespace)
+
+
+@pytest.mark.parametrize(("sort_key", "damage"), [("TIMER#odd", {}), ("odd", {"timer_revision": {"N": "7"}})])
+def test_an_item_under_a_key_of_no_timer_is_put_aside(
+    store: CoreStore,
+    single: Namespace,
+    ministack_client: Any,
+    timers_table: str,
+    raw: Any,
+    sort_key: str,
+    damage: dict[str, Any],
+) -> None:
+    (good,) = create(store, make_timer(single))
+    bad = {**raw(0, "TIMER#single#t1"), **timer_item_key(0, sort_key), **damage}
+    ministack_client.put_item(TableName=timers_table, Item=bad)
+
+    page = store.timers.due(0, until=NOW, limit=9)
+    store.timers.quarantine(page.unreadable, now=NOW, expires_at=NOW + RETENTION)
+
+    assert len(page.unreadable) == 1
+    assert "timer_execute_at" not in raw(0, sort_key)
+    after = store.timers.due(0, until=NOW, limit=9)
+    assert (after.timers, after.unreadable) == ([good], ())
 
 
 def test_an_index_key_that_is_no_time_is_put_aside_and_hides_no_later_one(

@@ -139,8 +139,10 @@ def _namespace_key(name: str) -> Item:
     return timer_item_key(CATALOGUE, (INTERNAL if is_internal(name) else NAMESPACES) + name)
 
 
-def _last_part(item: Item) -> Key:
-    return (item["sortKey"]["S"].partition("#")[2],)
+def _name_part(item: Item) -> Key:
+    """Of a row of the catalogue, or of its entry under its tenant."""
+    sort_key: str = item["sortKey"]["S"]
+    return (sort_key.split("#", 3 if sort_key.startswith("TENANT#") else 1)[-1],)
 
 
 def event_sort_key(call_id: str, sequence: int) -> str:
@@ -158,7 +160,8 @@ def _execution_parts(item: Item) -> Key:
 
 
 def _call_parts(item: Item) -> Key:
-    return item["tenant_id"]["S"], item["sort_key"]["S"].removeprefix("CALL#")
+    """Of a call, or of the entry of one of its tags."""
+    return item["tenant_id"]["S"], item["sort_key"]["S"].rpartition(NUL)[2].removeprefix("CALL#")
 
 
 def of_tenant(tenant_id: str, kind: str) -> str:
@@ -225,7 +228,7 @@ def _layout(
 
 def _in_catalogue(entity: Entity, row_type: str, **others: Any) -> Layout:
     return _layout(
-        entity, row_type, lambda key: timer_item_key(CATALOGUE, f"{row_type}#{key[0]}"), _last_part, **others
+        entity, row_type, lambda key: timer_item_key(CATALOGUE, f"{row_type}#{key[0]}"), _name_part, **others
     )
 
 
@@ -252,7 +255,7 @@ LAYOUTS: Final[dict[Entity, Layout]] = {
             NAMESPACE,
             "NAMESPACE",
             lambda key: _namespace_key(key[0]),
-            _last_part,
+            _name_part,
             entry_fields=frozenset({"tenant_id", "is_internal"}),
             entries=_namespace_entries,
         ),
@@ -265,7 +268,7 @@ LAYOUTS: Final[dict[Entity, Layout]] = {
             lambda key: timer_item_key(
                 CATALOGUE - 1 - crc32(key[0].encode()) % RECORD_PARTITIONS, f"IDEMPOTENCY#{key[0]}"
             ),
-            _last_part,
+            _name_part,
         ),
         _layout(
             SERVICE_CALL,

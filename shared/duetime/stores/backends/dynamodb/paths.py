@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import Any, Final
 
 from duetime.domain.tenants import is_internal
@@ -12,11 +12,11 @@ from duetime.domain.times import MAX_INSTANT, read_instant, to_milliseconds
 from duetime.stores import entities
 from duetime.stores.backends.dynamodb import derived, layouts
 from duetime.stores.backends.dynamodb.derived import NUL, SEQUENCE_DIGITS
-from duetime.stores.backends.dynamodb.items import Attribute, Item, instant_of, instant_text, text, whole
-from duetime.stores.backends.dynamodb.layouts import LAYOUTS
+from duetime.stores.backends.dynamodb.items import Attribute, Item, instant_text, text, whole
+from duetime.stores.backends.dynamodb.layouts import LAYOUTS, row_reader
 from duetime.stores.backends.dynamodb.schema import CORRELATION_INDEX, DUE_INDEX
-from duetime.stores.entities import EVENT, EXECUTION, NAMESPACE, TIMER
-from duetime.stores.entity import AccessPath, Entity, Key, Place, Value
+from duetime.stores.entities import API_KEY, EVENT, EXECUTION, NAMESPACE, SECRET, SERVICE_CALL, TIMER, WORKER
+from duetime.stores.entity import AccessPath, Entity, Key, Kind, Place, Value
 
 LAST: Final = "\U0010ffff"
 """Sorts after all that stands in keys."""
@@ -46,54 +46,92 @@ class Bounds:
     until: Value = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Access:
-    """``index`` None: the table. ``place_of``: that of an item that was found. ``key_of``: the key of the row that it
-    leads to; None: the item is the row. ``is_merged``: the ranges are read side by side, else one after the other.
-    ``leaves_out``: what a filter leaves out of the ranges, as parameters of Query."""
+    """Where the rows of a path stand: under a hash key, by range keys of a ``prefix`` and the row's place.
 
+    ``hash_of`` and ``prefix`` are given the values of ``path.by``. A place is the texts of its values with NUL
+    between them; an id that descends where the first field does not has its digits inverted. ``index`` None: the
+    table. ``is_row``: what is found is the row, else it leads to one. ``first_partition``: of the hash keys that are
+    read side by side. ``place``: that of an item, where its attributes do not tell. ``leaves_out``: what a filter
+    leaves out of the ranges, as parameters of Query. ``special``: the ranges, where these are not all.
+    """
+
+    entity: Entity
+    path: AccessPath
     index: str | None = None
-    ranges: Callable[[Key, Bounds], Sequence[Range]]
-    place_of: Callable[[Item], Place]
-    key_of: Callable[[Item], Key] | None = None
-    is_descending: bool = False
-    is_merged: bool = False
+    is_row: bool = True
+    hash_name: str = "tenant_id"
+    range_name: str = "sort_key"
+    hash_of: Callable[[Key], Attribute] = lambda by: text(by[0])
+    first_partition: int | None = None
+    prefix: Callable[[Key], str] = lambda _: ""
+    place: Callable[[Item], Place] | None = None
     leaves_out: Callable[[Bounds], Mapping[str, Any]] = lambda _: {}
+    special: Callable[[Key, Bounds], Sequence[Range]] | None = None
+
+    @property
+    def is_descending(self) -> bool:
+        return self.path.is_descending[0]
+
+    @cached_property
+    def place_of(self) -> Callable[[Item], Place]:
+        return self.place or row_reader(self.entity, self.path.order_names)
+
+    @cached_property
+    def key_of(self) -> Callable[[Item], Key]:
+        return row_reader(self.entity, self.entity.key)
+
+    def ranges(self, by: Key, bounds: Bounds) -> Sequence[Range]:
+        if self.special is not None:
+            return self.special(by, bounds)
+        if self.first_partition is None:
+            return [self._range(self.hash_of(by), by, bounds)]
+        partitions = range(self.first_partition, self.first_partition + derived.OUTBOX_PARTITIONS)
+        return [self._range(whole(each), by, bounds) for each in partitions]
+
+    def _range(self, hash_value: Attribute, by: Key, bounds: Bounds) -> Range:
+        prefix, start = self.prefix(by), None
+        low, high = prefix, prefix + LAST
+        if bounds.since is not None:
+            low = prefix + self._written((bounds.since,))
+        if bounds.until is not None:
+            behind = NUL + LAST if len(self._parts) > 1 else ""
+            high = _clipped(prefix + self._written((bounds.until,)) + behind)
+        if bounds.after is not None:
+            at = prefix + self._written(bounds.after)
+            if self.is_descending:
+                high = min(high, at)
+                start = {self.hash_name: hash_value, self.range_name: text(at)}
+                if self.index is not None:  # which wants the key of the table, too
+                    start |= layouts.call_item_key(by[0], f"CALL#{bounds.after[-1]}")
+            else:
+                low = max(low, at + NUL)
+        return Range(
+            hash_name=self.hash_name,
+            hash_value=hash_value,
+            range_name=self.range_name,
+            low=low or NUL,  # no key is empty
+            high=high,
+            start=start,
+        )
+
+    @cached_property
+    def _parts(self) -> list[tuple[Kind, bool]]:
+        kinds = [self.entity.by_name[name].kind for name in self.path.order_names]
+        return [(kind, each != self.is_descending) for kind, each in zip(kinds, self.path.is_descending, strict=True)]
+
+    def _written(self, place: Place) -> str:
+        """``place``, or the beginning of one."""
+        return NUL.join([_text(value, *part) for value, part in zip(place, self._parts, strict=False)])
 
 
-# -- ranges of texts ----------------------------------------------------------------------------------------------
-
-
-def _range(
-    hash_name: str,
-    hash_value: Attribute,
-    range_name: str,
-    prefix: str,
-    bounds: Bounds,
-    *,
-    written: Callable[[Place], str],
-    is_whole: bool = True,
-    is_descending: bool = False,
-    table_key: Callable[[Place], Item] | None = None,
-) -> Range:
-    """Range keys are ``prefix`` and a ``written`` place. ``is_whole``: the first part of the place is all of it.
-    ``table_key``: that of a place's item, where the range is one of an index and descends."""
-    low, high = prefix, prefix + LAST
-    if bounds.since is not None:
-        low = prefix + written((bounds.since,))
-    if bounds.until is not None:
-        high = _clipped(prefix + written((bounds.until,)) + ("" if is_whole else NUL + LAST))
-    start = None
-    if bounds.after is not None:
-        at = prefix + written(bounds.after)
-        if is_descending:
-            high = min(high, at)
-            start = {hash_name: hash_value, range_name: text(at)}
-            start |= table_key(bounds.after) if table_key is not None else {}
-        else:
-            low = max(low, at + NUL)
-    low = low or NUL  # no key is empty
-    return Range(hash_name=hash_name, hash_value=hash_value, range_name=range_name, low=low, high=high, start=start)
+def _text(value: Value, kind: Kind, is_inverted: bool) -> str:
+    if kind is Kind.INSTANT:
+        return instant_text(value)
+    if kind is Kind.WHOLE:
+        return f"{value:0{SEQUENCE_DIGITS}}"
+    return derived.inverted(value) if is_inverted else str(value)
 
 
 def _clipped(bound: str) -> str:
@@ -101,18 +139,10 @@ def _clipped(bound: str) -> str:
     return bound if len(raw) <= _MAX_BOUND_BYTES else raw[:_MAX_BOUND_BYTES].decode(errors="ignore")
 
 
-def _one(make: Callable[[Key, Bounds], Range]) -> Callable[[Key, Bounds], Sequence[Range]]:
-    return lambda by, bounds: [make(by, bounds)]
-
-
-def _text_of(place: Place) -> str:
-    return str(place[0])
-
-
 # -- the table of timers ------------------------------------------------------------------------------------------
 
 
-def _due(by: Key, bounds: Bounds) -> Range:
+def _due(by: Key, bounds: Bounds) -> list[Range]:
     hash_value = whole(by[0])
     since, start = bounds.since or 0, None
     if bounds.after is not None:
@@ -120,136 +150,80 @@ def _due(by: Key, bounds: Bounds) -> Range:
         at = text(instant_text(since))
         start = {"shard_id": hash_value, "sortKey": text(key.decode()), "timer_execute_at": at}
     until = _MAX_MS if bounds.until is None else bounds.until
-    return Range(
-        hash_name="shard_id",
-        hash_value=hash_value,
-        range_name="timer_execute_at",
-        low=instant_text(since),
-        high=instant_text(until),
-        start=start,
-    )
-
-
-def _place_of_due(item: Item) -> Place:
-    readers = LAYOUTS[TIMER].readers
-    return readers["timer_execute_at"](item), readers["timer_uuid"](item)
+    return [
+        Range(
+            hash_name="shard_id",
+            hash_value=hash_value,
+            range_name="timer_execute_at",
+            low=instant_text(since),
+            high=instant_text(until),
+            start=start,
+        )
+    ]
 
 
 def _shards(by: Key, bounds: Bounds) -> list[Range]:
     prefix = f"TIMER#{by[0]}#"
-    first, after = bounds.since, None
+    first, low = bounds.since, prefix
     if bounds.after is not None:
         first, timer_id = bounds.after
-        after = (timer_id,)
-    ranges = []
-    for shard_id in range(first, bounds.until + 1):
-        of_shard = Bounds(after=after)
-        ranges.append(_range("shard_id", whole(shard_id), "sortKey", prefix, of_shard, written=_text_of))
-        after = None
-    return ranges
+        low = prefix + timer_id + NUL
+    return [
+        Range(
+            hash_name="shard_id",
+            hash_value=whole(shard_id),
+            range_name="sortKey",
+            low=low if shard_id == first else prefix,
+            high=prefix + LAST,
+        )
+        for shard_id in range(first, bounds.until + 1)
+    ]
 
 
-def _correlated(by: Key, bounds: Bounds) -> Range:
-    namespace, correlation_id = by
-    return _range(
-        "timer_correlation_id", text(correlation_id), "sortKey", f"TIMER#{namespace}#", bounds, written=_text_of
+def _in_catalogue(entity: Entity, path: AccessPath, prefix: Callable[[Key], str], **others: Any) -> Access:
+    return Access(
+        entity=entity,
+        path=path,
+        hash_name="shard_id",
+        range_name="sortKey",
+        hash_of=lambda _: whole(layouts.CATALOGUE),
+        prefix=prefix,
+        **others,
     )
 
 
-def _in_catalogue(prefix: str) -> Callable[[Key, Bounds], Range]:
-    return lambda _, bounds: _range("shard_id", whole(layouts.CATALOGUE), "sortKey", prefix, bounds, written=_text_of)
+def _of_kind(entity: Entity, path: AccessPath) -> Access:
+    return _in_catalogue(entity, path, lambda _: f"{LAYOUTS[entity].row_type}#")
 
 
-def _of_tenant(kind: str) -> Callable[[Key, Bounds], Range]:
-    return lambda by, bounds: _in_catalogue(layouts.of_tenant(by[0], kind))(by, bounds)
+def _of_tenant(entity: Entity, path: AccessPath) -> Access:
+    kind = f"{LAYOUTS[entity].row_type}#"
+    return _in_catalogue(entity, path, lambda by: layouts.of_tenant(by[0], kind), is_row=False)
 
 
 def _all_namespaces(by: Key, bounds: Bounds) -> list[Range]:
     """The internal ones first."""
-    internal, others = _in_catalogue(layouts.INTERNAL), _in_catalogue(layouts.NAMESPACES)
-    if bounds.after is None:
-        return [internal(by, bounds), others(by, bounds)]
-    if is_internal(bounds.after[0]):
-        return [internal(by, bounds), others(by, Bounds())]
-    return [others(by, bounds)]
-
-
-def _last_part(item: Item) -> Key:
-    return (item["sortKey"]["S"].rpartition("#")[2],)
-
-
-def _in_catalogue_access(entity: Entity, prefix: str) -> Access:
-    return Access(ranges=_one(_in_catalogue(prefix)), place_of=LAYOUTS[entity].parts_of)
+    internal, others = (
+        _in_catalogue(NAMESPACE, entities.ALL_NAMESPACES, lambda _, kind=kind: kind)  # type: ignore[misc]
+        for kind in (layouts.INTERNAL, layouts.NAMESPACES)
+    )
+    if bounds.after is not None and not is_internal(bounds.after[0]):
+        return [*others.ranges(by, bounds)]
+    return [*internal.ranges(by, bounds), *others.ranges(by, Bounds())]
 
 
 # -- the table of service calls -----------------------------------------------------------------------------------
 
 
-def _call_id(item: Item) -> str:
-    """What the sort keys of calls and of their tags end with."""
-    return str(item["sort_key"]["S"]).rpartition(NUL)[2].removeprefix("CALL#")
+def _calls(path: AccessPath, **others: Any) -> Access:
+    return Access(entity=SERVICE_CALL, path=path, is_row=False, **others)
 
 
-def _call_of(item: Item) -> Key:
-    return item["tenant_id"]["S"], _call_id(item)
-
-
-def _place_of_call(item: Item) -> Place:
-    return (_call_id(item),)
-
-
-def _table_key(tenant_id: str, place: Place) -> Item:
-    return layouts.call_item_key(tenant_id, f"CALL#{place[-1]}")
-
-
-def _newest(
-    hash_name: str = "tenant_id",
-    hash_of: Callable[..., str] = lambda tenant_id, *_: tenant_id,
-    *,
-    prefix: Callable[[Key], str] = lambda _: "CALL#",
-    is_row: bool = False,
-) -> Access:
-    """Calls by their ids, in the table or in the index that is named like its hash key."""
-    index = None if hash_name == "tenant_id" else f"{hash_name}-index"
-
-    def ranges(by: Key, bounds: Bounds) -> Range:
-        return _range(
-            hash_name,
-            text(hash_of(*by)),
-            "sort_key",
-            prefix(by),
-            bounds,
-            written=_text_of,
-            is_descending=True,
-            table_key=partial(_table_key, by[0]) if index else None,
-        )
-
-    key_of = None if is_row else _call_of
-    return Access(index=index, ranges=_one(ranges), place_of=_place_of_call, key_of=key_of, is_descending=True)
-
-
-def _by_name(by: Key, bounds: Bounds) -> Range:
-    def written(place: Place) -> str:
-        return str(place[0]) if len(place) == 1 else f"{place[0]}{NUL}{derived.inverted(place[1])}"
-
-    return _range("tenant_id", text(by[0]), "name_key", "", bounds, written=written, is_whole=False)
-
-
-def _place_by_name(item: Item) -> Place:
-    return item["name_key"]["S"].rpartition(NUL)[0], _call_id(item)
-
-
-def _due_calls(by: Key, bounds: Bounds) -> Range:
-    return _range("tenant_id", text(by[0]), "due_key", "", bounds, written=_timed, is_whole=False)
-
-
-def _timed(place: Place) -> str:
-    """A place that begins with a time."""
-    return NUL.join([instant_text(place[0]), *map(_part, place[1:])])
-
-
-def _part(value: Value) -> str:
-    return f"{value:0{SEQUENCE_DIGITS}}" if isinstance(value, int) else str(value)
+def _newest(path: AccessPath, hash_name: str, hash_of: Callable[[Key], Attribute]) -> Access:
+    """Calls by their ids, in the index that is named like its hash key."""
+    return _calls(
+        path, index=f"{hash_name}-index", hash_name=hash_name, hash_of=hash_of, prefix=lambda _: _CALL_PREFIX
+    )
 
 
 def _place_of_due_call(item: Item) -> Place:
@@ -257,10 +231,10 @@ def _place_of_due_call(item: Item) -> Place:
     return to_milliseconds(read_instant(at)), call_id
 
 
-def _executions(by: Key, bounds: Bounds) -> Range:
+def _executions(by: Key, bounds: Bounds) -> list[Range]:
     del bounds  # they are of the number, by which they are not sorted
-    prefix = f"EXEC#{by[1]}#"
-    return _range("tenant_id", text(by[0]), "sort_key", prefix, Bounds(), written=_text_of)
+    low = f"EXEC#{by[1]}#"
+    return [Range(hash_name="tenant_id", hash_value=text(by[0]), range_name="sort_key", low=low, high=low + LAST)]
 
 
 def _executions_behind(bounds: Bounds) -> Mapping[str, Any]:
@@ -273,115 +247,78 @@ def _executions_behind(bounds: Bounds) -> Mapping[str, Any]:
     }
 
 
-def _events(by: Key, bounds: Bounds) -> Range:
-    return _range(
-        "tenant_id",
-        text(by[0]),
-        "sort_key",
-        f"EVENT#{by[1]}#",
-        bounds,
-        written=lambda place: _part(place[0]),
+def _events_of_call(path: AccessPath, leaves_out: Mapping[str, Any]) -> Access:
+    return Access(
+        entity=EVENT,
+        path=path,
+        is_row=False,
+        prefix=lambda by: f"EVENT#{by[1]}#",
+        leaves_out=lambda _: leaves_out,
     )
 
 
-def _published_place(item: Item) -> Place:
+def _outbox(entity: Entity, path: AccessPath, first_partition: int, **others: Any) -> Access:
+    return Access(
+        entity=entity,
+        path=path,
+        index="outbox_key-index",
+        is_row=False,
+        hash_name="outbox_partition",
+        range_name="outbox_key",
+        first_partition=first_partition,
+        **others,
+    )
+
+
+def _place_of_published(item: Item) -> Place:
     at, tenant_id, call_id, sequence = item["outbox_key"]["S"].split(NUL)
     return to_milliseconds(read_instant(at)), tenant_id, call_id, int(sequence)
 
 
-_UNPUBLISHED = {
+_CALL_PREFIX: Final = "CALL#"
+_UNPUBLISHED: Final = {
     "FilterExpression": "attribute_not_exists(#published)",
     "ExpressionAttributeNames": {"#published": "published_at"},
 }
 
-
-def _partitions(
-    first: int, written: Callable[[Place], str], *, is_whole: bool
-) -> Callable[[Key, Bounds], list[Range]]:
-    def ranges(_: Key, bounds: Bounds) -> list[Range]:
-        return [
-            _range(
-                "outbox_partition", whole(first + each), "outbox_key", "", bounds, written=written, is_whole=is_whole
-            )
-            for each in range(derived.OUTBOX_PARTITIONS)
-        ]
-
-    return ranges
-
-
-def _joined(place: Place) -> str:
-    return NUL.join(map(_part, place))
-
-
-_OUTBOX_INDEX: Final = "outbox_key-index"
-
 ACCESSES: Final[dict[AccessPath, Access]] = {
-    entities.DUE: Access(index=DUE_INDEX, ranges=_one(_due), place_of=_place_of_due),
-    entities.OF_NAMESPACE: Access(
-        ranges=_shards, place_of=lambda item: (int(item["shard_id"]["N"]), LAYOUTS[TIMER].parts_of(item)[2])
-    ),
-    entities.CORRELATED: Access(
-        index=CORRELATION_INDEX,
-        ranges=_one(_correlated),
-        place_of=lambda item: (LAYOUTS[TIMER].parts_of(item)[2],),
-        key_of=LAYOUTS[TIMER].parts_of,
-    ),
-    entities.ALL_WORKERS: _in_catalogue_access(entities.WORKER, "WORKER#"),
-    entities.ALL_SECRETS: _in_catalogue_access(entities.SECRET, "SECRET#"),
-    entities.ALL_API_KEYS: _in_catalogue_access(entities.API_KEY, "APIKEY#"),
-    entities.API_KEYS_OF_TENANT: Access(ranges=_one(_of_tenant("APIKEY#")), place_of=_last_part, key_of=_last_part),
-    entities.ALL_NAMESPACES: Access(ranges=_all_namespaces, place_of=LAYOUTS[NAMESPACE].parts_of),
-    entities.LISTED_NAMESPACES: _in_catalogue_access(NAMESPACE, layouts.NAMESPACES),
-    entities.OF_TENANT: Access(ranges=_one(_of_tenant(layouts.NAMESPACES)), place_of=_last_part, key_of=_last_part),
-    entities.CALLS: _newest(is_row=True),
-    entities.CALLS_BY_STATUS: _newest("status_key", derived.of_tenant),
-    entities.CORRELATED_CALLS: _newest("correlation_key", derived.of_tenant),
-    entities.STARRED_CALLS: _newest("starred_key", lambda tenant_id: tenant_id),
-    entities.TAGGED_CALLS: _newest(prefix=lambda by: layouts.tag_prefix(by[1])),
-    entities.CALLS_BY_NAME: Access(
-        index="name_key-index", ranges=_one(_by_name), place_of=_place_by_name, key_of=_call_of
-    ),
-    entities.DUE_CALLS: Access(
-        index="due_key-index", ranges=_one(_due_calls), place_of=_place_of_due_call, key_of=_call_of
-    ),
-    entities.EXPIRED_CALLS: Access(
-        index=_OUTBOX_INDEX,
-        ranges=_partitions(derived.expiring(0), _timed, is_whole=False),
-        place_of=lambda item: (instant_of(item["outbox_key"]),),
-        key_of=_call_of,
-        is_merged=True,
-    ),
-    entities.EXECUTIONS_OF_CALL: Access(
-        ranges=_one(_executions),
-        place_of=lambda item: (LAYOUTS[EXECUTION].readers["execution_number"](item),),
-        is_descending=True,
-        leaves_out=_executions_behind,
-    ),
-    entities.EVENTS_OF_CALL: Access(
-        ranges=_one(_events),
-        place_of=lambda item: (LAYOUTS[EVENT].parts_of(item)[2],),
-        key_of=LAYOUTS[EVENT].parts_of,
-    ),
-    entities.UNPUBLISHED_OF_CALL: Access(
-        ranges=_one(_events),
-        place_of=lambda item: (LAYOUTS[EVENT].parts_of(item)[2],),
-        key_of=LAYOUTS[EVENT].parts_of,
-        leaves_out=lambda _: _UNPUBLISHED,
-    ),
-    entities.UNPUBLISHED: Access(
-        index=_OUTBOX_INDEX,
-        ranges=_partitions(0, _joined, is_whole=False),
-        place_of=LAYOUTS[EVENT].parts_of,
-        key_of=LAYOUTS[EVENT].parts_of,
-        is_merged=True,
-    ),
-    entities.PUBLISHED: Access(
-        index=_OUTBOX_INDEX,
-        ranges=_partitions(derived.published(0), _timed, is_whole=False),
-        place_of=_published_place,
-        key_of=LAYOUTS[EVENT].parts_of,
-        is_merged=True,
-    ),
+    each.path: each
+    for each in (
+        Access(entity=TIMER, path=entities.DUE, index=DUE_INDEX, special=_due),
+        Access(entity=TIMER, path=entities.OF_NAMESPACE, special=_shards),
+        Access(
+            entity=TIMER,
+            path=entities.CORRELATED,
+            index=CORRELATION_INDEX,
+            is_row=False,
+            hash_name="timer_correlation_id",
+            range_name="sortKey",
+            hash_of=lambda by: text(by[1]),
+            prefix=lambda by: f"TIMER#{by[0]}#",
+        ),
+        _of_kind(WORKER, entities.ALL_WORKERS),
+        _of_kind(SECRET, entities.ALL_SECRETS),
+        _of_kind(API_KEY, entities.ALL_API_KEYS),
+        _of_tenant(API_KEY, entities.API_KEYS_OF_TENANT),
+        _in_catalogue(NAMESPACE, entities.ALL_NAMESPACES, lambda _: "", special=_all_namespaces),
+        _of_kind(NAMESPACE, entities.LISTED_NAMESPACES),
+        _of_tenant(NAMESPACE, entities.OF_TENANT),
+        Access(entity=SERVICE_CALL, path=entities.CALLS, prefix=lambda _: _CALL_PREFIX),
+        _newest(entities.CALLS_BY_STATUS, "status_key", lambda by: text(derived.of_tenant(*by))),
+        _newest(entities.CORRELATED_CALLS, "correlation_key", lambda by: text(derived.of_tenant(*by))),
+        _newest(entities.STARRED_CALLS, "starred_key", lambda by: text(by[0])),
+        _calls(entities.TAGGED_CALLS, prefix=lambda by: layouts.tag_prefix(by[1])),
+        _calls(entities.CALLS_BY_NAME, index="name_key-index", range_name="name_key"),
+        _calls(entities.DUE_CALLS, index="due_key-index", range_name="due_key", place=_place_of_due_call),
+        _outbox(SERVICE_CALL, entities.EXPIRED_CALLS, derived.expiring(0)),
+        Access(
+            entity=EXECUTION, path=entities.EXECUTIONS_OF_CALL, special=_executions, leaves_out=_executions_behind
+        ),
+        _events_of_call(entities.EVENTS_OF_CALL, {}),
+        _events_of_call(entities.UNPUBLISHED_OF_CALL, _UNPUBLISHED),
+        _outbox(EVENT, entities.UNPUBLISHED, 0),
+        _outbox(EVENT, entities.PUBLISHED, derived.published(0), place=_place_of_published),
+    )
 }
 """Those of paths that are read by ranges. By an idempotency key there is one item, and all events are of many tenants
 (event_scans.py); expired timers and records are removed by the table's TTL, so nothing finds them."""

@@ -54,7 +54,7 @@ class Scans:
         items, end = self.found(access, wanted)
         if wanted.path is EXPIRED_CALLS:
             self._removals.complete(items)
-        if access.key_of is None:
+        if access.is_row:
             return Scan(self._whole(items, wanted), end)
         return self._led_to(access, items, end, wanted)
 
@@ -63,7 +63,7 @@ class Scans:
     def found(self, access: Access, wanted: Wanted) -> tuple[list[Item], Place | None]:
         """Items of a page, and the place behind which there may be more."""
         ranges = [each for each in access.ranges(wanted.by, wanted.bounds) if each.low <= each.high]
-        if access.is_merged:
+        if access.first_partition is not None:
             return self._side_by_side(access, ranges, wanted)
         found: list[Item] = []
         for number, each in enumerate(ranges):
@@ -117,7 +117,7 @@ class Scans:
             "ScanIndexForward": not access.is_descending,
         }
         more: list[Mapping[str, Any]] = [access.leaves_out(wanted.bounds)]
-        if access.key_of is None and wanted.fields != wanted.entity.names:
+        if access.is_row and wanted.fields != wanted.entity.names:
             more.append(projection(self._reads.attributes(layout, (*wanted.fields, *wanted.path.order_names))))
         for given in more:
             for name, value in given.items():
@@ -160,7 +160,6 @@ class Scans:
 
     def _led_to(self, access: Access, items: Sequence[Item], end: Place | None, wanted: Wanted) -> Scan:
         """The rows that entries lead to, if they are where those stand: an index lags behind the table."""
-        assert access.key_of is not None
         checked = (*wanted.path.by, *wanted.path.order_names, *wanted.path.where)
         fields = tuple(dict.fromkeys((*wanted.fields, *checked)))
         kept: list[Row] = []
