@@ -13,7 +13,6 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.outcomes import RecordStatus
 from duetime.stores.backends.sql.backend import SqlBackend
 from duetime.stores.core.store import CoreStore
-from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import PutMode, PutStatus, TimerRef
 from tests.support.builders import fired, leased, make_timer, make_timers
 from tests.support.clock import NOW
@@ -103,15 +102,3 @@ def test_outcomes_of_timers_that_are_gone(store: CoreStore, single: Namespace, t
 
     assert Counter(statuses) == {RecordStatus.APPLIED: 50, RecordStatus.SUPERSEDED: 10}
     assert len(transactions) == 2
-
-
-@pytest.mark.parametrize(
-    "text", ["a\0b", NOT_UNICODE, "caf\udce9", "x" * 10_000], ids=["nul", "half a pair", "a byte", "long"]
-)
-def test_a_key_that_cannot_be_stored_is_not_found_and_hides_no_other(
-    store: CoreStore, single: Namespace, text: str
-) -> None:
-    store.timers.put([make_timer(single, "known")], mode=PutMode.CREATE, now=NOW)
-
-    keys = [(0, single.name, text), (0, single.name, "known"), (0, text, "known")]
-    assert store.backend.read(TIMER, keys, fields=("timer_id",)) == [None, ("known",), None]

@@ -8,6 +8,7 @@ Rules for all operations:
 - ``now`` is passed in, and callers take it from a clock that ``Store.time`` corrects (stores/store_clock.py). A store
   whose database has a clock that conditions can use takes lease and audit times from it instead
   (stores/backends/sql/dialects/db_now.py); what is due is always judged by the ``now`` or ``until`` that is passed.
+- A key that the database cannot hold, for its length or a character in it, is not found, and hides no other.
 - Losing a race is a return value. Errors are ``StoreUnavailable`` (try again later: unreachable, throttled,
   locked), ``StoreNotReady`` (no tables, wrong schema) and ``StoreError`` (anything else). No driver exception
   leaves a store.

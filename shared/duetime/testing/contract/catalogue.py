@@ -13,7 +13,7 @@ from duetime.domain.event_webhooks import EventWebhook
 from duetime.domain.namespaces import EncryptedSecret, Misfire, Namespace, NamespaceSettings, Pause
 from duetime.domain.shards import MAX_SHARED_SHARDS, ShardMap
 from duetime.stores.port.store import Store
-from duetime.testing.contract.builders import NOW, make_namespace, seconds
+from duetime.testing.contract.builders import NOW, UNSTORABLE, make_namespace, seconds
 from duetime.testing.contract.subject import Subject
 
 
@@ -85,6 +85,12 @@ def test_a_namespace_that_was_changed_meanwhile_is_not_deleted(store: Store) -> 
 
 def test_an_unknown_namespace_is_none(store: Store) -> None:
     assert store.catalogue.get_namespace("nobody") is None
+
+
+@pytest.mark.parametrize("name", UNSTORABLE.values(), ids=UNSTORABLE)
+def test_a_name_that_cannot_be_stored_is_not_found(store: Store, name: str) -> None:
+    assert store.catalogue.get_namespace(name) is None
+    assert store.catalogue.get_api_key(name) is None
 
 
 def test_shared_namespaces_begin_at_shard_zero(store: Store) -> None:

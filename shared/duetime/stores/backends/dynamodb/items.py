@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from duetime.domain.ids import MAX_KEY_BYTES
 from duetime.domain.times import format_instant, from_milliseconds, read_instant, to_milliseconds
 from duetime.stores.backend import Now
 from duetime.stores.decoding import is_whole
@@ -36,6 +37,11 @@ def _milliseconds(instant: str) -> Value:
         return to_milliseconds(read_instant(instant))
     except ValueError:
         return DAMAGED
+
+
+def is_key(item: Item) -> bool:
+    """Whether DynamoDB looks for it. It refuses a request with one that is too long, whatever else is asked for."""
+    return all(len(value["S"].encode()) <= MAX_KEY_BYTES for value in item.values() if "S" in value)
 
 
 def can_be_stored(values: Sequence[Value]) -> bool:

@@ -14,7 +14,7 @@ from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef, CallStor
 from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract import call_steps as steps
-from duetime.testing.contract.builders import NOW, seconds
+from duetime.testing.contract.builders import NOW, UNSTORABLE, seconds
 from duetime.testing.contract.steps import claim
 from duetime.testing.contract.subject import Subject
 
@@ -386,3 +386,12 @@ def test_calls_are_read_in_the_order_that_was_asked_for(calls: CallStore) -> Non
 
     assert found == [two, None, one, two]
     assert calls.get([], now=NOW) == []
+
+
+@pytest.mark.parametrize("text", UNSTORABLE.values(), ids=UNSTORABLE)
+def test_a_key_that_cannot_be_stored_is_not_found_and_hides_no_other(calls: CallStore, text: str) -> None:
+    call = steps.submit(calls)
+
+    found = calls.get([CallRef(make.TENANT, text), steps.ref(call), CallRef(text, call.call_id)], now=NOW)
+
+    assert found == [None, call, None]

@@ -11,7 +11,7 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.domain.timers import TimerChange, TimerState, changed
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerRef
-from duetime.testing.contract.builders import NOW, RETENTION, failed, make_timer, parked, retried, seconds
+from duetime.testing.contract.builders import NOW, RETENTION, UNSTORABLE, failed, make_timer, parked, retried, seconds
 from duetime.testing.contract.steps import claim, create, due, record, record_fired, stored
 
 LATER = NOW + seconds(30)
@@ -211,6 +211,18 @@ def test_each_delete_of_a_batch_has_its_own_result_in_order(store: Store, orders
         None,
         None,
     ]
+
+
+@pytest.mark.parametrize("what", ["nul", "long"])
+def test_an_id_that_cannot_be_stored_is_not_found_and_hides_no_other(
+    store: Store, orders: Namespace, what: str
+) -> None:
+    create(store, make_timer(orders))
+
+    results = store.timers.delete(orders, [TimerRef(UNSTORABLE[what]), TimerRef("t1")], now=LATER)
+
+    assert [each.status for each in results] == [ChangeStatus.NOT_FOUND, ChangeStatus.APPLIED]
+    assert store.timers.get(orders, UNSTORABLE[what], now=NOW) is None
 
 
 def test_many_deletes_in_one_call(store: Store, orders: Namespace) -> None:
