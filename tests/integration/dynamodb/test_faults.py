@@ -75,6 +75,10 @@ def test_throttling_and_server_errors_make_the_store_unavailable(
 
     for name, call in CALLS.items():
         proxy.operations.clear()
+        if (name, code) == ("record", "ProvisionedThroughputExceededException"):
+            # It is one partition that is throttled: the outcomes of others need not wait.
+            assert call(refused, namespace) == [RecordStatus.UNAVAILABLE] * 2
+            continue
         with pytest.raises(StoreUnavailable) as caught:
             call(refused, namespace)
         assert caught.value.retry_after_seconds > 0, name
