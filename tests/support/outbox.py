@@ -58,7 +58,7 @@ class FakeOutbox:
 
     def append(self, *events: CallEvent) -> None:
         with self._lock:
-            self._rows += [OutboxEvent(event, event.event_id) for event in events]
+            self._rows += [OutboxEvent(event) for event in events]
 
     @property
     def waiting(self) -> list[CallEvent]:
@@ -81,10 +81,10 @@ class FakeOutbox:
         self._check()
         if self.is_marking_down:
             raise StoreUnavailable("down")
-        marked = {stored.position for stored in events}
+        marked = {stored.event.event_id for stored in events}
         with self._lock:
             self._rows = [
-                OutboxEvent(row.event, row.position, row.published_at or now) if row.position in marked else row
+                OutboxEvent(row.event, row.published_at or now) if row.event.event_id in marked else row
                 for row in self._rows
             ]
 

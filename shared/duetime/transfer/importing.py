@@ -18,14 +18,13 @@ from duetime.domain.namespaces import EncryptedSecret, Namespace
 from duetime.domain.service_calls import ServiceCall
 from duetime.domain.timers import Timer
 from duetime.stores.port.calls import ApplyStatus, CallRef
-from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.store import Store
 from duetime.stores.port.transfer import LoadStatus
 from duetime.stores.refusals import alone, apart
 from duetime.transfer.errors import BadExport, TransferRefused
 from duetime.transfer.exporting import Progress, unseen
 from duetime.transfer.reading import ExportReader
-from duetime.transfer.records import CATALOGUE_KINDS, CatalogueSecret, Kind, Record, StoredEvent, Unreadable, name_of
+from duetime.transfer.records import CATALOGUE_KINDS, CatalogueSecret, Kind, Record, Unreadable, name_of
 from duetime.transfer.scan import StoreScan, read_all
 from duetime.transfer.totals import Totals, differences, full_hour_after
 
@@ -202,12 +201,7 @@ class Importer:
             return self._load_calls(values)
         if kind is Kind.EXECUTION:
             return [*store.transfer.load_executions(values)]
-        events: Sequence[StoredEvent] = values
-        return [
-            *store.transfer.load_events(
-                [OutboxEvent(each.event, "", each.published_at) for each in events], now=self._now
-            )
-        ]
+        return [*store.transfer.load_events(values, now=self._now)]
 
     def _load_calls(self, calls: Sequence[ServiceCall]) -> list[_Result]:
         applied = self._store.calls.apply([Transition(before=None, after=call) for call in calls], now=self._now)

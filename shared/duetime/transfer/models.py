@@ -28,7 +28,8 @@ from duetime.domain.service_calls import (
 from duetime.domain.shards import MAX_DEDICATED_SHARD
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerContent, TimerState
 from duetime.domain.times import parse_instant
-from duetime.transfer.records import CatalogueSecret, Kind, StoredEvent, Unreadable, Value
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.transfer.records import CatalogueSecret, Kind, Unreadable, Value
 
 NO_SHARD = 0
 """A placeholder: the target's namespace decides the shard."""
@@ -367,7 +368,7 @@ class EventModel(Model):
     published_at: Instant | None = None
     payload_json: str
 
-    def to_domain(self) -> StoredEvent:
+    def to_domain(self) -> OutboxEvent:
         event = CallEvent(
             event_id=self.id,
             type=self.type,
@@ -379,7 +380,7 @@ class EventModel(Model):
             causation_id=self.causation_id,
             payload_json=self.payload_json,
         )
-        return StoredEvent(event, self.published_at)
+        return OutboxEvent(event, self.published_at)
 
 
 class UnreadableModel(Model):

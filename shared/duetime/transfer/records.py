@@ -17,12 +17,12 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from duetime.domain.api_keys import ApiKey
-from duetime.domain.call_events import CallEvent
 from duetime.domain.executions import Execution, LoggedMessage
 from duetime.domain.namespaces import EncryptedSecret, Namespace, NamespaceSettings
 from duetime.domain.service_calls import CallOutcome, RequestSpec, ServiceCall
 from duetime.domain.timers import Failure, Timer
 from duetime.domain.times import format_instant
+from duetime.stores.port.outbox import OutboxEvent
 
 
 class Kind(StrEnum):
@@ -51,12 +51,6 @@ class CatalogueSecret:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredEvent:
-    event: CallEvent
-    published_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Unreadable:
     """Names what cannot be read: its kind (``of``), its key (``place``) and why; ``reason`` quotes nothing of it."""
 
@@ -65,7 +59,7 @@ class Unreadable:
     reason: str
 
 
-Value: TypeAlias = CatalogueSecret | Namespace | ApiKey | Timer | ServiceCall | Execution | StoredEvent | Unreadable
+Value: TypeAlias = CatalogueSecret | Namespace | ApiKey | Timer | ServiceCall | Execution | OutboxEvent | Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +103,7 @@ _KINDS: dict[type, Kind] = {
     Timer: Kind.TIMER,
     ServiceCall: Kind.SERVICE_CALL,
     Execution: Kind.EXECUTION,
-    StoredEvent: Kind.EVENT,
+    OutboxEvent: Kind.EVENT,
     Unreadable: Kind.UNREADABLE,
 }
 _NAMES: dict[type, Callable[[Any], str]] = {
@@ -119,7 +113,7 @@ _NAMES: dict[type, Callable[[Any], str]] = {
     Timer: lambda value: f"timer {value.timer_id!r} of namespace {value.namespace!r}",
     ServiceCall: lambda value: f"service call {value.call_id} of tenant {value.tenant_id!r}",
     Execution: lambda value: f"execution {value.execution_id} of service call {value.call_id}",
-    StoredEvent: lambda value: f"event {value.event.sequence} of service call {value.event.aggregate_id}",
+    OutboxEvent: lambda value: f"event {value.event.sequence} of service call {value.event.aggregate_id}",
     Unreadable: lambda value: f"{value.of.value} {'/'.join(value.place)}",
 }
 
@@ -345,7 +339,7 @@ def _message(message: LoggedMessage) -> dict[str, Any]:
     )
 
 
-def _event(stored: StoredEvent) -> dict[str, Any]:
+def _event(stored: OutboxEvent) -> dict[str, Any]:
     event = stored.event
     return _given(
         {

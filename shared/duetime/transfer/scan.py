@@ -24,7 +24,7 @@ from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter
 from duetime.transfer.errors import TransferRefused
 from duetime.transfer.lines import Position
-from duetime.transfer.records import CatalogueSecret, Kind, Record, StoredEvent, Unreadable, Value, record_of
+from duetime.transfer.records import CatalogueSecret, Kind, Record, Unreadable, Value, record_of
 
 T = TypeVar("T")
 
@@ -156,7 +156,7 @@ class StoreScan:
 
     def _event_page(self, cursor: str | None, limit: int) -> Page[Record]:
         page = self._store.transfer.all_events(cursor=cursor, limit=limit)
-        records = [record_of(StoredEvent(stored.event, stored.published_at)) for stored in page.events]
+        records = [record_of(event) for event in page.events]
         for event in page.unreadable:
             place = (event.tenant_id, event.call_id, str(event.sequence))
             records.append(record_of(Unreadable(Kind.EVENT, place, event.reason)))

@@ -35,7 +35,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "events": lambda store: store.calls.list_events(REF.tenant_id, REF.call_id, after=0, limit=5),
     "unpublished": lambda store: store.outbox.unpublished(limit=5),
     "unpublished of": lambda store: store.outbox.unpublished_of(REF, limit=5),
-    "mark": lambda store: store.outbox.mark_published([OutboxEvent(SUBMITTED.events[0], "[1,2]")], now=NOW),
+    "mark": lambda store: store.outbox.mark_published([OutboxEvent(SUBMITTED.events[0])], now=NOW),
 }
 
 
@@ -231,7 +231,7 @@ def test_an_event_whose_load_was_not_answered_is_loaded(
     event = make.submitted().events[0]
     proxy.intercept = lose_first_answer("PutItem")
 
-    statuses = proxied.transfer.load_events([OutboxEvent(event, "[1,1]")], now=NOW)
+    statuses = proxied.transfer.load_events([OutboxEvent(event)], now=NOW)
 
     assert proxy.operations[-2:] == ["PutItem"] * 2
     assert statuses == [LoadStatus.LOADED]

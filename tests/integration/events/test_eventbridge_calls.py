@@ -58,7 +58,7 @@ def test_more_than_a_request_takes_all_arrive(account: Account) -> None:
 def test_a_refused_event_keeps_its_call_and_no_other_waiting() -> None:
     """Neither emulator throttles, so botocore's stub answers, by the service's own model."""
     events = [make_event("a", 1), make_event("b", 1), make_event("a", 2), make_event("b", 2)]
-    stored = [OutboxEvent(event, event.event_id) for event in events]
+    stored = [OutboxEvent(event) for event in events]
     stubbed = client("events", None)
     throttled = {"ErrorCode": "ThrottlingException", "ErrorMessage": "slow down"}
     with Stubber(stubbed) as stub:

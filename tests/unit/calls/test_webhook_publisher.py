@@ -131,7 +131,7 @@ def test_what_is_published_again_is_stored_once(store, clock) -> None:
 def test_an_event_behind_one_that_is_not_delivered_waits_for_it(store, clock) -> None:
     namespace = make_webhook(store)
     first, second = make_event(sequence=1), make_event(sequence=2)
-    stored = [OutboxEvent(event, event.event_id) for event in (first, second)]
+    stored = [OutboxEvent(event) for event in (first, second)]
     publish_in_order(stored, [WebhookPublisher(store, clock=clock)])
     timer = stored_timer(store, namespace, second)
     assert timer is not None
@@ -226,7 +226,7 @@ def test_a_tenant_whose_settings_cannot_be_read_is_nobody_elses_trouble(store, c
         return store.catalogue.get_namespace(name)
 
     damaged = Overlay(store, catalogue=Overlay(store.catalogue, get_namespace=get_namespace))
-    stored = [OutboxEvent(make_event(tenant_id=tenant), tenant) for tenant in ("globex", "acme")]
+    stored = [OutboxEvent(make_event(tenant_id=tenant)) for tenant in ("globex", "acme")]
     published = publish_in_order(stored, [WebhookPublisher(damaged, clock=clock)])
     assert [taken.event.tenant_id for taken in published.taken] == ["acme"]
     assert set(published.failed) == {CallRef("globex", "call-1")}

@@ -16,7 +16,8 @@ from duetime.domain.principals import Role
 from duetime.domain.service_calls import CallFailure, CallOutcome, CallStatus, Method, RequestSpec, ServiceCall
 from duetime.domain.timers import Failure, FailureReason, Timer, TimerContent, TimerState
 from duetime.domain.times import MIN_INSTANT
-from duetime.transfer.records import CatalogueSecret, Kind, StoredEvent, Unreadable, Value
+from duetime.stores.port.outbox import OutboxEvent
+from duetime.transfer.records import CatalogueSecret, Kind, Unreadable, Value
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
@@ -208,7 +209,7 @@ values: st.SearchStrategy[Value] = st.one_of(
     timers,
     calls,
     executions,
-    st.builds(StoredEvent, events, maybe(instants)),
+    st.builds(OutboxEvent, events, maybe(instants)),
     st.builds(Unreadable, st.sampled_from(Kind), st.lists(texts, max_size=3).map(tuple), texts),
 )
 assert MIN_INSTANT.tzinfo is UTC

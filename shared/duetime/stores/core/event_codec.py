@@ -66,7 +66,7 @@ def decode_event(row: Row) -> OutboxEvent:
             causation_id=causation_id,
             payload_json=payload_json,
         )
-        return OutboxEvent(checked_event(event), published_at=optional_instant(published_at))
+        return OutboxEvent(checked_event(event), optional_instant(published_at))
     except DECODING_ERRORS as error:
         raise UnreadableEventError(f"the stored event cannot be read: {type(error).__name__}") from error
 

@@ -13,10 +13,9 @@ from duetime.stores.port.calls import CallRef
 
 @dataclass(frozen=True, slots=True)
 class OutboxEvent:
-    """An event as it is stored. ``position`` is opaque: only a store that needs it makes and reads it."""
+    """An event as it is stored."""
 
     event: CallEvent
-    position: str = ""
     published_at: datetime | None = None
 
 

@@ -2,7 +2,7 @@
 
 These operations read all there is, of all tenants, and they store what another store held exactly as it was: every
 revision, state, time, hash and encrypted secret. Nothing is made anew but what a database allots itself: the shards
-of a dedicated namespace, and the positions of events.
+of a dedicated namespace.
 
 What is loaded is never written over what is there: ``LoadStatus`` tells whether that is the same. So loading the same
 again changes nothing, and a load that was cut short is completed by a repeat.
@@ -106,8 +106,8 @@ class TransferStore(Protocol):
         ...
 
     def load_events(self, events: Sequence[OutboxEvent], *, now: datetime) -> list[LoadStatus]:
-        """Store ``events`` with their ``published_at``; their ``position`` is the other store's and counts for
-        nothing. Those of one call are in order, and one call's are loaded before the next one's.
+        """Store ``events`` with their ``published_at``. Those of one call are in order, and one call's are loaded
+        before the next one's.
 
         Unpublished ones are then handed out by ``Outbox.unpublished``. Published ones are kept as long as any from
         then on; a store that removes them by a time to live counts it from ``now``.

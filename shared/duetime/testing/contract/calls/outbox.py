@@ -92,7 +92,7 @@ def test_every_event_once_and_each_calls_in_order(calls: CallStore, outbox: Outb
     events = drained(outbox, limit=limit)
 
     assert len({event.event_id for event in events}) == len(events) == sum(call.event_count for call in stored)
-    numbers = by_call(OutboxEvent(event, "") for event in events)
+    numbers = by_call(OutboxEvent(event) for event in events)
     assert numbers == {steps.ref(call): list(range(1, call.event_count + 1)) for call in stored}
 
 
@@ -238,7 +238,7 @@ def test_events_of_a_starred_call_that_is_moved_stay_with_it(
     events = [replace(stored.event, tenant_id="moved") for stored in waiting(outbox)]
     steps.applied(calls, Transition(before=None, after=call))
 
-    transfer.load_events([OutboxEvent(event, "", NOW) for event in events], now=NOW)
+    transfer.load_events([OutboxEvent(event, NOW) for event in events], now=NOW)
     past_retention(subject, calls, days=8)
 
     assert calls.list_events("moved", call.call_id, after=0, limit=100) == events
