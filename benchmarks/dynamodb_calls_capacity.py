@@ -19,11 +19,10 @@ from duetime.domain.call_steps import Transition
 from duetime.domain.executions import LoggedMessage
 from duetime.domain.service_calls import ServiceCall
 from duetime.stores.backends.dynamodb.backend import DynamoDbBackend
-from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import ApplyStatus, CallRef
 from tests.support import calls as make
-from tests.support.capacity import CapacityMeter
+from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.clock import NOW
 from tests.support.dynamodb import unique_table_name
 from tests.support.ministack import running_ministack
@@ -138,8 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=20)
     number = parser.parse_args().calls
-    with running_ministack() as endpoint_url:
-        client = make_client(endpoint_url=endpoint_url)
+    with running_ministack() as endpoint_url, counted_client(endpoint_url) as client:
         print("write units per call (requests in brackets)\n")
         for kind, fields in KINDS.items():
             life = Life(client, number)
@@ -150,7 +148,6 @@ def main() -> None:
             print(f"{kind}: {told}  | without the delete {lived:.1f}")
         print()
         print_reads(client, number)
-        client.close()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ from duetime.domain.timers import Timer
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
 from duetime.runtime.clock import SystemClock
-from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.core.store import CoreStore
 from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import TIMER
@@ -32,7 +31,7 @@ from duetime.stores.port.timers import PutMode
 from duetime.stores.store_clock import StoreClock
 from tests.support.attempts import logged
 from tests.support.builders import failed, fired, leased, make_timers, parked, rescheduled, retried
-from tests.support.capacity import CapacityMeter
+from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.dynamodb import dynamodb_store, item_of, unique_table_name
 from tests.support.dynamodb_units import item_size
 from tests.support.ministack import running_ministack
@@ -170,13 +169,11 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=4)
     options = parser.parse_args()
     clock = SystemClock()
-    with running_ministack() as endpoint_url:
-        client = make_client(endpoint_url=endpoint_url)
+    with running_ministack() as endpoint_url, counted_client(endpoint_url) as client:
         print_write_units(client, clock.now())
         print_repeated(client, clock.now())
         print_idle(client, clock, shards=16, seconds=10)
         print_requests(client, clock, number=options.timers, shards=options.shards)
-        client.close()
 
 
 if __name__ == "__main__":

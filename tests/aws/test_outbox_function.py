@@ -168,17 +168,18 @@ def test_the_outbox_uses_just_the_permissions_that_it_has(
     ) as function:
         calls_store.outbox.mark_published(first, now=now)
         answers = [function.invoke({"Records": records}), function.invoke(load_event("outbox_schedule"))]
-        # Events of two calls that were published, and not marked: their deliveries are there.
-        for unmarked in (call, other):
-            client.update_item(
-                TableName=table,
-                Key=call_item_key("acme", event_sort_key(unmarked.call_id, 5)),
-                UpdateExpression="SET outbox_partition = :one, outbox_key = :key REMOVE published_at, expires_at",
-                ExpressionAttributeValues={":one": {"N": "1"}, ":key": {"S": "acme"}},
-            )
-        answers.append(function.invoke({"Records": records}))
+        # Events that were published, and not marked: their deliveries are there. Of two calls, and of one alone.
+        for unmarked in ((call, other), (call,)):
+            for each in unmarked:
+                client.update_item(
+                    TableName=table,
+                    Key=call_item_key("acme", event_sort_key(each.call_id, 5)),
+                    UpdateExpression="SET outbox_partition = :one, outbox_key = :key REMOVE published_at, expires_at",
+                    ExpressionAttributeValues={":one": {"N": "1"}, ":key": {"S": "acme"}},
+                )
+            answers.append(function.invoke({"Records": records}))
 
-    assert answers[0] == answers[2] == {"batchItemFailures": []}
+    assert answers[0] == answers[2] == answers[3] == {"batchItemFailures": []}
     assert calls_store.calls.list_executions("acme", cut_short.call_id, cursor=None, limit=10).items == []
     (told,) = calls_store.outbox.unpublished_of(gone, limit=10)
     assert told.event.type is CallEventType.DELETED

@@ -36,7 +36,7 @@ class Fate(StrEnum):
 
 
 def copy_sources(folder: Path) -> None:
-    """What git tracks, as it is in the working tree."""
+    """What git tracks, as it is in the working tree, and what is generated of it."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True)
     for name in listed.stdout.split("\0"):
         source = ROOT / name
@@ -44,6 +44,7 @@ def copy_sources(folder: Path) -> None:
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
+    subprocess.run([sys.executable, "hatch_build.py"], cwd=folder / "clients" / "python", check=True)
     # By what stands in it, and not by its time: so the file with the mistake alone is compiled anew.
     compileall.compile_dir(folder / "shared", quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
 

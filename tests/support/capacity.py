@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from duetime.stores.backends.dynamodb.client import make_client
 
 _READS = frozenset({"GetItem", "BatchGetItem", "Query"})
 
 
+@contextmanager
+def counted_client(endpoint_url: str) -> Iterator[Any]:
+    """A client that repeats nothing, and waits instead. Of a write that was made and whose answer came too late, the
+    repeat is refused, and no answer would tell its units."""
+    client = make_client(endpoint_url=endpoint_url, max_tries=1, read_timeout_seconds=60)
+    yield client
+    client.close()
+
+
 class CapacityMeter:
-    """Counts from its creation until ``stop``. Asks for ReturnConsumedCapacity=INDEXES with every request.
+    """Counts from its creation until ``stop``, of a ``counted_client``. Asks for ReturnConsumedCapacity=INDEXES with
+    every request.
 
     ministack charges a flat unit for each PartiQL statement, where the service charges it like the single write that
     it stands for, and a flat unit for each query, where the service charges the size of what was read. So count

@@ -10,14 +10,13 @@ import pytest
 from benchmarks.dynamodb_calls_capacity import KINDS, USUAL, Life
 from duetime.domain.call_steps import DeletionReason, deleted
 from duetime.domain.service_calls import ServiceCall
-from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.backends.dynamodb.derived import OUTBOX_PARTITIONS
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import CallFilter, CallRef
 from tests.contract import call_steps as steps
 from tests.support import calls as make
 from tests.support.builders import seconds
-from tests.support.capacity import CapacityMeter
+from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store
 
@@ -35,9 +34,8 @@ WRITE_UNITS = {
 
 @pytest.fixture
 def client(ministack_url: str) -> Iterator[Any]:
-    client = make_client(endpoint_url=ministack_url)
-    yield client
-    client.close()
+    with counted_client(ministack_url) as client:
+        yield client
 
 
 @pytest.fixture

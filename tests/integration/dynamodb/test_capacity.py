@@ -9,13 +9,12 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, TimerChange
-from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, TimerRef
 from tests.contract.steps import create, record
 from tests.support.attempts import logged
 from tests.support.builders import failed, fired, make_timer, make_timers, parked, rescheduled, retried, seconds
-from tests.support.capacity import CapacityMeter
+from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store
 from tests.support.leases import claim_shard
@@ -25,9 +24,8 @@ LATER = NOW + seconds(60)
 
 @pytest.fixture
 def client(ministack_url: str) -> Iterator[Any]:
-    client = make_client(endpoint_url=ministack_url)
-    yield client
-    client.close()
+    with counted_client(ministack_url) as client:
+        yield client
 
 
 @pytest.fixture

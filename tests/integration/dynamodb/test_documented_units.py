@@ -13,7 +13,7 @@ from tests.contract.steps import claim, create, record
 from tests.integration.dynamodb.test_capacity import FIELDS
 from tests.support.attempts import logged
 from tests.support.builders import failed, fired, make_timers, parked, retried, seconds
-from tests.support.capacity import CapacityMeter
+from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_service import DocumentedService
@@ -70,19 +70,17 @@ def test_an_outcome_that_is_too_late_costs_a_unit_and_a_lease_one_each_time(
 
 
 def test_the_emulator_counts_single_writes_by_the_same_rule(
-    ministack_client: Any, timers_table: str, single: Namespace, items: Any
+    ministack_url: str, timers_table: str, single: Namespace, items: Any
 ) -> None:
     """Two readings of the documentation: ministack's, where it has one, and ours."""
-    definition = ministack_client.describe_table(TableName=timers_table)["Table"]
-    singly = dynamodb_store(ministack_client, timers_table, batch_statements=False)
-    meter = CapacityMeter(ministack_client)
-    try:
+    with counted_client(ministack_url) as client:
+        definition = client.describe_table(TableName=timers_table)["Table"]
+        singly = dynamodb_store(client, timers_table, batch_statements=False)
+        meter = CapacityMeter(client)
         (timer,) = create(singly, *make_timers(single, 1, correlation_id="c", payload_json='"' + "x" * 3000 + '"'))
         (before,) = items(0, "TIMER#")
         created = meter.write_units
         record(singly, [logged(retried(timer, next_attempt_at=LATER), status=503)])
-    finally:
-        meter.stop()
     (after,) = items(0, "TIMER#")
     assert created == write_units(definition, None, before)
     assert meter.write_units - created == write_units(definition, before, after)

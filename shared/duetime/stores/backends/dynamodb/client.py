@@ -21,7 +21,11 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def make_client(
-    *, endpoint_url: str | None = None, region: str | None = None, max_tries: int = MAX_TRIES
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    max_tries: int = MAX_TRIES,
+    read_timeout_seconds: float = READ_TIMEOUT_SECONDS,
 ) -> DynamoDBClient:
     """A client of the configured AWS account, or of the emulator at ``endpoint_url``.
 
@@ -36,7 +40,7 @@ def make_client(
         }
     config = Config(
         connect_timeout=CONNECT_TIMEOUT_SECONDS,
-        read_timeout=READ_TIMEOUT_SECONDS,
+        read_timeout=read_timeout_seconds,
         retries={"mode": "standard", "total_max_attempts": max_tries},
         max_pool_connections=MAX_CONNECTIONS,
         tcp_keepalive=True,
