@@ -21,7 +21,7 @@ from duetime.domain.service_calls import ServiceCall
 from duetime.stores.backends.dynamodb.backend import DynamoDbBackend
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import ApplyStatus, CallRef
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
 from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.clock import NOW
 from tests.support.dynamodb import unique_table_name

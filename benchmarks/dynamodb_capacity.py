@@ -29,8 +29,8 @@ from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import PutMode
 from duetime.stores.store_clock import StoreClock
+from duetime.testing.contract.builders import failed, fired, leased, make_timers, parked, rescheduled, retried
 from tests.support.attempts import logged
-from tests.support.builders import failed, fired, leased, make_timers, parked, rescheduled, retried
 from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.dynamodb import dynamodb_store, item_of, unique_table_name
 from tests.support.dynamodb_units import item_size

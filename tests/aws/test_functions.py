@@ -22,12 +22,12 @@ from duetime.domain.service_calls import CallStatus
 from duetime.runtime.clock import SystemClock
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import CallRef
+from duetime.testing.contract import call_builders as make_calls
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import failed, leased
 from scripts.aws_local import emulator_client
 from tests.aws.application import PATIENCE_SECONDS, Account, Api, LoadEvent, Template, apply, received
 from tests.aws.permissions import permissions_of
-from tests.contract import call_steps as steps
-from tests.support import calls as make_calls
-from tests.support.builders import failed, leased
 from tests.support.callbacks import Arrival, CallbackReceiver
 from tests.support.dynamodb import dynamodb_store
 from tests.support.runtime_api import FunctionError, LambdaFunction

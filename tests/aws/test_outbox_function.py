@@ -23,10 +23,10 @@ from duetime.stores.backends.dynamodb.url import default_calls_table_name
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.timers import TimerFilter, TimerRef
+from duetime.testing.contract import call_builders as make_calls
 from scripts.aws_local import emulator_client
 from tests.aws.application import PATIENCE_SECONDS, Account, LoadEvent, Template, apply, received
 from tests.aws.permissions import permissions_of
-from tests.support import calls as make_calls
 from tests.support.dynamodb_proxy import Body
 
 pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS, func_only=True)  # a build is nobody's

@@ -23,6 +23,7 @@ from duetime.stores.backends.dynamodb.stream import read_record
 from duetime.stores.core.call_codec import encode_call
 from duetime.stores.core.event_codec import encode_event
 from duetime.stores.entities import SERVICE_CALL
+from duetime.testing.contract import call_builders as transitions
 from scripts.aws_local import ROOT
 from scripts.write_parameters import (
     BY_HAND,
@@ -34,7 +35,6 @@ from scripts.write_parameters import (
     written,
 )
 from tests.aws.application import Template
-from tests.support import calls as transitions
 from tests.support.dynamodb import item_of
 
 TABLES: dict[str, Define] = {"Timers": table_definition, "ServiceCalls": calls_table_definition}

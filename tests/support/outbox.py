@@ -18,7 +18,7 @@ from duetime.domain.shards import Lease
 from duetime.stores.port.calls import CallRef, EventOf
 from duetime.stores.port.leases import LeaseStore
 from duetime.stores.port.outbox import OutboxEvent
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
 from tests.support.clock import NOW
 
 

@@ -13,9 +13,9 @@ from duetime.domain.service_calls import ServiceCall
 from duetime.stores.backends.dynamodb.derived import OUTBOX_PARTITIONS
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import CallFilter, CallRef
-from tests.contract import call_steps as steps
-from tests.support import calls as make
-from tests.support.builders import seconds
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import seconds
 from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store

@@ -15,8 +15,8 @@ from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.store import Store
 from duetime.stores.port.transfer import LoadStatus
-from tests.contract import call_steps as steps
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward, Intercept, always, lose_first_answer

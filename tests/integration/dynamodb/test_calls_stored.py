@@ -20,9 +20,9 @@ from duetime.stores.backends.dynamodb.url import default_calls_table_name
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallOrder, CallStore, DeleteStatus
 from duetime.stores.port.outbox import Outbox
-from tests.contract import call_steps as steps
-from tests.support import calls as make
-from tests.support.builders import seconds
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import seconds
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward

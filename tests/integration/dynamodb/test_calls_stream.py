@@ -10,8 +10,8 @@ import pytest
 from duetime.stores.backends.dynamodb.stream import EventsWritten, read_record
 from duetime.stores.backends.dynamodb.url import default_calls_table_name
 from duetime.stores.core.store import CoreStore
-from tests.contract import call_steps as steps
-from tests.support import calls as make
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
 from tests.support.clock import NOW
 
 

@@ -11,13 +11,21 @@ from duetime.domain.namespaces import Namespace
 from duetime.domain.timers import Rearm, TimerChange
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, TimerRef
-from tests.contract.steps import create, record
+from duetime.testing.contract.builders import (
+    failed,
+    fired,
+    make_timer,
+    make_timers,
+    parked,
+    rescheduled,
+    retried,
+    seconds,
+)
+from duetime.testing.contract.steps import claim_shard, create, record
 from tests.support.attempts import logged
-from tests.support.builders import failed, fired, make_timer, make_timers, parked, rescheduled, retried, seconds
 from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store
-from tests.support.leases import claim_shard
 
 LATER = NOW + seconds(60)
 

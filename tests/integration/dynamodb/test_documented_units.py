@@ -9,10 +9,10 @@ import pytest
 
 from duetime.domain.namespaces import Namespace
 from duetime.stores.core.store import CoreStore
-from tests.contract.steps import claim, create, record
+from duetime.testing.contract.builders import failed, fired, make_timers, parked, retried, seconds
+from duetime.testing.contract.steps import claim, create, record
 from tests.integration.dynamodb.test_capacity import FIELDS
 from tests.support.attempts import logged
-from tests.support.builders import failed, fired, make_timers, parked, retried, seconds
 from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store

@@ -16,12 +16,11 @@ from duetime.domain.timers import TimerChange
 from duetime.stores.backends.dynamodb.client import MAX_TRIES, make_client
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
-from tests.contract.steps import claim, create, record, stored
-from tests.support.builders import fired, leased, make_namespace, make_timer, make_timers, retried, seconds
+from duetime.testing.contract.builders import fired, leased, make_namespace, make_timer, make_timers, retried, seconds
+from duetime.testing.contract.steps import claim, claim_shard, create, record, stored
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward, always, lose_first_answer
-from tests.support.leases import claim_shard
 
 CALLS: dict[str, Callable[[CoreStore, Namespace], object]] = {
     "check": lambda store, ns: store.check(),

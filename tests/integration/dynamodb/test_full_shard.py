@@ -16,11 +16,11 @@ from duetime.stores.backends.dynamodb.layouts import LAYOUTS
 from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import TIMER
 from duetime.stores.time_source import TimeSource
+from duetime.testing.contract.builders import failed, fired, ids_of_shard, make_timer, parked, retried, seconds
+from duetime.testing.contract.steps import claim, create, record, stored
 from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.contract.steps import claim, create, record, stored
 from tests.support.api import context_for
 from tests.support.attempts import logged
-from tests.support.builders import failed, fired, ids_of_shard, make_timer, parked, retried, seconds
 from tests.support.call_api import call_world_over
 from tests.support.clock import NOW, FakeClock
 from tests.support.dynamodb import dynamodb_store

@@ -15,8 +15,8 @@ from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import TIMER
 from duetime.stores.page_budget import PAGE_BYTES
 from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutStatus, TimerFilter, TimerRef
-from tests.contract.steps import create, read_all, record, stored
-from tests.support.builders import RETENTION, failed, fired, make_timer, make_timers, retried, seconds
+from duetime.testing.contract.builders import RETENTION, failed, fired, make_timer, make_timers, retried, seconds
+from duetime.testing.contract.steps import create, read_all, record, stored
 from tests.support.clock import NOW
 from tests.support.dynamodb_proxy import Body, DynamoDbProxy, Fault, Forward
 

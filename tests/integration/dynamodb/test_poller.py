@@ -17,8 +17,8 @@ from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import TimerFilter
 from duetime.stores.store_clock import StoreClock
-from tests.contract.steps import create, read_all
-from tests.support.builders import make_timer, make_timers
+from duetime.testing.contract.builders import make_timer, make_timers
+from duetime.testing.contract.steps import create, read_all
 from tests.support.scripted_sender import Script, ScriptedSender
 
 SECONDS = 30.0

@@ -19,8 +19,8 @@ from duetime.stores.core.store import CoreStore
 from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import PutMode, PutStatus, TimerFilter
-from tests.contract.steps import claim, create, due, record, stored
-from tests.support.builders import RETENTION, fired, make_timer, make_timers, retried, seconds
+from duetime.testing.contract.builders import RETENTION, fired, make_timer, make_timers, retried, seconds
+from duetime.testing.contract.steps import claim, create, due, record, stored
 from tests.support.clock import NOW
 from tests.support.dynamodb import item_of
 from tests.support.dynamodb_units import item_size

@@ -17,12 +17,12 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.calls import ApplyStatus
 from duetime.stores.time_source import TimeSource
+from duetime.testing.contract import call_builders as make
+from duetime.testing.contract import call_steps as steps
+from duetime.testing.contract.builders import fired, ids_of_shard, make_timer, make_timers, seconds
+from duetime.testing.contract.steps import claim, create, record, stored
 from duetime.testing.virtual_time import VirtualClock, run_virtually
-from tests.contract import call_steps as steps
-from tests.contract.steps import claim, create, record, stored
-from tests.support import calls as make
 from tests.support.api import context_for
-from tests.support.builders import fired, ids_of_shard, make_timer, make_timers, seconds
 from tests.support.clock import NOW, FakeClock
 from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_proxy import DynamoDbProxy

@@ -14,10 +14,10 @@ from duetime.domain.outcomes import RecordStatus
 from duetime.stores.backends.sql.backend import SqlBackend
 from duetime.stores.core.store import CoreStore
 from duetime.stores.port.timers import PutMode, PutStatus, TimerRef
-from tests.support.builders import fired, leased, make_timer, make_timers
+from duetime.testing.contract.builders import fired, leased, make_timer, make_timers
+from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW
 from tests.support.databases import empty_database, open_server_store, server_urls
-from tests.support.leases import claim_shard
 from tests.support.stores import memory_store
 
 NOT_UNICODE = "\ud800"

@@ -29,9 +29,9 @@ from duetime.stores.port.calls import CallRef
 from duetime.stores.port.outbox import OutboxEvent
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import TimerFilter, TimerRef
-from tests.support.builders import failed, fired, leased
+from duetime.testing.contract.builders import failed, fired, leased
+from duetime.testing.contract.steps import claim_shard
 from tests.support.clock import NOW, FakeClock
-from tests.support.leases import claim_shard
 from tests.support.outbox import make_event
 from tests.support.parts import Overlay
 from tests.support.stores import memory_store

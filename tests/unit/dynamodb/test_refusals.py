@@ -24,7 +24,7 @@ from duetime.stores.core.store import CoreStore
 from duetime.stores.core.timer_codec import encode
 from duetime.stores.entities import TIMER
 from duetime.stores.port.timers import ChangeStatus, PutMode, PutStatus, TimerRef
-from tests.support.builders import fired, make_failure, make_namespace, make_timer
+from duetime.testing.contract.builders import fired, make_failure, make_namespace, make_timer
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store, item_of
 

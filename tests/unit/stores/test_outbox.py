@@ -8,7 +8,7 @@ from duetime.stores.backend import Scan
 from duetime.stores.core.store import CoreStore
 from duetime.stores.entities import EVENT, UNPUBLISHED
 from duetime.stores.entity import AccessPath, Entity
-from tests.contract import call_steps as steps
+from duetime.testing.contract import call_steps as steps
 from tests.support.clock import NOW
 from tests.support.dictionary import DictionaryBackend
 

@@ -90,7 +90,7 @@ class Due:
         return _page(page.rows, next_attempt_at=_earlier(self._first(shard_id, until_ms + 1, horizon_ms), known_next))
 
     def _first(self, shard_id: int, since_ms: int, horizon_ms: int) -> int | None:
-        """The earliest key of the shard between these, both inclusive."""
+        """Return the earliest key of the shard between these, both inclusive."""
         if since_ms > horizon_ms:
             return None
         found = self._backend.scan(
@@ -99,7 +99,7 @@ class Due:
         return found.rows[0][0] if found.rows else None
 
     def _chosen(self, looked_at: Scan, limit: int, is_wanted: IsWanted, until: datetime) -> Scan:
-        """The rows that are wanted, whole."""
+        """Return the rows that are wanted, whole."""
         chosen, is_more = first_that_fit(
             looked_at.rows, lambda row: _glance(row).is_for_page(is_wanted, until), limit
         )
@@ -142,7 +142,7 @@ class Due:
 
 
 def _found(looked_at: Row, whole: Row | None) -> Row | None:
-    """The whole row; of one whose key is damaged, by which it cannot be read, what was looked at."""
+    """Return the whole row; of one whose key is damaged, by which it cannot be read, what was looked at."""
     if whole is not None or _is_sound(looked_at[: len(_KEY)]):
         return whole
     values = dict(zip(_LOOKED_AT, looked_at, strict=True))

@@ -61,7 +61,7 @@ class Outbox:
         return _oldest_first(found)
 
     def _waiting_tenants(self, most: int) -> list[str]:
-        """Tenants with unpublished events, beginning with the one that was left out last time."""
+        """Return the tenants with unpublished events, beginning with the one that was left out last time."""
         first = self._first_tenant
         tenants = self._tenants_from(first, most)
         if first != _BEFORE_ALL and len(tenants) < most:
@@ -70,7 +70,7 @@ class Outbox:
         return tenants
 
     def _tenants_from(self, first: str, most: int) -> list[str]:
-        """``first``, if it is one, and those behind it: one step on the path for each at most."""
+        """Return ``first``, if it is one, and those behind it: one step on the path for each at most."""
         tenants: list[str] = []
         since = first
         while len(tenants) < most:
@@ -82,7 +82,7 @@ class Outbox:
         return tenants[:most]
 
     def _read_on(self, reading: _Reading, limit: int) -> list[OutboxEvent]:
-        """Up to ``limit`` more events of a tenant; fewer when it has no more."""
+        """Return up to ``limit`` more events of a tenant; fewer when it has no more."""
         found: list[OutboxEvent] = []
         while len(found) < limit and not reading.is_at_end:
             chunk = max(limit - len(found), _CHUNK)
@@ -117,7 +117,7 @@ class Outbox:
         return found
 
     def _decoded(self, row: Row) -> OutboxEvent | None:
-        """None for one that cannot be read; it is reported once."""
+        """Return the event of a row; None when it cannot be read, which is reported once."""
         try:
             return decode_event(row)
         except UnreadableEventError as error:
@@ -176,8 +176,8 @@ def _has_its_end(scan: Scan) -> bool:
 
 
 def _oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:
-    """By the time of the change that each event tells of, and of one call always by sequence, whoever wrote it and
-    whatever that one's clock said."""
+    """Sort events by the time of the change that each tells of, and those of one call by sequence, whoever wrote
+    them and whatever that one's clock said."""
     latest: dict[tuple[str, str], datetime] = {}
     keys: dict[str, tuple[datetime, str, str, int]] = {}
     for stored in found:

@@ -1,1 +1,0 @@
-from duetime.testing.contract.call_steps import *  # noqa: F403

@@ -1,1 +1,0 @@
-from duetime.testing.contract.steps import *  # noqa: F403

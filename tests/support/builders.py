@@ -1,1 +1,0 @@
-from duetime.testing.contract.builders import *  # noqa: F403

@@ -1,1 +1,0 @@
-from duetime.testing.contract.call_builders import *  # noqa: F403

@@ -1,1 +1,0 @@
-from duetime.testing.contract.steps import claim_shard  # noqa: F401
