@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,9 @@ from tests.support.mongodb import URL_VARIABLE, mongodb_database, server_url
 from tests.support.server_stores import empty_store, server_names
 
 make_blocking()
+
+# Thousands of test items live to the end: garbage is not looked for among them.
+gc.disable()
 
 # A deadline for one example measures how busy the machine is.
 settings.register_profile("duetime", deadline=None)
@@ -73,6 +77,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for store, parts in REPEATED.items():
             if store in values and item.path.parent.name == "contract" and part not in parts:
                 item.add_marker(pytest.mark.repeated)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

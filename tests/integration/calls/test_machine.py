@@ -294,5 +294,5 @@ class CallMachine(RuleBasedStateMachine):
 
 TestCallMachine = CallMachine.TestCase
 TestCallMachine.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

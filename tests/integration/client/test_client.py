@@ -40,6 +40,7 @@ from tests.support.call_api import TENANT, URL, CallWorld
 from tests.support.call_server import CallServer, call_server
 from tests.support.clients import Connect, connecting
 from tests.support.clock import NOW
+from tests.support.no_tls import NO_TLS
 
 HOUR = timedelta(hours=1)
 POLICY = RetryPolicy(max_attempts=3, initial_interval=timedelta(seconds=1.5), backoff_multiplier=1.5)
@@ -421,7 +422,7 @@ class TestService:
             assert len(list(timers.list())) == 8
 
     def test_a_client_of_ones_own_is_used_and_left_open(self, server: CallServer) -> None:
-        with httpx.Client(headers={"x-mine": "1"}) as http:
+        with httpx.Client(headers={"x-mine": "1"}, verify=NO_TLS) as http:
             with Duetime(f"{server.url}/", http_client=http, user_agent="shop/1") as duetime:
                 assert duetime.health().is_ok
             assert not http.is_closed

@@ -25,7 +25,8 @@ from tests.support.timed_store import SkewedClock, TimedStore
 NUM_SHARDS = 16
 NAMESPACE = make_namespace("default", num_shards=NUM_SHARDS)
 SETTINGS = EngineSettings()
-SKEWS = [5.0, -5.0, 12.0, -15.0, 300.0, -300.0]
+SKEWS = [5.0, -15.0, 300.0, -300.0]
+"""Within a lease, beyond it, and far beyond it to either side."""
 
 
 @pytest.fixture

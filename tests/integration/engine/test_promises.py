@@ -358,5 +358,5 @@ class PromiseMachine(RuleBasedStateMachine):
 
 TestPromises = PromiseMachine.TestCase
 TestPromises.settings = settings(
-    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -13,6 +13,7 @@ from duetime.app.api_keys import create_key
 from duetime.domain.principals import Role
 from tests.support.call_api import OTHER, TENANT, CallWorld, call_world
 from tests.support.call_server import CallServer, call_server
+from tests.support.no_tls import NO_TLS
 
 STREAM = {"accept": "text/event-stream"}
 SEVEN = list(range(1, 8))
@@ -74,7 +75,9 @@ def test_a_stream_is_followed_to_its_end(calls: CallWorld, server: CallServer) -
 def test_requests_go_on_beside_more_streams_than_there_are_threads(calls: CallWorld, server: CallServer) -> None:
     call_id = calls.submitted()["id"]
     path = calls.path(call_id, "events")
-    with httpx.Client(base_url=server.url, timeout=20, limits=httpx.Limits(max_connections=100)) as client:
+    with httpx.Client(
+        base_url=server.url, timeout=20, limits=httpx.Limits(max_connections=100), verify=NO_TLS
+    ) as client:
         responses = [client.send(client.build_request("GET", path, headers=STREAM), stream=True) for _ in range(70)]
         streams = [Stream(response) for response in responses]
         assert all(stream.read(2) == [1, 2] for stream in streams)

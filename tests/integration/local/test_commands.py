@@ -9,6 +9,7 @@ from subprocess import CompletedProcess
 
 import httpx
 
+from tests.support.no_tls import NO_TLS
 from tests.support.processes import DuetimeServer, command_environment
 
 
@@ -64,7 +65,7 @@ def test_listen_shows_what_serve_sends(server: DuetimeServer, tmp_path: Path) ->
             assert block[0].endswith("POST /hook")
             assert block[1] == "timer    default/order-42"
             assert block[4] == 'payload  {"hello": "world"}'
-            assert httpx.get(url).status_code == 202
+            assert httpx.get(url, verify=NO_TLS).status_code == 202
         finally:
             listener.terminate()
         assert listener.wait(20) == 0

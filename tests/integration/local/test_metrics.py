@@ -15,6 +15,7 @@ from duetime.runtime.clock import SystemClock
 from duetime.stores.open import open_store
 from tests.support.callbacks import CallbackReceiver
 from tests.support.metrics import Scrape
+from tests.support.no_tls import NO_TLS
 from tests.support.ports import reserved_port
 from tests.support.processes import DuetimeProcess, DuetimeServer, wait_for_exit
 
@@ -25,7 +26,7 @@ def wait_for(url: str, reached: Callable[[Scrape], bool]) -> Scrape:
     """Scrape until ``reached`` holds: snapshots of workers arrive every second."""
     end = time.monotonic() + WAIT_SECONDS
     while True:
-        answer = httpx.get(url)
+        answer = httpx.get(url, verify=NO_TLS)
         assert answer.status_code == 200
         scrape = Scrape(answer.text)
         if reached(scrape):
@@ -98,5 +99,5 @@ def test_a_worker_serves_its_own_on_loopback_when_asked(tmp_path: Path) -> None:
             f"http://127.0.0.1:{port}/metrics",
             lambda scrape: scrape.value("duetime_shards_owned", worker="worker-1") == 16,
         )
-        assert httpx.get(f"http://127.0.0.1:{port}/v1/namespaces").status_code == 404
+        assert httpx.get(f"http://127.0.0.1:{port}/v1/namespaces", verify=NO_TLS).status_code == 404
         assert worker.terminate() == 0

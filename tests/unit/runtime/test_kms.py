@@ -15,11 +15,14 @@ from duetime.runtime.kms import KmsSecretBox
 SECRET = b"thirty-two bytes of great secrecy"
 
 
-@pytest.fixture
-def key_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    for name, value in (("DEFAULT_REGION", "us-east-1"), ("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test")):
-        monkeypatch.setenv(f"AWS_{name}", value)
-    with mock_aws():
+ENVIRONMENT = {"AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+
+
+@pytest.fixture(scope="module")
+def key_id() -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch, mock_aws():
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
         yield boto3.client("kms").create_key()["KeyMetadata"]["KeyId"]
 
 
@@ -59,8 +62,8 @@ def test_an_unreachable_service_is_said_so_without_the_secret(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda self, context: 0)
-    for name, value in (("DEFAULT_REGION", "us-east-1"), ("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test")):
-        monkeypatch.setenv(f"AWS_{name}", value)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         box = KmsSecretBox("key", endpoint_url=f"http://127.0.0.1:{probe.getsockname()[1]}")
