@@ -61,7 +61,9 @@ def list_executions(services: Services, request: Request, *, tenant: str, servic
     cursor = cursors.decode(query.cursor)
     return page_reply(
         ExecutionPage,
-        lambda limit: calls.store.list_executions(tenant, service_call_id, cursor=cursor, limit=limit),
+        lambda limit: calls.store.list_executions(
+            tenant, service_call_id, cursor=cursor, limit=limit, with_bodies=False
+        ),
         lambda execution: execution_response(execution, with_bodies=False),
         limit=query.limit,
         to_cursor=cursors.encode,

@@ -25,7 +25,7 @@ from duetime.stores.core.call_codec import (
     encode_timer,
 )
 from duetime.stores.core.event_codec import encode_event, readable_events
-from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
+from duetime.stores.core.execution_codec import WITHOUT_BODIES, decode_or_salvage_execution, encode_execution
 from duetime.stores.core.recording import guards_of
 from duetime.stores.entities import (
     CALL_OF_KEY,
@@ -217,10 +217,13 @@ class Calls:
         (row,) = self._backend.read(EXECUTION, [(tenant_id, call_id, execution_id)])
         return None if row is None else decode_or_salvage_execution(row)
 
-    def list_executions(self, tenant_id: str, call_id: str, *, cursor: str | None, limit: int) -> Page[Execution]:
+    def list_executions(
+        self, tenant_id: str, call_id: str, *, cursor: str | None, limit: int, with_bodies: bool = True
+    ) -> Page[Execution]:
         query = (tenant_id, call_id, "executions")
         after = None if cursor is None else (_read_number(cursor, query),)
-        scan = self._backend.scan(EXECUTION, EXECUTIONS_OF_CALL, (tenant_id, call_id), after=after, limit=limit)
+        by, fields = (tenant_id, call_id), None if with_bodies else WITHOUT_BODIES
+        scan = self._backend.scan(EXECUTION, EXECUTIONS_OF_CALL, by, fields=fields, after=after, limit=limit)
         end = None if scan.end is None else write_cursor([str(scan.end[0])], query)
         return Page([decode_or_salvage_execution(row) for row in scan.rows], end)
 

@@ -20,6 +20,7 @@ from duetime.stores.entities import EXECUTION
 from duetime.stores.entity import DAMAGED, Row, Value
 from duetime.stores.json_texts import as_json, read_json
 
+WITHOUT_BODIES = EXECUTION.names[:-2]
 _UNREADABLE = "the stored execution cannot be read"
 
 _METHODS = {method.value: method for method in Method}
@@ -53,8 +54,9 @@ def encode_execution(execution: Execution) -> Row:
 
 
 def decode_or_salvage_execution(row: Row) -> Execution:
-    """Return the execution that a row holds; for one that does not decode, what is left of it, as a failed one."""
-    values = dict(zip(EXECUTION.names, row, strict=True))
+    """Return the execution that a row holds, or a row without its bodies; for one that does not decode, what is left
+    of it, as a failed one."""
+    values: dict[str, Value] = dict.fromkeys(EXECUTION.names) | dict(zip(EXECUTION.names, row, strict=False))
     try:
         if DAMAGED in row:
             raise ValueError(EXECUTION.names[row.index(DAMAGED)])

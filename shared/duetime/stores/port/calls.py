@@ -114,8 +114,14 @@ class CallStore(Protocol):
         """Strongly consistent."""
         ...
 
-    def list_executions(self, tenant_id: str, call_id: str, *, cursor: str | None, limit: int) -> Page[Execution]:
-        """The newest first. A cursor of another call is an ``InvalidCursor``."""
+    def list_executions(
+        self, tenant_id: str, call_id: str, *, cursor: str | None, limit: int, with_bodies: bool = True
+    ) -> Page[Execution]:
+        """The newest first. A cursor of another call is an ``InvalidCursor``.
+
+        ``with_bodies`` False: neither the bodies that were sent nor those that came back are read, only their sizes.
+        One execution may have 128 KiB of them.
+        """
         ...
 
     def list_events(self, tenant_id: str, call_id: str, *, after: int, limit: int) -> list[CallEvent]:

@@ -282,6 +282,27 @@ def test_executions_are_listed_the_newest_first(calls: CallStore) -> None:
     assert calls.list_executions(make.TENANT, make.id_at(NOW), cursor=None, limit=5) == Page([])
 
 
+def test_executions_are_listed_without_their_bodies(calls: CallStore) -> None:
+    call = steps.submit(calls, retry_policy_json=make.RETRIED)
+    steps.begin(calls, steps.run(calls, call, is_ok=False), now=NOW + HOUR)
+    whole = calls.list_executions(make.TENANT, call.call_id, cursor=None, limit=5).items
+    assert [(each.request.body, each.response and each.response.body) for each in whole] == [
+        (make.SENT.body, None),
+        (make.SENT.body, make.ANSWER.body),
+    ]
+
+    bare = calls.list_executions(make.TENANT, call.call_id, cursor=None, limit=5, with_bodies=False).items
+
+    assert bare == [
+        replace(
+            each,
+            request=replace(each.request, body=None),
+            response=each.response and replace(each.response, body=None),
+        )
+        for each in whole
+    ]
+
+
 def test_a_cursor_of_executions_belongs_to_its_call(calls: CallStore) -> None:
     first, second = (steps.submit(calls, retry_policy_json=make.RETRIED) for _ in range(2))
     for call in (first, second):
