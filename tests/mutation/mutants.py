@@ -55,7 +55,8 @@ MUTANTS = (
     ),
     *_of(
         "engine/flow/control.py",
-        "tests/unit/engine/test_flow.py tests/integration/engine/test_flow_control.py",
+        "tests/unit/engine/test_flow.py tests/unit/engine/test_flow_pauses.py tests/unit/engine/test_flow_waiting.py "
+        "tests/integration/engine/test_flow_control.py",
         ("queue.slow -= attempt.is_slow", "queue.slow -= 0", "a queue that was slow once stays slow for ever"),
         ("        queue.host.in_flight -= 1\n", "", "a host's room is never given back"),
         ("queue.namespace.bucket.take()", "pass", "a namespace's rate limit limits nothing"),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
+
+from tests.support.receiver import Exchange, Receiver, reply
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,29 @@ class Arrival:
         return (self.at - datetime.fromisoformat(self.body["executeAt"])).total_seconds()
 
 
-Answer = Callable[[Arrival], tuple[int, bytes]]
+Reply = tuple[int, bytes]
+Answer = Callable[[Arrival], Reply]
 
 
-def _ok(arrival: Arrival) -> tuple[int, bytes]:
+def _ok(arrival: Arrival) -> Reply:
     return 200, b""
+
+
+async def _in_own_thread(work: Callable[[], Reply]) -> Reply:
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Reply] = loop.create_future()
+
+    def end(answer: Reply) -> None:
+        if not done.done():
+            done.set_result(answer)
+
+    def run() -> None:
+        answer = work()
+        with suppress(RuntimeError):  # nobody waits for it any more
+            loop.call_soon_threadsafe(end, answer)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await done
 
 
 class CallbackReceiver:
@@ -45,57 +67,29 @@ class CallbackReceiver:
         self.answer = answer
         self.arrivals: list[Arrival] = []
         self._changed = threading.Condition()
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def do_POST(self) -> None:
-                at = datetime.now(UTC)
-                raw = self.rfile.read(int(self.headers["content-length"]))
-                arrival = Arrival(
-                    json.loads(raw), {name.lower(): value for name, value in self.headers.items()}, at, raw
-                )
-                receiver._note(arrival)
-                status, answer_body = receiver.answer(arrival)
-                self.send_response(status)
-                self.send_header("content-length", str(len(answer_body)))
-                self.end_headers()
-                self.wfile.write(answer_body)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (inherited name)
-                pass
-
-        class Server(ThreadingHTTPServer):
-            request_queue_size = 512
-            daemon_threads = True
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                """A sender that was killed leaves half a request behind."""
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._receiver = Receiver(default=self._receive)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._receiver.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._receiver.__exit__(kind, error, traceback)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/callback"
+        return f"http://127.0.0.1:{self._receiver.port}/callback"
 
-    def _note(self, arrival: Arrival) -> None:
+    async def _receive(self, exchange: Exchange) -> None:
+        request, at = exchange.request, datetime.now(UTC)
+        arrival = Arrival(json.loads(request.body), dict(request.headers), at, request.body)
         with self._changed:
             self.arrivals.append(arrival)
             self._changed.notify_all()
+        status, body = await _in_own_thread(partial(self.answer, arrival))
+        await reply(status, body)(exchange)
 
     def counts(self) -> Counter[str]:
         """How often each timer arrived."""

@@ -5,7 +5,8 @@
         ... something POSTs to receiver.url("/hook") ...
         first, second = receiver.wait_for(2)
 
-Every path answers an empty 200 until it is told otherwise; the last answer of a script repeats.
+Every path answers an empty 200 until it is told otherwise; the last answer of a script repeats. ``callbacks`` reads
+what arrives as callbacks.
 """
 
 from __future__ import annotations
@@ -132,6 +133,8 @@ async def hang_up(exchange: Exchange) -> None:
 @dataclass
 class Receiver:
     tls: ssl.SSLContext | None = None
+    default: Answer = field(default_factory=reply)
+    """Of paths without a script."""
     requests: list[Received] = field(default_factory=list)
     connections: int = 0
     ended: int = 0
@@ -228,7 +231,7 @@ class Receiver:
     def _next_answer(self, path: str) -> Answer:
         script = self._scripts.get(path)
         if not script:
-            return reply()
+            return self.default
         return script.pop(0) if len(script) > 1 else script[0]
 
 

@@ -191,29 +191,6 @@ def test_timers_due_at_no_instant(store: CoreStore, single: Namespace, at: Any) 
     assert store.timers.get(single, timers[1].timer_id, now=NOW) is not None
 
 
-def test_an_event_that_cannot_be_read_holds_up_its_call_alone(
-    store: CoreStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    bad = steps.run(store.calls, steps.submit(store.calls))
-    good = steps.run(store.calls, steps.submit(store.calls))
-    damaged = {"aggregate_id": bad.call_id, "event_sequence": 3}
-    database_of(store)["outbox"].update_one(damaged, {"$set": {"event_type": "confidential"}})
-
-    found = store.outbox.unpublished(limit=100)
-    store.outbox.unpublished(limit=100)
-
-    numbers = {
-        call.call_id: [each.event.sequence for each in found if each.event.aggregate_id == call.call_id]
-        for call in (bad, good)
-    }
-    assert numbers == {bad.call_id: [1, 2], good.call_id: list(range(1, 8))}
-    assert len(store.outbox.unpublished_of(steps.ref(bad), limit=9)) == 2
-    assert [event.sequence for event in store.calls.list_events(make.TENANT, bad.call_id, after=0, limit=9)] == [1, 2]
-    reports = [record for record in caplog.records if getattr(record, "action", "") == "outbox.unreadable"]
-    assert reports
-    assert "confidential" not in caplog.text
-
-
 def test_a_text_that_is_no_utf_8_is_damage_of_its_own_document(store: CoreStore, single: Namespace) -> None:
     """MongoDB stores what it is given. The stand-in does not, so that the answer is damaged on its way instead."""
     (timer,) = create(store, *make_timers(single, 1, correlation_id="caf+"))

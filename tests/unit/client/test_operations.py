@@ -19,7 +19,7 @@ from duetime.api.documents.openapi import openapi_document
 from duetime.api.routes import all_routes
 from duetime.domain.principals import Role
 from duetime.testing.transport import HandlerTransport
-from duetime_client import UNSET, Conflict, Duetime, NewTimer, RawJson, RetryPolicy
+from duetime_client import Conflict, Duetime, NewTimer, RetryPolicy
 from duetime_client.decoding import _json_name
 from duetime_client.following import EventPage
 from tests.support.clock import NOW
@@ -406,46 +406,3 @@ def test_an_enum_has_all_values(name: str) -> None:
 @pytest.mark.parametrize("name", MEMBERS)
 def test_what_is_read_one_by_one_has_no_other_members(name: str) -> None:
     assert set(SCHEMAS[name]["properties"]) == MEMBERS[name]
-
-
-def test_unset_is_what_it_says() -> None:
-    assert repr(UNSET) == "UNSET"
-
-
-# -- where to, who and for whom --------------------------------------------------------------------------------------
-
-
-def test_the_key_says_the_tenant_and_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    with memory_store() as store:
-        world = make_tenant_world(store)
-        tenant = world.acme
-        transport = HandlerTransport(world.handler, lambda: NOW)
-        monkeypatch.setenv("DUETIME_URL", "http://duetime.test")
-        monkeypatch.setenv("DUETIME_API_KEY", f"{tenant.keys[Role.ADMIN]}\n")
-        with httpx.Client(transport=transport) as http, Duetime(http_client=http) as duetime:
-            assert {each.tenant_id for each in duetime.api_keys.list()} == {tenant.name}
-            assert list(duetime.service_calls.list())
-            answer = duetime.request("GET", "/v1/tenants/{tenant}/api-keys", query=[("limit", "1")])
-            assert len(answer.json()["items"]) == 1
-        assert [request.url.path for request in transport.requests].count("/v1/principal") == 1
-        assert {request.url.host for request in transport.requests} == {"duetime.test"}
-
-
-def test_any_request_can_be_sent_and_fails_as_others_do() -> None:
-    with memory_store() as store:
-        world = make_tenant_world(store)
-        tenant = world.acme
-        transport = HandlerTransport(world.handler, lambda: NOW)
-        with (
-            httpx.Client(transport=transport) as http,
-            Duetime("http://duetime.test", api_key=tenant.keys[Role.ADMIN], http_client=http) as duetime,
-        ):
-            path = f"/v1/namespaces/{tenant.parameters['namespace']}/timers"
-            raw = RawJson(json.dumps({"id": "raw", "delay": "1h", "callbackUrl": CALLBACK_URL}))
-            assert duetime.request("POST", path, body=raw).status == 201
-            (result,) = duetime.timers(tenant.parameters["namespace"]).create_many([raw])
-            assert (result.id, result.status) == ("raw", 200)
-            with pytest.raises(names.NotFound, match="timer_not_found"):
-                duetime.request("DELETE", f"{path}/nothing")
-            with pytest.raises(names.InvalidRequest):
-                duetime.request("POST", path, body={})

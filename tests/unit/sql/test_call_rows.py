@@ -11,10 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from duetime.domain.errors import CallUnreadable, StoreError
-from duetime.domain.executions import Execution, ExecutionStatus, LoggedMessage
+from duetime.domain.executions import ExecutionStatus
 from duetime.domain.service_calls import (
     CallFailure,
-    CallOutcome,
     CallStatus,
     Method,
     RequestSpec,
@@ -241,78 +240,3 @@ def test_marking_an_event_in_anothers_place_does_nothing(store: SqlStore) -> Non
     store.outbox.mark_published([replace(first, event=misplaced)], now=NOW)
 
     assert store.outbox.unpublished(limit=9) == [first, second]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"name": "other"},
-        {"starred": True},
-        {"due_at": LATER},
-        {"registered_at": LATER},
-        {"timeout_seconds": 7},
-        {"digest": "0"},
-        {"rerun_of": "r"},
-        {"tags": ("z",)},
-        {"retry_policy_json": "{}"},
-        {"request": RequestSpec(method=Method.PUT, url="http://other.test/", body_json="1", body_bytes=1)},
-    ],
-    ids=str,
-)
-def test_whatever_a_step_changes_is_stored(store: SqlStore, fields: dict[str, Any]) -> None:
-    call = steps.submit(store.calls)
-    step = make.amended(call)
-    step = replace(step, after=replace(step.after, **fields))
-
-    steps.applied(store.calls, step)
-
-    assert steps.got(store.calls, call) == step.after
-
-
-# -- round trips --------------------------------------------------------------------------------------------------
-
-OUTCOMES = [
-    CallOutcome(execution_id="e", http_status=204),
-    CallOutcome(execution_id="e", reason=CallFailure.NETWORK, message='no "route" ü'),
-    CallOutcome(execution_id="e", http_status=500, reason=CallFailure.HTTP_STATUS, message="x"),
-]
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES, ids=str)
-def test_outcomes_round_trip(store: SqlStore, outcome: CallOutcome) -> None:
-    ended = steps.run(store.calls, steps.submit(store.calls))
-    step = make.amended(replace(ended, outcome=outcome), starred=True)
-
-    steps.applied(store.calls, step)
-
-    assert steps.got(store.calls, ended) == step.after
-
-
-MESSAGES = [
-    LoggedMessage(),
-    LoggedMessage(headers=(("a", "1"), ("a", "2"), ("b", "ü")), body="", body_bytes=0),
-    LoggedMessage(body="AP8=", body_bytes=2, body_is_base64=True),
-    LoggedMessage(body="x\x00y", body_bytes=100_000, is_truncated=True),
-]
-
-
-@pytest.mark.parametrize("sent", MESSAGES, ids=str)
-@pytest.mark.parametrize("received", [None, *MESSAGES], ids=str)
-def test_executions_round_trip(store: SqlStore, sent: LoggedMessage, received: LoggedMessage | None) -> None:
-    running = steps.begin(store.calls, steps.submit(store.calls))
-    execution: Execution = replace(
-        steps.execution_of(store.calls, running),
-        request=sent,
-        response=received,
-        response_status=None if received is None else 299,
-        failure=CallFailure.TIMEOUT if received is None else None,
-        message="late" if received is None else "",
-        duration_ms=0,
-        finished_at=LATER,
-        status=ExecutionStatus.FAILED,
-    )
-    step = replace(make.amended(running, starred=True), executions=(execution,))
-
-    steps.applied(store.calls, step)
-
-    assert steps.execution_of(store.calls, running) == execution

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from duetime.domain.call_events import CallEventType
-from duetime.domain.executions import ExecutionStatus
-from duetime.domain.service_calls import CallStatus, Method, ServiceCall, request_spec
+from duetime.domain.executions import ExecutionStatus, LoggedMessage
+from duetime.domain.service_calls import CallFailure, CallOutcome, CallStatus, Method, ServiceCall, request_spec
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef, CallStore
 from duetime.stores.port.store import Store
 from duetime.testing.contract import call_builders as make
@@ -81,13 +81,27 @@ def test_the_life_of_a_call_that_succeeds(store: Store, calls: CallStore) -> Non
     ]
 
 
-def test_what_was_answered_is_read_back(calls: CallStore) -> None:
-    """Also what some databases read in their own way where values are written into statements."""
+# Also what some databases read in their own way where values are written into statements.
+TEXT = 'it\'s a \\\n continued \\\r\n "line" %s %(a)s :b ? \\'
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        LoggedMessage(),
+        LoggedMessage(headers=(("a", "1"), ("a", "2"), ("b", "ü")), body="", body_bytes=0),
+        LoggedMessage(body="AP8=", body_bytes=2, body_is_base64=True),
+        LoggedMessage(body=TEXT, body_bytes=100_000, is_truncated=True),
+    ],
+    ids=["nothing", "headers", "bytes", "text"],
+)
+def test_what_was_sent_and_answered_is_read_back(calls: CallStore, message: LoggedMessage) -> None:
     running = steps.begin(calls, steps.submit(calls))
     concluded = make.concluded(running, steps.execution_of(calls, running))
-    text = 'it\'s a \\\n continued \\\r\n "line" %s %(a)s :b ? \\'
-    answer = replace(make.ANSWER, body=text, body_bytes=len(text))
-    (execution,) = [replace(each, response=answer, message=text) for each in concluded.executions]
+    (execution,) = [
+        replace(each, request=message, response=message, response_status=299, message=TEXT)
+        for each in concluded.executions
+    ]
 
     steps.applied(calls, replace(concluded, executions=(execution,)))
 
@@ -139,6 +153,29 @@ def test_a_changed_request_is_stored(calls: CallStore) -> None:
     request = request_spec(method=Method.PUT, url="http://other.test/", headers_json=None, body_json="[2]")
 
     changed = steps.applied(calls, make.amended(call, request=request))
+
+    assert steps.got(calls, call) == changed
+
+
+def test_whatever_a_step_changes_is_stored(calls: CallStore) -> None:
+    call = steps.submit(calls, due_at=LATER, tags=("a",))
+    step = make.amended(call)
+    changed = replace(
+        step.after,
+        name="other",
+        starred=True,
+        due_at=LATER + seconds(1),
+        wake_at=LATER + seconds(1),
+        registered_at=LATER,
+        timeout_seconds=7,
+        digest="0",
+        rerun_of="r",
+        tags=("z",),
+        retry_policy_json="{}",
+        outcome=CallOutcome(execution_id="e", reason=CallFailure.NETWORK, message='no "route" ü'),
+    )
+
+    steps.applied(calls, replace(step, after=changed))
 
     assert steps.got(calls, call) == changed
 
