@@ -137,7 +137,7 @@ def test_the_timers_api_uses_just_the_permissions_that_it_has(
                 ("GET", "/v1/openapi.json"),
                 ("GET", "/docs"),
                 ("GET", "/console"),
-                ("GET", "/console/app.js"),
+                ("GET", "/console/any/app.js"),
             )
         ]
         fail_timers(dynamodb_store(ministack_client, timers_table), "a", "large", "3", "4")

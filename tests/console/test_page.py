@@ -237,7 +237,8 @@ def test_json_is_laid_out_without_being_changed(console: Console) -> None:
     page = console.page
     console.open()
     script = """async (texts) => {
-        const { pretty, rawMember, withRaw } = await import(new URL('console/json.js', document.baseURI).href);
+        const beside = document.querySelector('script').src;
+        const { pretty, rawMember, withRaw } = await import(new URL('json.js', beside).href);
         return {
             laidOut: texts.map(pretty),
             none: [pretty('{'), pretty('nonsense'), rawMember('[1]', 'a'), rawMember('{"b": 1}', 'a')],

@@ -209,6 +209,7 @@ def _make_tenant(name: str, store: Store, clock: FakeClock, handler: Handler) ->
         "timer_id": "t1",
         "tenant": name,
         "key_id": f"{name}-{Role.READER}",
+        "version": "any",
         "file_name": "app.js",
     }
     tenant = Tenant(name, handler, keys, parameters)

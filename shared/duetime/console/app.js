@@ -126,7 +126,7 @@ function drawTop(area) {
     : null;
   replace(
     document.getElementById("top"),
-    h("a", { class: "brand", href: "#/", "aria-label": "Duetime, overview" }, h("img", { src: "console/icon.svg", alt: "", width: 22, height: 22 }), "Duetime"),
+    h("a", { class: "brand", href: "#/", "aria-label": "Duetime, overview" }, h("img", { src: new URL("icon.svg", import.meta.url).href, alt: "", width: 22, height: 22 }), "Duetime"),
     isReady && nav,
     h("div", { class: "top-end" }, isReady && refreshSwitch(), isReady && user),
   );

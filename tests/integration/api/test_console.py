@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import duetime.console
-from duetime.api.documents.console import CONTENT_TYPES, PAGE, console_files
+from duetime.api.documents.console import CONTENT_TYPES, PAGE, console_files, files_version
 from tests.support.api import World
 from tests.support.http import Answer, Api
 from tests.support.stores import memory_store
@@ -16,6 +16,8 @@ from tests.support.tenants import make_tenant_world
 
 DIRECTORY = Path(duetime.console.__file__).parent
 MODULES = sorted(path.name for path in DIRECTORY.glob("*.js"))
+FILES = f"/console/{files_version()}"
+APP = f"{FILES}/app.js"
 OTHERS = sorted(name for name in console_files() if name != PAGE)
 
 # A string, or the text between what is put in, that names another file of the directory.
@@ -34,8 +36,13 @@ def is_guarded(answer: Answer) -> bool:
         and "unsafe" not in policy
         and answer.headers["x-content-type-options"] == "nosniff"
         and answer.headers["referrer-policy"] == "no-referrer"
-        and answer.headers["cache-control"] == "no-cache"
     )
+
+
+def is_kept(answer: Answer) -> bool:
+    """Whether a browser keeps it without asking again."""
+    kept = {"public, max-age=31536000, immutable": True, "no-cache": False}
+    return kept[answer.headers["cache-control"]]
 
 
 def test_the_root_leads_to_the_page(api: Api) -> None:
@@ -46,7 +53,8 @@ def test_the_root_leads_to_the_page(api: Api) -> None:
 def test_the_page(api: Api) -> None:
     answer = api.get("/console")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert answer.text == text_of(PAGE)
+    assert answer.text == text_of(PAGE).replace('"console/', f'"{FILES[1:]}/')
+    assert not is_kept(answer)
     assert answer.headers["content-security-policy"] == (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"
         " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -54,15 +62,31 @@ def test_the_page(api: Api) -> None:
     assert is_guarded(answer)
 
 
+def test_what_the_page_names_is_served_and_kept(api: Api) -> None:
+    named = _REFERENCE.findall(api.get("/console").text)
+    assert len(named) == len(OTHERS)
+    for path in named:  # relative to the page, which has no directory
+        answer = api.get(f"/{path}")
+        assert answer.status == 200
+        assert is_kept(answer)
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_file(api: Api, name: str) -> None:
-    answer = api.get(f"/console/{name}")
+    answer = api.get(f"{FILES}/{name}")
     assert (answer.status, answer.text) == (200, text_of(name))
     assert answer.headers["content-type"] == CONTENT_TYPES[Path(name).suffix]
     assert is_guarded(answer)
+    assert is_kept(answer)
 
 
-@pytest.mark.parametrize("path", ["/console", "/console/app.js"])
+def test_a_page_of_another_version_gets_what_there_is_and_does_not_keep_it(api: Api) -> None:
+    answer = api.get("/console/0123456789abcdef/app.js")
+    assert (answer.status, answer.text) == (200, text_of("app.js"))
+    assert not is_kept(answer)
+
+
+@pytest.mark.parametrize("path", ["/console", APP])
 def test_a_file_that_is_known_is_not_sent_again(api: Api, path: str) -> None:
     tag = api.get(path).headers["etag"]
     assert re.fullmatch(r'"[0-9a-f]{32}"', tag)
@@ -78,7 +102,7 @@ def test_files_have_tags_of_their_own() -> None:
 
 
 def test_head_is_get_without_the_body(api: Api) -> None:
-    got, head = (api.call(method, "/console/app.js") for method in ("GET", "HEAD"))
+    got, head = (api.call(method, APP) for method in ("GET", "HEAD"))
     assert (head.status, head.text) == (200, "")
     assert {name: value for name, value in head.headers.items() if name != "x-request-id"} == {
         name: value for name, value in got.headers.items() if name != "x-request-id"
@@ -89,20 +113,23 @@ def test_head_is_get_without_the_body(api: Api) -> None:
     "path",
     [
         "/console/",
-        "/console/index.html",
-        "/console/nothing.js",
-        "/console/__init__.py",
-        "/console/APP.JS",
-        "/console/app.js/",
-        "/console/..",
-        "/console/../console.py",
-        "/console/%2e%2e/console.py",
-        "/console/..%2fconsole.py",
-        "/console/..%5cconsole.py",
-        "/console/%2fetc%2fpasswd",
-        "/console//app.js",
-        "/console/app.js%00",
-        "/console/app.js%20",
+        "/console/app.js",
+        FILES,
+        f"{FILES}/",
+        f"{FILES}/index.html",
+        f"{FILES}/nothing.js",
+        f"{FILES}/__init__.py",
+        f"{FILES}/APP.JS",
+        f"{FILES}/app.js/",
+        f"{FILES}/..",
+        f"{FILES}/../console.py",
+        f"{FILES}/%2e%2e/console.py",
+        f"{FILES}/..%2fconsole.py",
+        f"{FILES}/..%5cconsole.py",
+        f"{FILES}/%2fetc%2fpasswd",
+        f"{FILES}//app.js",
+        f"{FILES}/app.js%00",
+        f"{FILES}/app.js%20",
     ],
 )
 def test_nothing_else_is_served(api: Api, path: str) -> None:
@@ -119,7 +146,7 @@ def test_the_files_need_no_key() -> None:
     with memory_store() as store:
         handler = make_tenant_world(store).handler
         api = Api(handler)
-        assert [api.get(path).status for path in ("/", "/console", "/console/app.js", "/v1/namespaces")] == [
+        assert [api.get(path).status for path in ("/", "/console", APP, "/v1/namespaces")] == [
             307,
             200,
             200,
