@@ -45,22 +45,22 @@ def parse_instant(text: str) -> datetime:
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError("must be an RFC 3339 time with an offset, like 2026-12-20T15:30:00Z")
-    year, month, day, hour, minute, second = (int(part) for part in match.group(1, 2, 3, 4, 5, 6))
-    if year == 0:  # which datetime has no word for
+    year, month, day, hour, minute, second, fraction, is_utc, sign, offset_hours, offset_minutes = match.groups()
+    if year == "0000":  # which datetime has no word for
         raise ValueError(_RANGE)
-    if second == 60:
+    if second == "60":
         raise ValueError("must not be a leap second: seconds go from 00 to 59")
-    nanoseconds = int((match[7] or "0").ljust(9, "0"))
-    milliseconds = -(-nanoseconds // 1_000_000)
     try:
-        instant = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
-        if match[8] is None:
-            hours, minutes = int(match[10]), int(match[11])
+        instant = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC)
+        if is_utc is None:
+            hours, minutes = int(offset_hours), int(offset_minutes)
             if hours > 23 or minutes > 59:
                 raise ValueError("must have an offset from -23:59 to +23:59")
             offset = timedelta(hours=hours, minutes=minutes)
-            instant = instant - offset if match[9] == "+" else instant + offset
-        instant += milliseconds * _MILLISECOND
+            instant = instant - offset if sign == "+" else instant + offset
+        if fraction is not None:
+            nanoseconds = int(fraction.ljust(9, "0"))
+            instant += timedelta(milliseconds=-(-nanoseconds // 1_000_000))
     except OverflowError:
         raise ValueError(_RANGE) from None
     return check_range(instant)
