@@ -1,6 +1,6 @@
-"""How fast timers are accepted over HTTP: batches of 500 on a few kept-alive connections, on SQLite.
+"""How fast timers are accepted over HTTP: batches of 500, or single ones, on kept-alive connections, on SQLite.
 
-    python -m benchmarks.creating [--timers 100000] [--connections 2]
+    python -m benchmarks.creating [--timers 100000] [--connections 2] [--single]
 
 Compared with the store alone taking the same batches in the same run: the ratio is the price of HTTP and validation.
 """
@@ -22,27 +22,30 @@ from benchmarks.service import Client, Service, running
 _BATCH = 500
 
 
-def bodies(number: int) -> list[bytes]:
+def bodies(number: int, *, is_single: bool) -> list[bytes]:
     """Request bodies made beforehand, so that the client's own work is small. No two runs have the same ids."""
     run = uuid4().hex[:8]
     due = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="milliseconds")
     template = {"callbackUrl": "http://127.0.0.1:9/none", "executeAt": due, "payload": {"order": 1, "note": "hello"}}
+    if is_single:
+        return [json.dumps(template | {"id": f"{run}-{n}"}).encode() for n in range(number)]
     return [
         json.dumps({"timers": [template | {"id": f"{run}-{start + n}"} for n in range(_BATCH)]}).encode()
         for start in range(0, number, _BATCH)
     ]
 
 
-def over_http(service: Service, number: int, connections: int) -> float:
-    """Timers a second. Raises when a batch is not answered with success."""
-    prepared = bodies(number)
+def over_http(service: Service, number: int, connections: int, *, is_single: bool) -> float:
+    """Timers a second. Raises when a request is not answered with success."""
+    prepared = bodies(number, is_single=is_single)
+    path = "/v1/namespaces/default/timers" + ("" if is_single else "/batch")
     errors: list[str] = []
 
     def post(mine: list[bytes]) -> None:
         client = Client(service.port)
         for body in mine:
-            status, answer = client.request("POST", "/v1/namespaces/default/timers/batch", body)
-            if status != 200 or any(item["status"] != 201 for item in answer["items"]):
+            status, answer = client.request("POST", path, body)
+            if any(each != 201 for each in ([status] if is_single else [item["status"] for item in answer["items"]])):
                 errors.append(str(answer)[:300])
 
     threads = [threading.Thread(target=post, args=(prepared[n::connections],)) for n in range(connections)]
@@ -60,17 +63,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--timers", type=int, default=100_000)
     parser.add_argument("--connections", type=int, default=2)
+    parser.add_argument("--single", action="store_true", help="one timer a request; 8 connections are a fair load")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         with running(f"sqlite:///{Path(folder) / 'http.db'}") as service:
             cpu = service.cpu_seconds()
-            http = over_http(service, given.timers, given.connections)
+            http = over_http(service, given.timers, given.connections, is_single=given.single)
             cpu = service.cpu_seconds() - cpu
         began = time.perf_counter()
         store_pending(f"sqlite:///{Path(folder) / 'store.db'}", given.timers)
         alone = given.timers / (time.perf_counter() - began)
     print(
-        f"create: {http:.0f} timers/s over HTTP in batches of {_BATCH},"
+        f"create: {http:.0f} timers/s over HTTP {'one by one' if given.single else f'in batches of {_BATCH}'},"
         f" {cpu / given.timers * 1e6:.0f} us of server CPU each;"
         f" the store alone {alone:.0f}/s, ratio {http / alone:.2f}"
     )

@@ -11,10 +11,10 @@ from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 
-from duetime.api.handler import Handler
 from duetime.api.http.problems import Problem
 from duetime.api.routes import all_routes
 from duetime.local.gateway import HttpRequest, from_result, to_event
+from duetime.runtime.wiring import Handler
 from tests.support.clock import NOW
 
 JSON_TYPE = "application/json"
@@ -60,9 +60,21 @@ class Api:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """``path`` is percent-encoded, as a client writes it; so is ``query``, unless it is a mapping."""
+        return self.invoke(self.event(method, path, body, query=query, headers=headers))
+
+    def event(
+        self,
+        method: str,
+        path: str,
+        body: str | bytes | Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, Any] | str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """What ``call`` gives the handler."""
         raw = json.dumps(body) if isinstance(body, Mapping) else body or ""
         sent = self._headers | dict(headers or {})
-        event = to_event(
+        return to_event(
             HttpRequest(
                 method=method,
                 raw_path=path,
@@ -75,14 +87,9 @@ class Api:
                 received_at=NOW,
             )
         )
-        return self.invoke(event)
 
     def invoke(self, event: Mapping[str, Any]) -> Answer:
-        result = from_result(self._handler(json.loads(json.dumps(event)), None))
-        answer = Answer(result.status, dict(result.headers), result.body.decode())
-        http = event["requestContext"]["http"]
-        _check(http["method"], quote(unquote(event["rawPath"])), answer)
-        return answer
+        return answer_of(event, self._handler(json.loads(json.dumps(event)), None))
 
     def get(self, path: str, **more: Any) -> Answer:
         return self.call("GET", path, **more)
@@ -111,6 +118,15 @@ class Api:
     def all_pages(self, path: str | None = None, **query: str) -> list[Any]:
         """The items of every page of a list."""
         return _all_items(lambda more: self.list(path, **query, **more))
+
+
+def answer_of(event: Mapping[str, Any], result: Mapping[str, Any]) -> Answer:
+    """What a client is sent of a handler's ``result``."""
+    response = from_result(result)
+    answer = Answer(response.status, dict(response.headers), response.body.decode())
+    http = event["requestContext"]["http"]
+    _check(http["method"], quote(unquote(event["rawPath"])), answer)
+    return answer
 
 
 def _all_items(fetch: Callable[[dict[str, str]], Answer]) -> list[Any]:

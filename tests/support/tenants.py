@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from duetime.api.handler import Handler, build_handler
+from duetime.api.handler import build_handler
 from duetime.api.http.authentication import KeyAuthenticator
 from duetime.api.http.route import PUBLIC, Route
 from duetime.api.routes import all_routes
@@ -19,6 +19,7 @@ from duetime.app.api_keys import create_key
 from duetime.calls.webhook_publisher import WebhookPublisher
 from duetime.domain.principals import Role
 from duetime.runtime.local_key import LocalSecretBox, ProcessKey
+from duetime.runtime.wiring import Handler
 from duetime.stores.port.calls import CallRef
 from duetime.stores.port.store import Store
 from duetime.testing.contract import call_steps as steps

@@ -1,9 +1,10 @@
-"""The Lambda handler: one event in, one response out, whatever happens in between."""
+"""The Lambda handler: one event in, one response out, whatever happens in between; or many at once."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,63 +13,126 @@ from duetime.api.http.authentication import refuse_key_in_query
 from duetime.api.http.authorization import authorise
 from duetime.api.http.errors import MethodNotAllowed
 from duetime.api.http.idempotency import IDEMPOTENCY_KEY, carried_out_once, given_key
-from duetime.api.http.preconditions import refuse_unsupported
+from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, refuse_unsupported
 from duetime.api.http.problems import problem_reply, status_of
-from duetime.api.http.request import Reply, Request, read_request
-from duetime.api.http.route import PUBLIC, WRITES, Keeps, Route
+from duetime.api.http.request import Reply, read_request
+from duetime.api.http.route import PARAMETER, PUBLIC, WRITES, Deferred, Keeps, Route
 from duetime.api.http.router import Router
 from duetime.api.routes import TIMER_ROUTES
+from duetime.app.in_parts import or_raise
+from duetime.app.timers import Stored
 from duetime.domain.errors import StoreNotReady, StoreUnavailable
+from duetime.stores.port.timers import PutMode
 
 _log = logging.getLogger(__name__)
+_KEY_HEADER = IDEMPOTENCY_KEY.lower()
+_UNSHARED = frozenset({_KEY_HEADER, IF_MATCH.lower(), IF_NONE_MATCH.lower()})
+"""What these headers ask for takes more than one write."""
 
-Handler = Callable[[Mapping[str, Any], Any], dict[str, Any]]
+Event = Mapping[str, Any]
 
 
-def build_handler(context: ApiContext, routes: Sequence[Route] = TIMER_ROUTES) -> Handler:
-    """Make a Lambda handler for HTTP API events of payload format 2.0. It is safe to call from many threads.
-
-    It answers ``routes``: those of timers and all that is common, of service calls, or all of them.
+class ApiHandler:
+    """A Lambda handler for HTTP API events of payload format 2.0. It is safe to call from many threads.
 
     ``rawPath`` is taken as API Gateway sends it, decoded but for ``%25``; ``rawQueryString`` as the client sent it.
     """
-    services = Services.of(context)
-    router = Router(routes)
 
-    def handle(event: Mapping[str, Any], lambda_context: Any) -> dict[str, Any]:  # noqa: ARG001
-        request = read_request(event, new_id=context.new_id)
-        with context.log_context(request.request_id):
-            context.keep_time()
-            started = context.clock.monotonic()
-            exchange = _Exchange(services, router, request)
-            reply = exchange.reply()
-            exchange.report(reply, seconds=context.clock.monotonic() - started)
-            return _result(request, reply)
+    def __init__(self, context: ApiContext, routes: Sequence[Route]) -> None:
+        self._services = Services.of(context)
+        self._router = Router(routes)
+        sharing = [f"{route.method} {PARAMETER.sub('[^/]+', route.path)}" for route in routes if route.shares_write]
+        self._sharing = re.compile("|".join(sharing) or "(?!)")
 
-    return handle
+    def __call__(self, event: Event, lambda_context: Any) -> dict[str, Any]:  # noqa: ARG002
+        return self.answer_together([event])[0]
+
+    def shares_write(self, event: Event) -> bool:
+        """Tell whether a request needs nothing of the store but one write, which it can share with others."""
+        operation = f"{event['requestContext']['http']['method']} {event['rawPath']}"
+        return self._sharing.fullmatch(operation) is not None and _UNSHARED.isdisjoint(event["headers"])
+
+    def answer_together(self, events: Sequence[Event]) -> list[dict[str, Any]]:
+        """The response to each request. Those that store a timer share a write, except where two have the same one:
+        what comes later is stored later."""
+        exchanges: list[_Exchange] = []
+        waiting: dict[tuple[str, str], tuple[_Exchange, Deferred]] = {}
+        for event in events:
+            exchange = _Exchange(self._services, self._router, event)
+            exchanges.append(exchange)
+            deferred = exchange.begin()
+            if deferred is not None:
+                timer = deferred.timer.namespace, deferred.timer.timer_id
+                if timer in waiting:
+                    self._end(waiting.values())
+                    waiting = {}
+                waiting[timer] = exchange, deferred
+        self._end(waiting.values())
+        return [exchange.result() for exchange in exchanges]
+
+    def _end(self, waiting: Collection[tuple[_Exchange, Deferred]]) -> None:
+        services = self._services
+        for mode in PutMode:
+            alike = [(exchange, deferred) for exchange, deferred in waiting if deferred.mode is mode]
+            if not alike:
+                continue
+            results: Sequence[Stored | Exception]
+            try:
+                timers = [deferred.timer for _, deferred in alike]
+                results = services.timers.put_many(timers, mode=mode, now=services.context.clock.now())
+            except Exception as error:
+                results = [error] * len(alike)
+            for (exchange, deferred), result in zip(alike, results, strict=True):
+                exchange.end(deferred, result)
+
+
+def build_handler(context: ApiContext, routes: Sequence[Route] = TIMER_ROUTES) -> ApiHandler:
+    """Make a handler of ``routes``: those of timers and all that is common, of service calls, or all of them."""
+    return ApiHandler(context, routes)
 
 
 class _Exchange:
     """One request on its way to its reply. ``request`` and ``route`` are what is known of it by then."""
 
-    def __init__(self, services: Services, router: Router, request: Request) -> None:
+    def __init__(self, services: Services, router: Router, event: Event) -> None:
         self._services = services
         self._router = router
-        self._request = request
+        self._request = read_request(event, new_id=services.context.new_id)
         self._route: Route | None = None
+        self._started = services.context.clock.monotonic()
+        self._reply = Reply(status=500)
 
-    def reply(self) -> Reply:
-        """Return what the endpoint answers, or a problem."""
-        try:
-            return self._answer()
-        except MethodNotAllowed as error:
-            if self._request.method == "OPTIONS":
-                return Reply(status=204, headers={"allow": ", ".join(error.allowed)})
-            return self._problem(error)
-        except Exception as error:
-            return self._problem(error)
+    def begin(self) -> Deferred | None:
+        """Do all there is to do; or else say what is still to be stored."""
+        context = self._services.context
+        with context.log_context(self._request.request_id):
+            context.keep_time()
+            try:
+                answer = self._answer()
+            except MethodNotAllowed as error:
+                is_question = self._request.method == "OPTIONS"
+                allowed = {"allow": ", ".join(error.allowed)}
+                answer = Reply(status=204, headers=allowed) if is_question else self._problem(error)
+            except Exception as error:
+                answer = self._problem(error)
+            if isinstance(answer, Deferred):
+                return answer
+            self._reply = answer
+            self._report()
+            return None
 
-    def _answer(self) -> Reply:
+    def end(self, deferred: Deferred, result: Stored | Exception) -> None:
+        """``result``: of what was to be stored."""
+        with self._services.context.log_context(self._request.request_id):
+            try:
+                if isinstance(result, Exception):
+                    raise result
+                self._reply = deferred.reply(result)
+            except Exception as error:
+                self._reply = self._problem(error)
+            self._report()
+
+    def _answer(self) -> Reply | Deferred:
         services, request = self._services, self._request
         route, parameters = self._router.find(request.method, request.path)
         self._route = route
@@ -82,19 +146,26 @@ class _Exchange:
             refuse_unsupported(request, route.conditions)
 
         is_kept = route.is_keyed and route.keeps is not Keeps.RESOURCE
-        key = given_key(request) if is_kept and IDEMPOTENCY_KEY.lower() in request.headers else None
+        key = given_key(request) if is_kept and _KEY_HEADER in request.headers else None
         if key is None:
             return route.endpoint(services, request, **parameters)
         context = services.context
         return carried_out_once(
             request,
             key,
-            lambda new_id: route.endpoint(services.with_ids(new_id), request, **parameters),
+            lambda new_id: self._complete(route.endpoint(services.with_ids(new_id), request, **parameters)),
             keeps=route.keeps,
             catalogue=context.store.catalogue,
             now=context.clock.now(),
             claim_id=context.new_id(),
         )
+
+    def _complete(self, answer: Reply | Deferred) -> Reply:
+        if isinstance(answer, Reply):
+            return answer
+        timers, now = self._services.timers, self._services.context.clock.now()
+        (result,) = timers.put_many([answer.timer], mode=answer.mode, now=now)
+        return answer.reply(or_raise(result))
 
     def _problem(self, error: Exception) -> Reply:
         if isinstance(error, StoreUnavailable | StoreNotReady):
@@ -104,10 +175,14 @@ class _Exchange:
             _log.error("request failed", exc_info=error, extra=facts)
         return problem_reply(error, request_id=self._request.request_id)
 
-    def report(self, reply: Reply, *, seconds: float) -> None:
+    def _report(self) -> None:
         """Tell metrics and the log of the request."""
-        request, path = self._request, None if self._route is None else self._route.path
+        request, reply = self._request, self._reply
+        path = None if self._route is None else self._route.path
+        seconds = self._services.context.clock.monotonic() - self._started
         self._services.context.on_served(ServedRequest(request.method, path, reply.status, seconds))
+        if not _log.isEnabledFor(logging.INFO):
+            return
         facts = {
             "action": "request.served",
             "method": request.method,
@@ -120,10 +195,11 @@ class _Exchange:
             facts |= {"tenant_id": request.principal.tenant_id, "key_id": request.principal.key_id}
         _log.info("request served", extra=facts)
 
-
-def _result(request: Request, reply: Reply) -> dict[str, Any]:
-    headers = {"cache-control": "no-cache", **reply.headers, "x-request-id": request.request_id}
-    if reply.body:
-        headers["content-type"] = reply.content_type
-    body = "" if request.method == "HEAD" else reply.body
-    return {"statusCode": reply.status, "headers": headers, "body": body, "isBase64Encoded": False}
+    def result(self) -> dict[str, Any]:
+        """What the gateway is given."""
+        request, reply = self._request, self._reply
+        headers = {"cache-control": "no-cache", **reply.headers, "x-request-id": request.request_id}
+        if reply.body:
+            headers["content-type"] = reply.content_type
+        body = "" if request.method == "HEAD" else reply.body
+        return {"statusCode": reply.status, "headers": headers, "body": body, "isBase64Encoded": False}

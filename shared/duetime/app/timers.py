@@ -49,6 +49,7 @@ from duetime.stores.port.timers import (
 from duetime.stores.refusals import apart
 
 _TRIES = 5
+_CHANGES = (PutStatus.CREATED, PutStatus.REPLACED)
 
 ResultT = TypeVar("ResultT", PutResult, ChangeResult)
 
@@ -75,29 +76,23 @@ class Timers:
     on_stored: Callable[[Sequence[Timer]], None]
     retention: timedelta
 
-    def create(self, timer: Timer, *, now: datetime) -> Stored:
-        """Store a timer, unless the same one exists. Raises ``TimerConflict`` and ``StoreRefused``."""
-        (result,) = self.store.timers.put([timer], mode=PutMode.CREATE, now=now)
-        stored = or_raise(_created(timer.timer_id, result))
-        if stored.is_new:
-            self.on_stored([stored.timer])
-        return stored
+    def put_many(self, timers: Sequence[Timer], *, mode: PutMode, now: datetime) -> list[Stored | DuetimeError]:
+        """Create each alone, or with REPLACE put it in the place of what is there; no two have the same id.
 
-    def create_many(self, timers: Sequence[Timer], *, now: datetime) -> list[Stored | DuetimeError]:
-        """Create each alone; no two have the same id."""
+        With CREATE another timer with the id is a ``TimerConflict``. What ``repeats`` a stored timer changes nothing.
+        """
         results = apart(
-            lambda some: self.store.timers.put(some, mode=PutMode.CREATE, now=now),
+            lambda some: self.store.timers.put(some, mode=mode, now=now),
             timers,
             lambda _: PutResult(PutStatus.REFUSED, None),
         )
-        stored = [_created(timer.timer_id, result) for timer, result in zip(timers, results, strict=True)]
-        created = [each.timer for each in stored if isinstance(each, Stored) and each.is_new]
-        if created:
-            self.on_stored(created)
-        return stored
+        changed = [result.timer for result in results if result.timer is not None and result.status in _CHANGES]
+        if changed:
+            self.on_stored(changed)
+        return [_stored(timer.timer_id, result) for timer, result in zip(timers, results, strict=True)]
 
-    def put(self, timer: Timer, namespace: Namespace, *, now: datetime, wanted: Revisions | None) -> Stored:
-        """Create or replace a timer, whatever state it is in. One that ``repeats`` stays as it is.
+    def put_known(self, timer: Timer, namespace: Namespace, *, now: datetime, wanted: Revisions) -> Stored:
+        """Replace a timer in a revision that is ``wanted``. One that ``repeats`` stays as it is.
 
         Raises ``RevisionMismatch`` and ``StoreRefused``.
         """
@@ -108,11 +103,10 @@ class Timers:
 
         absent = RevisionMismatch(f"timer {timer_id!r} does not exist in a revision that If-Match names")
         result = self._under(wanted, put, namespace, timer_id, now, absent=absent)
-        if result.timer is None:  # only a mismatch, which has been raised, and a refusal have none
-            raise refused(timer_id)
-        if result.status is not PutStatus.UNCHANGED:
-            self.on_stored([result.timer])
-        return Stored(result.timer, result.status is PutStatus.CREATED)
+        stored = or_raise(_stored(timer_id, result))
+        if result.status in _CHANGES:
+            self.on_stored([stored.timer])
+        return stored
 
     def put_new(self, timer: Timer, *, now: datetime) -> Stored:
         """Create a timer that must not exist (``If-None-Match: *``), or else raise ``RevisionMismatch``."""
@@ -336,7 +330,7 @@ def _look(timer: Timer | None, revision: int | None) -> ChangeResult:
     return ChangeResult(ChangeStatus.FINISHED if timer.state.is_finished else ChangeStatus.APPLIED, timer)
 
 
-def _created(timer_id: str, result: PutResult) -> Stored | DuetimeError:
+def _stored(timer_id: str, result: PutResult) -> Stored | DuetimeError:
     if result.status is PutStatus.CONFLICT:
         return TimerConflict(f"timer {timer_id!r} exists and has other content")
     if result.timer is None:

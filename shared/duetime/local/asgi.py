@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from duetime.api.http.parsing import MAX_BATCH_BYTES
 from duetime.api.http.problems import problem_reply
@@ -21,6 +20,7 @@ from duetime.api.http.request import Reply
 from duetime.domain.clock import Clock
 from duetime.domain.errors import InvalidInput, PayloadTooLarge
 from duetime.local.gateway import HttpRequest, HttpResponse, from_result, to_event
+from duetime.local.together import Together
 
 SMALL_BODY_BYTES = 64 * 1024
 MAX_LARGE_BODIES = 64
@@ -55,8 +55,24 @@ class LocalContext:
         return 30_000
 
 
+@runtime_checkable
+class SharingHandler(Protocol):
+    """A handler that can answer requests together, which is cheaper where they share what they need of the store."""
+
+    def __call__(self, event: dict[str, Any], lambda_context: Any, /) -> dict[str, Any]: ...
+
+    def shares_write(self, event: dict[str, Any], /) -> bool:
+        """Tell whether that is so of this one."""
+        ...
+
+    def answer_together(self, events: Sequence[dict[str, Any]], /) -> Sequence[dict[str, Any]]: ...
+
+
 class LambdaAsgiApp:
-    """Serves a Lambda handler over ASGI. ``handler`` must be safe to call from ``API_THREADS`` threads at once."""
+    """Serves a Lambda handler over ASGI. ``handler`` must be safe to call from many threads at once.
+
+    Small requests that share a write of the store are answered together, others by ``API_THREADS`` threads.
+    """
 
     def __init__(
         self,
@@ -74,6 +90,10 @@ class LambdaAsgiApp:
         self._body_timeout_seconds = body_timeout_seconds
         self._places = asyncio.Semaphore(MAX_LARGE_BODIES)
         self._threads = ThreadPoolExecutor(API_THREADS, thread_name_prefix="api")
+        self._together: Together | None = None
+        self._sharing: Callable[[dict[str, Any]], bool] = lambda _: False
+        if isinstance(handler, SharingHandler):
+            self._together, self._sharing = Together(handler.answer_together), handler.shares_write
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -88,6 +108,8 @@ class LambdaAsgiApp:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         self._threads.shutdown()
+        if self._together is not None:
+            self._together.close()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,44 +119,51 @@ class LambdaAsgiApp:
 
     async def respond(self, scope: Scope, receive: Receive) -> HttpResponse | None:
         """Return the handler's response to the request; None if the client has disconnected."""
-        async with AsyncExitStack() as stack:
-            try:
-                return await self._respond(scope, receive, stack)
-            except ClientGone:
-                return None
+        held: list[asyncio.Semaphore] = []
+        try:
+            return await self._respond(scope, receive, held)
+        except ClientGone:
+            return None
+        finally:
+            for place in held:
+                place.release()
 
-    async def _respond(self, scope: Scope, receive: Receive, stack: AsyncExitStack) -> HttpResponse:
+    async def _respond(self, scope: Scope, receive: Receive, held: list[asyncio.Semaphore]) -> HttpResponse:
         request_id = self._new_id()
         try:
-            body = await self._read(scope, receive, stack)
+            body = await self._read(scope, receive, held)
             event = to_event(self._request(scope, body, request_id))
         except TimeoutError:
             return HttpResponse(408, (("connection", "close"),), b"")
         except InvalidInput as error:
             return to_response(problem_reply(error, request_id=request_id))
         try:
-            loop = asyncio.get_running_loop()
-            return from_result(
-                await loop.run_in_executor(self._threads, self._handler, event, LocalContext(request_id))
-            )
+            return from_result(await self._handled(event, request_id, is_small=len(body) <= SMALL_BODY_BYTES))
         except Exception as error:
             logger.exception("a request failed", extra={"action": "http.failed", "request_id": request_id})
             return to_response(problem_reply(error, request_id=request_id))
 
-    async def _read(self, scope: Scope, receive: Receive, stack: AsyncExitStack) -> bytes:
-        """The whole body. A large one has a place until ``stack`` ends; waiting for it is not the client's fault."""
+    def _handled(self, event: dict[str, Any], request_id: str, *, is_small: bool) -> Awaitable[dict[str, Any]]:
+        if self._together is not None and is_small and self._sharing(event):
+            return self._together.ask(event)
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._threads, self._handler, event, LocalContext(request_id))
+
+    async def _read(self, scope: Scope, receive: Receive, held: list[asyncio.Semaphore]) -> bytes:
+        """The whole body. A large one takes a place, which is ``held`` then; waiting for it is not the client's
+        fault."""
         loop, seconds = asyncio.get_running_loop(), self._body_timeout_seconds
         parts: list[bytes] = []
-        size, has_place = 0, False
+        size = 0
         async with asyncio.timeout(seconds) as patience:
             async for part in body_parts(scope, receive, self._max_body_bytes):
                 parts.append(part)
                 size += len(part)
-                if size > SMALL_BODY_BYTES and not has_place:
+                if size > SMALL_BODY_BYTES and not held:
                     patience.reschedule(None)
-                    await stack.enter_async_context(self._places)
+                    await self._places.acquire()
+                    held.append(self._places)
                     patience.reschedule(loop.time() + seconds)
-                    has_place = True
         return b"".join(parts)
 
     def _request(self, scope: Scope, body: bytes, request_id: str) -> HttpRequest:

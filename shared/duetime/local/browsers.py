@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
@@ -29,6 +30,7 @@ _ALWAYS: Final = ("localhost", "*.localhost")
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-9]{1,5})?", re.IGNORECASE)
 _OTHER_SITES = frozenset({"cross-site", "same-site"})
 _MAX_SHOWN = 100
+_KEPT_HOSTS = 64
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,7 @@ class OwnOriginOnly:
         self._app = app
         self._names = (*_ALWAYS, *names)
         self._new_id = new_id
+        self._is_known = lru_cache(_KEPT_HOSTS)(self._is_name_of_server)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = self._refusal(scope) if scope["type"] == "http" else None
@@ -66,7 +69,7 @@ class OwnOriginOnly:
             return CrossSiteRequest()
         return None
 
-    def _is_known(self, host: str) -> bool:
+    def _is_name_of_server(self, host: str) -> bool:
         match = _AUTHORITY.fullmatch(host)
         if match is None:
             return False

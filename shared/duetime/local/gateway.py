@@ -107,7 +107,7 @@ def to_event(request: HttpRequest) -> dict[str, Any]:
     # The gateway leaves out what a request does not have.
     if cookies:
         event["cookies"] = cookies
-    if parameters := _query_parameters(request.raw_query):
+    if request.raw_query and (parameters := _query_parameters(request.raw_query)):
         event["queryStringParameters"] = parameters
     if body is not None:
         event["body"] = body

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -125,13 +126,17 @@ class ApiMetrics:
             registry=registry,
             buckets=_API_BOUNDS,
         )
+        self._counted = cache(self._with_labels)
 
     def count(self, served: ServedRequest) -> None:
         """Safe to call from several threads."""
         method = served.method if served.method in _METHODS else "other"
-        route = served.route or "none"
-        self._requests.labels(method, route, str(served.status)).inc()
-        self._durations.labels(route).observe(served.duration_seconds)
+        requests, durations = self._counted(method, served.route or "none", str(served.status))
+        requests.inc()
+        durations.observe(served.duration_seconds)
+
+    def _with_labels(self, method: str, route: str, status: str) -> tuple[Counter, Histogram]:
+        return self._requests.labels(method, route, status), self._durations.labels(route)
 
 
 class MetricsApp:

@@ -137,6 +137,8 @@ class TestStoreErrors:
             "list": lambda: world.api.list(),
         }
         monkeypatch.setattr(world.store.timers, operation, fail)
+        if operation == "put" and code == "store_error":  # such an error to a write refuses this timer for good
+            status, code = 507, "store_refused"
         answer = calls[operation]()
         assert (answer.status, answer.code, answer.headers.get("retry-after")) == (status, code, retry_after)
         assert error.message not in answer.text  # it names servers, which are the operator's business

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -236,3 +236,80 @@ def test_lifespan() -> None:
 def test_other_protocols_are_refused() -> None:
     with pytest.raises(ValueError, match="websocket"):
         asyncio.run(make_app(echo)({"type": "websocket"}, None, None))  # type: ignore[arg-type]
+
+
+class Sharing:
+    """A handler that answers POST requests together. Notes which ones were asked at once, and which alone."""
+
+    def __init__(self) -> None:
+        self.together: list[list[str]] = []
+        self.alone: list[str] = []
+        self.is_held = threading.Event()
+        self.goes_on = threading.Event()
+
+    def __call__(self, event: dict[str, Any], context: LocalContext) -> dict[str, Any]:
+        self.alone.append(event["rawPath"])
+        return {"statusCode": 200, "body": event["rawPath"]}
+
+    def shares_write(self, event: dict[str, Any]) -> bool:
+        return event["requestContext"]["http"]["method"] == "POST"
+
+    def answer_together(self, events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        self.together.append([event["rawPath"] for event in events])
+        if "/first" in self.together[-1]:
+            self.is_held.set()
+            assert self.goes_on.wait(timeout=30)
+        if "/bad" in self.together[-1]:
+            raise RuntimeError("broken")
+        return [{"statusCode": 201, "body": event["rawPath"]} for event in events]
+
+
+def test_what_arrives_while_a_write_is_under_way_shares_the_next_one_and_nobody_else_waits() -> None:
+    handler = Sharing()
+    app = make_app(handler, max_body_bytes=2 * SMALL_BODY_BYTES)
+    later = [f"/{number}" for number in range(5)]
+
+    async def drive() -> None:
+        async with client_of(app) as client:
+            first = asyncio.create_task(client.post("/first"))
+            await asyncio.to_thread(handler.is_held.wait, 30)
+            others = [asyncio.create_task(client.post(path)) for path in later]
+            assert (await client.get("/read")).text == "/read"
+            assert (await client.post("/large", content=b"x" * (SMALL_BODY_BYTES + 1))).text == "/large"
+            assert not any(task.done() for task in (first, *others))
+            handler.goes_on.set()
+            answers = await asyncio.gather(first, *others)
+            assert [(each.status_code, each.text) for each in answers] == [(201, path) for path in ["/first", *later]]
+            assert {each.status_code for each in await asyncio.gather(client.post("/bad"), client.post("/bad"))} == {
+                500
+            }
+            assert (await client.post("/alone")).status_code == 201
+
+    asyncio.run(drive())
+    assert handler.together == [["/first"], later, ["/bad", "/bad"], ["/alone"]]
+    assert handler.alone == ["/read", "/large"]
+
+
+def test_a_stop_answers_what_was_accepted() -> None:
+    handler = Sharing()
+    app = make_app(handler)
+
+    async def drive() -> list[httpx.Response]:
+        messages = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+
+        async def receive() -> dict[str, Any]:
+            return next(messages)
+
+        async def send(message: Any) -> None: ...
+
+        async with client_of(app) as client:
+            asked = [asyncio.create_task(client.post("/first"))]
+            await asyncio.to_thread(handler.is_held.wait, 30)
+            asked += [asyncio.create_task(client.post(f"/{number}")) for number in range(3)]
+            await client.get("/")  # by now they wait
+            handler.goes_on.set()
+            await app({"type": "lifespan"}, receive, send)
+            return await asyncio.gather(*asked)
+
+    assert {response.status_code for response in asyncio.run(drive())} == {201}
+    assert sum(map(len, handler.together)) == 4

@@ -14,7 +14,10 @@ from pydantic.alias_generators import to_camel
 from duetime.api.http.request import JSON, Reply
 from duetime.api.http.request_models import RequestModel
 from duetime.api.http.responses import ResponseModel
+from duetime.app.timers import Stored
 from duetime.domain.principals import Role
+from duetime.domain.timers import Timer
+from duetime.stores.port.timers import PutMode
 
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 KEYED_METHODS: Final = frozenset({"POST", "PUT", "PATCH"})
@@ -42,6 +45,16 @@ class Keeps(Enum):
     """Nothing: what the request makes keeps the key itself, for as long as it lives."""
 
 
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """What an endpoint returns in place of a reply that needs one timer stored: requests that arrive together may
+    share the write. ``reply`` makes the reply of what is stored then."""
+
+    timer: Timer
+    mode: PutMode
+    reply: Callable[[Stored], Reply]
+
+
 @dataclass(frozen=True)
 class Route:
     """``endpoint(services, request, **path parameters)``; ``path`` has the parameters in angle brackets.
@@ -53,12 +66,12 @@ class Route:
     ``responses`` maps a status to the model of its body; None: without one, or one of ``media_types``, which also has
     a second form beside the model's. ``problems`` are the statuses of this route's own problems. ``conditions``: the
     headers of conditional requests that the endpoint honours; on a write, others are refused. ``headers`` are
-    further ones that it reads.
+    further ones that it reads. ``shares_write``: the endpoint answers ``Deferred`` to a request without conditions.
     """
 
     method: str
     path: str
-    endpoint: Callable[..., Reply]
+    endpoint: Callable[..., Reply | Deferred]
     permission: Permission
     summary: str = field(kw_only=True)
     tag: str = field(kw_only=True)
@@ -72,6 +85,7 @@ class Route:
     headers: tuple[str, ...] = field(default=(), kw_only=True)
     conditions: tuple[str, ...] = field(default=(), kw_only=True)
     keeps: Keeps = field(default=Keeps.RESPONSE, kw_only=True)
+    shares_write: bool = field(default=False, kw_only=True)
 
     @cached_property
     def operation_id(self) -> str:

@@ -25,7 +25,7 @@ from duetime.app.timers import Deleted, Stored
 from duetime.domain.errors import DuetimeError
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer
-from duetime.stores.port.timers import TimerRef
+from duetime.stores.port.timers import PutMode, TimerRef
 
 ResultT = TypeVar("ResultT")
 ItemT = TypeVar("ItemT")
@@ -45,7 +45,10 @@ def create_timers(services: Services, request: Request, *, namespace: str) -> Re
     def created(timer_id: str | None, result: Stored | DuetimeError) -> ItemResult:
         return item_result(timer_id, result, status=201 if isinstance(result, Stored) and result.is_new else 200)
 
-    items = each_item(found, read, lambda timers: services.timers.create_many(timers, now=now), created)
+    def put(timers: list[Timer]) -> list[Stored | DuetimeError]:
+        return services.timers.put_many(timers, mode=PutMode.CREATE, now=now)
+
+    items = each_item(found, read, put, created)
     return Reply(status=200, body=encode_ascii(BatchResponse(items)))
 
 

@@ -7,7 +7,7 @@ from duetime.api.http.parsing import read_body, read_nothing
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.responses import json_reply
-from duetime.api.http.route import Route
+from duetime.api.http.route import Deferred, Route
 from duetime.api.http.timer_paths import read_id, timer_path
 from duetime.api.timers.parsing import check_id, read_change, read_timer
 from duetime.api.timers.requests import TIMER_SHAPE, TimerBody, TimerPatch
@@ -18,19 +18,20 @@ from duetime.domain.errors import InvalidInput
 from duetime.domain.namespaces import Namespace
 from duetime.domain.principals import Role
 from duetime.domain.timers import Timer
+from duetime.stores.port.timers import PutMode
 
 
-def create_timer(services: Services, request: Request, *, namespace: str) -> Reply:
+def create_timer(services: Services, request: Request, *, namespace: str) -> Deferred:
     """Create a timer: 201, or 200 when the same timer exists. Another timer with this id is a 409."""
     context = services.context
     space = services.namespaces.open(namespace, request.principal)
     now = context.clock.now()
     found = read_body(request, TIMER_SHAPE)
     timer = read_timer(found, space, egress=context.egress, new_id=context.new_id, now=now)
-    return _stored_reply(services.timers.create(timer, now=now), space)
+    return Deferred(timer, PutMode.CREATE, lambda stored: _stored_reply(stored, space))
 
 
-def put_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
+def put_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply | Deferred:
     """Create a timer (201) or replace it (200), whatever its state is."""
     context = services.context
     space = services.namespaces.open(namespace, request.principal)
@@ -43,7 +44,9 @@ def put_timer(services: Services, request: Request, *, namespace: str, timer_id:
     timer = read_timer(found, space, timer_id=timer_id, egress=context.egress, new_id=context.new_id, now=now)
     if unwanted is not None:
         return _stored_reply(services.timers.put_new(timer, now=now), space)
-    return _stored_reply(services.timers.put(timer, space, now=now, wanted=wanted), space)
+    if wanted is not None:
+        return _stored_reply(services.timers.put_known(timer, space, now=now, wanted=wanted), space)
+    return Deferred(timer, PutMode.REPLACE, lambda stored: _stored_reply(stored, space))
 
 
 def get_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
@@ -132,6 +135,7 @@ ROUTES = (
         body=TimerBody,
         responses={200: TimerResponse, 201: TimerResponse},
         problems=(400, 404, 409, 413, 415, 507),
+        shares_write=True,
     ),
     Route(
         "PUT",
@@ -147,6 +151,7 @@ ROUTES = (
             IF_MATCH,
             IF_NONE_MATCH,
         ),
+        shares_write=True,
     ),
     Route(
         "GET",
