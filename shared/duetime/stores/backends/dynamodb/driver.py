@@ -26,7 +26,7 @@ from duetime.stores.backends.dynamodb.errors import (
 )
 from duetime.stores.backends.dynamodb.item_writes import ItemWrite
 from duetime.stores.backends.dynamodb.items import Item
-from duetime.stores.side_by_side import Workers
+from duetime.stores.backends.dynamodb.side_by_side import Workers
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -62,38 +62,29 @@ class Reads:
         result = list(items)
         if layout.apart_key is None or large is None:
             return result
-        for turn in range(_TRIES):
-            waiting = {
-                at: layout.apart_key(layout.parts_of(item))
-                for at, item in enumerate(result)
-                if item is not None and layout.apart_mark in item and large not in item
-            }
-            if not waiting:
-                break
-            found, unread = self._driver.get(self.table_of(layout), list(waiting.values()))
-            if unread:
-                raise unprocessed()
-            changed = []
-            for at, key in waiting.items():
-                part, item = found.get(identity(key, key)), result[at]
-                assert item is not None
+        for _ in range(_TRIES):
+            waiting = {at: item for at, item in enumerate(result) if item is not None and _waits(layout, item)}
+            parts = self._found(layout, [layout.apart_key(layout.parts_of(item)) for item in waiting.values()])
+            changed: dict[int, Item] = {}
+            for (at, item), part in zip(waiting.items(), parts, strict=True):
                 if part is not None and is_marked_by(item[layout.apart_mark], part.get(large, {})):
                     result[at] = {**item, large: part[large]}
                 else:
-                    changed.append(at)
+                    changed[at] = {name: item[name] for name in layout.key_names}
             if not changed:
-                break
-            if turn == _TRIES - 1:
-                for at in changed:
-                    result[at] = {**(result[at] or {}), large: {"NULL": True}}
-                break
-            self._read_again(layout, result, changed)
-        return result
+                return result
+            for at, item_again in zip(changed, self._found(layout, list(changed.values())), strict=True):
+                result[at] = item_again
+        damaged: Item = {large: {"NULL": True}}
+        return [item | damaged if item is not None and _waits(layout, item) else item for item in result]
 
-    def _read_again(self, layout: Layout, items: list[Item | None], places: Sequence[int]) -> None:
-        keys = {at: {name: (items[at] or {})[name] for name in layout.key_names} for at in places}
-        found, unread = self._driver.get(self.table_of(layout), list(keys.values()))
+    def _found(self, layout: Layout, keys: Sequence[Item]) -> list[Item | None]:
+        found, unread = self._driver.get(self.table_of(layout), keys)
         if unread:
             raise unprocessed()
-        for at, key in keys.items():
-            items[at] = found.get(identity(key, key))
+        return [found.get(identity(key, key)) for key in keys]
+
+
+def _waits(layout: Layout, item: Item) -> bool:
+    """Whether the large field of ``item`` is one of its own, which was not read yet."""
+    return layout.apart_mark in item and layout.entity.large not in item

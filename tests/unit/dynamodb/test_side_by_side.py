@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from duetime.stores.side_by_side import Workers
+from duetime.stores.backends.dynamodb.side_by_side import Workers
 
 
 @pytest.mark.parametrize("count", [1, 4])
