@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from duetime.runtime import garbage
+
 T = TypeVar("T")
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -55,6 +57,7 @@ def run_services(services: Sequence[Service], *, stop_seconds: float, stop_on_eo
     The first signal stops all services at once and waits ``stop_seconds`` for them; a second one ends the process
     where it stands. A service that fails stops the others: 1. So does one that does not stop in time.
     """
+    garbage.begin_to_serve()
     return asyncio.run(_run_services(services, stop_seconds=stop_seconds, stop_on_eof=stop_on_eof))
 
 

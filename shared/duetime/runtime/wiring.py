@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duetime.domain.errors import StoreEmpty
-from duetime.runtime import process_limits
+from duetime.runtime import garbage, process_limits
 from duetime.runtime.clock import SystemClock
 from duetime.runtime.ids import new_id, new_worker_id, worker_metadata
 from duetime.runtime.logs import configure_logging
@@ -303,6 +303,7 @@ def poller_function() -> PollerFunction:
     poller = make_poller(store, settings, clock, events=events, secret_box=make_secret_box(settings))
     function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME", "poller")
     reporter = EmfReporter(write_line, clock=clock, stage=settings.stage, function=function)
+    garbage.begin_to_serve()
     return PollerFunction(poller, store, clock=clock, settings=settings, invoke=_lambda_invoke(), reporter=reporter)
 
 

@@ -145,6 +145,7 @@ class Firing:
         """Whether it pays to read more timers of a queue."""
         return (
             self._flow.wants(key, monotonic)
+            and self._has_record_room
             and self._is_open(key[0], self._strategies.strategy_for(key[0]))
             and self._payloads.wants(key[0])
         )
@@ -173,6 +174,7 @@ class Firing:
     def offer(self, shard: ShardState, timers: list[Timer], page: Span) -> Offered:
         """Take the timers of a page that are not in flight, while there is room. Return the queues that had none."""
         now, monotonic = self._clock.now(), self._clock.monotonic()
+        has_record_room = self._has_record_room
         accepted = 0
         refused: set[QueueKey] = set()
         for timer in timers:
@@ -182,10 +184,11 @@ class Firing:
             if delivery.skips_queue(shard, timer, page):
                 continue
             key = queue_key(timer)
-            if self._is_too_late(timer, now) and self._has_record_room:
+            if has_record_room and self._is_too_late(timer, now):
                 self._expire(self._in_flight.take(delivery, shard, timer, key, page, monotonic), now)
             elif (
-                key not in refused
+                has_record_room
+                and key not in refused
                 and shard.reading.may_take(key, page)
                 and self._flow.accepts(key, monotonic)
                 and self._is_open(key[0], delivery)
@@ -211,7 +214,7 @@ class Firing:
     def _is_open(self, namespace: str, delivery: Delivery) -> bool:
         """False while a namespace's secret cannot be had: nothing is sent unsigned that should be signed."""
         view = self._namespaces.get(namespace)
-        return (view is None or view.is_usable) and self._has_record_room and delivery.has_room(namespace)
+        return (view is None or view.is_usable) and delivery.has_room(namespace)
 
     def _is_too_late(self, timer: Timer, now: datetime) -> bool:
         view = self._namespaces.get(timer.namespace)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -44,46 +43,44 @@ def outcome_of(
     first_started_at = fired_at
     if timer.attempts:
         first_started_at = first_attempt_at(timer.attempt_log, firing_id=timer.firing_id) or fired_at
+
+    def log(became: AttemptOutcome) -> str:
+        return log_attempt(
+            timer,
+            classification,
+            result,
+            became,
+            fired_at=fired_at,
+            first_attempt_at=first_started_at,
+            excerpt_bytes=settings.attempt_excerpt_bytes,
+        )
+
     if classification.disposition is Disposition.FIRED:
-        became = AttemptOutcome.FIRED
-        outcome = _fired(timer, fired_at=fired_at, now=now, settings=settings)
-    elif classification.disposition is Disposition.RESCHEDULE:
+        return _fired(timer, fired_at=fired_at, now=now, settings=settings, attempt_log=log(AttemptOutcome.FIRED))
+    if classification.disposition is Disposition.RESCHEDULE:
         assert classification.next_execute_at is not None
-        became = AttemptOutcome.RESCHEDULED
         earliest = round_up(now + timedelta(seconds=RESCHEDULE_FLOOR_SECONDS))
         at = max(classification.next_execute_at, earliest)
-        outcome = _rescheduled(timer, at=at, fired_at=fired_at, firing_id=new_firing_id)
-    else:
-        assert classification.reason is not None
-        failure = Failure(classification.reason, classification.message, now, result.status)
-        retry_at = None
-        if classification.disposition is Disposition.RETRY:
-            retry_at = policy_in_force(timer.content.retry_policy_json, default_policy).next_attempt_at(
-                attempts=timer.attempts + 1,
-                first_attempt_at=max(first_started_at, timer.rearmed_at or first_started_at),
-                now=now,
-                random=random,
-                retry_after_seconds=classification.retry_after_seconds,
-            )
+        attempt_log = log(AttemptOutcome.RESCHEDULED)
+        return _rescheduled(timer, at=at, fired_at=fired_at, firing_id=new_firing_id, attempt_log=attempt_log)
+    assert classification.reason is not None
+    attempts = timer.attempts + 1
+    failure = Failure(classification.reason, classification.message, now, result.status)
+    if classification.disposition is Disposition.RETRY:
+        retry_at = policy_in_force(timer.content.retry_policy_json, default_policy).next_attempt_at(
+            attempts=attempts,
+            first_attempt_at=max(first_started_at, timer.rearmed_at or first_started_at),
+            now=now,
+            random=random,
+            retry_after_seconds=classification.retry_after_seconds,
+        )
         if retry_at is not None:
-            became = AttemptOutcome.RETRY
-            outcome = _retried(timer, failure, at=retry_at)
-        else:
-            became = AttemptOutcome.FAILED
-            outcome = _failed(timer, failure, attempts=timer.attempts + 1, now=now, settings=settings)
-    attempt_log = log_attempt(
-        timer,
-        classification,
-        result,
-        became,
-        fired_at=fired_at,
-        first_attempt_at=first_started_at,
-        excerpt_bytes=settings.attempt_excerpt_bytes,
-    )
-    return replace(outcome, attempt_log=attempt_log)
+            return _retried(timer, failure, at=retry_at, attempt_log=log(AttemptOutcome.RETRY))
+    attempt_log = log(AttemptOutcome.FAILED)
+    return _failed(timer, failure, attempts=attempts, now=now, settings=settings, attempt_log=attempt_log)
 
 
-def _fired(timer: Timer, *, fired_at: datetime, now: datetime, settings: EngineSettings) -> Outcome:
+def _fired(timer: Timer, *, fired_at: datetime, now: datetime, settings: EngineSettings, attempt_log: str) -> Outcome:
     return Outcome(
         timer=timer,
         state=TimerState.FIRED,
@@ -93,10 +90,11 @@ def _fired(timer: Timer, *, fired_at: datetime, now: datetime, settings: EngineS
         firing_id=timer.firing_id,
         fired_at=fired_at,
         expires_at=now + timedelta(seconds=settings.fired_retention_seconds),
+        attempt_log=attempt_log,
     )
 
 
-def _rescheduled(timer: Timer, *, at: datetime, fired_at: datetime, firing_id: str) -> Outcome:
+def _rescheduled(timer: Timer, *, at: datetime, fired_at: datetime, firing_id: str, attempt_log: str) -> Outcome:
     """Another firing, with all its attempts ahead."""
     return Outcome(
         timer=timer,
@@ -106,10 +104,11 @@ def _rescheduled(timer: Timer, *, at: datetime, fired_at: datetime, firing_id: s
         next_attempt_at=at,
         firing_id=firing_id,
         fired_at=fired_at,
+        attempt_log=attempt_log,
     )
 
 
-def _retried(timer: Timer, failure: Failure, *, at: datetime) -> Outcome:
+def _retried(timer: Timer, failure: Failure, *, at: datetime, attempt_log: str) -> Outcome:
     return Outcome(
         timer=timer,
         state=TimerState.SCHEDULED,
@@ -119,6 +118,7 @@ def _retried(timer: Timer, failure: Failure, *, at: datetime) -> Outcome:
         firing_id=timer.firing_id,
         fired_at=timer.fired_at,
         failure=failure,
+        attempt_log=attempt_log,
     )
 
 
@@ -184,7 +184,15 @@ def put_off(timer: Timer, *, until: datetime) -> Outcome:
     )
 
 
-def _failed(timer: Timer, failure: Failure, *, attempts: int, now: datetime, settings: EngineSettings) -> Outcome:
+def _failed(
+    timer: Timer,
+    failure: Failure,
+    *,
+    attempts: int,
+    now: datetime,
+    settings: EngineSettings,
+    attempt_log: str | None = None,
+) -> Outcome:
     return Outcome(
         timer=timer,
         state=TimerState.FAILED,
@@ -195,6 +203,7 @@ def _failed(timer: Timer, failure: Failure, *, attempts: int, now: datetime, set
         fired_at=timer.fired_at,
         failure=failure,
         expires_at=now + timedelta(seconds=settings.failed_retention_seconds),
+        attempt_log=attempt_log,
     )
 
 
