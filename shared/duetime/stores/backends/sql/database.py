@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -49,7 +49,11 @@ class Database:
 
     def prepare(self, statement: sa.Executable, *names: str) -> Prepared:
         """A statement whose values will be given in the order of ``names``."""
-        return Prepared(statement, self.engine.dialect, names)
+        return self.prepare_picking(statement, {name: place for place, name in enumerate(names)})
+
+    def prepare_picking(self, statement: sa.Executable, places: Mapping[str, int]) -> Prepared:
+        """A statement that takes its values, by their names, from these places of what it will be given."""
+        return Prepared(statement, self.engine.dialect, places)
 
     def prepare_list(self, select: sa.Select[Any], column: sa.Column[Any], *names: str) -> PreparedList:
         """``select`` of the rows whose ``column`` is one of many keys. ``names`` as for ``prepare``."""

@@ -6,7 +6,7 @@ SQLAlchemy's cache. All values are integers, texts and bytes (tables.py), so the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -14,27 +14,27 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-Values = tuple[Any, ...]
+Values = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """``arrange`` makes of values, in the order of their names, what the driver takes."""
+    """``arrange`` makes of what the statement is given what the driver takes."""
 
     sql: str
     arrange: Callable[[Values], Any]
 
 
 class Prepared:
-    """A statement for one dialect. Values are given by position, in the order of ``names``.
+    """A statement for one dialect. ``places``: where in what it is given the value of each name stands.
 
     It is compiled when it is first run: a store has a hundred statements, and most who open one need a few.
     """
 
-    def __init__(self, statement: sa.Executable, dialect: Dialect, names: Sequence[str]) -> None:
+    def __init__(self, statement: sa.Executable, dialect: Dialect, places: Mapping[str, int]) -> None:
         self._statement = statement
         self._dialect = dialect
-        self._names = list(names)
+        self._places = places
         self._made: _Compiled | None = None
 
     @property
@@ -63,12 +63,12 @@ class Prepared:
             compiled = self._statement.compile(dialect=self._dialect)  # type: ignore[attr-defined]
             # Oracle's parameters cannot have all names: there they are bound by others.
             bound_as = compiled.escaped_bind_names
-            names = [bound_as.get(name, name) for name in self._names]
+            places = {bound_as.get(name, name): place for name, place in self._places.items()}
             # What SQLAlchemy binds by itself, such as the OFFSET 0 that some dialects want.
-            constants = {name: value for name, value in compiled.params.items() if name not in names}
-            if None in constants.values() or not set(names) <= compiled.params.keys():
-                raise AssertionError(f"{sorted(compiled.params)} are bound, {sorted(names)} are given")
-            self._made = _Compiled(str(compiled), _arrangement(names, constants, compiled.positiontup))
+            constants = {name: value for name, value in compiled.params.items() if name not in places}
+            if None in constants.values() or not places.keys() <= compiled.params.keys():
+                raise AssertionError(f"{sorted(compiled.params)} are bound, {sorted(places)} are given")
+            self._made = _Compiled(str(compiled), _arrangement(places, constants, compiled.positiontup))
         return self._made
 
 
@@ -95,14 +95,20 @@ class PreparedList:
         return found
 
 
-def _arrangement(names: list[str], constants: dict[str, Any], positions: list[str] | None) -> Callable[[Values], Any]:
-    """From values in the order of ``names`` to what the driver takes."""
-    if positions is None:
-        return lambda values: constants | dict(zip(names, values, strict=True))
-    if positions == names:
-        return tuple
+def _arrangement(
+    given: Mapping[str, int], constants: Mapping[str, Any], positions: Sequence[str] | None
+) -> Callable[[Values], Any]:
+    """From what a statement is given to what the driver takes: in the order of ``positions``; None: by name."""
     extra = tuple(constants.values())
-    places = [[*names, *constants].index(name) for name in positions]
-    if extra or len(places) == 1:
-        return lambda values: tuple([(*values, *extra)[place] for place in places])
-    return itemgetter(*places)
+    behind = {name: place - len(extra) for place, name in enumerate(constants)}
+    names = [*given, *constants] if positions is None else positions
+    pick = _picker([behind[name] if name in behind else given[name] for name in names])
+    arrange = (lambda values: pick((*values, *extra))) if extra else pick
+    return arrange if positions is not None else lambda values: dict(zip(names, arrange(values), strict=True))
+
+
+def _picker(places: list[int]) -> Callable[[Values], Values]:
+    """What takes the values at ``places``."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda values: tuple([values[place] for place in places])

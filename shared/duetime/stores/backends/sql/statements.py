@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -32,32 +32,38 @@ class Run:
     """
 
     statement: Prepared
-    rows: list[tuple[Any, ...]]
+    rows: list[Sequence[Any]]
     must_match: bool = True
     writes: Sequence[Write] = ()
     has_tags: bool = False
 
 
 class Plan:
-    """The statement of a shape, and how the values of its writes are got. Made of the first of them."""
+    """The statement of a shape, and how the values of its writes are got. Made of the first of them.
+
+    The values of a write are those of its row or its changes, of its key, and of its conditions, one after the other.
+    """
 
     def __init__(self, database: Database, first: Write, change: Change) -> None:
-        alike, places = first.like if isinstance(first.like, Alike) else None, first.entity.places
-        part = alike if change is Change.REPLACE else None
+        part = first.like if isinstance(first.like, Alike) and change is Change.REPLACE else None
         (write,) = spelled_out([first])
+        self._places: Sequence[int] = range(len(_source(write)[1]))
         if part is not None:
-            write = write._replace(changes={name: write.row[places[name]] for name in part.changed})
+            self._places = [write.entity.places[name] for name in part.changed]
+            write = write._replace(changes={name: write.row[write.entity.places[name]] for name in part.changed})
         self.must_match = change is not Change.DELETE or bool(write.conditions)
         self._database = database
         self._mapping = MAPPINGS[write.entity.name]
         self._is_change, self._is_insert = write.changes is not None, change is Change.INSERT
-        self._new: list[tuple[int, Encode | None]] = []
-        self._old: list[tuple[int, Encode | None]] = []
-        self._names: list[str] = []
+        self._given: dict[str, int] = {}
+        self._converts: list[tuple[int, Encode]] = []
+        self._key = self._mapping.key_reader(write.conditions)
         found_by = () if self._is_insert else self._mapping.key_names(write.conditions)
-        where = [] if self._is_insert else self._where(write, found_by)
-        names, self._names = self._names, []
         values = {} if change is Change.DELETE else self._values(write, found_by)
+        key_place = len(_source(first)[1])
+        # What those that are alike expect stands in their rows.
+        place = key_place + len(found_by) if first.conditions else len(self._places)
+        where = [] if self._is_insert else self._where(write, found_by, key_place, place)
         table = self._mapping.table
         if change is Change.INSERT:
             statement: Any = database.insert_if_absent(table).values(values)
@@ -65,30 +71,22 @@ class Plan:
             statement = sa.delete(table).where(*where)
         else:
             statement = sa.update(table).where(*where).values(values)
-        self.statement = database.prepare(statement, *self._names, *names)
-        self._key = self._mapping.key_reader(write.conditions)
-        self._is_alike = alike is not None
-        num_changed = 0 if alike is None else len(alike.changed)
-        if part is not None:
-            self._new = [(places[part.changed[place]], encode) for place, encode in self._new]
-        self._pick = _picker([place for place, _ in self._new])
-        self._pick_old = _picker([num_changed + place for place, _ in self._old])
-        self._converts, self._converts_old = _converts(self._new), _converts(self._old)
+        self.statement = database.prepare_picking(statement, self._given)
 
-    def values(self, write: Write) -> tuple[Any, ...]:
-        """The values of the statement for a write."""
-        changes = write.changes
-        new = self._pick(write.row if changes is None else tuple(changes.values()))
-        if self._converts:
-            new = _converted(new, self._converts)
-        if self._is_insert:
-            return new
-        if not self._old:
-            return new + self._key(write.key)
-        old = self._pick_old(write.row if self._is_alike else [each.value for each in write.conditions])
-        if self._converts_old:
-            old = _converted(old, self._converts_old)
-        return new + self._key(write.key) + old
+    def values(self, write: Write) -> Sequence[Any]:
+        """What the statement is given for a write."""
+        values = write.row if write.changes is None else tuple(write.changes.values())
+        if not self._is_insert:
+            values += self._key(write.key)
+            if write.conditions:
+                values += tuple([each.value for each in write.conditions])
+        if not self._converts:
+            return values
+        converted = list(values)
+        for place, convert in self._converts:
+            if converted[place] is not None:
+                converted[place] = convert(converted[place])
+        return converted
 
     def _values(self, write: Write, found_by: Sequence[str]) -> dict[str, Any]:
         """What columns become. They stand in the order of the table, as SQLAlchemy writes them."""
@@ -117,19 +115,18 @@ class Plan:
             return now.iso_text()
         if isinstance(value, Now) and not value.plus_ms:
             return now.epoch_ms()
-        self._names.append(f"new_{name}")
+        place = self._places[place]
         if isinstance(value, Now):
-            self._new.append((place, _plus_ms))
-            return now.epoch_ms(given_count(f"new_{name}"))
-        self._new.append((place, mapping.writes.get(name)))
-        return given(f"new_{name}")
+            return now.epoch_ms(given_count(self._give(f"new_{name}", place, _plus_ms)))
+        return given(self._give(f"new_{name}", place, mapping.writes.get(name)))
 
-    def _where(self, write: Write, found_by: Sequence[str]) -> list[Any]:
+    def _where(self, write: Write, found_by: Sequence[str], key_place: int, place: int) -> list[Any]:
+        """``key_place`` and ``place``: where the values of the key begin, and those of the conditions."""
         columns = self._mapping.table.c
-        where = [columns[name] == given(f"key_{name}") for name in found_by]
-        self._names += [f"key_{name}" for name in found_by]
+        key = enumerate(found_by, key_place)
+        where = [columns[name] == given(self._give(f"key_{name}", at, None)) for at, name in key]
         where += self._mapping.is_implied_by(write.conditions)
-        return where + [self._condition(place, each) for place, each in enumerate(write.conditions)]
+        return where + [self._condition(at, each) for at, each in enumerate(write.conditions, place)]
 
     def _condition(self, place: int, condition: Condition) -> Any:
         column = self._mapping.table.c[condition.name]
@@ -139,9 +136,14 @@ class Plan:
             return sa.or_(column.is_(None), column <= self._database.db_now.epoch_ms())
         if condition.value is None:
             return column.is_(None)
-        self._old.append((place, self._mapping.writes.get(condition.name)))
-        self._names.append(f"old_{condition.name}")
-        return column == given(f"old_{condition.name}")
+        encode = self._mapping.writes.get(condition.name)
+        return column == given(self._give(f"old_{condition.name}", place, encode))
+
+    def _give(self, name: str, place: int, encode: Encode | None) -> str:
+        self._given[name] = place
+        if encode is not None:
+            self._converts.append((place, encode))
+        return name
 
 
 class Statements:
@@ -187,7 +189,7 @@ class Statements:
         """A call's tags, which stand in a table of their own, too."""
         if group[0].change is not Change.INSERT:
             yield Run(self._remove_tags, [write.key for write in group], must_match=False)
-        rows = [(*write.key, tag) for write in group for tag in dict.fromkeys(_tags_of(write))]
+        rows: list[Sequence[Any]] = [(*write.key, tag) for write in group for tag in dict.fromkeys(_tags_of(write))]
         if rows:
             yield Run(self._add_tags, rows, must_match=False)
 
@@ -233,28 +235,6 @@ def _shape(write: Write) -> Shape:
 
 
 _COMPUTED = (Now, Plus)
-
-
-def _picker(places: list[int]) -> Callable[[Sequence[Value]], tuple[Any, ...]]:
-    """What takes the values at ``places``."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    if not places:
-        return lambda _: ()
-    (place,) = places
-    return lambda values: (values[place],)
-
-
-def _converts(places: list[tuple[int, Encode | None]]) -> list[tuple[int, Encode]]:
-    return [(at, convert) for at, (_, convert) in enumerate(places) if convert is not None]
-
-
-def _converted(values: tuple[Any, ...], converts: list[tuple[int, Encode]]) -> tuple[Any, ...]:
-    converted = list(values)
-    for at, convert in converts:
-        if converted[at] is not None:
-            converted[at] = convert(converted[at])
-    return tuple(converted)
 
 
 def _has_tags(write: Write) -> bool:
