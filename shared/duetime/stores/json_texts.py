@@ -29,6 +29,15 @@ def read_json(text: str) -> Any:
         return json.loads(text)
 
 
+def is_json(text: str) -> bool:
+    """Tell whether ``text`` is a JSON value."""
+    try:
+        _decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return json_text.is_json(text)
+    return True
+
+
 def is_object(text: str) -> bool:
     """Tell whether ``text`` is a JSON object."""
     try:

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from duetime.domain.json_text import are_headers, is_json, is_policy
+from duetime.domain.json_text import are_headers, is_policy
 from duetime.domain.timers import MAX_CALLBACK_TIMEOUT_SECONDS, Timer
 from duetime.stores.decoding import is_text, repaired
+from duetime.stores.json_texts import is_json
 
 _FIRING_ID = re.compile(r"[!-~]{1,64}")
 """It is sent as a header."""

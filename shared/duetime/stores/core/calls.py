@@ -24,7 +24,7 @@ from duetime.stores.core.call_codec import (
     encode_call,
     encode_timer,
 )
-from duetime.stores.core.event_codec import encode_event, readable_events
+from duetime.stores.core.event_codec import READ, encode_event, readable_events
 from duetime.stores.core.execution_codec import WITHOUT_BODIES, decode_or_salvage_execution, encode_execution
 from duetime.stores.core.recording import guards_of
 from duetime.stores.entities import (
@@ -230,7 +230,8 @@ class Calls:
     def list_events(self, tenant_id: str, call_id: str, *, after: int, limit: int) -> list[CallEvent]:
         if self._backend.read(SERVICE_CALL, [(tenant_id, call_id)], fields=(_REVISION,)) == [None]:
             return []
-        scan = self._backend.scan(EVENT, EVENTS_OF_CALL, (tenant_id, call_id), after=(after,), limit=limit)
+        of_call = (tenant_id, call_id)
+        scan = self._backend.scan(EVENT, EVENTS_OF_CALL, of_call, fields=READ, after=(after,), limit=limit)
         return [stored.event for stored in readable_events(scan.rows)]
 
 
@@ -294,10 +295,11 @@ def _removal(row: Row, event: CallEvent | None) -> list[Write]:
             (tenant_id, call_id),
             Condition(_REVISION, values[_REVISION]),
             known=writes.known(SERVICE_CALL, row),
+            like=None if values[_REVISION] is DAMAGED else "removed call",
         ),
-        writes.delete(TIMER, timer, known=timer_known),
+        writes.delete(TIMER, timer, known=timer_known, like="timer of a removed call"),
     ]
-    return group if event is None else [*group, writes.insert(EVENT, encode_event(event))]
+    return group if event is None else [*group, writes.insert(EVENT, encode_event(event), like="event")]
 
 
 def _expiry(row: Row, event_of: EventOf | None) -> list[Write]:

@@ -20,6 +20,10 @@ from duetime.stores.entity import DAMAGED, Row
 from duetime.stores.event_reading import UnreadableEventError, report_unreadable, up_to_damage
 from duetime.stores.port.outbox import OutboxEvent
 
+READ = tuple(name for name in EVENT.names if name != "created_at")
+"""What ``decode_event`` reads: no event tells when its row was made."""
+_TYPES = {each.value: each for each in CallEventType}
+
 
 def encode_event(event: CallEvent, *, published_at: datetime | None = None) -> Row:
     return (
@@ -38,7 +42,7 @@ def encode_event(event: CallEvent, *, published_at: datetime | None = None) -> R
 
 
 def decode_event(row: Row) -> OutboxEvent:
-    """Return the event of a row. Raises ``UnreadableEventError``."""
+    """Return the event of a row of ``READ``. Raises ``UnreadableEventError``."""
     (
         tenant_id,
         aggregate_id,
@@ -46,7 +50,6 @@ def decode_event(row: Row) -> OutboxEvent:
         event_id,
         event_type,
         occurred_at,
-        _created_at,
         published_at,
         correlation_id,
         causation_id,
@@ -54,10 +57,10 @@ def decode_event(row: Row) -> OutboxEvent:
     ) = row
     try:
         if DAMAGED in row:
-            raise ValueError(EVENT.names[row.index(DAMAGED)])
+            raise ValueError(READ[row.index(DAMAGED)])
         event = CallEvent(
             event_id=event_id,
-            type=CallEventType(event_type),
+            type=_TYPES[event_type],
             tenant_id=tenant_id,
             aggregate_id=aggregate_id,
             sequence=sequence,

@@ -10,12 +10,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Final
 
 from duetime.domain.errors import StoreUnavailable
 from duetime.stores import backend as writes
 from duetime.stores.backend import Backend, Condition, Scan, WriteStatus
-from duetime.stores.core.event_codec import decode_event, readable_events, report_row
+from duetime.stores.core.event_codec import READ, decode_event, readable_events, report_row
 from duetime.stores.entities import EVENT, UNPUBLISHED, UNPUBLISHED_OF_CALL
 from duetime.stores.entity import DAMAGED, Key, Place, Row
 from duetime.stores.event_reading import UnreadableEventError
@@ -89,6 +90,7 @@ class Outbox:
             scan = self._backend.scan(
                 EVENT,
                 UNPUBLISHED,
+                fields=READ,
                 after=reading.place,
                 since=reading.tenant_id,
                 until=reading.tenant_id,
@@ -128,7 +130,8 @@ class Outbox:
             return None
 
     def unpublished_of(self, ref: CallRef, *, limit: int) -> list[OutboxEvent]:
-        scan = self._backend.scan(EVENT, UNPUBLISHED_OF_CALL, (ref.tenant_id, ref.call_id), limit=limit)
+        of_call = (ref.tenant_id, ref.call_id)
+        scan = self._backend.scan(EVENT, UNPUBLISHED_OF_CALL, of_call, fields=READ, limit=limit)
         return list(readable_events(scan.rows))
 
     def mark_published(self, events: Sequence[OutboxEvent], *, now: datetime) -> None:
@@ -179,10 +182,10 @@ def _oldest_first(found: list[OutboxEvent]) -> list[OutboxEvent]:
     """Sort events by the time of the change that each tells of, and those of one call by sequence, whoever wrote
     them and whatever that one's clock said."""
     latest: dict[tuple[str, str], datetime] = {}
-    keys: dict[str, tuple[datetime, str, str, int]] = {}
+    moments = []
     for stored in found:
         event = stored.event
         call = (event.tenant_id, event.aggregate_id)
         latest[call] = max(latest.get(call, event.occurred_at), event.occurred_at)
-        keys[event.event_id] = (latest[call], *call, event.sequence)
-    return sorted(found, key=lambda stored: keys[stored.event.event_id])
+        moments.append(latest[call])
+    return [stored for _, stored in sorted(zip(moments, found, strict=True), key=itemgetter(0))]

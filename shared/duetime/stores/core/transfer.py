@@ -17,7 +17,7 @@ from duetime.stores.core.catalogue import Catalogue
 from duetime.stores.core.catalogue_codec import decode_key, decode_namespace, decode_secret
 from duetime.stores.core.cursors import cursor_of, place_of
 from duetime.stores.core.deciding import Decision, decide
-from duetime.stores.core.event_codec import decode_event, encode_event, shown_key
+from duetime.stores.core.event_codec import READ, decode_event, encode_event, shown_key
 from duetime.stores.core.execution_codec import decode_or_salvage_execution, encode_execution
 from duetime.stores.core.timer_changes import unchanged
 from duetime.stores.core.timer_codec import UnreadableError, decode, decode_or_salvage, encode, key_of
@@ -114,7 +114,7 @@ class Transfer:
 
     def all_events(self, *, cursor: str | None, limit: int) -> EventPage:
         after = None if cursor is None else place_of(cursor, EVENT, ALL_EVENTS)
-        scan = self._backend.scan(EVENT, ALL_EVENTS, after=after, limit=limit)
+        scan = self._backend.scan(EVENT, ALL_EVENTS, fields=READ, after=after, limit=limit)
         events: list[OutboxEvent] = []
         unreadable: list[UnreadableEvent] = []
         for row in scan.rows:
@@ -127,7 +127,7 @@ class Transfer:
     def load_events(self, events: Sequence[OutboxEvent], *, now: datetime) -> list[LoadStatus]:
         inserts = [writes.insert(EVENT, encode_event(each.event, published_at=each.published_at)) for each in events]
         known = self._not_inserted(inserts, now)
-        rows = self._backend.read(EVENT, [inserts[place].key for place in known]) if known else []
+        rows = self._backend.read(EVENT, [inserts[place].key for place in known], fields=READ) if known else []
         statuses = [LoadStatus.LOADED] * len(events)
         for place, row in zip(known, rows, strict=True):
             is_same = row is not None and _is_event(row, events[place])

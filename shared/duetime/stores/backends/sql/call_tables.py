@@ -11,15 +11,11 @@ from sqlalchemy import CheckConstraint, Column, ForeignKeyConstraint, Index, Tab
 
 from duetime.domain.service_calls import CallStatus, Method
 from duetime.stores.backends.sql.column_types import BIG, SMALL, exact_text_of, text_of
-from duetime.stores.backends.sql.tables import metadata, only_on, partial_index
+from duetime.stores.backends.sql.tables import metadata, one_of, only_on, partial_index
 
 _TENANT = text_of(63)
 _ID = text_of(63)
 _INSTANT = text_of(24)
-
-
-def _one_of(column: str, values: type[CallStatus | Method]) -> str:
-    return f"{column} IN ({', '.join(repr(value.value) for value in values)})"
 
 
 service_calls = Table(
@@ -55,10 +51,10 @@ service_calls = Table(
     Column("outcome_meta", sa.Text),
     Column("request_spec", sa.Text, nullable=False),
     Column("request_body", sa.Text),
-    CheckConstraint(_one_of("status", CallStatus), name="service_calls_status"),
     CheckConstraint(
         "(status IN ('Scheduled', 'Running') AND wake_at IS NOT NULL AND finished_at IS NULL)"
-        " OR (status IN ('Succeeded', 'Failed', 'Cancelled') AND wake_at IS NULL AND finished_at IS NOT NULL)",
+        f" OR ({one_of('status', 'Succeeded', 'Failed', 'Cancelled')}"
+        " AND wake_at IS NULL AND finished_at IS NOT NULL)",
         name="service_calls_finished",
     ),
 )
@@ -144,7 +140,7 @@ http_execution_log = Table(
     Column("request_body", sa.Text),
     Column("response_body", sa.Text),
     _of_call(),
-    CheckConstraint(_one_of("request_method", Method), name="http_execution_log_method"),
+    CheckConstraint(one_of("request_method", *Method), name="http_execution_log_method"),
 )
 _LOG = http_execution_log.c
 Index("idx_http_execution_log_number", _LOG.tenant_id, _LOG.service_call_id, _LOG.execution_number, unique=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Protocol
 
 import sqlalchemy as sa
+
+from duetime.stores.json_texts import read_json
 
 
 class GatheredRows(Protocol):
@@ -40,5 +41,5 @@ class AsJson:
         return sa.select(sa.func.json_group_array(sa.func.json_array(*values), type_=sa.Text()))
 
     def read(self, found: sa.CursorResult[Any]) -> list[Any]:
-        rows: list[Any] = json.loads(found.scalar_one())
+        rows: list[Any] = read_json(found.scalar_one())
         return rows

@@ -156,33 +156,27 @@ class Statements:
     def runs(self, writes: Sequence[Write], *, put_as: Change | None = None) -> Iterator[Run]:
         """``writes`` as statements, in the order of their first appearance. A PUT is run as ``put_as``; None: as what
         is likely to be enough."""
-        for plan, group in self._together(writes, put_as).items():
+        together: dict[Any, list[Write]] = {}
+        for write in writes:
+            kind = write.like or _shape(write)
+            if kind in together:
+                together[kind].append(write)
+            else:
+                together[kind] = [write]
+        for kind, group in together.items():
+            plan = self._plan(kind, group[0], put_as)
             has_tags = _has_tags(group[0])
             yield Run(plan.statement, list(map(plan.values, group)), plan.must_match, group, has_tags)
             if has_tags:
                 yield from self._tags(group)
 
-    def _together(self, writes: Sequence[Write], put_as: Change | None) -> dict[Plan, list[Write]]:
-        like = writes[0].like if writes else None
-        if like is not None and all(write.like is like for write in writes):
-            return {self._plan(writes[0], put_as): list(writes)}
-        together: dict[Plan, list[Write]] = {}
-        for write in writes:
-            plan = self._plan(write, put_as)
-            if plan in together:
-                together[plan].append(write)
-            else:
-                together[plan] = [write]
-        return together
-
-    def _plan(self, write: Write, put_as: Change | None) -> Plan:
+    def _plan(self, kind: str | Alike | Shape, write: Write, put_as: Change | None) -> Plan:
         change = write.change
         if change is Change.PUT:
             change = put_as or (Change.INSERT if write.is_new else Change.REPLACE)
-        shape = (write.like or _shape(write), change._value_)
-        plan = self._plans.get(shape)
+        plan = self._plans.get((kind, change))
         if plan is None:
-            plan = self._plans[shape] = Plan(self._database, write, change)
+            plan = self._plans[kind, change] = Plan(self._database, write, change)
         return plan
 
     def _tags(self, group: Sequence[Write]) -> Iterator[Run]:
@@ -227,6 +221,8 @@ def _shape(write: Write) -> Shape:
     ]
     return (
         write.entity.name,
+        write.change._value_,
+        write.is_new,
         names,
         is_waiting,
         *by_place,

@@ -82,6 +82,12 @@ def constant(value: int | str) -> sa.ColumnElement[Any]:
     return sa.literal_column(repr(int(value)) if isinstance(value, int) else f"'{value}'")
 
 
+def one_of(column: str, *values: str) -> str:
+    """Return a condition for a CHECK. For each row that SQLite checks it makes a table of a list with more than two
+    values (``IN``)."""
+    return "(" + " OR ".join(f"{column} = '{value}'" for value in values) + ")"
+
+
 def given(name: str) -> sa.BindParameter[Any]:
     """A value that comes with each execution."""
     return sa.bindparam(name)
@@ -130,7 +136,7 @@ timers = Table(
     CheckConstraint(
         "(row_type = 1 AND shard_version IS NOT NULL)"
         " OR (row_type = 2 AND timer_state IN ('Scheduled', 'Firing') AND timer_id IS NOT NULL)"
-        " OR (row_type = 3 AND timer_state IN ('Fired', 'Failed', 'Cancelled') AND timer_id IS NOT NULL)",
+        f" OR (row_type = 3 AND {one_of('timer_state', 'Fired', 'Failed', 'Cancelled')} AND timer_id IS NOT NULL)",
         name="timers_row_type",
     ),
     CheckConstraint(
@@ -182,7 +188,7 @@ api_keys = Table(
     Column("key_secret_hash", sa.LargeBinary(32), nullable=False),
     Column("key_created_at", BIG, nullable=False),
     Column("key_expires_at", BIG),
-    CheckConstraint("key_role IN ('reader', 'writer', 'admin')", name="api_keys_role"),
+    CheckConstraint(one_of("key_role", "reader", "writer", "admin"), name="api_keys_role"),
 )
 
 Index("idx_api_key_id", api_keys.c.key_id, unique=True)
