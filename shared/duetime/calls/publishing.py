@@ -56,9 +56,13 @@ def publish_in_order(events: Sequence[OutboxEvent], publishers: Sequence[EventPu
     """Hand ``events``, of each call in order of sequence, to all ``publishers``, one after the other."""
     published = Published()
     for wave in _waves(events):
-        left = [stored for stored in wave if ref_of(stored.event) not in published.failed]
+        left = wave
+        if published.failed:
+            left = [stored for stored in left if ref_of(stored.event) not in published.failed]
         for publisher in publishers:
             reasons = _reasons(publisher, [stored.event for stored in left])
+            if not reasons:
+                continue
             for stored in left:
                 if (reason := reasons.get(stored.event.event_id)) is not None:
                     ref = ref_of(stored.event)
@@ -71,14 +75,14 @@ def publish_in_order(events: Sequence[OutboxEvent], publishers: Sequence[EventPu
 
 
 def _waves(events: Sequence[OutboxEvent]) -> Iterator[list[OutboxEvent]]:
-    seen: Counter[CallRef] = Counter()
+    seen: Counter[tuple[str, str]] = Counter()
     waves: list[list[OutboxEvent]] = []
     for stored in events:
-        ref = ref_of(stored.event)
-        if seen[ref] == len(waves):
+        call = (stored.event.tenant_id, stored.event.aggregate_id)
+        if seen[call] == len(waves):
             waves.append([])
-        waves[seen[ref]].append(stored)
-        seen[ref] += 1
+        waves[seen[call]].append(stored)
+        seen[call] += 1
     yield from waves
 
 

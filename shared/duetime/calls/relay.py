@@ -207,8 +207,9 @@ class OutboxRelay:
         if published.taken:
             self._outbox.mark_published(published.taken, now=self._clock.now())
             self.stats.published += len(published.taken)
-        for stored in published.taken:
-            self._blocked.pop(ref_of(stored.event), None)
+        if self._blocked:
+            for stored in published.taken:
+                self._blocked.pop(ref_of(stored.event), None)
         for number, (ref, reason) in enumerate(published.failed.items()):
             is_told, is_for_store = number < _LOG_FAILURES, ref in published.waiting_for_store
             self._block(ref, reason, is_told=is_told, is_for_store=is_for_store)

@@ -37,6 +37,8 @@ _context: ContextVar[dict[str, object]] = ContextVar("duetime_log_context", defa
 
 _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "action"}
 
+_AMBIGUOUS = frozenset(" \"'=")
+
 # Libraries that say at INFO what our own events say better.
 _QUIET_LOGGERS = ("uvicorn", "botocore", "boto3", "urllib3")
 
@@ -56,6 +58,8 @@ def configure_logging(log_format: LogFormat, level: LogLevel, stream: TextIO, **
 
     The last call counts.
     """
+    # What no line shows, and every record would look up.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(fields) if log_format is LogFormat.JSON else TextFormatter(fields))
     root = logging.getLogger()
@@ -119,5 +123,5 @@ def _plain(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = str(value)
-    is_bare = isinstance(value, int | str) and text != "" and text.isprintable() and not set(text) & set(" \"'=")
+    is_bare = isinstance(value, int | str) and text != "" and text.isprintable() and _AMBIGUOUS.isdisjoint(text)
     return text if is_bare else json.dumps(value, default=str, ensure_ascii=not text.isprintable())
