@@ -25,6 +25,15 @@ def test_every_table_is_there_and_strict(store: SqlStore) -> None:
     assert {name for (name,) in strict} == set(metadata.tables)
 
 
+@pytest.mark.parametrize("table", sorted(metadata.tables))
+def test_checking_a_row_makes_no_table(store: SqlStore, table: str) -> None:
+    values = ", ".join("1" for _ in metadata.tables[table].columns)
+    with store.database.read() as connection:
+        steps = connection.exec_driver_sql(f"EXPLAIN INSERT INTO {table} VALUES ({values})").all()
+
+    assert "OpenEphemeral" not in {step[1] for step in steps}
+
+
 def test_its_version_is_noted(store: SqlStore) -> None:
     with store.database.read() as connection:
         ((version, name, applied_at),) = connection.exec_driver_sql("SELECT * FROM schema_migrations")

@@ -85,8 +85,7 @@ class PostgresqlDialect(ServerDialect):
         event.listen(self.engine, "connect", _prepare_session)
 
     def begin_write(self, connection: sa.Connection) -> None:
-        # The writes of a batch are one statement: with a plan for each of its rows the server needs three times as
-        # much, since a plan begins with all partitions.
+        # A plan for each row of a batch costs the server more than the rows: each begins with all partitions.
         connection.exec_driver_sql("BEGIN; SET LOCAL plan_cache_mode = force_generic_plan")
 
     @contextmanager
