@@ -106,12 +106,16 @@ Scripted = Response | int | Callable[[Received], "Response | int"]
 
 
 class VirtualSender(ABC):
-    """A ``delivery.port.Sender`` in virtual time: results come in the poller's event loop, after their duration."""
+    """A ``delivery.port.Sender`` in virtual time: results come in the poller's event loop, after their duration.
+
+    As from libcurl, those of one moment come together.
+    """
 
     def __init__(self) -> None:
         self.on_results: Callable[[list[CallbackResult]], None] | None = None
         self.in_flight: int = 0
         self.most_in_flight: int = 0
+        self._ended: list[CallbackResult] = []
 
     @abstractmethod
     def result_of(self, callback: Callback) -> CallbackResult:
@@ -130,8 +134,14 @@ class VirtualSender(ABC):
 
     def _end(self, result: CallbackResult) -> None:
         self.in_flight -= 1
+        self._ended.append(result)
+        if len(self._ended) == 1:
+            asyncio.get_running_loop().call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        ended, self._ended = self._ended, []
         if self.on_results is not None:
-            self.on_results([result])
+            self.on_results(ended)
 
     def close(self) -> None:
         self.on_results = None
