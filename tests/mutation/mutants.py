@@ -213,7 +213,11 @@ MUTANTS = (
     *_of(
         "stores/backends/sql/statements.py",
         "tests/contract",
-        ('return column == given(f"old_', 'return column >= given(f"old_', "an outcome ends another firing"),
+        (
+            'return column == given(self._give(f"old_',
+            'return column >= given(self._give(f"old_',
+            "an outcome ends another firing",
+        ),
     ),
     *_of(
         "stores/backends/sql/mapping.py",
