@@ -36,6 +36,7 @@ LARGE = "x" * 200_000
 """A payload that the store keeps in an item of its own."""
 
 
+TOGETHER = 12
 SHORT_LIVED = {"DUETIME_DEADLINE_MARGIN_SECONDS": "0.5"}
 """So that a poller that lives for seconds has some left for polling."""
 pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS, func_only=True)  # a build is nobody's
@@ -317,6 +318,9 @@ def test_the_poller_uses_just_the_permissions_that_it_has(
         long_ago = now - timedelta(hours=1)
         overdue = make_calls.begun(apply(calls_store, make_calls.submitted(now=long_ago)), now=long_ago)
         calls.append(apply(calls_store, overdue))
+        # So many that some are in one shard, whose steps are taken together.
+        for _ in range(TOGETHER):
+            apply(calls_store, make_calls.submitted(now=now, url=url, body_json='{"timerId": "small call"}'))
         account.used.clear()
 
         with account.running("Poller", **SHORT_LIVED) as function:
