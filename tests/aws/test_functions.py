@@ -37,6 +37,7 @@ LARGE = "x" * 200_000
 
 
 TOGETHER = 12
+"""Service calls, over four shards."""
 SHORT_LIVED = {"DUETIME_DEADLINE_MARGIN_SECONDS": "0.5"}
 """So that a poller that lives for seconds has some left for polling."""
 pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS, func_only=True)  # a build is nobody's

@@ -26,7 +26,6 @@ MAX_EXPIRE_AFTER_MS = 366 * 86_400_000
 
 
 _MILLISECOND = timedelta(milliseconds=1)
-_encode_text = json.JSONEncoder().encode
 
 
 class TimerState(StrEnum):
@@ -196,18 +195,11 @@ def content_digest(content: TimerContent, *, delay_seconds: float | None = None)
         content.retry_policy_json,
         content.callback_timeout_seconds,
         content.correlation_id,
+        content.tags,
     ]
-    texts = [*map(_json, parts), f"[{', '.join(map(_json, content.tags))}]"]
     if content.expire_after_ms is not None:
-        texts.append(_json(content.expire_after_ms))
-    return hashlib.blake2b(f"[{', '.join(texts)}]".encode(), digest_size=16).hexdigest()
-
-
-def _json(value: str | float | None) -> str:
-    """``value`` as ``json.dumps`` has it in an array: digests are stored. The encoder is quicker with texts alone."""
-    if value is None:
-        return "null"
-    return _encode_text(value) if isinstance(value, str) else repr(value)
+        parts.append(content.expire_after_ms)
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
 def new_timer(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,14 +10,12 @@ from duetime.domain.timers import (
     FailureReason,
     Rearm,
     TimerChange,
-    TimerContent,
     TimerState,
     changed,
     content_digest,
     rearmed,
     replaced,
 )
-from duetime.domain.times import format_instant
 from tests.support.clock import NOW as START
 from tests.support.engine import make_timer
 
@@ -104,22 +100,6 @@ def test_the_digest_tells_contents_apart() -> None:
     ]
     digests = {content_digest(each) for each in [content, *other]}
     assert len(digests) == 5
-
-
-def test_digests_are_those_that_earlier_versions_stored() -> None:
-    content = TimerContent(
-        execute_at=LATER,
-        callback_url="http://receiver.test/",
-        payload_json='{"text":"\u00fc \\u0001 \U0001f514"}',
-        correlation_id="c",
-        tags=("a", "b"),
-        expire_after_ms=5,
-    )
-    parts = [LATER, content.callback_url, content.payload_json, None, None, 30, "c", ["a", "b"], 5]
-    for due, delay_seconds in ((format_instant(LATER), None), (90.5, 90.5), (60.0, 60.0)):
-        text = json.dumps([due, *parts[1:]])
-        expected = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        assert content_digest(content, delay_seconds=delay_seconds) == expected
 
 
 def test_with_a_delay_the_delay_counts_and_not_the_time_it_led_to() -> None:
