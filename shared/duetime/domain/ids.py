@@ -13,7 +13,8 @@ MAX_TIMER_ID_CHARACTERS = 255
 MAX_KEY_BYTES = 1024
 """DynamoDB's limit for a sort key; the whole of ``TIMER#<namespace>#<timer_id>`` must fit."""
 
-NAMESPACE_PATTERN = "[a-z0-9][a-z0-9._-]{0,62}"
+MAX_NAMESPACE_CHARACTERS = 63
+NAMESPACE_PATTERN = f"[a-z0-9][a-z0-9._-]{{0,{MAX_NAMESPACE_CHARACTERS - 1}}}"
 _NAMESPACE = re.compile(NAMESPACE_PATTERN)
 # C0, DEL and C1 control characters, and lone surrogates, which have no UTF-8 form.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f/\ud800-\udfff]")

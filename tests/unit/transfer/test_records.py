@@ -25,15 +25,20 @@ TIMER = make_timer(make_namespace(), "t1", payload_json='{"secret": 1.10}')
 
 
 def changed(**fields: object) -> bytes:
-    line = json.loads(record_of(TIMER).line) | fields
-    return json.dumps({name: value for name, value in line.items() if value != "gone"}).encode()
+    line = json.loads(record_of(TIMER).line)
+    for name, value in fields.items():
+        place = line["content"] if name in line["content"] else line
+        place[name] = value
+        if value == "gone":
+            del place[name]
+    return json.dumps(line).encode()
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (changed(executeAt="2026-12-20T15:30:00"), "timer.executeAt: must be an RFC 3339 time"),
-        (changed(executeAt=5), "timer.executeAt: must be an RFC 3339 time"),
+        (changed(executeAt="2026-12-20T15:30:00"), "timer.content.executeAt: must be an RFC 3339 time"),
+        (changed(executeAt=5), "timer.content.executeAt: must be an RFC 3339 time"),
         (changed(revision="1"), "timer.revision: Input should be a valid integer"),
         (changed(revision=0), "timer.revision: Input should be greater than or equal to 1"),
         (changed(revision=2**63), "timer.revision: Input should be less than or equal to"),
