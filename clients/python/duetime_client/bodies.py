@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Any, Final
+from dataclasses import Field, fields
+from datetime import datetime, timedelta
+from types import UnionType
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from uuid6 import uuid7
 
 from duetime_client.call_models import NewServiceCall
+from duetime_client.decoding import json_name
 from duetime_client.errors import InvalidArgument
 from duetime_client.models import NewTimer
 from duetime_client.values import (
     Encoder,
+    RetryPolicy,
     duration,
     headers,
     instant,
@@ -30,19 +34,32 @@ Table = Mapping[str, tuple[str, Encoder]]
 
 PAGE_ITEMS: Final = 100
 
-TIMER: Table = {
-    "id": ("id", plain),
-    "execute_at": ("executeAt", instant),
-    "delay": ("delay", duration),
-    "callback_url": ("callbackUrl", plain),
-    "payload": ("payload", payload),
-    "headers": ("headers", headers),
-    "retry_policy": ("retryPolicy", policy),
-    "timeout": ("timeoutSeconds", whole_seconds),
-    "expire_after": ("expireAfter", duration),
-    "correlation_id": ("correlationId", plain),
-    "tags": ("tags", texts),
+_BY_TYPE: Final[Mapping[Any, Encoder]] = {
+    datetime: instant,
+    timedelta: duration,
+    RetryPolicy: policy,
+    Mapping: headers,
+    tuple: texts,
+    Any: payload,
 }
+
+
+def _table(model: type) -> dict[str, tuple[str, Encoder]]:
+    """Return how the fields of ``model`` are sent: by their types, and by the names that answers have for them."""
+    hints = get_type_hints(model)
+    return {each.name: (json_name(each), _encoder(each, hints[each.name])) for each in fields(model)}
+
+
+def _encoder(field: Field[Any], hint: Any) -> Encoder:
+    if "unit" in field.metadata:
+        return whole_seconds
+    kind = get_args(hint)[0] if get_origin(hint) is UnionType else hint
+    return _BY_TYPE.get(get_origin(kind) or kind, plain)
+
+
+TIMER: Final = _table(NewTimer)
+CALL: Final = _table(NewServiceCall)
+CALL_REQUEST: Final = {name: CALL.pop(name) for name in ("method", "url", "headers", "body")}
 TIMER_FILTER: Table = {
     "state": ("state", plain),
     "tag": ("tag", plain),
@@ -50,16 +67,6 @@ TIMER_FILTER: Table = {
     "due_to": ("dueTo", instant),
     "correlation_id": ("correlationId", plain),
     "reason": ("reason", plain),
-    "failed_from": ("failedFrom", instant),
-    "failed_to": ("failedTo", instant),
-    "limit": ("limit", plain),
-}
-REDRIVE: Table = {
-    "reason": ("reason", plain),
-    "tag": ("tag", plain),
-    "correlation_id": ("correlationId", plain),
-    "due_from": ("dueFrom", instant),
-    "due_to": ("dueTo", instant),
     "failed_from": ("failedFrom", instant),
     "failed_to": ("failedTo", instant),
     "dry_run": ("dryRun", plain),
@@ -80,23 +87,6 @@ API_KEY: Table = {
     "name": ("name", plain),
     "expires_at": ("expiresAt", instant),
     "expires_in": ("expiresIn", duration),
-}
-CALL: Table = {
-    "name": ("name", plain),
-    "due_at": ("dueAt", instant),
-    "delay": ("delay", duration),
-    "tags": ("tags", texts),
-    "starred": ("starred", plain),
-    "idempotency_key": ("idempotencyKey", plain),
-    "timeout": ("timeoutSeconds", whole_seconds),
-    "retry_policy": ("retryPolicy", policy),
-    "correlation_id": ("correlationId", plain),
-}
-CALL_REQUEST: Table = {
-    "method": ("method", plain),
-    "url": ("url", plain),
-    "headers": ("headers", headers),
-    "body": ("body", payload),
 }
 CALL_FILTER: Table = {
     "status": ("status", plain),
@@ -136,14 +126,17 @@ def new_id() -> str:
 def timer_body(timer: NewTimer, *, id: str | None) -> dict[str, Any]:  # noqa: A002
     if (timer.execute_at is None) == (timer.delay is None):
         raise InvalidArgument("give either execute_at or delay")
-    given = {each.name: getattr(timer, each.name) for each in fields(timer)}
-    return body(TIMER, **given | {"id": id, "tags": timer.tags or None})
+    return body(TIMER, **_given(timer) | {"id": id})
 
 
 def call_body(call: NewServiceCall) -> dict[str, Any]:
     """With an idempotency key, so that a request whose answer was lost can be repeated."""
-    given = {each.name: getattr(call, each.name) for each in fields(call)}
-    request = body(CALL_REQUEST, **{name: given.pop(name) for name in CALL_REQUEST})
-    optional = {"tags": call.tags or None, "starred": call.starred or None}
+    request = body(CALL_REQUEST, **{name: getattr(call, name) for name in CALL_REQUEST})
+    given = {name: value for name, value in _given(call).items() if name in CALL}
     key = new_id() if call.idempotency_key is None else call.idempotency_key
-    return body(CALL, **given | optional | {"idempotency_key": key}) | {"request": request}
+    return body(CALL, **given | {"idempotency_key": key}) | {"request": request}
+
+
+def _given(model: NewTimer | NewServiceCall) -> dict[str, Any]:
+    """Return the fields that are not the default."""
+    return {each.name: value for each in fields(model) if (value := getattr(model, each.name)) is not each.default}

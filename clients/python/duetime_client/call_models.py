@@ -158,7 +158,7 @@ class NewServiceCall:
     tags: tuple[str, ...] | list[str] = ()
     starred: bool = False
     idempotency_key: str | None = None
-    timeout: timedelta | None = None
+    timeout: timedelta | None = field(default=None, metadata={"json": "timeoutSeconds", "unit": _SECONDS})
     retry_policy: RetryPolicy | None = None
     correlation_id: str | None = None
 

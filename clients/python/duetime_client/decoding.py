@@ -90,7 +90,7 @@ def _object_reader(kind: Any) -> Reader:
     """``metadata`` of a field may have ``json``, the name, and ``unit``, a timedelta that a number counts."""
     hints = get_type_hints(kind)
     plan = [
-        (each, _json_name(each), _field_reader(each, hints[each.name]), NoneType in get_args(hints[each.name]))
+        (each, json_name(each), _field_reader(each, hints[each.name]), NoneType in get_args(hints[each.name]))
         for each in fields(kind)
     ]
     as_object = _checked(dict)
@@ -114,7 +114,8 @@ def _object_reader(kind: Any) -> Reader:
     return read
 
 
-def _json_name(each: Field[Any]) -> str:
+def json_name(each: Field[Any]) -> str:
+    """Return the API's name of a field."""
     name: str = each.metadata.get("json", camel(each.name))
     return name
 

@@ -122,7 +122,7 @@ class NewTimer:
     payload: Any = field(default=None, repr=False)
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     retry_policy: RetryPolicy | None = None
-    timeout: timedelta | None = None
+    timeout: timedelta | None = field(default=None, metadata={"json": "timeoutSeconds", "unit": _SECONDS})
     expire_after: timedelta | None = None
     correlation_id: str | None = None
     tags: tuple[str, ...] | list[str] = ()

@@ -75,7 +75,7 @@ def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_js
     """
     from duetime_client import InvalidArgument, RawJson
 
-    is_described = bool(target) or any(value not in (None, (), False) for value in options.values())
+    is_described = bool(target) or any(value not in (None, (), {}, False) for value in options.values())
     if from_stdin == is_described:
         raise click.UsageError("give a URL with options, or --stdin and nothing else")
     if not from_stdin:
@@ -148,12 +148,11 @@ def update(
     The name can always be changed, due time and request only while no execution is in flight. See `tag` and `star`
     for tags and stars.
     """
-    request = _request(options) | given({"url": target})
     body = {
         "name": options["name"],
         "dueAt": options["due_at"],
         "delay": options["delay"],
-        "request": request or None,
+        "request": _request(options) | given({"url": target}),
     }
     response = remote.call("PATCH", _path(call_id), body=body, if_revision=if_revision)
     return _shown(remote, response, follow=False, as_json=as_json, in_full=True)
@@ -321,7 +320,7 @@ def _submission(url: str, options: dict[str, Any]) -> dict[str, Any]:
     return {
         # Names are in events and lists, so they must not hold secrets of a query.
         "name": options["name"] or f"{method} {without_query(url)}"[:MAX_NAME_CHARACTERS],
-        "tags": list(options["tags"]) or None,
+        "tags": options["tags"],
         "starred": options["star"] or None,
         "dueAt": options["due_at"],
         "delay": options["delay"],
@@ -337,7 +336,7 @@ def _request(options: dict[str, Any]) -> dict[str, Any]:
     if options["body"] is not None and options["body_json"] is not None:
         raise click.UsageError("--body and --body-json cannot both be given")
     body = options["body_json"] if options["body"] is None else options["body"]
-    return given({"method": options["method"], "headers": dict(options["headers"]) or None, "body": body})
+    return given({"method": options["method"], "headers": options["headers"], "body": body})
 
 
 def _shown(remote: Remote, response: Answer, *, follow: bool, as_json: bool, in_full: bool = False) -> int:

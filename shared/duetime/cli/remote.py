@@ -98,9 +98,7 @@ CLEARED = object()
 def given(members: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out values that were not given."""
     return {
-        name: None if value is CLEARED else value
-        for name, value in members.items()
-        if value is not None and value != ()
+        name: None if value is CLEARED else value for name, value in members.items() if value not in (None, (), {})
     }
 
 

@@ -27,15 +27,7 @@ from duetime.cli.values import (
     timer_filter_options,
 )
 
-_CLEARABLE = {
-    "payload": "payload",
-    "headers": "headers",
-    "retry-policy": "retryPolicy",
-    "timeout": "timeoutSeconds",
-    "expire-after": "expireAfter",
-    "correlation-id": "correlationId",
-    "tags": "tags",
-}
+_CLEARABLE = ("payload", "headers", "tags", "retry-policy", "timeout-seconds", "expire-after", "correlation-id")
 _COLUMNS = {
     "ID": "id",
     "STATE": "state",
@@ -159,7 +151,7 @@ def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **
 @click.option("--callback-url", metavar="URL", help="New callback URL.")
 @_due_options
 @_content_options
-@click.option("--clear", type=click.Choice(list(_CLEARABLE)), multiple=True, help="Value to clear. Can be repeated.")
+@click.option("--clear", type=click.Choice(_CLEARABLE), multiple=True, help="Value to clear. Can be repeated.")
 @if_revision_option
 @json_option
 @on_server("patchTimer")
@@ -175,7 +167,7 @@ def update(
     **given: Any,
 ) -> None:
     """Change the given values of a timer that has not finished; keep the rest."""
-    body = _body(callback_url, given) | dict.fromkeys((_CLEARABLE[each] for each in clear), CLEARED)
+    body = _body(callback_url, given | {each.replace("-", "_"): CLEARED for each in clear})
     response = remote.call("PATCH", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 
@@ -298,15 +290,6 @@ def timer_query(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _body(callback_url: str | None, given: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "callbackUrl": callback_url,
-        "executeAt": given["execute_at"],
-        "delay": given["delay"],
-        "payload": given["payload"],
-        "headers": dict(given["headers"]) or None,
-        "tags": list(given["tags"]) or None,
-        "retryPolicy": given["retry_policy"],
-        "timeoutSeconds": given["timeout_seconds"],
-        "expireAfter": given["expire_after"],
-        "correlationId": given["correlation_id"],
-    }
+    from duetime_client.values import camel
+
+    return {"callbackUrl": callback_url, **{camel(name): value for name, value in given.items()}}

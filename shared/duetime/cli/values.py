@@ -95,6 +95,7 @@ headers_option = click.option(
     "headers",
     type=Header(),
     multiple=True,
+    callback=lambda _context, _parameter, value: dict(value),
     metavar="'NAME: VALUE'",
     help="A header of the request. Can be repeated.",
 )

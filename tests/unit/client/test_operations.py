@@ -20,7 +20,7 @@ from duetime.api.routes import all_routes
 from duetime.domain.principals import Role
 from duetime.testing.transport import HandlerTransport
 from duetime_client import Conflict, Duetime, NewTimer, RetryPolicy
-from duetime_client.decoding import _json_name
+from duetime_client.decoding import json_name
 from duetime_client.following import EventPage
 from tests.support.clock import NOW
 from tests.support.stores import memory_store
@@ -395,7 +395,7 @@ def test_every_answer_has_a_model() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_has_all_members_of_its_answer(name: str) -> None:
-    assert {_json_name(each) for each in fields(MODELS[name])} == set(SCHEMAS[name]["properties"])
+    assert {json_name(each) for each in fields(MODELS[name])} == set(SCHEMAS[name]["properties"])
 
 
 @pytest.mark.parametrize("name", ENUMS)

@@ -92,7 +92,7 @@ class AsyncTenantWebhook:
     ) -> Redriven:
         """Deliver dead letters again: all that this holds for, as ``redrive_many`` of timers has it."""
         body = bodies.body(
-            bodies.REDRIVE,
+            bodies.TIMER_FILTER,
             reason=reason,
             tag=tag,
             correlation_id=correlation_id,

@@ -306,7 +306,7 @@ class AsyncTimers:
         what was redriven stays redriven when it breaks off.
         """
         body = bodies.body(
-            bodies.REDRIVE,
+            bodies.TIMER_FILTER,
             reason=reason,
             tag=tag,
             correlation_id=correlation_id,
