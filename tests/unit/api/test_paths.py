@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from duetime.api.http.timer_paths import read_id, routable, timer_path
+from duetime.api.http.router import read_id, routable, timer_path
 from duetime.domain.errors import InvalidInput
 
 IDS = st.text(

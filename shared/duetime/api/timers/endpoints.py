@@ -8,7 +8,7 @@ from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_mat
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Deferred, Route
-from duetime.api.http.timer_paths import read_id, timer_path
+from duetime.api.http.router import read_id, timer_path
 from duetime.api.timers.parsing import check_id, read_change, read_timer
 from duetime.api.timers.requests import TIMER_SHAPE, TimerBody, TimerPatch
 from duetime.api.timers.responses import DeleteResponse, TimerResponse, timer_response
