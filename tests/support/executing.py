@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
@@ -18,10 +18,11 @@ from duetime.domain.shards import Lease
 from duetime.engine.firing.execution_handler import Turn
 from duetime.engine.poller import Poller
 from duetime.engine.settings import EngineSettings
+from duetime.engine.waiting import Offload
 from duetime.stores.port.calls import ApplyStatus, CallFilter, CallRef, CallStore
 from duetime.testing.contract import call_builders as make
 from duetime.testing.contract.steps import claim_shard
-from duetime.testing.virtual_time import VirtualClock, run_virtually
+from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.clock import NOW as START
 from tests.support.engine import Script, make_poller, running
 from tests.support.scripted_sender import RequestSender
@@ -40,6 +41,7 @@ class Executing:
     settings: EngineSettings = field(default_factory=EngineSettings)
     rules: CallRules = field(default_factory=CallRules)
     log_rules: LogRules = field(default_factory=LogRules)
+    make_offload: Callable[[int, str], Offload] = InlineOffload
     calls: CallStore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +71,7 @@ class Executing:
             self.clock,
             worker_id=worker_id,
             settings=self.settings,
+            make_offload=self.make_offload,
             handler=self.executor(calls),
             new_id=lambda: make.id_at(self.clock.now()),
         )

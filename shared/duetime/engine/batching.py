@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from duetime.domain.errors import StoreError, StoreNotReady, StoreUnavailable
@@ -23,11 +24,27 @@ _IDLE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """What bounds the items that are being written, in all batches.
+
+    ``take`` gets how many there are and a callback, and returns how many may be written now. If not all, it calls
+    back when there is more room. ``give_back`` gets the number of items of a batch that is done.
+    """
+
+    take: Callable[[int, Callable[[], None]], int]
+    give_back: Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Gathering:
-    """How many items make a full batch, and how long the first of a batch waits for others."""
+    """How many items make a full batch, and how long the first of a batch waits for others.
+
+    ``room`` None: nothing but ``record_concurrency`` bounds what is written at once.
+    """
 
     batch_size: int
     linger_seconds: float
+    room: Room | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +173,20 @@ class Batcher(Generic[T, R]):
         )
 
     def _start_writes(self) -> None:
-        size = self._gathering.batch_size
+        room = self._gathering.room
         while self._queue and len(self._active) < self._settings.record_concurrency:
+            size = min(self._gathering.batch_size, len(self._queue))
+            if room is not None and not (size := room.take(size, self._alarm.set)):
+                return
             batch, self._queue = self._queue[:size], self._queue[size:]
             task = asyncio.get_running_loop().create_task(self._write_batch(batch))
             self._active.add(task)
-            task.add_done_callback(self._finish_write)
+            task.add_done_callback(partial(self._finish_write, size))
 
-    def _finish_write(self, task: asyncio.Task[None]) -> None:
+    def _finish_write(self, size: int, task: asyncio.Task[None]) -> None:
         self._active.discard(task)
+        if self._gathering.room is not None:
+            self._gathering.room.give_back(size)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("recording failed", exc_info=error, extra={"action": "record.crashed"})
         if self._queue:

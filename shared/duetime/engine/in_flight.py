@@ -34,22 +34,26 @@ class HeldPayloads:
     """The large payloads of timers that wait, are in flight or are not recorded. For the event loop's thread alone.
 
     Up to ``max_bytes`` every timer is accepted. Beyond that, each namespace may hold its share, and always one timer.
-    All together hold at most twice ``max_bytes``.
+    All together hold at most twice ``max_bytes``, with what is reserved for bodies that are being read; or one alone.
     """
 
     def __init__(self, max_bytes: int = sys.maxsize) -> None:
         self._max_bytes = max_bytes
         self._held: dict[FiringKey, tuple[str, int]] = {}
         self._by_namespace: dict[str, int] = {}
+        self._reserved = 0
+        self._on_less: Callable[[], None] | None = None
         self.bytes = 0
 
     def accepts(self, timer: Timer) -> bool:
         """Whether it may be taken. One that is not stays in the store."""
         size = payload_bytes(timer)
-        if size == 0 or self.bytes == 0 or self.bytes + size <= self._max_bytes:
+        if size == 0 or self.bytes + self._reserved == 0:
             return True
-        if self.bytes + size > 2 * self._max_bytes:
+        if self.bytes + self._reserved + size > 2 * self._max_bytes:
             return False
+        if self.bytes + size <= self._max_bytes:
+            return True
         own = self._by_namespace.get(timer.namespace, 0)
         return own == 0 or own + size <= self._share(own)
 
@@ -80,6 +84,29 @@ class HeldPayloads:
             self._by_namespace[namespace] -= size
             if not self._by_namespace[namespace]:
                 del self._by_namespace[namespace]
+            self._tell_of_less()
+
+    def reserve(self, most: int, size: int, on_less: Callable[[], None]) -> int:
+        """Reserve ``size`` for each of up to ``most`` bodies whose sizes are known only when they are read.
+
+        Returns for how many there is room. If not for all, ``on_less`` is called once when less is held.
+        """
+        room = (2 * self._max_bytes - self.bytes - self._reserved) // size
+        count = max(0 if self.bytes + self._reserved else 1, min(most, room))
+        if count < most:
+            self._on_less = on_less
+        self._reserved += count * size
+        return count
+
+    def release(self, size: int) -> None:
+        """Give back what was reserved: what the bodies take is known and held now."""
+        self._reserved -= size
+        self._tell_of_less()
+
+    def _tell_of_less(self) -> None:
+        on_less, self._on_less = self._on_less, None
+        if on_less is not None:
+            on_less()
 
     def _share(self, own: int) -> int:
         return self._max_bytes // (len(self._by_namespace) + (own == 0))

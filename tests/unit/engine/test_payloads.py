@@ -95,3 +95,29 @@ def test_more_is_wanted_when_half_is_free() -> None:
     assert not held.wants("a")
     held.remove(firing_key(timers[1]))
     assert held.wants("a")
+
+
+def test_what_is_reserved_counts_until_it_is_known_and_whoever_had_no_room_is_told() -> None:
+    held = HeldPayloads(2 * SIZE)
+    told: list[str] = []
+    hold(held, 1, "a")
+
+    assert held.reserve(5, SIZE, lambda: told.append("first")) == 3
+    assert held.reserve(5, SIZE, lambda: told.append("second")) == 0
+    assert not held.accepts(large("t", "b"))
+    assert told == []
+    held.release(3 * SIZE)
+
+    assert told == ["second"]
+    assert held.accepts(large("t", "b"))
+    assert held.reserve(1, SIZE, lambda: told.append("third")) == 1
+    held.release(SIZE)
+    assert told == ["second"]
+
+
+def test_one_body_is_read_however_large_it_may_be() -> None:
+    held = HeldPayloads(10)
+
+    assert held.reserve(5, SIZE, list) == 1
+    assert held.reserve(5, SIZE, list) == 0
+    assert not held.accepts(large("t", "a"))

@@ -13,8 +13,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from duetime.delivery.port import Callback, CallbackResult
+from duetime.domain.service_calls import MAX_BODY_BYTES
 from duetime.domain.timers import Timer, TimerState
-from duetime.engine.batching import Batcher, Gathering, Partitions, bug_in, refusal
+from duetime.engine.batching import Batcher, Gathering, Partitions, Room, bug_in, refusal
 from duetime.engine.context import EngineContext
 from duetime.engine.delivery import Attempt, Delivery, Launcher
 from duetime.engine.firing.execution_handler import (
@@ -38,9 +39,11 @@ log = logging.getLogger(__name__)
 _MOST_OF_A_LIFE = 0.7
 _LEAST_SECONDS = 1.0
 _BATCH_SIZE = 25
-"""A message is sent when its whole batch is begun, and how large the messages of a batch are is known only then."""
+"""A message is sent when its whole batch is begun."""
 _COPIES = 4
 """Of a body: as it is stored, as it is sent, the HTTP client's own, and in the log."""
+_LARGEST_BYTES = _COPIES * MAX_BODY_BYTES
+"""Reserved for each execution that is begun: how large its body is is known only then."""
 
 
 class _Beginning(NamedTuple):
@@ -94,7 +97,7 @@ class AtMostOnceDelivery(Delivery):
                 lambda result: result.status is StartStatus.UNAVAILABLE,
                 lambda beginning: _partition_of(beginning.attempt.timer),
             ),
-            gathering=Gathering(_BATCH_SIZE, linger_seconds=0.0),
+            gathering=Gathering(_BATCH_SIZE, linger_seconds=0.0, room=_room(payloads)),
         )
         self._endings: Batcher[_Ending, Conclusion] = Batcher(
             self._conclude,
@@ -290,6 +293,13 @@ class AtMostOnceDelivery(Delivery):
         if wake_at is not None:
             shard.note_due(wake_at, now=self._clock.now(), monotonic=self._clock.monotonic())
             self._context.wake.set()
+
+
+def _room(payloads: HeldPayloads) -> Room:
+    return Room(
+        take=lambda most, on_less: payloads.reserve(most, _LARGEST_BYTES, on_less),
+        give_back=lambda count: payloads.release(count * _LARGEST_BYTES),
+    )
 
 
 def _in_time(message: Message, now: datetime) -> Callback | None:
