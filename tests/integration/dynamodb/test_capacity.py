@@ -89,7 +89,21 @@ def test_the_firing_side_takes_few_requests_in_batches(
     assert meter.total_requests / number < 0.15
     # A first look, the rest of the page, an empty page, and a look at what comes next.
     assert dict(meter.requests) == {"Query": 4, "BatchExecuteStatement": number / 25}
-    assert meter.items_read == number + 1  # the first is looked at before
+    assert meter.items_read == number + 2  # two are looked at before
+
+
+@pytest.mark.parametrize("later", [0, 1, 60])
+def test_a_lone_timer_is_read_by_one_request_that_tells_what_comes_next(
+    batched: CoreStore, single: Namespace, meter: CapacityMeter, later: int
+) -> None:
+    create(batched, make_timer(single, "lone", execute_at=NOW), *make_timers(single, later, execute_at=LATER))
+    meter.reset()
+
+    page = batched.timers.due(0, until=NOW, limit=500)
+
+    assert [timer.timer_id for timer in page.timers] == ["lone"]
+    assert (page.cursor, page.next_attempt_at) == (None, LATER if later else None)
+    assert dict(meter.requests) == {"Query": 1}
 
 
 @pytest.mark.parametrize("has_next", [True, False])

@@ -142,8 +142,8 @@ def test_every_statement_searches_by_index(filled: SqlStore, single: Namespace, 
         assert not [step for step in steps if step.startswith("SCAN") or "TEMP B-TREE" in step], steps
 
 
-def test_looking_for_the_next_timer_reads_the_index_alone(filled: SqlStore, single: Namespace) -> None:
-    (steps,) = plans(filled, single, ACTIONS["nothing due"])
+def test_looking_for_what_comes_after_a_page_reads_the_index_alone(filled: SqlStore, single: Namespace) -> None:
+    *_, steps = plans(filled, single, ACTIONS["due"])
 
     wanted = "(shard_id=? AND row_type=? AND timer_execute_at>? AND timer_execute_at<?)"
     assert steps == [f"SEARCH timers USING COVERING INDEX {PRIMARY_KEY} {wanted}"]

@@ -30,6 +30,7 @@ _KEY = TIMER.key
 _LOOKED_AT = (*_KEY, *DUE.order_names, "timer_revision", *(name for name in LOOKED_AT if name not in _KEY))
 _READ_TOGETHER = 64
 """Of those that are wanted, how many are read at once."""
+_LONE_AND_NEXT = 2
 _PLACES = TIMER.places
 _LAST_MS = to_milliseconds(MAX_INSTANT)
 _PAYLOAD = _PLACES["timer_payload"]
@@ -57,22 +58,16 @@ class Due:
         if cursor is not None:
             after = place_of(cursor, TIMER, DUE)
         else:
-            # The usual poll finds nothing due: it costs one step on the path.
+            # The usual poll finds nothing due, or a lone timer: it takes one step, which tells what comes next, too.
             since_ms = 0 if since is None else to_milliseconds(since)
-            first_ms = self._first(shard_id, since_ms, horizon_ms)
-            if first_ms is None or first_ms > until_ms:
-                return DuePage([], next_attempt_at=_earlier(first_ms, known_next))
+            first = self._due_rows(shard_id, None, since_ms, horizon_ms, _LONE_AND_NEXT)
+            due = [row for row in first.rows if _due_ms(row) <= until_ms]
+            is_all = len(due) <= limit and (first.end is None or len(due) < len(first.rows))
+            if not due or (is_all and is_wanted is None):
+                next_ms = next((_due_ms(row) for row in first.rows[len(due) :]), None)
+                return _page(due, next_attempt_at=_earlier(next_ms, known_next))
         if is_wanted is None:
-            page = self._backend.scan(
-                TIMER,
-                DUE,
-                (shard_id,),
-                after=after,
-                since=since_ms,
-                until=until_ms,
-                limit=limit,
-                budget=PAGE_BYTES,
-            )
+            page = self._due_rows(shard_id, after, since_ms, until_ms, limit)
         else:
             looked_at = self._backend.scan(
                 TIMER,
@@ -88,6 +83,11 @@ class Due:
         if page.end is not None:
             return _page(page.rows, end=page.end)
         return _page(page.rows, next_attempt_at=_earlier(self._first(shard_id, until_ms + 1, horizon_ms), known_next))
+
+    def _due_rows(self, shard_id: int, after: Place | None, since_ms: int | None, until_ms: int, limit: int) -> Scan:
+        return self._backend.scan(
+            TIMER, DUE, (shard_id,), after=after, since=since_ms, until=until_ms, limit=limit, budget=PAGE_BYTES
+        )
 
     def _first(self, shard_id: int, since_ms: int, horizon_ms: int) -> int | None:
         """Return the earliest key of the shard between these, both inclusive."""
@@ -175,6 +175,10 @@ def _glance(row: Row) -> Glance:
 
 def _readable(value: Value) -> Value:
     return None if value is DAMAGED else value
+
+
+def _due_ms(row: Row) -> int:
+    return row[_PLACES["timer_execute_at"]]  # type: ignore[no-any-return]  # a number, or no range would have it
 
 
 def _earlier(found_ms: int | None, known: datetime | None) -> datetime | None:
