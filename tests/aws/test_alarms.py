@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from duetime.cli.cost import counts
 from duetime.runtime.emf import NAMESPACE, EmfReporter
 from duetime.runtime.metrics import COUNTERS, DISTRIBUTIONS, GAUGES
 from duetime.runtime.outbox_function import OutboxFunction
@@ -181,3 +182,10 @@ def test_the_docs_say_of_every_alarm_what_to_do_and_what_it_costs(template: Temp
 
     assert documented() == prices
     assert f"${sum(prices.values()):.2f} a month" in text
+
+
+def test_the_bill_has_all_alarms(template: Template) -> None:
+    metrics = [(alarm.get("Period", 60) < 60, len(metrics_of(alarm))) for alarm in alarms_of(template).values()]
+
+    assert sum(number for is_fine, number in metrics if not is_fine) == counts.ALARMED_METRICS
+    assert sum(number for is_fine, number in metrics if is_fine) == counts.ALARMED_METRICS_OF_SECONDS

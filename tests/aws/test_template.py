@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 from duetime.api.documents.openapi import openapi_document
+from duetime.api.http.batches import MAX_BATCH_ITEMS
+from duetime.api.http.parsing import MAX_BATCH_BYTES
 from duetime.api.routes import all_routes
+from duetime.cli.app import app
+from duetime.cli.cost import counts
 from duetime.delivery.egress import PUBLIC_ONLY
 from duetime.runtime import process_limits
 from duetime.runtime.eventbridge import CALLS_SOURCE, SOURCE
@@ -471,3 +475,20 @@ def test_the_layer_needs_the_same_packages_whatever_python_builds_it() -> None:
 
     assert requirements == (ROOT / "requirements" / "lambda.txt").read_text()
     assert ";" not in requirements
+
+
+def test_the_bill_has_the_defaults_of_the_parameters(template: Template) -> None:
+    parameters = {name: each["Default"] for name, each in template.source["Parameters"].items()}
+    options = {option.name: option.default for option in app.commands["cost"].params}
+    settings = PollerSettings(store="dynamodb://timers")
+
+    assert options["shards"] == parameters["DefaultNumShards"]
+    assert options["api_memory_mb"] == parameters["ApiMemoryMb"]
+    assert options["poller_memory_mb"] == parameters["PollerMemoryMb"]
+    assert options["retention_days"] * 86_400 == parameters["FiredRetentionSeconds"]
+    assert parameters["OutboxMemoryMb"] == counts.OUTBOX_MEMORY_MB
+    assert parameters["ShardsPerPoller"] == counts.SHARDS_PER_POLLER
+    assert parameters["AuthorizerTtlSeconds"] == counts.AUTHORIZER_TTL_SECONDS
+    after_polling = settings.deadline_margin_seconds + settings.drain_seconds + 5
+    assert parameters["PollerTimeoutSeconds"] - after_polling == counts.POLLER_SECONDS_PER_MINUTE
+    assert (MAX_BATCH_ITEMS, MAX_BATCH_BYTES) == (counts.MAX_BATCH_TIMERS, counts.MAX_BATCH_BYTES)

@@ -35,6 +35,8 @@ class CapacityMeter:
         self.write_units = 0.0
         self.items_read = 0
         """By queries, whether or not a filter let them through."""
+        self.least_read_units = 0.0
+        """What reads cost at least: a unit for a query and for a key, half of that if eventually consistent."""
         self._events = client.meta.events
         self._events.register("before-parameter-build.dynamodb", self._ask)
         self._events.register("after-call.dynamodb", self._count)
@@ -51,9 +53,15 @@ class CapacityMeter:
         self.requests.clear()
         self.write_units = 0.0
         self.items_read = 0
+        self.least_read_units = 0.0
 
-    def _ask(self, params: dict[str, Any], **_: Any) -> None:
+    def _ask(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         params["ReturnConsumedCapacity"] = "INDEXES"
+        if model.name in _READS:
+            tables = params.get("RequestItems", {"": params}).values()
+            self.least_read_units += sum(
+                len(each.get("Keys", "1")) * (1.0 if each.get("ConsistentRead") else 0.5) for each in tables
+            )
 
     def _count(self, model: Any, parsed: dict[str, Any], **_: Any) -> None:
         self.requests[model.name] += 1

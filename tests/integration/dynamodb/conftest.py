@@ -9,6 +9,7 @@ from duetime.domain.namespaces import Namespace
 from duetime.stores.backends.dynamodb.client import make_client
 from duetime.stores.backends.dynamodb.items import Item
 from duetime.stores.core.store import CoreStore
+from tests.support.capacity import CapacityMeter, counted_client
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store
 from tests.support.dynamodb_proxy import DynamoDbProxy, running_proxy
@@ -78,3 +79,21 @@ def items(ministack_client: Any, timers_table: str) -> Callable[[int, str], list
         return [item for item in found if item["sortKey"]["S"].startswith(prefix)]
 
     return read
+
+
+@pytest.fixture
+def client(ministack_url: str) -> Iterator[Any]:
+    with counted_client(ministack_url) as client:
+        yield client
+
+
+@pytest.fixture
+def meter(client: Any, single: Namespace) -> CapacityMeter:
+    """Begins to count when there is a namespace."""
+    return CapacityMeter(client)
+
+
+@pytest.fixture
+def singly(client: Any, timers_table: str) -> CoreStore:
+    """Single writes: their units are counted right."""
+    return dynamodb_store(client, timers_table, batch_statements=False)

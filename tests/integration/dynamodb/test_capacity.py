@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,29 +23,11 @@ from duetime.testing.contract.builders import (
 )
 from duetime.testing.contract.steps import claim_shard, create, record
 from tests.support.attempts import logged
-from tests.support.capacity import CapacityMeter, counted_client
+from tests.support.capacity import CapacityMeter
 from tests.support.clock import NOW
 from tests.support.dynamodb import dynamodb_store
 
 LATER = NOW + seconds(60)
-
-
-@pytest.fixture
-def client(ministack_url: str) -> Iterator[Any]:
-    with counted_client(ministack_url) as client:
-        yield client
-
-
-@pytest.fixture
-def meter(client: Any, single: Namespace) -> CapacityMeter:
-    """Begins to count when there is a namespace."""
-    return CapacityMeter(client)
-
-
-@pytest.fixture
-def singly(client: Any, timers_table: str) -> CoreStore:
-    """Single writes: their units are counted right."""
-    return dynamodb_store(client, timers_table, batch_statements=False)
 
 
 @pytest.fixture

@@ -1,0 +1,146 @@
+"""What the stack of template.yaml is charged for: with its pollers on Lambda, or with workers in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil
+
+from duetime.cli.cost import counts
+from duetime.cli.cost.bill import Charge
+from duetime.cli.cost.counts import Polling
+from duetime.cli.cost.workload import GB, HOURS, MILLION, SECONDS, Workload
+
+Charges = Iterator[Charge]
+
+_UTILISATION = 0.7
+"""Of provisioned capacity and of processors."""
+_VOLUMES = (0, *(step * 10**exponent for exponent in range(3, 11) for step in (1, 2, 5)))
+"""Timers a month at which workers are compared with Lambda."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine that runs ``duetime worker``: the part of a processor that it has all the time, and its charges.
+
+    ``hourly`` and ``monthly`` are quantities by price.
+    """
+
+    name: str
+    cores: float
+    hourly: dict[str, float]
+    monthly: dict[str, float]
+
+
+HOSTS = (
+    Host("Fargate task", 0.25, {"fargateCpu": 0.25, "fargateMemory": 0.5, "publicAddresses": 1}, {}),
+    # It has two processors, of each of which it may use a tenth all the time.
+    Host("t4g.micro", 0.2, {"instances": 1, "publicAddresses": 1}, {"volumes": 8}),
+)
+
+
+def cores(workload: Workload) -> float:
+    """Return how many processors it takes to poll and fire, with room to spare."""
+    per_second = workload.timers_per_month / workload.active_seconds
+    busy = per_second * workload.cpu_microseconds / MILLION + workload.shards * counts.IDLE_CORES_PER_SHARD
+    return busy / _UTILISATION
+
+
+def lambda_pollers(workload: Workload) -> int:
+    """Return how many pollers run on Lambda."""
+    each = workload.poller_memory_mb / counts.MB_OF_A_LAMBDA_CORE
+    return max(ceil(workload.shards / counts.SHARDS_PER_POLLER), ceil(cores(workload) / each))
+
+
+def stack(workload: Workload, host: Host | None = None) -> Charges:
+    """Yield the charges. ``host``: workers there poll, and no Lambda function."""
+    yield from _api(workload)
+    if host is None:
+        yield from _lambda_pollers(workload)
+        yield from _units(workload, counts.ON_LAMBDA, lambda_pollers(workload))
+    else:
+        number = max(1, ceil(cores(workload) / host.cores))
+        yield from (Charge("worker", price, number * each * HOURS) for price, each in host.hourly.items())
+        yield from (Charge("worker", price, number * each) for price, each in host.monthly.items())
+        yield from _units(workload, counts.WORKER, number)
+    starts = counts.OUTBOX_STARTS_PER_MINUTE * HOURS * 60
+    yield from _function("outbox", starts, starts * counts.OUTBOX_SECONDS, counts.OUTBOX_MEMORY_MB)
+    yield from _storage(workload)
+    yield from _watching(workload, 0 if host else lambda_pollers(workload))
+
+
+def cheaper_at(workload: Workload, host: Host, total: Callable[[Charges], float]) -> list[tuple[int, int | None]]:
+    """Return at how many timers a month workers cost less than Lambda: from, to, in round numbers; None: no end."""
+    found: list[tuple[int, int | None]] = []
+    was_cheaper = False
+    for volume, following in pairwise((*_VOLUMES, None)):
+        at = replace(workload, timers_per_month=volume)
+        is_cheaper = total(stack(at, host)) < total(stack(at))
+        if is_cheaper:
+            start = found.pop()[0] if was_cheaper else volume
+            found.append((start, volume if following else None))
+        was_cheaper = is_cheaper
+    return found
+
+
+def _function(name: str, requests: float, seconds: float, memory_mb: int) -> Charges:
+    yield Charge(f"{name}: requests", "lambdaRequests", requests / MILLION)
+    yield Charge(f"{name}: time", "lambdaDuration", seconds * memory_mb / 1024 / MILLION)
+
+
+def _api(workload: Workload) -> Charges:
+    requests = workload.requests
+    body = workload.timers_per_request * (counts.REQUEST_BYTES + workload.payload_bytes)
+    yield Charge(
+        "HTTP API: creates", "httpApiRequests", requests * ceil(body / counts.HTTP_API_CHUNK_BYTES) / MILLION
+    )
+    # The gateway asks the authorizer once in a while, for each key.
+    served = requests + min(requests, workload.active_seconds / counts.AUTHORIZER_TTL_SECONDS)
+    seconds = served * workload.api_milliseconds / 1000
+    yield from _function("API and authorizer", served, seconds, workload.api_memory_mb)
+
+
+def _lambda_pollers(workload: Workload) -> Charges:
+    minutes = lambda_pollers(workload) * HOURS * 60
+    seconds = minutes * counts.POLLER_SECONDS_PER_MINUTE
+    yield from _function("poller", minutes * counts.POLLER_STARTS_PER_MINUTE, seconds, workload.poller_memory_mb)
+
+
+def _units(workload: Workload, polling: Polling, pollers: int) -> Charges:
+    writes = workload.timers_per_month * sum(counts.write_units(workload.payload_bytes))
+    reads = workload.timers_per_month * counts.read_units(workload.payload_bytes)
+    reads += workload.requests * counts.API_READ_UNITS
+    idle_writes = workload.shards * polling.writes_per_shard + pollers * polling.writes
+    idle_reads = workload.shards * polling.reads_per_shard + pollers * polling.reads
+    if workload.is_provisioned:
+        # Capacity follows the load, by autoscaling, and has room to spare.
+        written, read = (units / 3600 + idle * HOURS for units, idle in ((writes, idle_writes), (reads, idle_reads)))
+        yield Charge("timers and leases: written", "writeCapacity", written / _UTILISATION)
+        yield Charge("timers and polls: read", "readCapacity", read / _UTILISATION)
+    else:
+        yield Charge("timers: written", "writeUnits", writes / MILLION)
+        yield Charge("leases: written", "writeUnits", idle_writes * SECONDS / MILLION)
+        yield Charge("timers: read", "readUnits", reads / MILLION)
+        yield Charge("polls: read", "readUnits", idle_reads * SECONDS / MILLION)
+
+
+def _storage(workload: Workload) -> Charges:
+    pending, finished = counts.stored_bytes(workload.payload_bytes)
+    each = pending * workload.pending_months + finished * workload.retention_months
+    stored = workload.timers_per_month * each / GB
+    yield Charge("tables: storage", "tableStorage", stored)
+    yield Charge("tables: point-in-time recovery", "tableBackup", stored)
+
+
+def _watching(workload: Workload, pollers: int) -> Charges:
+    logged = workload.requests * counts.LOG_BYTES_PER_REQUEST
+    logged += pollers * counts.LOG_BYTES_PER_POLLER_SECOND * SECONDS
+    yield Charge("logs", "logs", logged / GB)
+    active = workload.active_hours / HOURS if workload.timers_per_month else 0.0
+    of_pollers = counts.METRICS_OF_IDLE_POLLERS + active * counts.METRICS_OF_FIRING if pollers else 0.0
+    yield Charge("metrics", "metrics", counts.METRICS_OF_OUTBOX + of_pollers)
+    yield Charge("alarms", "alarms", counts.ALARMED_METRICS)
+    yield Charge("alarms in periods of seconds", "alarmsOfSeconds", counts.ALARMED_METRICS_OF_SECONDS)
+    yield Charge("dashboard", "dashboards", 1)
+    yield Charge("key of signing secrets", "kmsKeys", 1)
