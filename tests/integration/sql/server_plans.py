@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
+import psycopg
 import sqlalchemy as sa
 from sqlalchemy.dialects.mysql.base import MySQLDialect
 
@@ -65,7 +67,14 @@ def plans(store: SqlStore, tables: Sequence[str], action: Callable[[], object]) 
 
 
 def _explain_postgresql(connection: sa.Connection, statement: Ran) -> list[Step]:
-    found = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement.sql}", statement.parameters).scalar_one()
+    """Of a prepared statement: what the server plans without having seen the values."""
+    names: list[str] = []
+    text = re.sub(r"%\((\w+)\)s", lambda found: f"${names.append(found[1]) or len(names)}", statement.sql)
+    values = [psycopg.sql.Literal(statement.parameters[name]).as_string() for name in names]
+    connection.exec_driver_sql(f"PREPARE planned AS {text}".replace("%", "%%"))
+    executed = f"EXECUTE planned({', '.join(values)})" if values else "EXECUTE planned"
+    found = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {executed}".replace("%", "%%")).scalar_one()
+    connection.exec_driver_sql("DEALLOCATE planned")
     steps = []
     remaining = [found[0]["Plan"]]
     while remaining:

@@ -32,6 +32,9 @@ _SESSION = {
     "timezone": "UTC",
     # Whatever the server's, the database's or the user's default is.
     "default_transaction_isolation": "read committed",
+    # Every statement goes by a declared path, whatever its values. A plan for each execution costs the server more
+    # than the rows: it begins with all partitions.
+    "plan_cache_mode": "force_generic_plan",
 }
 PREPARE_SESSION = (
     "SELECT "
@@ -85,8 +88,7 @@ class PostgresqlDialect(ServerDialect):
         event.listen(self.engine, "connect", _prepare_session)
 
     def begin_write(self, connection: sa.Connection) -> None:
-        # A plan for each row of a batch costs the server more than the rows: each begins with all partitions.
-        connection.exec_driver_sql("BEGIN; SET LOCAL plan_cache_mode = force_generic_plan")
+        connection.exec_driver_sql("BEGIN")
 
     @contextmanager
     def schema_turn(self, connection: sa.Connection) -> Iterator[None]:
