@@ -77,7 +77,7 @@ def test_a_million_timers_created_one_by_one(cost: Cost) -> None:
             "outbox: time": 0.0438 * 0.2 * 0.5,
             "timers: written": 4.0,
             "leases: written": 16 * 0.283 * 2.628,
-            "timers: read": 4 + 700 / 4096 + 1,
+            "timers: read": 2 + 700 / 4096 + 1,
             "polls: read": (16 * (1.25 + 2 / 6) + 2 * 7 / 6) * 2.628,
             "tables: storage": (1600 * 24 + 950 * 168) / 730 * 1e6 / 2**30,
             "tables: point-in-time recovery": (1600 * 24 + 950 * 168) / 730 * 1e6 / 2**30,

@@ -21,7 +21,7 @@ APART_ABOVE_BYTES: Final = 32 * _KILOBYTE
 """A longer payload is an item of its own, written in a transaction with its timer."""
 APART_BYTES: Final = 150
 """Such an item without the payload."""
-LONE_READS: Final = 4
+LONE_READS: Final = 2
 """Queries for a timer that is due alone, beyond those of an idle shard, when its callback takes no time. Timers that
 are due together share them."""
 API_READ_UNITS: Final = 1
