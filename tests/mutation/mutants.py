@@ -88,7 +88,7 @@ MUTANTS = (
         "engine/in_flight.py",
         "tests/unit/engine/test_payloads.py",
         ("            self.bytes -= size\n", "", "memory once used counts for ever"),
-        ("if self.bytes + size > 2 * self._max_bytes:", "if False:", "large payloads have no bound"),
+        ("if self.bytes + self._reserved + size > 2 * self._max_bytes:", "if False:", "large payloads have no bound"),
     ),
     *_of(
         "engine/response/decide.py",
