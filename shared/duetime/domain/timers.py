@@ -142,6 +142,12 @@ class Timer:
         """Tell whether it is too late for another attempt (``expire_after_ms``)."""
         return is_too_late(self.armed_at, self.content.expire_after_ms, now)
 
+    @property
+    def lateness_limit(self) -> str:
+        """Describe, for people, how late an attempt may start. Only for a timer that has such a limit."""
+        assert self.content.expire_after_ms is not None
+        return f"within {self.content.expire_after_ms / 1000:g} s of its due time (expireAfter)"
+
     def is_expired(self, now: datetime) -> bool:
         """Tell whether the store may have removed it already; such a timer reads as absent."""
         return self.expires_at is not None and self.expires_at <= now

@@ -54,7 +54,6 @@ GLOSSARY: Final[dict[str, tuple[str, Any]]] = {
     "examined": ("timers that were looked at", 20),
     "executeAt": ("when the timer is due", _EARLY),
     "executionId": ("the id of an execution", _UUID),
-    "expireAfter": ("no attempt starts later than this after the due time", "1h"),
     "expiresAt": ("when it is no longer valid or kept", "2027-01-19T15:30:00.000Z"),
     "expiresIn": ("how long it is valid", "90d"),
     "failedFrom": ("failed then or later", _EARLY),

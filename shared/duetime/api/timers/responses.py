@@ -41,7 +41,7 @@ class TimerResponse(ResponseModel):
     failure: FailureResponse | None
     callback_url: str
     timeout_seconds: int
-    expire_after: Annotated[str | None, Meta(description="a duration in whole units, e.g. 1h30m")]
+    expire_after: Annotated[str | None, Meta(description="a duration in whole units", examples=["1h30m"])]
     correlation_id: str | None
     tags: tuple[str, ...]
     headers: Annotated[Raw, Meta(extra_json_schema=_HEADERS_SCHEMA)]

@@ -124,10 +124,7 @@ def _retried(timer: Timer, failure: Failure, *, at: datetime, attempt_log: str) 
 
 def expired(timer: Timer, *, now: datetime, settings: EngineSettings) -> Outcome:
     """The end of a timer that it is too late to fire. No attempt is made."""
-    limit_ms = timer.content.expire_after_ms
-    assert limit_ms is not None
-    message = f"not fired within {limit_ms / 1000:g} s of its due time (expireAfter)"
-    failure = Failure(FailureReason.EXPIRED, message, now)
+    failure = Failure(FailureReason.EXPIRED, f"not fired {timer.lateness_limit}", now)
     return failed_as(timer, failure, now=now, settings=settings)
 
 
