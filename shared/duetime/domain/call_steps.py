@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -147,23 +147,13 @@ def submitted(
         tenant_id=tenant_id,
         call_id=call_id,
         shard_id=namespace.shard_of(call_id),
-        name=submission.name,
-        request=submission.request,
-        digest=submission.digest,
         status=CallStatus.SCHEDULED,
         revision=1,
         submitted_at=now,
         updated_at=now,
-        due_at=due_at,
         registered_at=now,
         wake_at=due_at,
-        timeout_seconds=submission.timeout_seconds,
-        retry_policy_json=submission.retry_policy_json,
-        correlation_id=submission.correlation_id,
-        idempotency_key=submission.idempotency_key,
-        rerun_of=submission.rerun_of,
-        tags=submission.tags,
-        starred=submission.starred,
+        **{each.name: getattr(submission, each.name) for each in fields(submission)} | {"due_at": due_at},
     )
     events = _Recorder(call, new_id=new_id, now=now, cause=submission.rerun_of)
     events.add(
@@ -388,13 +378,7 @@ def _ended(call: ServiceCall, status: CallStatus, *, now: datetime, rules: CallR
 
 def _told(call: ServiceCall, change: CallChange) -> dict[str, Any]:
     """Return the event payload of ``change``: the names of changed fields, and values without secrets."""
-    told: dict[str, Any] = {}
-    if not isinstance(change.name, Unset):
-        told["name"] = change.name
-    if not isinstance(change.tags, Unset):
-        told["tags"] = list(change.tags)
-    if not isinstance(change.starred, Unset):
-        told["starred"] = change.starred
+    told = {name: value for name, value in change.given().items() if name not in ("due_at", "request")}
     if not isinstance(change.due_at, Unset):
         told["dueAt"] = format_instant(change.due_at)
     changed = list(told)

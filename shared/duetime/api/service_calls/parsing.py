@@ -68,33 +68,24 @@ def read_submission(
         headers_json=body.request.headers_json,
         body_json=body.request.body_json,
     )
-    timeout_seconds = body.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
-    tags = tuple(body.tags or ())
-    digest = call_digest(
-        name=body.name,
-        request=spec,
-        due=due.asked,
-        tags=tags,
-        timeout_seconds=timeout_seconds,
-        retry_policy_json=body.retry_policy_json,
-        correlation_id=body.correlation_id,
-        starred=bool(body.starred),
-    )
+    given: dict[str, Any] = {
+        "name": body.name,
+        "request": spec,
+        "timeout_seconds": body.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
+        "retry_policy_json": body.retry_policy_json,
+        "tags": tuple(body.tags or ()),
+        "starred": bool(body.starred),
+    }
     return Submission(
-        name=body.name,
-        request=spec,
-        digest=digest,
+        **given,
+        digest=call_digest(**given, due=due.asked, correlation_id=body.correlation_id),
         due_at=due.at,
-        timeout_seconds=timeout_seconds,
-        retry_policy_json=body.retry_policy_json,
         correlation_id=body.correlation_id or _correlation_id(request) or new_id(),
         idempotency_key=(
             body.idempotency_key or (given_key(request) and new_id())
             if is_one_of_many
             else _idempotency_key(request, body.idempotency_key)
         ),
-        tags=tags,
-        starred=bool(body.starred),
     )
 
 
