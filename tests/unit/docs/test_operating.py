@@ -70,7 +70,8 @@ def actions_in_the_code() -> set[str]:
     """Every constant that stands beside the key ``action`` in a dictionary, or is the argument ``action``."""
     found = set()
     for path in (ROOT / "shared" / "duetime").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text if "action" in text else "")):
             if isinstance(node, ast.Dict):
                 for key, value in zip(node.keys, node.values, strict=True):
                     if isinstance(key, ast.Constant) and key.value == "action":

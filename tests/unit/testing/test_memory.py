@@ -165,11 +165,11 @@ def test_a_paused_namespace_holds_its_timers_and_costs_no_time(duetime: InMemory
     duetime.client.namespaces.pause("default")
     timers.create(timer_id="t", callback_url=URL, delay=HOUR)
 
-    duetime.clock.advance(days=30)
+    duetime.clock.advance(days=3)
     assert not duetime.receiver.requests
 
     duetime.client.namespaces.resume("default")
-    assert [request.at for request in duetime.receiver.requests] == [START + timedelta(days=30)]
+    assert [request.at for request in duetime.receiver.requests] == [START + timedelta(days=3)]
 
 
 def test_a_rate_limit_spreads_what_is_due_at_once(duetime: InMemoryDuetime) -> None:
