@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from duetime.delivery.encryption import SecretBox
 from duetime.delivery.port import Sender
@@ -31,6 +31,8 @@ from duetime.stores.store_clock import StoreClock
 
 log = logging.getLogger(__name__)
 
+_READS_AHEAD = 3
+"""In so many poll intervals each shard is looked at, also where its last read failed once."""
 _FINAL_WRITES_SECONDS = 5.0
 """Kept back from a deadline for the last records and the release of the shards."""
 
@@ -102,15 +104,23 @@ class Poller:
     # -- for others ------------------------------------------------------------------------------------------
 
     def notify(self, timers: Sequence[Timer]) -> None:
-        """A hint from any thread that this process has just stored ``timers``: be awake when they are due."""
+        """A hint from any thread that this process has just stored ``timers``: be awake when they are due.
+
+        Those that are due later than the next reads are found by these.
+        """
         loop = self._loop
         if loop is None:
             return
+        found_anyway_at = self._clock.now() + timedelta(seconds=_READS_AHEAD * self._settings.poll_interval_seconds)
         earliest: dict[int, datetime] = {}
         for timer in timers:
             at = timer.next_attempt_at
-            if at is not None and (timer.shard_id not in earliest or at < earliest[timer.shard_id]):
+            if at is None or at > found_anyway_at:
+                continue
+            if timer.shard_id not in earliest or at < earliest[timer.shard_id]:
                 earliest[timer.shard_id] = at
+        if not earliest:
+            return
         try:
             loop.call_soon_threadsafe(self._note_due, earliest)
         except RuntimeError:

@@ -19,6 +19,8 @@ class EngineSettings:
     ``poll_interval_seconds``: the longest that a timer stored by another process goes unseen; a shard that had
     something to do lately is polled more often, down to ``min_poll_interval_seconds``.
     ``page_size``: timers per read. ``poll_concurrency``: reads in flight at once.
+    ``quick_read_seconds``: where the last reads took no longer and there is no backlog, the next ones are made in the
+    event loop, without a thread; 0: never.
     ``max_in_flight``: callbacks in flight at once, not counting up to ``max_slow_in_flight`` that have been so for
     longer than ``slow_after_seconds``: those that hang must not keep the others waiting.
     ``max_in_flight_per_namespace``, ``max_in_flight_per_host``: of both kinds together; of a host, a namespace has
@@ -46,6 +48,7 @@ class EngineSettings:
     min_poll_interval_seconds: float = 0.4
     page_size: int = 500
     poll_concurrency: int = 1
+    quick_read_seconds: float = 0.0
     max_in_flight: int = 500
     max_slow_in_flight: int = 400
     slow_after_seconds: float = 0.25

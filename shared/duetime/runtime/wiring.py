@@ -11,7 +11,7 @@ import logging
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,8 @@ _INVOKE_CONFIG: dict[str, Any] = {"connect_timeout": 3, "read_timeout": 10, "ret
 """Seconds: an asynchronous invocation is accepted at once, or the next minute's poller is the retry."""
 # A server answers in milliseconds what SQLite answers in microseconds: several calls have to run at once.
 _SERVER_ENGINE = {"poll_concurrency": 4, "record_concurrency": 4}
+_FILE_ENGINE = {"quick_read_seconds": 0.002}
+"""A read of SQLite waits for no writer. In memory it does: threads take turns on one connection."""
 
 
 # -- stores ------------------------------------------------------------------------------------------------------
@@ -156,7 +158,9 @@ def make_poller(
 
     ``calls``: the service calls that it executes; None: those of ``store``.
     """
-    more = {} if settings.store.startswith(SQLITE) else _SERVER_ENGINE
+    more: Mapping[str, object] = {} if is_in_memory(settings.store) else _FILE_ENGINE
+    if not settings.store.startswith(SQLITE):
+        more = _SERVER_ENGINE
     engine_settings = settings.engine_settings(**more)
     sender = make_sender(settings, engine_settings)
     return poller_with(

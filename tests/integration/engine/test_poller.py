@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,13 +18,14 @@ from duetime.engine.settings import EngineSettings
 from duetime.stores.port.store import Store
 from duetime.stores.port.timers import PutMode, TimerRef
 from duetime.testing.contract.builders import make_namespace
-from duetime.testing.virtual_time import VirtualClock, run_virtually
+from duetime.testing.virtual_time import InlineOffload, VirtualClock, run_virtually
 from tests.support.clock import NOW as START
 from tests.support.engine import at, lag_seconds, make_poller, make_timer, put, run, running, stored
 from tests.support.parts import Intercepted
 from tests.support.scripted_sender import Script, ScriptedSender
 
 NAMESPACE = make_namespace("default")
+T = TypeVar("T")
 
 
 def test_a_timer_fires_once_at_its_due_time_and_its_end_is_recorded(store: Store, clock: VirtualClock) -> None:
@@ -77,6 +78,31 @@ def test_a_hint_makes_a_timer_fire_at_once(store: Store, clock: VirtualClock) ->
 
     run(clock, poller, script)
     assert lag_seconds(sender.received[0]) < 0.001
+
+
+@pytest.mark.parametrize(("timers_at_once", "least_trips", "most_trips"), [(1, 1, 1), (2000, 4, 100)])
+def test_quick_reads_need_no_thread_but_in_a_backlog(
+    store: Store, clock: VirtualClock, timers_at_once: int, least_trips: int, most_trips: int
+) -> None:
+    trips = 0
+
+    class CountedOffload(InlineOffload):
+        def run(self, function: Callable[[], T]) -> Awaitable[T]:
+            nonlocal trips
+            trips += self._is_for_reads
+            return super().run(function)
+
+        def __init__(self, threads: int = 1, name: str = "") -> None:
+            self._is_for_reads = name == "duetime-poll"
+
+    sender = ScriptedSender()
+    settings = EngineSettings(quick_read_seconds=0.001, max_buffered=100, page_size=100)
+    timers = [make_timer(f"t{n}-{second}", execute_at=at(second)) for second in (1, 2) for n in range(timers_at_once)]
+    put(store, timers, START)
+    run(clock, make_poller(store, sender, clock, settings=settings, make_offload=CountedOffload), 10)
+    assert sender.counts() == Counter(timer.timer_id for timer in timers)
+    assert min(map(lag_seconds, sender.received)) < 0.001
+    assert least_trips <= trips <= most_trips
 
 
 @pytest.mark.parametrize("change", ["update", "replace", "delete"])

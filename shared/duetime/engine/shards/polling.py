@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import inf
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.engine.context import EngineContext
@@ -37,6 +38,9 @@ class _Read:
     stuck: tuple[UnreadableRow, ...] = ()
 
 
+_Reads = list[tuple[ShardState, PageRequest]]
+
+
 class Polling:
     """Everything but ``_read`` runs in the event loop's thread."""
 
@@ -62,6 +66,8 @@ class Polling:
         self._polls: set[asyncio.Task[None]] = set()
         self._backlogged = 0
         self._stuck: set[tuple[int, str]] = set()
+        self._trip_seconds = inf
+        """What the last trip of reads took."""
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
@@ -94,12 +100,24 @@ class Polling:
 
     def _start_polls(self) -> float:
         """Start reads for the shards that are ready, as far as there are threads; the seconds until the next look."""
-        monotonic = self._clock.monotonic()
         slots = self._settings.poll_concurrency - len(self._polls)
         if slots <= 0:
             return self._settings.poll_interval_seconds
+        ready, wait_seconds = self._look()
+        if ready and self._trip_seconds < self._settings.quick_read_seconds and not self._backlogged:
+            self._read_at_once(ready)
+            ready, wait_seconds = self._look()
+            return SHORTEST_WAIT_SECONDS if ready else wait_seconds
+        chunks = min(slots, len(ready))
+        for start in range(chunks):
+            self._start_poll(ready[start::chunks])
+        return wait_seconds
+
+    def _look(self) -> tuple[_Reads, float]:
+        """The reads that may start, the most urgent first, and the seconds until the next look."""
+        monotonic = self._clock.monotonic()
         until = self._clock.now()
-        ready: list[tuple[ShardState, PageRequest]] = []
+        ready: _Reads = []
         next_at = monotonic + self._settings.poll_interval_seconds
         self._backlogged = 0
         for shard in self._leases.owned.values():
@@ -114,14 +132,22 @@ class Polling:
             elif at < next_at:
                 next_at = at
         if not ready:
-            return max(next_at - monotonic, SHORTEST_WAIT_SECONDS)
+            return ready, max(next_at - monotonic, SHORTEST_WAIT_SECONDS)
         ready.sort(key=lambda read: read[1].order)
-        chunks = min(slots, len(ready))
-        for start in range(chunks):
-            self._start_poll(ready[start::chunks])
-        return self._settings.poll_interval_seconds
+        return ready, self._settings.poll_interval_seconds
 
-    def _start_poll(self, reads: list[tuple[ShardState, PageRequest]]) -> None:
+    def _read_at_once(self, reads: _Reads) -> None:
+        """Read within the event loop: the last reads were done in less time than a thread needs to take them over."""
+        for shard, _ in reads:
+            shard.reading.is_polling = True
+        try:
+            self._take(reads, self._read_all([request for _, request in reads]))
+        except Exception as error:
+            for shard, _ in reads:
+                self._fail(shard)
+            self._tell_crash(error)
+
+    def _start_poll(self, reads: _Reads) -> None:
         for shard, _ in reads:
             shard.reading.is_polling = True
         task = asyncio.get_running_loop().create_task(self._poll(reads))
@@ -131,10 +157,14 @@ class Polling:
     def _finish_poll(self, task: asyncio.Task[None]) -> None:
         self._polls.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("polling failed", exc_info=error, extra={"action": "poll.crashed"})
+            self._tell_crash(error)
         self._wake.set()
 
-    async def _poll(self, reads: list[tuple[ShardState, PageRequest]]) -> None:
+    @staticmethod
+    def _tell_crash(error: BaseException) -> None:
+        log.error("polling failed", exc_info=error, extra={"action": "poll.crashed"})
+
+    async def _poll(self, reads: _Reads) -> None:
         """Read a page of each shard in one trip to a thread. One shard's error leaves the others alone."""
         requests = [request for _, request in reads]
         try:
@@ -143,6 +173,9 @@ class Polling:
             for shard, _ in reads:
                 self._fail(shard)
             raise
+        self._take(reads, results)
+
+    def _take(self, reads: _Reads, results: Sequence[_Read]) -> None:
         for shard, _ in reads[len(results) :]:
             self._firing.end_poll(shard)  # the others had too much: it will be among the first of the next trip
         for (shard, request), result in zip(reads, results, strict=False):
@@ -154,7 +187,8 @@ class Polling:
         self._firing.start_attempts()
 
     def _read_all(self, requests: Sequence[PageRequest]) -> list[_Read]:
-        """In a thread: the pages of as many as memory allows, of one at least."""
+        """In a thread, or at once: the pages of as many as memory allows, of one at least."""
+        started = self._clock.monotonic()
         results: list[_Read] = []
         timers = payloads = 0
         for request in requests:
@@ -165,6 +199,7 @@ class Polling:
                 payloads += sum(map(payload_bytes, result.page.timers))
             if timers >= self._settings.max_buffered or payloads >= self._settings.max_payload_bytes // 2:
                 break
+        self._trip_seconds = self._clock.monotonic() - started
         return results
 
     def _read(self, request: PageRequest) -> _Read:
