@@ -25,6 +25,8 @@ _RFC3339 = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?"
     r"(?:([Zz])|([+-])([0-9]{2}):([0-9]{2}))"
 )
+# Of those, what almost all are and the standard library reads alike; it passes over digits after the sixth.
+_PLAIN_UTC = re.compile(r"[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-5][0-9](?:\.[0-9]{1,6})?Z")
 _GO_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+")
 _GO_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 # ISO 8601 durations without years and months, whose length depends on a calendar.
@@ -42,6 +44,11 @@ def parse_instant(text: str) -> datetime:
     Raises ``ValueError`` with a readable reason for naive times, leap seconds, impossible dates and times
     outside 1970-01-01T00:00:00Z to 9999-12-31T23:59:59.999Z.
     """
+    if _PLAIN_UTC.fullmatch(text) is not None:
+        try:
+            return check_range(round_up(datetime.fromisoformat(text)))
+        except OverflowError:
+            raise ValueError(_RANGE) from None
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError("must be an RFC 3339 time with an offset, like 2026-12-20T15:30:00Z")

@@ -6,7 +6,6 @@ timer as it can be read or salvaged; None when there is none or it has expired. 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from duetime.domain.timers import Rearm, Timer, TimerChange, changed, rearmed, repeats, replaced
@@ -15,7 +14,27 @@ from duetime.stores.port.timers import ChangeResult, ChangeStatus, PutMode, PutR
 
 def created(timer: Timer, now: datetime) -> Timer:
     """``timer`` as it is stored first: with the time of its unit of work."""
-    return timer if timer.created_at == timer.updated_at == now else replace(timer, created_at=now, updated_at=now)
+    if timer.created_at == timer.updated_at == now:
+        return timer
+    return Timer(  # ``replace`` takes twice as long, for each of a batch
+        namespace=timer.namespace,
+        timer_id=timer.timer_id,
+        shard_id=timer.shard_id,
+        content=timer.content,
+        digest=timer.digest,
+        state=timer.state,
+        revision=timer.revision,
+        firing_id=timer.firing_id,
+        attempts=timer.attempts,
+        next_attempt_at=timer.next_attempt_at,
+        created_at=now,
+        updated_at=now,
+        fired_at=timer.fired_at,
+        failure=timer.failure,
+        expires_at=timer.expires_at,
+        rearmed_at=timer.rearmed_at,
+        attempt_log=timer.attempt_log,
+    )
 
 
 def put_result(
