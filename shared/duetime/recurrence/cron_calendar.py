@@ -1,0 +1,132 @@
+"""The local times of a cron expression. CronSim finds them; here are nearest weekdays, years, and an end."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from calendar import monthrange
+from copy import copy
+from datetime import date, datetime
+
+from cronsim import CronSim, CronSimError
+
+from duetime.domain.errors import InvalidInput
+from duetime.recurrence.cron_text import CronText, read_cron
+from duetime.recurrence.local_time import SECOND
+
+_DAYS_OF_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_START = datetime(1970, 1, 1)  # noqa: DTZ001  # a local time
+_NO_DAY = "1"
+
+
+class _Calendar(CronSim):
+    """CronSim with ``nW``: the weekday nearest to a day of the month, in the same month."""
+
+    near_days: tuple[int, ...]
+
+    def __init__(self, text: CronText) -> None:
+        fields = list(text.fields)
+        has_near_days_alone = fields[3] == "-"
+        if has_near_days_alone:
+            fields[3] = _NO_DAY
+        super().__init__(" ".join(fields), _START)
+        if has_near_days_alone:
+            self.days = set()
+        self.near_days = text.near_days
+
+    def match_dom(self, d: date) -> bool:
+        return super().match_dom(d) or any(d.day == _nearest_weekday(d, day) for day in self.near_days)
+
+
+class CronCalendar:
+    """See ``local_time.LocalCalendar``. A search ends after 50 years without one, as CronSim's."""
+
+    def __init__(self, text: str, field: str) -> None:
+        """Raise ``InvalidInput`` for ``field`` when ``text`` is no cron expression, or can never happen."""
+        self.text = read_cron(text, field)
+        try:
+            self._template = _Calendar(self.text)
+        except CronSimError:  # all else was checked
+            raise InvalidInput(field, "day-of-month: no month of the expression has such a day") from None
+        if self.first_from(_START) is None:
+            raise InvalidInput(field, _never(self.text, self._template))
+
+    @property
+    def follows_elapsed_time(self) -> bool:
+        return self.text.follows_elapsed_time
+
+    def first_from(self, local: datetime) -> datetime | None:
+        years = self.text.years
+        while True:
+            found = self._search(local - SECOND, 1)
+            if found is None or years is None or found.year in years:
+                return found
+            place = bisect_left(years, found.year)
+            if place == len(years):
+                return None
+            local = datetime(years[place], 1, 1)  # noqa: DTZ001
+
+    def last_before(self, local: datetime) -> datetime | None:
+        years = self.text.years
+        while True:
+            found = self._search(local, -1)
+            if found is None or years is None or found.year in years:
+                return found
+            place = bisect_left(years, found.year)
+            if place == 0:
+                return None
+            local = datetime(years[place - 1] + 1, 1, 1)  # noqa: DTZ001
+
+    def matches(self, local: datetime) -> bool:
+        """Tell whether a local time is one of the calendar's, or within its minute if that has no seconds."""
+        template = self._template
+        return (
+            (not self.text.has_seconds or local.second in template.seconds)
+            and local.minute in template.minutes
+            and local.hour in template.hours
+            and self.matches_day(local.date())
+        )
+
+    def matches_day(self, day: date) -> bool:
+        years = self.text.years
+        is_of_year = (years is None or day.year in years) and day.month in self._template.months
+        return is_of_year and self._template.match_day(day)
+
+    def has_times_of(self, other: CronCalendar | None) -> bool:
+        """Tell whether it has, on its days, every time of day of ``other``; None: every one there is."""
+        mine = self._template
+        if self.text.has_seconds and len(mine.seconds) < 60:
+            return False
+        hours = set(range(24)) if other is None else other._template.hours
+        minutes = set(range(60)) if other is None else other._template.minutes
+        return mine.hours >= hours and mine.minutes >= minutes
+
+    def _search(self, local: datetime, direction: int) -> datetime | None:
+        search = copy(self._template)
+        search.dt = local
+        search.tick_direction = direction
+        try:
+            return next(search)
+        except (StopIteration, OverflowError):  # the latter: there are no years beyond 9999, nor before 1
+            return None
+
+
+def _nearest_weekday(month: date, day: int) -> int | None:
+    """Return the weekday nearest to ``day`` in the month of ``month``; None when the month has no such day."""
+    first_weekday, last_day = monthrange(month.year, month.month)
+    if day > last_day:
+        return None
+    weekday = (first_weekday + day - 1) % 7
+    if weekday == 5:
+        return day - 1 if day > 1 else day + 2
+    if weekday == 6:
+        return day + 1 if day < last_day else day - 2
+    return day
+
+
+def _never(text: CronText, calendar: CronSim) -> str:
+    if text.years is not None:
+        return "year: the expression matches no day of these years"
+    has_day = any(day <= _DAYS_OF_MONTH[month - 1] for day in text.near_days for month in calendar.months)
+    if text.near_days and not has_day:
+        return "day-of-month: no month of the expression has such a day"
+    return "day-of-month: no day matches it together with day-of-week and month"

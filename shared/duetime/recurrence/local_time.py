@@ -1,0 +1,164 @@
+"""From local times to instants: where clocks are changed, a local time has no instant, or two.
+
+A local time here is a ``datetime`` without a zone, in whole seconds. An instant is one in UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+SECOND = timedelta(seconds=1)
+
+
+class Dst(StrEnum):
+    """The firing of local times that do not exist, or exist twice, because clocks are changed.
+
+    A schedule that follows elapsed time (``LocalCalendar``) is not affected.
+    """
+
+    ONCE = "once"
+    """At the first instant after the gap; at the first of two."""
+    SKIP = "skip"
+    """Not in a gap; at the first of two."""
+    BOTH = "both"
+    """At the first instant after the gap; at both of two."""
+
+
+class LocalCalendar(Protocol):
+    """A set of local times, in their order."""
+
+    @property
+    def follows_elapsed_time(self) -> bool:
+        """Whether it means intervals, not times of day: nothing is made up for a gap, and an hour that happens twice
+        counts twice."""
+        ...
+
+    def first_from(self, local: datetime) -> datetime | None:
+        """Return the first that is not before ``local``, a whole second; None when there is none for long."""
+        ...
+
+    def last_before(self, local: datetime) -> datetime | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClockChange:
+    """The local times from ``start`` to just before ``end`` are left out (a gap) or repeated, at the instant ``at``."""
+
+    at: datetime
+    start: datetime
+    end: datetime
+    is_gap: bool
+
+    def first_instant(self, local: datetime) -> datetime:
+        """Return when a repeated time happens first."""
+        return self.at - (self.end - local)
+
+    def second_instant(self, local: datetime) -> datetime:
+        return self.at + (local - self.start)
+
+
+class ZonedCalendar:
+    """A calendar in a time zone: its occurrences as instants. None ends a search, as in ``LocalCalendar``."""
+
+    def __init__(self, calendar: LocalCalendar, zone: ZoneInfo, dst: Dst) -> None:
+        self._calendar = calendar
+        self._zone = zone
+        self._is_in_gap = dst is not Dst.SKIP and not calendar.follows_elapsed_time
+        self._repeats = dst is Dst.BOTH or calendar.follows_elapsed_time
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        zoned = instant.astimezone(self._zone)
+        local = zoned.replace(tzinfo=None, microsecond=0)
+        start = local + SECOND
+        change = change_at(self._zone, local)
+        if change is not None:
+            if not zoned.fold:
+                found = self._first_in(start, change)
+                if found is not None:
+                    return change.first_instant(found)
+                start = change.start
+            found = self._first_in(start, change) if self._repeats else None
+            if found is not None:
+                return change.second_instant(found)
+            start = change.end
+        return self._next_from(start)
+
+    def previous_before(self, instant: datetime) -> datetime | None:
+        zoned = instant.astimezone(self._zone)
+        local = zoned.replace(tzinfo=None)
+        end = local if not local.microsecond else local.replace(microsecond=0) + SECOND
+        change = change_at(self._zone, local)
+        if change is not None:
+            if zoned.fold:
+                found = self._last_in(end, change) if self._repeats else None
+                if found is not None:
+                    return change.second_instant(found)
+                end = change.end
+            found = self._last_in(end, change)
+            if found is not None:
+                return change.first_instant(found)
+            end = change.start
+        return self._previous_before(end, instant)
+
+    def _first_in(self, start: datetime, change: ClockChange) -> datetime | None:
+        found = self._calendar.first_from(start)
+        return None if found is None or found >= change.end else found
+
+    def _last_in(self, end: datetime, change: ClockChange) -> datetime | None:
+        found = self._calendar.last_before(end)
+        return None if found is None or found < change.start else found
+
+    def _next_from(self, start: datetime) -> datetime | None:
+        while (found := self._calendar.first_from(start)) is not None:
+            change = change_at(self._zone, found)
+            if change is None:
+                return found.replace(tzinfo=self._zone).astimezone(UTC)
+            if not change.is_gap:
+                return change.first_instant(found)
+            if self._is_in_gap:
+                return change.at
+            start = change.end
+        return None
+
+    def _previous_before(self, end: datetime, instant: datetime) -> datetime | None:
+        while (found := self._calendar.last_before(end)) is not None:
+            change = change_at(self._zone, found)
+            if change is None:
+                return found.replace(tzinfo=self._zone).astimezone(UTC)
+            if not change.is_gap:
+                return change.second_instant(found) if self._repeats else change.first_instant(found)
+            if self._is_in_gap and change.at < instant:
+                return change.at
+            end = change.start
+        return None
+
+
+def change_at(zone: ZoneInfo, local: datetime) -> ClockChange | None:
+    """Return the change that leaves out or repeats ``local``; None for a time that happens once, as most do."""
+    before = zone.utcoffset(local)
+    after = zone.utcoffset(local.replace(fold=1))
+    assert before is not None
+    assert after is not None
+    if before == after:
+        return None
+    # ``utcoffset`` tells what was in force before and after the change, and not when it was: it lies between these.
+    early = _utc(local - max(before, after))
+    late = _utc(local - min(before, after))
+    low, high = 0, (late - early) // SECOND
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (early + middle * SECOND).astimezone(zone).utcoffset() == before:
+            low = middle
+        else:
+            high = middle
+    at = early + high * SECOND
+    ends = sorted(((at + before).replace(tzinfo=None), (at + after).replace(tzinfo=None)))
+    return ClockChange(at, ends[0], ends[1], is_gap=after > before)
+
+
+def _utc(local: datetime) -> datetime:
+    return local.replace(tzinfo=UTC, microsecond=0)

@@ -1,0 +1,39 @@
+"""Spreads occurrences that many schedules have at one instant: the same delay each time, by a hash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Final
+
+from duetime.domain.times import to_milliseconds
+
+MAX_WINDOW_MS: Final = 86_400_000
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """``window_ms``: an occurrence is due up to this much later, by the id of its schedule: always as much, so the
+    distance between two stays. ``jitter_ms``: up to this much later, by the id and the scheduled time: each time another
+    delay, which ends before the next occurrence."""
+
+    jitter_ms: int
+    window_ms: int
+
+    def due_at(self, scheduled_at: datetime, following: datetime | None, schedule_id: str) -> datetime:
+        """``following`` is the next scheduled time; None: there is none."""
+        delay_ms = 0
+        if self.window_ms:
+            delay_ms += _hash(schedule_id) % self.window_ms
+        if self.jitter_ms:
+            most = self.jitter_ms
+            if following is not None:
+                most = min(most, (following - scheduled_at) // _MILLISECOND)
+            delay_ms += _hash(f"{to_milliseconds(scheduled_at)} {schedule_id}") % most
+        return scheduled_at + delay_ms * _MILLISECOND
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
