@@ -1,7 +1,7 @@
 """Reads cron expressions: what people write, checked, in the words of CronSim.
 
-CronSim, which does the calendar, knows crontab's language. Here is what it does not know: EventBridge's ``cron(...)``,
-``W``, years, ``@daily`` and the like, and a reason for each refusal.
+CronSim, which does the calendar, knows crontab's language. Here is what it does not know: EventBridge's
+``cron(...)``, ``W``, years, ``@daily`` and the like, and a reason for each refusal.
 """
 
 from __future__ import annotations
@@ -250,9 +250,7 @@ def _term(field: _Field, text: str, *, wraps: bool) -> list[tuple[str, list[int]
     return [(f"{low}{'' if last is None else f'-{high}'}/{step_number}", values)]
 
 
-def _wrapped(
-    field: _Field, low: int, high: int, step: int, text: str, *, wraps: bool
-) -> list[tuple[str, list[int]]]:
+def _wrapped(field: _Field, low: int, high: int, step: int, text: str, *, wraps: bool) -> list[tuple[str, list[int]]]:
     if not wraps:
         start, end = text.split("/")[0].split("-")
         raise _Refusal(

@@ -83,7 +83,7 @@ class RruleCalendar:
                 yield each
 
     def _period_of(self, local: datetime, *, back: int = 0) -> datetime:
-        """Return where the period of ``local``, or one ``back`` whole intervals earlier, begins; not before the first.
+        """Return where the period of ``local`` begins, or that ``back`` intervals earlier; not before the first.
 
         The first begins at the rule's start, in frequencies below a week; else with its week, month or year.
         """

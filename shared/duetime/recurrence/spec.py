@@ -22,16 +22,18 @@ MAX_SOURCES: Final = 20
 """Of ``cron`` and ``rrule`` together."""
 _MILLISECOND = timedelta(milliseconds=1)
 _CACHED: Final = 4096
+_END: Final = MAX_INSTANT - timedelta(days=2)
+"""Some zones are in another year by then, which has no dates."""
 _FIRST_DAY: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # a local time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingSpec:
-    """``cron``, ``rrule`` and ``exclude`` (dates and cron expressions) are texts as people write them; the occurrences
-    are those of all of ``cron``, ``every_ms`` and ``rrule``, less the excluded ones.
+    """``cron``, ``rrule`` and ``exclude`` (dates and cron expressions) are texts as people write them. The
+    occurrences are those of all of ``cron``, ``every_ms`` and ``rrule``, less the excluded ones.
 
-    ``anchor`` is where ``every`` and ``rrule`` are counted from (None: see ``recurrence``). ``start_at`` and ``end_at``
-    are inclusive. ``jitter_ms`` and ``window_ms`` are as in ``spreading``.
+    ``anchor`` is where ``every`` and ``rrule`` are counted from (None: see ``recurrence``). ``start_at`` and
+    ``end_at`` are inclusive. ``jitter_ms`` and ``window_ms`` are as in ``spreading``.
     """
 
     cron: tuple[str, ...] = ()
@@ -62,7 +64,7 @@ class Recurrence:
         self.spec = spec
         self._sources = sources
         self._start = spec.start_at or MIN_INSTANT
-        self._end = spec.end_at or MAX_INSTANT
+        self._end = min(spec.end_at or _END, _END)
         self._spread = Spread(spec.jitter_ms, spec.window_ms)
 
     def next_after(self, instant: datetime) -> datetime | None:
@@ -70,13 +72,13 @@ class Recurrence:
         instant = max(instant, self._start - _MILLISECOND)
         if instant >= self._end:
             return None
-        found = [each for source in self._sources if (each := source.next_after(instant)) is not None]
+        found = [each for source in self._sources if (each := _next(source, instant)) is not None]
         first = min(found, default=None)
         return first if first is not None and first <= self._end else None
 
     def previous_before(self, instant: datetime) -> datetime | None:
         """Return the last scheduled time before ``instant``; None when there is none."""
-        instant = min(instant, self._end + _MILLISECOND) if self._end < MAX_INSTANT else instant
+        instant = min(instant, self._end + _MILLISECOND)
         if instant <= self._start:
             return None
         found = [each for source in self._sources if (each := source.previous_before(instant)) is not None]
@@ -135,6 +137,13 @@ def recurrence(spec: TimingSpec) -> Recurrence:
         field = "exclude" if is_excluded else "endAt"
         raise InvalidInput(field, "must leave at least one occurrence")
     return result
+
+
+def _next(source: Source, instant: datetime) -> datetime | None:
+    try:
+        return source.next_after(instant)
+    except OverflowError:  # it lies behind ``_END``
+        return None
 
 
 def _rules(spec: TimingSpec, start: datetime | None, zone: ZoneInfo) -> list[Source]:

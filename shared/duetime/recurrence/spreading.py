@@ -16,8 +16,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 @dataclass(frozen=True, slots=True)
 class Spread:
     """``window_ms``: an occurrence is due up to this much later, by the id of its schedule: always as much, so the
-    distance between two stays. ``jitter_ms``: up to this much later, by the id and the scheduled time: each time another
-    delay, which ends before the next occurrence."""
+    distance between two stays. ``jitter_ms``: up to this much later, by the id and the scheduled time: each time
+    another delay, which ends before the next occurrence."""
 
     jitter_ms: int
     window_ms: int

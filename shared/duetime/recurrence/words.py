@@ -76,7 +76,9 @@ def describe_cron(text: CronText) -> str:
         return "Every hour"
     days = text.days
     # cron-descriptor tells but one of these when they stand in a list.
-    told_days, told_weekdays = ("*" if "," in field and not _PLAIN.fullmatch(field) else field for field in (days, weekday))
+    told_days, told_weekdays = (
+        "*" if "," in field and not _PLAIN.fullmatch(field) else field for field in (days, weekday)
+    )
     years = [] if text.years is None else [_compact(text.years)]
     fields = [second, minute, hour, told_days, month, told_weekdays, *years]
     described = get_description(" ".join(fields if text.has_seconds or years else fields[1:]), _OPTIONS)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -51,8 +52,9 @@ def changes(name: str) -> list[datetime]:
     while at < TO:
         after = at + DAY
         if after.astimezone(zone).utcoffset() != offset or (at + DAY / 2).astimezone(zone).utcoffset() != offset:
-            low, high = at, next(
-                at + n * HOUR for n in range(1, 25) if (at + n * HOUR).astimezone(zone).utcoffset() != offset
+            low, high = (
+                at,
+                next(at + n * HOUR for n in range(1, 25) if (at + n * HOUR).astimezone(zone).utcoffset() != offset),
             )
             while high - low > SECOND:
                 middle = low + (high - low) // SECOND // 2 * SECOND
@@ -108,7 +110,7 @@ def test_next_and_previous_agree_and_rise_strictly(which: str, cron: str) -> Non
             for start, end in around(group):
                 forwards = listed(times, start, end)
 
-                assert all(a < b for a, b in zip(forwards, forwards[1:], strict=False)), (group.name, dst, start)
+                assert all(a < b for a, b in pairwise(forwards)), (group.name, dst, start)
                 assert forwards == listed_backwards(times, start, end), (group.name, dst, start)
 
 
@@ -126,9 +128,7 @@ def test_a_daily_schedule_fires_once_a_day_whatever_the_clocks_do(which: str) ->
                 # Noon to noon of local time, where no clock is changed.
                 noon = datetime(local[0].year, local[0].month, local[0].day, 12)
                 noons = [(noon + n * DAY).replace(tzinfo=zone).astimezone(UTC) for n in range(-3, 4)]
-                numbers = [
-                    len(listed(times, start, end - SECOND)) for start, end in zip(noons, noons[1:], strict=False)
-                ]
+                numbers = [len(listed(times, start, end - SECOND)) for start, end in pairwise(noons)]
 
                 assert numbers == [1] * 6, (group.name, at, cron)
 
@@ -145,7 +145,9 @@ def test_occurrences_are_those_of_a_clock_that_is_watched(which: str) -> None:
                 fixed = recurrence(TimingSpec(cron=("0,30 0-3,23 * * *",), time_zone=group.name, dst=dst))
                 expected, shown = [], set()
                 for at, local, skipped in watched:
-                    is_made_up = dst is not Dst.SKIP and any(is_half_hour(each) and each.hour in hours for each in skipped)
+                    is_made_up = dst is not Dst.SKIP and any(
+                        is_half_hour(each) and each.hour in hours for each in skipped
+                    )
                     is_wanted = is_half_hour(local) and local.hour in hours
                     if at >= start and (is_made_up or (is_wanted and (dst is Dst.BOTH or local not in shown))):
                         expected.append(at)
@@ -178,7 +180,10 @@ def test_a_change_is_found_from_every_time_in_it(which: str) -> None:
     for group in groups(which):
         for at in group.changes:
             zone = group.zone
-            before, after = (at - SECOND).astimezone(zone).replace(tzinfo=None) + SECOND, at.astimezone(zone).replace(tzinfo=None)
+            before, after = (
+                (at - SECOND).astimezone(zone).replace(tzinfo=None) + SECOND,
+                at.astimezone(zone).replace(tzinfo=None),
+            )
             first, last = sorted((before, after))
             for local in (first, first + (last - first) / 2, last - SECOND):
                 change = change_at(zone, local.replace(microsecond=0))
