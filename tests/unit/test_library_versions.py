@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from cronsim import CronSim
 from packaging.requirements import Requirement
 from pymysql.connections import Connection
 from sqlalchemy.dialects.mssql.base import MSSQLCompiler
@@ -17,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 DECLARED = {
     requirement.name: requirement
-    for extra in PROJECT["optional-dependencies"].values()
+    for extra in [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
     for requirement in map(Requirement, extra)
 }
 
@@ -29,6 +30,8 @@ DECLARED = {
         ("sqlalchemy", MSSQLCompiler, ("_use_top",)),
         ("sqlalchemy", OracleExecutionContext_oracledb, ("_generate_cursor_outputtype_handler", "_rowcount")),
         ("pymysql", Connection, ("_create_ssl_ctx",)),
+        # And attributes of its instances, which test_cron.py uses.
+        ("cronsim", CronSim, ("match_dom", "match_day", "advance_hour", "reverse_hour")),
         # And attributes of its instances, which test_bounded_http.py uses.
         (
             "uvicorn",

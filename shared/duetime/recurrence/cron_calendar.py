@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from calendar import monthrange
-from copy import copy
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 from cronsim import CronSim, CronSimError
 
@@ -19,7 +18,11 @@ _NO_DAY = "1"
 
 
 class _Calendar(CronSim):
-    """CronSim with ``nW``: the weekday nearest to a day of the month, in the same month."""
+    """CronSim with ``nW``: the weekday nearest to a day of the month, in the same month.
+
+    And without its steps from hour to hour, which are half the time of most searches: where there is no zone, as here,
+    hours can be counted.
+    """
 
     near_days: tuple[int, ...]
 
@@ -35,6 +38,22 @@ class _Calendar(CronSim):
 
     def match_dom(self, d: date) -> bool:
         return super().match_dom(d) or any(d.day == _nearest_weekday(d, day) for day in self.near_days)
+
+    def advance_hour(self) -> bool:
+        hour = self.dt.hour
+        if hour in self.hours:
+            return False
+        following = min((each for each in self.hours if each > hour), default=24)
+        self.dt = self.dt.replace(hour=0, minute=0, second=0) + timedelta(hours=following)
+        return True
+
+    def reverse_hour(self) -> bool:
+        hour = self.dt.hour
+        if hour in self.hours:
+            return False
+        previous = max((each for each in self.hours if each < hour), default=-1)
+        self.dt = self.dt.replace(hour=0, minute=0, second=0) + timedelta(hours=previous + 1) - SECOND
+        return True
 
 
 class CronCalendar:
@@ -101,7 +120,8 @@ class CronCalendar:
         return mine.hours >= hours and mine.minutes >= minutes
 
     def _search(self, local: datetime, direction: int) -> datetime | None:
-        search = copy(self._template)
+        search = _Calendar.__new__(_Calendar)  # copy.copy takes four times as long
+        search.__dict__ |= self._template.__dict__
         search.dt = local
         search.tick_direction = direction
         try:

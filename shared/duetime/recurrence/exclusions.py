@@ -12,7 +12,9 @@ from duetime.domain.errors import InvalidInput
 from duetime.recurrence.cron_calendar import CronCalendar
 
 MAX_EXCLUSIONS: Final = 1000
-MAX_STEPS: Final = 20_000
+MAX_EXPRESSIONS: Final = 20
+"""Of the exclusions: each is asked about each occurrence."""
+MAX_STEPS: Final = 5_000
 """A search that finds this many excluded minutes or days in a row gives up: the occurrences have ended."""
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
@@ -36,6 +38,8 @@ class Exclusions:
         """Raise ``InvalidInput`` for ``exclude`` when an item is neither."""
         if len(items) > MAX_EXCLUSIONS:
             raise InvalidInput("exclude", f"must have {MAX_EXCLUSIONS} items or less")
+        if sum(not is_date(item) for item in items) > MAX_EXPRESSIONS:
+            raise InvalidInput("exclude", f"must have {MAX_EXPRESSIONS} cron expressions or less")
         self._zone = zone
         self.dates: frozenset[date] = frozenset(
             _date(item, f"exclude[{place}]") for place, item in enumerate(items) if is_date(item)

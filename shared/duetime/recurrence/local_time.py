@@ -46,7 +46,7 @@ class LocalCalendar(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClockChange:
-    """At the instant ``at`` the local times from ``start`` to just before ``end`` are left out, a gap, or repeated."""
+    """At ``at`` the local times from ``start`` to just before ``end`` are left out, a gap, or repeated."""
 
     at: datetime
     start: datetime

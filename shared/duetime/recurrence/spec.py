@@ -18,7 +18,7 @@ from duetime.recurrence.local_time import Dst, ZonedCalendar
 from duetime.recurrence.rrule_text import read_rrule
 from duetime.recurrence.spreading import MAX_WINDOW_MS, Spread
 
-MAX_SOURCES: Final = 20
+MAX_SOURCES: Final = 10
 """Of ``cron`` and ``rrule`` together."""
 _MILLISECOND = timedelta(milliseconds=1)
 _CACHED: Final = 4096

@@ -1,8 +1,8 @@
 """The same expressions by other libraries: where they differ, docs/decisions says what holds here and why.
 
-croniter is told what we mean where it can be: both days must match where one begins with a star. dateutil knows rules,
-so an expression is put into its words. Both compute local times here: clock changes are ours (test_transitions.py);
-zones are compared where clocks are not changed.
+croniter is told what we mean where it can be: both days must match where one begins with a star. dateutil knows
+rules, so an expression is put into its words. Both compute local times here: clock changes are ours, and zones are
+compared where clocks are not changed (the rest: test_transitions.py).
 """
 
 from __future__ import annotations

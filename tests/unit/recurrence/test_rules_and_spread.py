@@ -189,7 +189,9 @@ def test_what_is_excluded_for_months_is_passed_over_in_days() -> None:
         ({"cron": ("@daily",), "window_ms": 86_400_001}, "window", "24h"),
         ({"cron": ("@daily",), "jitter_ms": -1}, "jitter", "24h"),
         ({"every_ms": 999}, "every", "1s"),
-        ({"cron": ("@daily",) * 21}, "cron", "20 or fewer"),
+        ({"cron": ("@daily",) * 11}, "cron", "10 or fewer"),
+        ({"cron": ("@daily",), "exclude": ("2026-01-01",) * 1001}, "exclude", "1000 items"),
+        ({"cron": ("@daily",), "exclude": ("* 1 * * *",) * 21}, "exclude", "20 cron expressions"),
     ],
 )
 def test_a_spec_that_cannot_be_is_refused_by_field(spec: dict[str, Any], field: str, reason: str) -> None:
