@@ -20,8 +20,8 @@ _NO_DAY = "1"
 class _Calendar(CronSim):
     """CronSim with ``nW``: the weekday nearest to a day of the month, in the same month.
 
-    And without its steps from hour to hour, which are half the time of most searches: where there is no zone, as here,
-    hours can be counted.
+    And without its steps from hour to hour, which are half the time of most searches: hours can be counted where
+    there is no zone, as here.
     """
 
     near_days: tuple[int, ...]

@@ -91,7 +91,7 @@ def describe_cron(text: CronText) -> str:
         parts.append(f"on weekdays {weekday.replace(',', ', ')}")
     # Of two that both restrict the day either suffices, unless one begins with a star (as in crontab).
     if days != "*" and weekday != "*":
-        parts.append("of days and weekdays " + ("both" if "*" in (days[0], weekday[0]) else "either"))
+        parts.append("when both match" if "*" in (days[0], weekday[0]) else "when either matches")
     return ", ".join(parts)
 
 

@@ -51,5 +51,5 @@ def test_a_schedule_is_told_in_a_sentence(spec: dict[str, Any], expected: str) -
 
 
 def test_both_days_are_told_as_crontab_means_them() -> None:
-    assert sentence(TimingSpec(cron=("0 0 13 * 5",))).endswith("of days and weekdays either, UTC")
-    assert sentence(TimingSpec(cron=("0 0 */2 * 5",))).endswith("of days and weekdays both, UTC")
+    assert sentence(TimingSpec(cron=("0 0 13 * 5",))).endswith("when either matches, UTC")
+    assert sentence(TimingSpec(cron=("0 0 */2 * 5",))).endswith("when both match, UTC")
