@@ -72,7 +72,7 @@ class ZonedCalendar:
 
     def next_after(self, instant: datetime) -> datetime | None:
         zoned = instant.astimezone(self._zone)
-        local = zoned.replace(tzinfo=None, microsecond=0)
+        local = zoned.replace(tzinfo=None, fold=0, microsecond=0)
         start = local + SECOND
         change = change_at(self._zone, local)
         if change is not None:
@@ -89,7 +89,7 @@ class ZonedCalendar:
 
     def previous_before(self, instant: datetime) -> datetime | None:
         zoned = instant.astimezone(self._zone)
-        local = zoned.replace(tzinfo=None)
+        local = zoned.replace(tzinfo=None, fold=0)
         end = local if not local.microsecond else local.replace(microsecond=0) + SECOND
         change = change_at(self._zone, local)
         if change is not None:

@@ -149,7 +149,7 @@ def _next(source: Source, instant: datetime) -> datetime | None:
 def _rules(spec: TimingSpec, start: datetime | None, zone: ZoneInfo) -> list[Source]:
     from duetime.recurrence.rrule_calendar import RruleCalendar  # dateutil takes long to import, and few need it
 
-    local = _FIRST_DAY if start is None else start.astimezone(zone).replace(tzinfo=None, microsecond=0)
+    local = _FIRST_DAY if start is None else start.astimezone(zone).replace(tzinfo=None, fold=0, microsecond=0)
     rules: list[Source] = []
     for place, text in enumerate(spec.rrule):
         field = _path("rrule", place, len(spec.rrule))

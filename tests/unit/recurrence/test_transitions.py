@@ -29,7 +29,7 @@ SAMPLE = [
     "Europe/Berlin",
     "Pacific/Chatham",  # at 02:45
 ]
-A_FEW = 3
+A_FEW = 2
 
 
 @dataclass(frozen=True)
