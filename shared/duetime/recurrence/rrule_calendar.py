@@ -25,6 +25,7 @@ _PERIOD: Final = {
     "SECONDLY": SECOND,
 }
 _DAYS_OF_YEAR: Final = 366
+_CYCLE_YEARS: Final = 400
 _LAST_YEAR: Final = 9999
 
 
@@ -78,9 +79,13 @@ class RruleCalendar:
         """Give the times from ``start``, where a period begins, and not before the rule's own start."""
         if until < self._start:
             return
-        for each in rrule(dtstart=start, until=until, **self._parts):
-            if each >= self._start:
-                yield each
+        # dateutil looks at ``until`` when it has a time: a rule that has none is searched to the year 9999. Calendars
+        # repeat after 400 years: put at their end, that is less than 400 years on.
+        shift = (_LAST_YEAR - until.year) // _CYCLE_YEARS * _CYCLE_YEARS
+        for each in rrule(dtstart=_moved(start, shift), until=_moved(until, shift), **self._parts):
+            found = _moved(each, -shift)
+            if found >= self._start:
+                yield found
 
     def _period_of(self, local: datetime, *, back: int = 0) -> datetime:
         """Return where the period of ``local`` begins, or that ``back`` intervals earlier; not before the first.
@@ -144,6 +149,10 @@ def _zeros(text: RruleText) -> dict[str, Any]:
     """Return what is below the period, set to nothing: BYHOUR and the like may stand before the start's own."""
     below = ("hour", "minute", "second")[text.level - 3 :]
     return dict.fromkeys(below, 0)
+
+
+def _moved(local: datetime, years: int) -> datetime:
+    return local.replace(year=local.year + years)
 
 
 def _later(local: datetime, years: int) -> datetime:
