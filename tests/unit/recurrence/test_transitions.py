@@ -180,10 +180,7 @@ def test_a_change_is_found_from_every_time_in_it(which: str) -> None:
     for group in groups(which):
         for at in group.changes:
             zone = group.zone
-            before, after = (
-                (at - SECOND).astimezone(zone).replace(tzinfo=None) + SECOND,
-                at.astimezone(zone).replace(tzinfo=None),
-            )
+            before, after = ((at - by).astimezone(zone).replace(tzinfo=None) + by for by in (SECOND, timedelta()))
             first, last = sorted((before, after))
             for local in (first, first + (last - first) / 2, last - SECOND):
                 change = change_at(zone, local.replace(microsecond=0))
