@@ -81,6 +81,22 @@ NAMESPACE: Table = {
     "misfire": ("misfire", plain),
 }
 PAUSE: Table = {"reason": ("reason", plain)}
+TIMING: Table = {
+    "cron": ("cron", texts),
+    "every": ("every", duration),
+    "rrule": ("rrule", texts),
+    "time_zone": ("timeZone", plain),
+    "anchor": ("anchor", instant),
+    "dst": ("dst", plain),
+    "start_at": ("startAt", instant),
+    "end_at": ("endAt", instant),
+    "exclude": ("exclude", texts),
+    "jitter": ("jitter", duration),
+    "window": ("window", duration),
+    "from_at": ("from", instant),
+    "count": ("count", plain),
+    "schedule_id": ("id", plain),
+}
 SECRET: Table = {"secret": ("secret", plain), "overlap": ("overlap", duration)}
 API_KEY: Table = {
     "role": ("role", plain),

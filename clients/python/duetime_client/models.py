@@ -254,6 +254,33 @@ class Redriven:
     examined: int
 
 
+class Dst(OpenEnum):
+    """When a time of day occurs that does not exist, or happens twice, since clocks are changed."""
+
+    ONCE = "once"
+    SKIP = "skip"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """``local_time`` is ``scheduled_at`` in the schedule's time zone, with its offset. ``due_at`` has its delay."""
+
+    scheduled_at: datetime
+    local_time: str
+    due_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePreview:
+    """``description`` says in English when it occurs. ``tzdata_version`` is of the rules of time zones."""
+
+    description: str
+    time_zone: str
+    tzdata_version: str
+    items: tuple[Occurrence, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOwner:
     """What the owner of a shard told of itself when it claimed."""

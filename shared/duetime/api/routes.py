@@ -11,6 +11,7 @@ from duetime.api.http.route import Route
 from duetime.api.keys import endpoints as keys
 from duetime.api.namespaces import endpoints as namespaces
 from duetime.api.namespaces import secrets
+from duetime.api.schedules import endpoints as schedules
 from duetime.api.status import endpoints as status
 from duetime.api.timers import attempts, batches, lists, redrives
 from duetime.api.timers import endpoints as timers
@@ -39,6 +40,7 @@ TIMER_ROUTES = (
     *attempts.ROUTES,
     *keys.ROUTES,
     *webhooks.ROUTES,
+    *schedules.ROUTES,
     *status.ROUTES,
     *document_routes(all_routes),
     *console.ROUTES,

@@ -15,6 +15,7 @@ from duetime.cli.cost.command import cost
 from duetime.cli.keys import keys
 from duetime.cli.namespaces import namespaces
 from duetime.cli.options import LOGS, load, settings_options
+from duetime.cli.schedules import schedules
 from duetime.cli.signing_secrets import secrets
 from duetime.cli.system import health, openapi, shards, whoami
 from duetime.cli.timers import timers
@@ -158,7 +159,7 @@ def listen(*, port: int, host: str, status: int, body: str, delay_seconds: float
 
 
 for command in (
-    *(calls, keys, namespaces, secrets, timers, webhook),
+    *(calls, keys, namespaces, schedules, secrets, timers, webhook),
     *(cost, health, openapi, shards, whoami),
     *(export_store, import_store),
 ):

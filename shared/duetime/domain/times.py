@@ -130,15 +130,15 @@ def parse_duration(value: str | float) -> float:
     return seconds
 
 
-def parse_duration_ms(value: str | float, *, max_ms: int) -> int:
-    """Milliseconds from a duration as in ``parse_duration``, at least one and a whole number of them.
+def parse_duration_ms(value: str | float, *, min_ms: int = 1, max_ms: int) -> int:
+    """Milliseconds from a duration as in ``parse_duration``, a whole number of them.
 
-    Raises ``ValueError`` for anything else, and above ``max_ms``.
+    Raises ``ValueError`` for anything else, below ``min_ms`` and above ``max_ms``.
     """
     milliseconds = parse_duration(value) * 1000
     whole = round(milliseconds)
-    if not 1 <= whole <= max_ms:
-        raise ValueError(f"must lie between 1ms and {format_duration(max_ms)}")
+    if not min_ms <= whole <= max_ms:
+        raise ValueError(f"must lie between {format_duration(min_ms)} and {format_duration(max_ms)}")
     if abs(milliseconds - whole) > _ROUNDING_MS:
         raise ValueError("must be a whole number of milliseconds")
     return whole

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from duetime.domain.errors import InvalidInput
+from duetime.recurrence.spec import MAX_CHARACTERS
 
-MAX_CHARACTERS: Final = 1000
 FIRST_YEAR, LAST_YEAR = 1970, 2199
 """The years of EventBridge."""
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from duetime.domain.errors import InvalidInput
 from duetime.domain.times import MAX_DURATION_SECONDS, MAX_INSTANT, MIN_INSTANT
+from duetime.recurrence.spec import MIN_INTERVAL_MS
 
 _MILLISECOND = timedelta(milliseconds=1)
 _RATE = re.compile(r"rate\s*\(\s*([0-9]{1,9})\s+(minute|hour|day)(s?)\s*\)", re.IGNORECASE | re.ASCII)
@@ -34,7 +35,7 @@ class Every:
 
 
 def check_interval(interval_ms: int) -> int:
-    if not 1000 <= interval_ms <= _MAX_MS:
+    if not MIN_INTERVAL_MS <= interval_ms <= _MAX_MS:
         raise InvalidInput("every", "must lie between 1s and 100 years")
     return interval_ms
 

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 from duetime.domain.errors import InvalidInput
 from duetime.recurrence.cron_calendar import CronCalendar
+from duetime.recurrence.spec import MAX_EXCLUSIONS
 
-MAX_EXCLUSIONS: Final = 1000
 MAX_EXPRESSIONS: Final = 20
 """Of the exclusions: each is asked about each occurrence."""
 MAX_STEPS: Final = 5_000

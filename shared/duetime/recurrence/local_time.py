@@ -7,25 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
+from duetime.recurrence.spec import Dst
+
 SECOND = timedelta(seconds=1)
-
-
-class Dst(StrEnum):
-    """The firing of local times that do not exist, or exist twice, because clocks are changed.
-
-    A schedule that follows elapsed time (``LocalCalendar``) is not affected.
-    """
-
-    ONCE = "once"
-    """At the first instant after the gap; at the first of two."""
-    SKIP = "skip"
-    """Not in a gap; at the first of two."""
-    BOTH = "both"
-    """At the first instant after the gap; at both of two."""
 
 
 class LocalCalendar(Protocol):

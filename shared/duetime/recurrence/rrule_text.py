@@ -10,8 +10,8 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from duetime.domain.errors import InvalidInput
+from duetime.recurrence.spec import MAX_CHARACTERS
 
-MAX_CHARACTERS: Final = 1000
 MAX_COUNT: Final = 10_000
 MAX_INTERVAL: Final = 10_000
 MAX_TIMES_A_DAY: Final = 24

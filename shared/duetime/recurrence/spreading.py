@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import Final
 
 from duetime.domain.times import to_milliseconds
 
-MAX_WINDOW_MS: Final = 86_400_000
 _MILLISECOND = timedelta(milliseconds=1)
 
 

@@ -19,7 +19,8 @@ from dateutil.rrule import DAILY, rrule
 from duetime.recurrence import zones
 from duetime.recurrence.cron_calendar import CronCalendar
 from duetime.recurrence.local_time import change_at
-from duetime.recurrence.spec import TimingSpec, recurrence
+from duetime.recurrence.occurrences import recurrence
+from duetime.recurrence.spec import TimingSpec
 
 START = datetime(2026, 1, 1)
 NAMES = sorted(zones.names())

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from duetime.domain.errors import InvalidInput
-from duetime.recurrence.spec import TimingSpec, recurrence
+from duetime.recurrence.occurrences import recurrence
+from duetime.recurrence.spec import TimingSpec
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

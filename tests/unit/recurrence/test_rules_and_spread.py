@@ -10,7 +10,8 @@ import pytest
 
 from duetime.domain.errors import InvalidInput
 from duetime.recurrence import zones
-from duetime.recurrence.spec import TimingSpec, recurrence
+from duetime.recurrence.occurrences import recurrence
+from duetime.recurrence.spec import TimingSpec
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BERLIN = "Europe/Berlin"

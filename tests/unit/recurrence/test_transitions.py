@@ -15,8 +15,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from duetime.recurrence import zones
-from duetime.recurrence.local_time import Dst, change_at
-from duetime.recurrence.spec import Recurrence, TimingSpec, recurrence
+from duetime.recurrence.local_time import change_at
+from duetime.recurrence.occurrences import Recurrence, recurrence
+from duetime.recurrence.spec import Dst, TimingSpec
 
 FROM, TO = datetime(2020, 1, 1, tzinfo=UTC), datetime(2036, 1, 1, tzinfo=UTC)
 HOUR, DAY, SECOND = timedelta(hours=1), timedelta(days=1), timedelta(seconds=1)

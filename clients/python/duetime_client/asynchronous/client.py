@@ -13,6 +13,7 @@ from duetime_client import bodies
 from duetime_client.asynchronous.api_keys import AsyncApiKeys
 from duetime_client.asynchronous.event_webhooks import AsyncTenantWebhook
 from duetime_client.asynchronous.namespaces import AsyncNamespaces, AsyncSigningSecrets
+from duetime_client.asynchronous.schedules import AsyncSchedules
 from duetime_client.asynchronous.service_calls import AsyncServiceCalls
 from duetime_client.asynchronous.timers import AsyncTimers
 from duetime_client.asynchronous.transport import AsyncTransport
@@ -51,6 +52,7 @@ class AsyncDuetime:
         tenant_path = f"/v1/tenants/{TENANT}"
         self._transport = AsyncTransport(connecting, http_client)
         self.namespaces = AsyncNamespaces(self._transport)
+        self.schedules = AsyncSchedules(self._transport)
         self.service_calls = AsyncServiceCalls(self._transport, tenant_path)
         self.event_webhook = AsyncTenantWebhook(self._transport, tenant_path)
         self.api_keys = AsyncApiKeys(self._transport, tenant_path)

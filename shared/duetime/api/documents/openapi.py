@@ -25,6 +25,7 @@ _TAGS: Final = {
     "timers": "A callback with a payload, at a time.",
     "service calls": "An HTTP request of a tenant at a time, with a status, a log of its executions and events.",
     "event webhooks": "Where the events of a tenant's service calls are delivered to.",
+    "schedules": "Times that recur, by cron expressions, intervals and rules, in a time zone.",
     "namespaces": "Sets of timers, with limits, a retry policy and signing secrets of their own.",
     "API keys": "Who may do what for a tenant.",
     "service": "The service itself: health, shards, this document, the web console.",

@@ -104,9 +104,13 @@ def at_most_one_of(first: str, second: str) -> dict[str, Any]:
     return {"not": {"allOf": [given(first), given(second)]}}
 
 
+def some_of(*names: str) -> dict[str, Any]:
+    """One of the members is there and not null, or more of them."""
+    return {"not": {"properties": {name: {"type": "null"} for name in names}}}
+
+
 def one_of(first: str, second: str) -> dict[str, Any]:
-    neither = {"properties": {name: {"type": "null"} for name in (first, second)}}
-    return {"not": {"anyOf": [at_most_one_of(first, second)["not"], neither]}}
+    return {"not": {"anyOf": [at_most_one_of(first, second)["not"], some_of(first, second)["not"]]}}
 
 
 EnumT = TypeVar("EnumT", bound=StrEnum)

@@ -1,0 +1,152 @@
+"""Requests about schedules: the times at which one occurs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from duetime.api.http import validators
+from duetime.api.http.request_models import Instant, RequestModel, any_case, duration_schema, some_of, text_schema
+from duetime.domain.times import MAX_DURATION_SECONDS, parse_duration_ms
+from duetime.recurrence.spec import (
+    MAX_CHARACTERS,
+    MAX_EXCLUSIONS,
+    MAX_SOURCES,
+    MAX_WINDOW_MS,
+    MIN_INTERVAL_MS,
+    Dst,
+    TimingSpec,
+)
+
+MAX_COUNT: Final = 100
+DEFAULT_COUNT: Final = 10
+MAX_ID_CHARACTERS: Final = 255
+_MAX_DURATION_MS: Final = int(MAX_DURATION_SECONDS * 1000)
+
+
+def _texts_schema(form: str, example: str, max_items: int) -> dict[str, Any]:
+    text = {"type": "string", "format": form, "minLength": 1, "maxLength": MAX_CHARACTERS, "examples": [example]}
+    return {"type": "array", "maxItems": max_items, "items": text}
+
+
+def _sources_schema(form: str, example: str) -> WithJsonSchema:
+    texts = _texts_schema(form, example, MAX_SOURCES)
+    return WithJsonSchema({"anyOf": [texts["items"], texts], "examples": [example]})
+
+
+def _sources(value: Any) -> tuple[str, ...]:
+    return _texts([value] if isinstance(value, str) else value, "must be a string or an array of strings")
+
+
+def _exclusions(value: Any) -> tuple[str, ...]:
+    return _texts(value, "must be an array of strings")
+
+
+def _texts(value: Any, problem: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(problem)
+    return tuple(value)
+
+
+def _duration_ms(value: Any) -> int:
+    return parse_duration_ms(value, min_ms=0, max_ms=_MAX_DURATION_MS)
+
+
+def _durations(*, least_ms: int, most_ms: int) -> WithJsonSchema:
+    return WithJsonSchema(
+        duration_schema(least_seconds=least_ms / 1000, most_seconds=most_ms / 1000, step_seconds=0.001)
+    )
+
+
+Cron = Annotated[tuple[str, ...], PlainValidator(_sources), _sources_schema("duetime-cron", "30 9 * * MON-FRI")]
+Rrule = Annotated[
+    tuple[str, ...], PlainValidator(_sources), _sources_schema("duetime-rrule", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17")
+]
+Exclude = Annotated[
+    tuple[str, ...],
+    PlainValidator(_exclusions),
+    WithJsonSchema(_texts_schema("duetime-exclusion", "2026-12-25", MAX_EXCLUSIONS)),
+]
+Interval = Annotated[
+    int, PlainValidator(_duration_ms), _durations(least_ms=MIN_INTERVAL_MS, most_ms=_MAX_DURATION_MS)
+]
+Delay = Annotated[int, PlainValidator(_duration_ms), _durations(least_ms=0, most_ms=MAX_WINDOW_MS)]
+TimeZone = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "format": "duetime-time-zone", "minLength": 1, "examples": ["Europe/Berlin"]}),
+]
+
+
+def _id(value: str) -> str:
+    return validators.text(value, MAX_ID_CHARACTERS)
+
+
+class TimingFields(RequestModel):
+    """When a schedule occurs: one or more of ``cron``, ``every`` and ``rrule``. Null is the default.
+
+    The values themselves are checked by ``recurrence``.
+    """
+
+    cron: Cron | None = Field(
+        default=None,
+        description="expressions of 5 fields, or 6 with the second first; @daily and the like;"
+        " EventBridge's cron(...) and rate(...)",
+    )
+    every_ms: Interval | None = Field(default=None, description="an interval of 1s or more, counted from anchor")
+    rrule: Rrule | None = Field(default=None, description="recurrence rules of RFC 5545")
+    anchor: Instant | None = Field(
+        default=None,
+        description="where intervals are counted from; when it is omitted, 1970 for every, and startAt or else 1970"
+        " for rrule and rate(...)",
+    )
+    time_zone: TimeZone | None = Field(
+        default=None, description="a name of the IANA time zone database; UTC when it is omitted"
+    )
+    dst: Annotated[Dst, Field(strict=False), any_case(Dst)] | None = Field(
+        default=None,
+        description="when a time of day that does not exist, or happens twice, occurs where clocks are changed:"
+        " once, which is the default, at the first instant after the gap and at the first of two;"
+        " skip not in a gap; both at both of two",
+    )
+    start_at: Instant | None = Field(default=None, description="no occurrence is before it")
+    end_at: Instant | None = Field(default=None, description="no occurrence is after it")
+    exclude: Exclude | None = Field(
+        default=None, description="dates, and cron expressions of times, on which it does not occur; of local time"
+    )
+    jitter_ms: Delay | None = Field(
+        default=None, description="each occurrence is delayed by up to this, by the id and the scheduled time"
+    )
+    window_ms: Delay | None = Field(
+        default=None, description="all occurrences are delayed by the same time within this, by the id"
+    )
+
+    def timing(self) -> TimingSpec:
+        """Return what was given of it."""
+        names = TimingSpec.__dataclass_fields__
+        return TimingSpec(**{name: value for name in names if (value := getattr(self, name)) is not None})
+
+
+class SchedulePreviewBody(TimingFields):
+    """A schedule that is not stored."""
+
+    model_config = ConfigDict(
+        json_schema_extra=some_of("cron", "every", "rrule")
+        | {
+            "examples": [
+                {"cron": "30 9 * * MON-FRI", "timeZone": "Europe/Berlin", "count": 5},
+                {"every": "90m", "from": "2026-12-20T15:30:00Z"},
+                {"rrule": "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17", "exclude": ["2026-12-25"]},
+            ]
+        }
+    )
+
+    from_at: Instant | None = Field(
+        default=None, alias="from", description="the first occurrence is then or later; now when it is omitted"
+    )
+    count: Annotated[int, Field(ge=1, le=MAX_COUNT)] = Field(
+        default=DEFAULT_COUNT, description="the most occurrences that are returned"
+    )
+    id: Annotated[str, AfterValidator(_id), WithJsonSchema(text_schema(MAX_ID_CHARACTERS))] | None = Field(
+        default=None, description="the id of the schedule, on which the delays of jitter and window depend"
+    )
