@@ -132,7 +132,7 @@ PARALLEL := --numprocesses $(TEST_WORKERS) --dist worksteal
 PARALLEL_FILES := --numprocesses $(TEST_WORKERS) --dist loadfile
 # Each worker reads all tests of these before it runs the first; tests/unit/docs/test_marks.py compares.
 FAST_DIRECTORIES := tests/unit tests/contract tests/integration tests/aws tests/crash
-SLOW_DIRECTORIES := tests/aws tests/crash tests/integration/calls tests/integration/engine tests/integration/local
+SLOW_DIRECTORIES := tests/aws tests/crash tests/integration/calls tests/integration/engine tests/integration/local tests/unit/recurrence
 SERVER_DIRECTORIES := tests/contract tests/integration
 
 .PHONY: check

@@ -89,6 +89,22 @@ USES: dict[str, Use] = {
         misfire="expire",
         if_revision=d.namespaces.get(has["namespace"]).revision,
     ),
+    "previewSchedule": lambda d, _: d.schedules.preview(
+        cron=["@daily"],
+        every=HOUR,
+        rrule="FREQ=DAILY",
+        time_zone="Europe/Berlin",
+        anchor=AT,
+        dst="both",
+        start_at=AT,
+        end_at=AT + 9 * HOUR,
+        exclude=["2026-12-25"],
+        jitter=HOUR,
+        window=HOUR,
+        from_at=AT,
+        count=3,
+        schedule_id="a",
+    ),
     "getNamespace": lambda d, has: d.namespaces.get(has["namespace"]),
     "pauseNamespace": lambda d, has: d.namespaces.pause(
         has["namespace"], reason="r", if_revision=d.namespaces.get(has["namespace"]).revision
@@ -270,12 +286,15 @@ MODELS: dict[str, type[Any]] = {
     "ShardResponse": names.Shard,
     "ShardOwnerResponse": names.ShardOwner,
     "TimerResponse": names.Timer,
+    "OccurrenceResponse": names.Occurrence,
+    "SchedulePreviewResponse": names.SchedulePreview,
 }
 ENUMS: dict[str, type[Enum]] = {
     "AttemptOutcome": names.AttemptOutcome,
     "CallEventType": names.EventType,
     "CallFailure": names.CallFailure,
     "CallStatus": names.CallStatus,
+    "Dst": names.Dst,
     "ExecutionStatus": names.ExecutionStatus,
     "FailureReason": names.FailureReason,
     "Method": names.Method,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from duetime.domain.errors import InvalidInput
+from duetime.domain.times import MAX_INSTANT
 from duetime.recurrence import zones
 from duetime.recurrence.occurrences import recurrence
 from duetime.recurrence.spec import TimingSpec
@@ -190,7 +191,10 @@ def test_what_is_excluded_for_months_is_passed_over_in_days() -> None:
         ({"cron": ("@daily",), "window_ms": 86_400_001}, "window", "24h"),
         ({"cron": ("@daily",), "jitter_ms": -1}, "jitter", "24h"),
         ({"every_ms": 999}, "every", "1s"),
-        ({"cron": ("@daily",) * 11}, "cron", "10 or fewer"),
+        ({"cron": ("@daily",) * 11}, "cron", "at most 10"),
+        ({"rrule": ("FREQ=DAILY",) * 11}, "rrule", "at most 10"),
+        ({"rrule": ("FREQ=DAILY",), "anchor": MAX_INSTANT}, "anchor", "not be after 9999-12-29"),
+        ({"rrule": ("FREQ=DAILY",), "start_at": MAX_INSTANT}, "startAt", "not be after 9999-12-29"),
         ({"cron": ("@daily",), "exclude": ("2026-01-01",) * 1001}, "exclude", "1000 items"),
         ({"cron": ("@daily",), "exclude": ("* 1 * * *",) * 21}, "exclude", "20 cron expressions"),
     ],

@@ -10,7 +10,12 @@ from duetime.api.http.responses import Instant, ResponseModel
 
 
 class OccurrenceResponse(ResponseModel):
-    scheduled_at: Annotated[Instant, Meta(description="by the schedule, without a delay by jitter or window")]
+    scheduled_at: Annotated[
+        Instant,
+        Meta(
+            description="by the schedule, without a delay by jitter or window", examples=["2026-12-21T08:30:00.000Z"]
+        ),
+    ]
     local_time: Annotated[
         Instant,
         Meta(
