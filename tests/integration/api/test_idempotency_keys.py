@@ -10,7 +10,7 @@ import pytest
 from duetime.api.handler import build_handler
 from duetime.api.http import idempotency
 from duetime.api.http.idempotency import CLAIM_SECONDS
-from duetime.api.http.route import KEYED_METHODS, Keeps
+from duetime.api.http.route import Keeps
 from duetime.domain.errors import StoreUnavailable
 from duetime.domain.ids import is_uuid
 from duetime.domain.principals import Role
@@ -23,7 +23,7 @@ from tests.support.tenants import OPERATIONS, TenantWorld, everything_of, make_t
 
 DAY = 86_400
 GOOD: dict[str, Any] = {"delay": "1h", "callbackUrl": "http://receiver.test/callback"}
-KEYED = sorted(operation_id for operation_id, route in OPERATIONS.items() if route.method in KEYED_METHODS)
+KEYED = sorted(operation_id for operation_id, route in OPERATIONS.items() if route.is_keyed)
 
 
 @pytest.fixture

@@ -43,6 +43,8 @@ class Keeps(Enum):
     """That it was carried out. The response has a secret, which is shown once and stored nowhere."""
     RESOURCE = "resource"
     """Nothing: what the request makes keeps the key itself, for as long as it lives."""
+    NOTHING = "nothing"
+    """Nothing: the request changes nothing, and has no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Route:
     @cached_property
     def is_keyed(self) -> bool:
         """Whether requests may carry an ``Idempotency-Key``."""
-        return self.method in KEYED_METHODS
+        return self.method in KEYED_METHODS and self.keeps is not Keeps.NOTHING
 
     @cached_property
     def problem_statuses(self) -> tuple[int, ...]:

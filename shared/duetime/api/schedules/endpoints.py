@@ -9,13 +9,12 @@ from duetime.api.http.parsing import read_body, validate
 from duetime.api.http.request import Reply, Request
 from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import json_reply
-from duetime.api.http.route import Route
+from duetime.api.http.route import Keeps, Route
 from duetime.api.schedules.requests import SchedulePreviewBody
 from duetime.api.schedules.responses import OccurrenceResponse, SchedulePreviewResponse
 from duetime.domain.principals import Role
 from duetime.domain.times import format_instant
 
-MAX_BODY_BYTES = 64 * 1024
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -26,7 +25,7 @@ def preview_schedule(services: Services, request: Request) -> Reply:
     from duetime.recurrence.occurrences import recurrence
     from duetime.recurrence.words import sentence
 
-    body = validate(SchedulePreviewBody, read_body(request, PLAIN_SHAPE, limit_bytes=MAX_BODY_BYTES))
+    body = validate(SchedulePreviewBody, read_body(request, PLAIN_SHAPE))
     spec = body.timing()
     first = services.context.clock.now() if body.from_at is None else body.from_at
     found = recurrence(spec).occurrences(first - _MILLISECOND, schedule_id=body.id or "", limit=body.count)
@@ -52,6 +51,7 @@ ROUTES = (
         tag="schedules",
         body=SchedulePreviewBody,
         responses={200: SchedulePreviewResponse},
-        problems=(400, 413),
+        problems=(400, 413, 415),
+        keeps=Keeps.NOTHING,
     ),
 )
