@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from calendar import monthrange
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 
 from cronsim import CronSim, CronSimError
 
@@ -37,7 +38,9 @@ class _Calendar(CronSim):
         self.near_days = text.near_days
 
     def match_dom(self, d: date) -> bool:
-        return super().match_dom(d) or any(d.day == _nearest_weekday(d, day) for day in self.near_days)
+        return super().match_dom(d) or (
+            bool(self.near_days) and d.day in _nearest_weekdays(self.near_days, *monthrange(d.year, d.month))
+        )
 
     def advance_hour(self) -> bool:
         hour = self.dt.hour
@@ -72,6 +75,15 @@ class CronCalendar:
     @property
     def follows_elapsed_time(self) -> bool:
         return self.text.follows_elapsed_time
+
+    @property
+    def has_all_seconds(self) -> bool:
+        """Whether it matches each second of a minute, or none of them is told apart."""
+        return not self.text.has_seconds or len(self._template.seconds) == 60
+
+    @property
+    def has_all_minutes(self) -> bool:
+        return len(self._template.minutes) == 60
 
     def first_from(self, local: datetime) -> datetime | None:
         years = self.text.years
@@ -113,7 +125,7 @@ class CronCalendar:
     def has_times_of(self, other: CronCalendar | None) -> bool:
         """Tell whether it has, on its days, every time of day of ``other``; None: every one there is."""
         mine = self._template
-        if self.text.has_seconds and len(mine.seconds) < 60:
+        if not self.has_all_seconds:
             return False
         hours = set(range(24)) if other is None else other._template.hours
         minutes = set(range(60)) if other is None else other._template.minutes
@@ -130,11 +142,13 @@ class CronCalendar:
             return None
 
 
-def _nearest_weekday(month: date, day: int) -> int | None:
-    """Return the weekday nearest to ``day`` in the month of ``month``; None when the month has no such day."""
-    first_weekday, last_day = monthrange(month.year, month.month)
-    if day > last_day:
-        return None
+@lru_cache(maxsize=1024)
+def _nearest_weekdays(days: tuple[int, ...], first_weekday: int, last_day: int) -> frozenset[int]:
+    """Return the weekdays nearest to ``days`` in a month. Those that it does not have are left out."""
+    return frozenset(_nearest_weekday(day, first_weekday, last_day) for day in days if day <= last_day)
+
+
+def _nearest_weekday(day: int, first_weekday: int, last_day: int) -> int:
     weekday = (first_weekday + day - 1) % 7
     if weekday == 5:
         return day - 1 if day > 1 else day + 2

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
 from duetime.recurrence.spec import Dst
 
 SECOND = timedelta(seconds=1)
+MAX_GAPS: Final = 100
+"""A search that meets this many, and may not fire in them, gives up: most zones have one a year."""
 
 
 class LocalCalendar(Protocol):
@@ -100,7 +102,10 @@ class ZonedCalendar:
         return None if found is None or found < change.start else found
 
     def _next_from(self, start: datetime) -> datetime | None:
-        while (found := self._calendar.first_from(start)) is not None:
+        for _ in range(MAX_GAPS):
+            found = self._calendar.first_from(start)
+            if found is None:
+                break
             change = change_at(self._zone, found)
             if change is None:
                 return found.replace(tzinfo=self._zone).astimezone(UTC)
@@ -112,7 +117,10 @@ class ZonedCalendar:
         return None
 
     def _previous_before(self, end: datetime, instant: datetime) -> datetime | None:
-        while (found := self._calendar.last_before(end)) is not None:
+        for _ in range(MAX_GAPS):
+            found = self._calendar.last_before(end)
+            if found is None:
+                break
             change = change_at(self._zone, found)
             if change is None:
                 return found.replace(tzinfo=self._zone).astimezone(UTC)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
 from duetime.domain.errors import InvalidInput
@@ -12,10 +13,10 @@ from duetime.domain.times import MAX_INSTANT, MIN_INSTANT
 from duetime.recurrence import zones
 from duetime.recurrence.cron_calendar import CronCalendar
 from duetime.recurrence.every import Every, check_interval, is_rate, rate_ms
-from duetime.recurrence.exclusions import ExcludingSource, Exclusions, Source
+from duetime.recurrence.exclusions import Exclusions
 from duetime.recurrence.local_time import ZonedCalendar
 from duetime.recurrence.rrule_text import read_rrule
-from duetime.recurrence.spec import MAX_SOURCES, MAX_WINDOW_MS, Occurrence, TimingSpec
+from duetime.recurrence.spec import MAX_CRON, MAX_RRULE, MAX_WINDOW_MS, SEARCHED_YEARS, Dst, Occurrence, TimingSpec
 from duetime.recurrence.spreading import Spread
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -23,35 +24,46 @@ _CACHED: Final = 4096
 _END: Final = MAX_INSTANT - timedelta(days=2)
 """Some zones are in another year by then, which has no dates."""
 _FIRST_DAY: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # a local time
+MAX_STEPS: Final = 3_000
+"""Of the searches after the first, for one occurrence or for a list. A step finds the next time of a source, which is
+excluded or not; each ``STEP_DAYS`` that it lies ahead are one more, for these are looked at."""
+STEP_DAYS: Final = 60
+_SEARCHED: Final = timedelta(days=SEARCHED_YEARS * 366)
+
+
+class Source(Protocol):
+    """Makes occurrences. None: there is none for long, which ends them."""
+
+    def next_after(self, instant: datetime) -> datetime | None: ...
+
+    def previous_before(self, instant: datetime) -> datetime | None: ...
+
+
+_Search = Callable[[datetime], datetime | None]
 
 
 class Recurrence:
     """The occurrences of a spec. Times are UTC; scheduled times rise strictly, and so do due times of one id."""
 
-    def __init__(self, spec: TimingSpec, sources: tuple[Source, ...]) -> None:
+    def __init__(self, spec: TimingSpec, sources: Sequence[Source], exclusions: Exclusions | None) -> None:
         self.spec = spec
         self._sources = sources
+        self._exclusions = exclusions
         self._start = spec.start_at or MIN_INSTANT
         self._end = min(spec.end_at or _END, _END)
         self._spread = Spread(spec.jitter_ms, spec.window_ms)
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """Return the first scheduled time after ``instant``; None when there is none any more."""
-        instant = max(instant, self._start - _MILLISECOND)
-        if instant >= self._end:
-            return None
-        found = [each for source in self._sources if (each := _next(source, instant)) is not None]
-        first = min(found, default=None)
-        return first if first is not None and first <= self._end else None
+        """Return the first scheduled time after ``instant``; None when there is none any more.
+
+        None, too, when a search of ``MAX_STEPS`` finds excluded times alone.
+        """
+        return _first(self._after(instant))
 
     def previous_before(self, instant: datetime) -> datetime | None:
-        """Return the last scheduled time before ``instant``; None when there is none."""
+        """Return the last scheduled time before ``instant``; None as in ``next_after``."""
         instant = min(instant, self._end + _MILLISECOND)
-        if instant <= self._start:
-            return None
-        found = [each for source in self._sources if (each := source.previous_before(instant)) is not None]
-        last = max(found, default=None)
-        return last if last is not None and last >= self._start else None
+        return _first(self._walk([each.previous_before for each in self._sources], instant, forwards=False))
 
     def due_at(self, scheduled_at: datetime, schedule_id: str) -> datetime:
         """Return when an occurrence is to fire: the same for each call, and always before the next one's."""
@@ -61,14 +73,81 @@ class Recurrence:
     def occurrences(
         self, after: datetime, *, schedule_id: str = "", until: datetime = MAX_INSTANT, limit: int
     ) -> list[Occurrence]:
-        """List up to ``limit`` occurrences scheduled after ``after`` and not after ``until``."""
+        """List up to ``limit`` occurrences scheduled after ``after`` and not after ``until``.
+
+        Raises ``InvalidInput`` when that takes more than ``MAX_STEPS``: for ``exclude`` if there are any, or else
+        ``count``.
+        """
         result: list[Occurrence] = []
-        at = self.next_after(after)
-        while at is not None and at <= until and len(result) < limit:
-            following = self.next_after(at)
-            result.append(Occurrence(at, self._spread.due_at(at, following, schedule_id)))
-            at = following
+        times = self._after(after)
+        try:
+            at = next(times, None)
+            while at is not None and at <= until:
+                is_last = len(result) + 1 == limit
+                following = None if is_last and not self.spec.jitter_ms else next(times, None)
+                result.append(Occurrence(at, self._spread.due_at(at, following, schedule_id)))
+                if is_last:
+                    break
+                at = following
+        except _TooManySteps:
+            name, change = (
+                ("exclude", "leave out less, or fewer be asked for") if self.spec.exclude else ("count", "be smaller")
+            )
+            raise InvalidInput(name, f"must {change}: too many times were passed in search of occurrences") from None
         return result
+
+    def _after(self, instant: datetime) -> Iterator[datetime]:
+        instant = max(instant, self._start - _MILLISECOND)
+        return self._walk([each.next_after for each in self._sources], instant, forwards=True)
+
+    def _walk(self, searches: Sequence[_Search], instant: datetime, *, forwards: bool) -> Iterator[datetime]:
+        """Give the scheduled times from ``instant``, which is none of them. Raises ``_TooManySteps``.
+
+        Each source is searched when its last time is passed, and not for each time that another one has.
+        """
+        excluded = self._exclusions.around if self._exclusions is not None else _never
+        nearest = [_found(search, instant) for search in searches]
+        steps, since = 0, None
+        while True:
+            ahead = [each for each in nearest if each is not None]
+            at = (min if forwards else max)(ahead, default=None)
+            if at is None or not self._start <= at <= self._end:
+                return
+            span = excluded(at)
+            if span is None:
+                yield at
+                instant, since = at, None
+            else:
+                instant = max(at, span[1] - _MILLISECOND) if forwards else min(at, span[0])
+                since = since or at
+            for place, each in enumerate(nearest):
+                if each is not None and (each <= instant if forwards else each >= instant):
+                    nearest[place] = following = _found(searches[place], instant)
+                    steps += 1 + (0 if following is None else abs(following - instant).days // STEP_DAYS)
+            if steps > MAX_STEPS or (since is not None and abs(at - since) > _SEARCHED):
+                raise _TooManySteps
+
+
+class _TooManySteps(Exception):
+    """What is excluded is too much to search."""
+
+
+def _first(times: Iterator[datetime]) -> datetime | None:
+    try:
+        return next(times, None)
+    except _TooManySteps:
+        return None
+
+
+def _found(search: _Search, instant: datetime) -> datetime | None:
+    try:
+        return search(instant)
+    except OverflowError:  # it lies behind ``_END``
+        return None
+
+
+def _never(_: datetime) -> None:
+    return None
 
 
 @lru_cache(maxsize=_CACHED)
@@ -94,24 +173,19 @@ def recurrence(spec: TimingSpec) -> Recurrence:
         plain.append((Every(check_interval(spec.every_ms), anchor), None))
     if spec.rrule:
         plain += [(each, None) for each in _rules(spec, start, zone)]
-    exclusions = Exclusions(spec.exclude, zone)
-    unlimited = tuple(source for source, _ in plain)
-    if not spec.exclude:
-        result = Recurrence(spec, unlimited)
-    else:
-        result = Recurrence(spec, tuple(ExcludingSource(source, exclusions, times) for source, times in plain))
+    sources = [source for source, _ in plain]
+    exclusions = Exclusions(spec.exclude, zone, [times for _, times in plain]) if spec.exclude else None
+    result = Recurrence(spec, sources, exclusions)
     if result.next_after(MIN_INSTANT - _MILLISECOND) is None:
-        is_excluded = spec.exclude and Recurrence(spec, unlimited).next_after(MIN_INSTANT - _MILLISECOND) is not None
-        field = "exclude" if is_excluded else "endAt"
-        raise InvalidInput(field, "must leave at least one occurrence")
+        raise InvalidInput(_at_fault(spec, sources), "must leave at least one occurrence")
     return result
 
 
-def _next(source: Source, instant: datetime) -> datetime | None:
-    try:
-        return source.next_after(instant)
-    except OverflowError:  # it lies behind ``_END``
-        return None
+def _at_fault(spec: TimingSpec, sources: Sequence[Source]) -> str:
+    """Return the field without which there would be an occurrence."""
+    if spec.exclude and Recurrence(spec, sources, None).next_after(MIN_INSTANT - _MILLISECOND) is not None:
+        return "exclude"
+    return "dst" if spec.end_at is None and spec.dst is Dst.SKIP else "endAt"
 
 
 def _rules(spec: TimingSpec, start: datetime | None, zone: ZoneInfo) -> list[Source]:
@@ -131,9 +205,9 @@ def _rules(spec: TimingSpec, start: datetime | None, zone: ZoneInfo) -> list[Sou
 def _check_bounds(spec: TimingSpec) -> None:
     if not (spec.cron or spec.rrule or spec.every_ms is not None):
         raise InvalidInput("cron", "must be given, or every, or rrule")
-    for field, texts in (("cron", spec.cron), ("rrule", spec.rrule)):
-        if len(texts) > MAX_SOURCES:
-            raise InvalidInput(field, f"must have at most {MAX_SOURCES} items")
+    for field, texts, most in (("cron", spec.cron, MAX_CRON), ("rrule", spec.rrule, MAX_RRULE)):
+        if len(texts) > most:
+            raise InvalidInput(field, f"must have at most {most} items")
     for field, at in (("anchor", spec.anchor), ("startAt", spec.start_at)):
         if at is not None and at > _END:
             raise InvalidInput(field, f"must not be after {_END:%Y-%m-%d}")

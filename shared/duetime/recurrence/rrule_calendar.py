@@ -1,7 +1,7 @@
 """The local times of a recurrence rule. dateutil lists them; here its start is moved near to where a search begins.
 
-dateutil lists a rule from its start, so a rule by the minute that began last year would take half a million steps
-for its next time. A rule without COUNT is the same from every start that is a whole number of intervals later.
+dateutil lists a rule from its start, so a rule by the hour that began ten years ago would take 90,000 steps for its
+next time. A rule without COUNT is the same from every start that is a whole number of intervals later.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from dateutil.rrule import rrule, weekday
 from duetime.domain.errors import InvalidInput
 from duetime.recurrence.local_time import SECOND
 from duetime.recurrence.rrule_text import FREQUENCIES, WEEKDAYS, RruleText
+from duetime.recurrence.spec import SEARCHED_YEARS
 
-SEARCHED_YEARS: Final = 50
 _PERIOD: Final = {
     "WEEKLY": timedelta(weeks=1),
     "DAILY": timedelta(days=1),
     "HOURLY": timedelta(hours=1),
-    "MINUTELY": timedelta(minutes=1),
-    "SECONDLY": SECOND,
 }
 _DAYS_OF_YEAR: Final = 366
 _CYCLE_YEARS: Final = 400

@@ -14,12 +14,15 @@ from duetime.recurrence.spec import MAX_CHARACTERS
 
 MAX_COUNT: Final = 10_000
 MAX_INTERVAL: Final = 10_000
-MAX_TIMES_A_DAY: Final = 24
-"""Of rules that count in days or more: each search lists what comes before in the same period."""
 
-FREQUENCIES: Final = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY")
-"""As dateutil numbers them."""
+FREQUENCIES: Final = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY")
+"""As dateutil numbers them. It finds the times of shorter ones second by second, which may take minutes."""
 WEEKDAYS: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+_MOST_TIMES: Final = {
+    "YEARLY": (1, "one time a day", "FREQ=DAILY"),
+    "HOURLY": (24, "24 times an hour or less", "cron"),
+}
+"""Each search lists what comes before in the same period."""
 _LISTS: Final = {
     "BYSECOND": (0, 59, False),
     "BYMINUTE": (0, 59, False),
@@ -62,7 +65,9 @@ def read_rrule(text: str, path: str, zone: ZoneInfo) -> RruleText:
     parts = _parts(text.strip().upper().removeprefix("RRULE:"), path)
     frequency = parts.pop("FREQ", None)
     if frequency not in FREQUENCIES:
-        raise InvalidInput(path, f"FREQ must be one of {', '.join(FREQUENCIES)}")
+        raise InvalidInput(
+            path, f"FREQ must be one of {', '.join(FREQUENCIES)}; every and cron have shorter intervals"
+        )
     week_start = parts.pop("WKST", "MO")
     if week_start not in WEEKDAYS:
         raise InvalidInput(path, f"WKST must be one of {', '.join(WEEKDAYS)}")
@@ -115,11 +120,12 @@ def _check_together(rule: RruleText, path: str) -> None:
         raise InvalidInput(path, "BYWEEKNO must be given with BYDAY")
     if "BYSETPOS" in rule.lists and not (rule.weekdays or len(rule.lists) > 1):
         raise InvalidInput(path, "BYSETPOS must be given with another BY part")
-    times = prod(len(rule.lists.get(name, (0,))) for name in ("BYHOUR", "BYMINUTE", "BYSECOND"))
-    if rule.level < FREQUENCIES.index("HOURLY") and times > MAX_TIMES_A_DAY:
-        raise InvalidInput(
-            path, f"must have {MAX_TIMES_A_DAY} times a day or less with FREQ={rule.frequency}; use FREQ=MINUTELY"
-        )
+    if "BYSETPOS" in rule.lists and rule.frequency == "HOURLY":
+        raise InvalidInput(path, "BYSETPOS must not be given with FREQ=HOURLY")
+    most, unit, other = _MOST_TIMES.get(rule.frequency, (24, "24 times a day or less", "cron"))
+    names = ("BYHOUR", "BYMINUTE", "BYSECOND") if rule.frequency != "HOURLY" else ("BYMINUTE", "BYSECOND")
+    if prod(len(rule.lists.get(name, (0,))) for name in names) > most:
+        raise InvalidInput(path, f"must have {unit} with FREQ={rule.frequency}; {other} may have more")
 
 
 def _whole(name: str, text: str, most: int, path: str) -> int:

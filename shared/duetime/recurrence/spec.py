@@ -12,9 +12,12 @@ from typing import Final
 
 MAX_CHARACTERS: Final = 1000
 """Of an expression or a rule."""
-MAX_SOURCES: Final = 10
-"""Of ``cron``, and of ``rrule``."""
+MAX_CRON: Final = 10
+MAX_RRULE: Final = 3
+"""A search of one takes up to fifty times as long as that of an expression."""
 MIN_INTERVAL_MS: Final = 1000
+SEARCHED_YEARS: Final = 50
+"""An occurrence that is further away is none: so no search takes long."""
 MAX_EXCLUSIONS: Final = 1000
 MAX_WINDOW_MS: Final = 86_400_000
 """Of ``jitter`` too."""

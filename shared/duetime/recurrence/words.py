@@ -28,8 +28,6 @@ _UNITS: Final = {
     "WEEKLY": "week",
     "DAILY": "day",
     "HOURLY": "hour",
-    "MINUTELY": "minute",
-    "SECONDLY": "second",
 }
 _PREFIXES: Final = {
     "BYYEARDAY": "on day {} of the year",

@@ -11,8 +11,9 @@ from duetime.api.http.request_models import Instant, RequestModel, any_case, dur
 from duetime.domain.times import MAX_DURATION_SECONDS, parse_duration_ms
 from duetime.recurrence.spec import (
     MAX_CHARACTERS,
+    MAX_CRON,
     MAX_EXCLUSIONS,
-    MAX_SOURCES,
+    MAX_RRULE,
     MAX_WINDOW_MS,
     MIN_INTERVAL_MS,
     Dst,
@@ -30,8 +31,8 @@ def _texts_schema(form: str, example: str, max_items: int) -> dict[str, Any]:
     return {"type": "array", "maxItems": max_items, "items": text}
 
 
-def _sources_schema(form: str, example: str) -> WithJsonSchema:
-    texts = _texts_schema(form, example, MAX_SOURCES)
+def _sources_schema(form: str, example: str, max_items: int) -> WithJsonSchema:
+    texts = _texts_schema(form, example, max_items)
     return WithJsonSchema({"anyOf": [texts["items"], texts], "examples": [example]})
 
 
@@ -59,9 +60,13 @@ def _durations(*, least_ms: int, most_ms: int) -> WithJsonSchema:
     )
 
 
-Cron = Annotated[tuple[str, ...], PlainValidator(_sources), _sources_schema("duetime-cron", "30 9 * * MON-FRI")]
+Cron = Annotated[
+    tuple[str, ...], PlainValidator(_sources), _sources_schema("duetime-cron", "30 9 * * MON-FRI", MAX_CRON)
+]
 Rrule = Annotated[
-    tuple[str, ...], PlainValidator(_sources), _sources_schema("duetime-rrule", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17")
+    tuple[str, ...],
+    PlainValidator(_sources),
+    _sources_schema("duetime-rrule", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17", MAX_RRULE),
 ]
 Exclude = Annotated[
     tuple[str, ...],
