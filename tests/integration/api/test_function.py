@@ -85,7 +85,6 @@ def test_the_function_loads_nothing_that_a_request_does_not_need() -> None:
         "cronsim",
         "dateutil.rrule",
         "tzdata",
-        "zoneinfo",
         "duetime.recurrence.occurrences",
     }
     assert not unwanted & set(loaded)
