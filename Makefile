@@ -126,6 +126,8 @@ build-Outbox:
 # Processes that run tests; 0 runs them in pytest's own. Tests of processes wait more than they compute, so 4 suit 2
 # cores.
 TEST_WORKERS ?= 4
+# Unit tests compute, and each process reads all of them before it runs the first: one for each core.
+UNIT_WORKERS ?= auto
 # Workers take tests from each other at the end, so none is left with the long ones.
 PARALLEL := --numprocesses $(TEST_WORKERS) --dist worksteal
 # These share what takes a minute to set up: a file's tests stay together.
@@ -145,7 +147,7 @@ test: $(VENV)/.dev-installed $(TOOLS) ## Run the test suite, 4 tests at a time (
 # Needs no tool and no server. On another Python: make test-unit PYTHON=python3.13 VENV=.venv-python3.13
 .PHONY: test-unit
 test-unit: $(VENV)/.dev-installed ## Run the unit tests alone, which take a minute (PYTHON=, VENV=)
-	$(BIN)/python -m pytest $(PARALLEL) tests/unit
+	$(BIN)/python -m pytest --numprocesses $(UNIT_WORKERS) --dist worksteal tests/unit
 
 .PHONY: test-slow
 test-slow: $(VENV)/.dev-installed $(TOOLS) ## Run the tests that take minutes: crashes, the deployed stack

@@ -47,17 +47,6 @@ class CallStatus(StrEnum):
         return self in (CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.CANCELLED)
 
 
-LEGAL_STEPS: Final = frozenset(
-    {
-        (CallStatus.SCHEDULED, CallStatus.RUNNING),
-        (CallStatus.RUNNING, CallStatus.SUCCEEDED),
-        (CallStatus.RUNNING, CallStatus.FAILED),
-        (CallStatus.SCHEDULED, CallStatus.CANCELLED),
-        (CallStatus.RUNNING, CallStatus.CANCELLED),
-    }
-)
-
-
 class CallFailure(StrEnum):
     """The reason for which an execution or a call failed."""
 

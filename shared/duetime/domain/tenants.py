@@ -10,7 +10,7 @@ import re
 
 MAX_TENANT_CHARACTERS = 55
 """``calls@<tenant>``, the longest name that is made of it, then fits where a namespace does (63 characters)."""
-TENANT_PATTERN = "[a-z0-9][a-z0-9._-]{0,54}"
+TENANT_PATTERN = f"[a-z0-9][a-z0-9._-]{{0,{MAX_TENANT_CHARACTERS - 1}}}"
 DEFAULT_TENANT = "default"
 """Owns what is created where nobody is asked for a key, and what was stored before there were tenants."""
 

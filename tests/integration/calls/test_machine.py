@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from duetime.calls.executor import CallExecutor
 from duetime.delivery.port import CallbackResult, TransportError
-from duetime.domain.service_calls import LEGAL_STEPS, CallStatus, timer_of
+from duetime.domain.service_calls import CallStatus, timer_of
 from duetime.domain.shards import Lease
 from duetime.domain.timers import Timer
 from duetime.engine.firing.execution_handler import ExecutionResponse, StartResult, StartStatus, Turn
@@ -41,6 +41,13 @@ DEADLINE_SECONDS = 15
 MAX_ATTEMPTS = 3
 RETRIED = '{"maxAttempts":3,"initialInterval":"4s","backoffMultiplier":1}'
 CALLS = tuple(f"call-{number}" for number in range(3))
+LEGAL_STEPS = {
+    (CallStatus.SCHEDULED, CallStatus.RUNNING),
+    (CallStatus.RUNNING, CallStatus.SUCCEEDED),
+    (CallStatus.RUNNING, CallStatus.FAILED),
+    (CallStatus.SCHEDULED, CallStatus.CANCELLED),
+    (CallStatus.RUNNING, CallStatus.CANCELLED),
+}
 
 
 @dataclass
