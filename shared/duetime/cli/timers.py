@@ -47,6 +47,7 @@ ATTEMPT_COLUMNS = {
     "MESSAGE": "message",
 }
 
+_timer_arguments = options(click.argument("namespace"), click.argument("timer_id", metavar="ID"))
 _due_options = options(
     click.option("--execute-at", metavar="TIME", help="Due time in RFC 3339, with an offset."),
     click.option("--delay", metavar="DURATION", help='Due after this duration, like "90s" or "1h30m".'),
@@ -97,8 +98,7 @@ def create(
 
 
 @timers.command()
-@click.argument("namespace")
-@click.argument("timer_id", metavar="ID")
+@_timer_arguments
 @click.argument("callback_url", metavar="URL")
 @_due_options
 @_content_options
@@ -122,8 +122,7 @@ def put(
 
 
 @timers.command()
-@click.argument("namespace")
-@click.argument("timer_id", metavar="ID")
+@_timer_arguments
 @json_option
 @on_server("getTimer")
 def show(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> None:
@@ -146,8 +145,7 @@ def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **
 
 
 @timers.command(short_help="Change a timer that has not finished.")
-@click.argument("namespace")
-@click.argument("timer_id", metavar="ID")
+@_timer_arguments
 @click.option("--callback-url", metavar="URL", help="New callback URL.")
 @_due_options
 @_content_options
@@ -173,20 +171,7 @@ def update(
 
 
 @timers.command()
-@click.argument("namespace")
-@click.argument("timer_id", metavar="ID")
-@if_revision_option
-@json_option
-@on_server("cancelTimer")
-def cancel(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
-    """Cancel a waiting timer and keep it as Cancelled."""
-    response = remote.call("POST", timer_path(namespace, timer_id, "/cancel"), if_revision=if_revision)
-    show_item(response.content, as_json=as_json)
-
-
-@timers.command()
-@click.argument("namespace")
-@click.argument("timer_id", metavar="ID")
+@_timer_arguments
 @if_revision_option
 @json_option
 @on_server("deleteTimer")
@@ -200,33 +185,30 @@ def delete(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | 
     click.echo(f"removed {timer_id}{note}", err=True)
 
 
-@timers.command()
-@click.argument("namespace")
-@click.argument("timer_id", metavar="ID")
-@if_revision_option
-@json_option
-@on_server("fireTimer")
-def fire(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
-    """Fire a waiting timer now."""
-    response = remote.call("POST", timer_path(namespace, timer_id, "/fire"), if_revision=if_revision)
-    show_item(response.content, as_json=as_json)
+def _action(action: str, operation: str, text: str) -> None:
+    """Add a command that does something to a timer and shows what becomes of it."""
+
+    @timers.command(action, help=text)
+    @_timer_arguments
+    @if_revision_option
+    @json_option
+    @on_server(operation)
+    def act(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
+        response = remote.call("POST", timer_path(namespace, timer_id, f"/{action}"), if_revision=if_revision)
+        show_item(response.content, as_json=as_json)
+
+
+_action("cancel", "cancelTimer", "Cancel a waiting timer and keep it as Cancelled.")
+_action("fire", "fireTimer", "Fire a waiting timer now.")
+_action(
+    "redrive",
+    "redriveTimer",
+    "Schedule a failed timer again, due now. For many, see `duetime namespaces redrive`.",
+)
 
 
 @timers.command()
-@click.argument("namespace")
-@click.argument("timer_id", metavar="ID")
-@if_revision_option
-@json_option
-@on_server("redriveTimer")
-def redrive(*, remote: Remote, namespace: str, timer_id: str, if_revision: int | None, as_json: bool) -> None:
-    """Schedule a failed timer again, due now. For many, see `duetime namespaces redrive`."""
-    response = remote.call("POST", timer_path(namespace, timer_id, "/redrive"), if_revision=if_revision)
-    show_item(response.content, as_json=as_json)
-
-
-@timers.command()
-@click.argument("namespace")
-@click.argument("timer_id", metavar="ID")
+@_timer_arguments
 @json_option
 @on_server("listAttempts")
 def attempts(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from duetime.api.context import Services
 from duetime.api.http.parsing import read_body, validate
 from duetime.api.http.request import Reply, Request
@@ -16,6 +18,7 @@ from duetime.api.namespaces.responses import (
     secret_response,
 )
 from duetime.app import namespaces as namespace_changes
+from duetime.domain.namespaces import EncryptedSecret
 from duetime.domain.principals import Role
 from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
 
@@ -27,27 +30,14 @@ def create_secret(services: Services, request: Request, *, namespace: str) -> Re
 
     No other response shows it. At most two are valid: a third is a 409.
     """
-    context = services.context
-    body = validate(SecretBody, read_body(request, PLAIN_SHAPE, is_optional=True))
-    created = namespace_changes.create_secret(
-        context.store,
-        context.secret_box,
-        namespace,
-        principal=request.principal,
-        secret_id=context.new_id(),
-        text=body.secret,
-        overlap_seconds=DEFAULT_OVERLAP_SECONDS if body.overlap is None else body.overlap,
-        now=context.clock.now(),
-    )
-    return json_reply(201, created_secret_response(created), _NEVER_KEPT)
+    return created_reply(services, request, lambda: namespace)
 
 
 def list_secrets(services: Services, request: Request, *, namespace: str) -> Reply:
     """Return the ids and times of the secrets that are valid now, oldest first, without their values."""
     context = services.context
     found = namespace_changes.found_namespace(context.store, namespace, principal=request.principal)
-    valid = valid_secrets(found, context.clock.now())
-    return json_reply(200, SecretPage([secret_response(secret) for secret in valid], None))
+    return listed_reply(valid_secrets(found, context.clock.now()))
 
 
 def delete_secret(services: Services, request: Request, *, namespace: str, secret_id: str) -> Reply:
@@ -56,6 +46,30 @@ def delete_secret(services: Services, request: Request, *, namespace: str, secre
     now = context.clock.now()
     namespace_changes.delete_secret(context.store, namespace, secret_id, principal=request.principal, now=now)
     return Reply(status=204)
+
+
+def created_reply(
+    services: Services, request: Request, name: Callable[[], str], *, is_internal: bool = False
+) -> Reply:
+    """Create the secret that the body asks for. ``name`` is called for the namespace when the body is valid."""
+    context = services.context
+    body = validate(SecretBody, read_body(request, PLAIN_SHAPE, is_optional=True))
+    created = namespace_changes.create_secret(
+        context.store,
+        context.secret_box,
+        name(),
+        principal=request.principal,
+        secret_id=context.new_id(),
+        text=body.secret,
+        overlap_seconds=DEFAULT_OVERLAP_SECONDS if body.overlap is None else body.overlap,
+        now=context.clock.now(),
+        is_internal=is_internal,
+    )
+    return json_reply(201, created_secret_response(created), _NEVER_KEPT)
+
+
+def listed_reply(secrets: Sequence[EncryptedSecret]) -> Reply:
+    return json_reply(200, SecretPage([secret_response(secret) for secret in secrets], None))
 
 
 _SECRETS = "/v1/namespaces/<namespace>/secrets"

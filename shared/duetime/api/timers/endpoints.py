@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from duetime.api.context import Services
 from duetime.api.http.parsing import read_body, read_nothing
 from duetime.api.http.preconditions import IF_MATCH, IF_NONE_MATCH, etag, if_match, if_none_match
@@ -81,26 +83,25 @@ def delete_timer(services: Services, request: Request, *, namespace: str, timer_
 
 def cancel_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """End a waiting timer as Cancelled and keep it. One that is Cancelled already stays as it is."""
-    space, timer_id = read_address(services, request, namespace, timer_id)
-    wanted, now = if_match(request), services.context.clock.now()
-    read_nothing(request)
-    return _timer_reply(services.timers.cancel(space, timer_id, now=now, wanted=wanted), space)
+    return _acted(services, request, namespace, timer_id, services.timers.cancel)
 
 
 def fire_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Make a waiting timer due now. A timer that is due already stays as it is."""
-    space, timer_id = read_address(services, request, namespace, timer_id)
-    wanted, now = if_match(request), services.context.clock.now()
-    read_nothing(request)
-    return _timer_reply(services.timers.fire(space, timer_id, now=now, wanted=wanted), space)
+    return _acted(services, request, namespace, timer_id, services.timers.fire)
 
 
 def redrive_timer(services: Services, request: Request, *, namespace: str, timer_id: str) -> Reply:
     """Schedule a failed timer again, due now. It is the same firing, with all attempts ahead."""
-    space, timer_id = read_address(services, request, namespace, timer_id)
+    return _acted(services, request, namespace, timer_id, services.timers.redrive)
+
+
+def _acted(services: Services, request: Request, namespace: str, segment: str, act: Callable[..., Timer]) -> Reply:
+    """Do ``act`` to the timer that the path names, whose request has no body."""
+    space, timer_id = read_address(services, request, namespace, segment)
     wanted, now = if_match(request), services.context.clock.now()
     read_nothing(request)
-    return _timer_reply(services.timers.redrive(space, timer_id, now=now, wanted=wanted), space)
+    return _timer_reply(act(space, timer_id, now=now, wanted=wanted), space)
 
 
 def read_address(services: Services, request: Request, namespace: str, segment: str) -> tuple[Namespace, str]:
@@ -123,6 +124,21 @@ def _timer_reply(timer: Timer, space: Namespace) -> Reply:
 
 _TIMERS = "/v1/namespaces/<namespace>/timers"
 _TIMER = "/v1/namespaces/<namespace>/timers/<timer_id>"
+
+
+def _action(action: str, endpoint: Callable[..., Reply], summary: str) -> Route:
+    return Route(
+        "POST",
+        f"{_TIMER}/{action}",
+        endpoint,
+        Role.WRITER,
+        summary=summary,
+        tag="timers",
+        responses={200: TimerResponse},
+        problems=(400, 404, 409, 412, 413, 415),
+        conditions=(IF_MATCH,),
+    )
+
 
 ROUTES = (
     Route(
@@ -188,37 +204,7 @@ ROUTES = (
         problems=(400, 404, 412),
         conditions=(IF_MATCH,),
     ),
-    Route(
-        "POST",
-        f"{_TIMER}/cancel",
-        cancel_timer,
-        Role.WRITER,
-        summary="Cancel a waiting timer; it stays readable",
-        tag="timers",
-        responses={200: TimerResponse},
-        problems=(400, 404, 409, 412, 413, 415),
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        f"{_TIMER}/redrive",
-        redrive_timer,
-        Role.WRITER,
-        summary="Put a failed timer back to scheduled, due now",
-        tag="timers",
-        responses={200: TimerResponse},
-        problems=(400, 404, 409, 412, 413, 415),
-        conditions=(IF_MATCH,),
-    ),
-    Route(
-        "POST",
-        f"{_TIMER}/fire",
-        fire_timer,
-        Role.WRITER,
-        summary="Fire a waiting timer now",
-        tag="timers",
-        responses={200: TimerResponse},
-        problems=(400, 404, 409, 412, 413, 415),
-        conditions=(IF_MATCH,),
-    ),
+    _action("cancel", cancel_timer, "Cancel a waiting timer; it stays readable"),
+    _action("redrive", redrive_timer, "Put a failed timer back to scheduled, due now"),
+    _action("fire", fire_timer, "Fire a waiting timer now"),
 )

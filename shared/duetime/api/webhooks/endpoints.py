@@ -17,12 +17,8 @@ from duetime.api.http.request_models import PLAIN_SHAPE
 from duetime.api.http.responses import json_reply
 from duetime.api.http.route import Keeps, Route
 from duetime.api.namespaces.requests import SecretBody
-from duetime.api.namespaces.responses import (
-    CreatedSecretResponse,
-    SecretPage,
-    created_secret_response,
-    secret_response,
-)
+from duetime.api.namespaces.responses import CreatedSecretResponse, SecretPage
+from duetime.api.namespaces.secrets import created_reply, listed_reply
 from duetime.api.timers.attempts import attempts_reply
 from duetime.api.timers.redrives import redrive_within
 from duetime.api.timers.requests import RedriveBody
@@ -40,11 +36,8 @@ from duetime.domain.errors import NamespaceConflict, RevisionMismatch, SecretNot
 from duetime.domain.event_webhooks import EventWebhook, events_namespace, read_delivery_id
 from duetime.domain.namespaces import Namespace, NamespaceSettings
 from duetime.domain.principals import Role
-from duetime.domain.secrets import DEFAULT_OVERLAP_SECONDS, valid_secrets
+from duetime.domain.secrets import valid_secrets
 from duetime.stores.port.timers import TimerFilter
-
-_NEVER_KEPT = {"cache-control": "no-store"}
-
 
 # -- the webhook ---------------------------------------------------------------------------------------------------
 
@@ -139,27 +132,13 @@ def create_event_secret(services: Services, request: Request, *, tenant: str) ->
 
     No other response shows it. At most two are valid: a third is a 409.
     """
-    context = services.context
-    body = validate(SecretBody, read_body(request, PLAIN_SHAPE, is_optional=True))
-    created = namespace_changes.create_secret(
-        context.store,
-        context.secret_box,
-        _ensured(services, tenant).name,
-        principal=request.principal,
-        secret_id=context.new_id(),
-        text=body.secret,
-        overlap_seconds=DEFAULT_OVERLAP_SECONDS if body.overlap is None else body.overlap,
-        now=context.clock.now(),
-        is_internal=True,
-    )
-    return json_reply(201, created_secret_response(created), _NEVER_KEPT)
+    return created_reply(services, request, lambda: _ensured(services, tenant).name, is_internal=True)
 
 
 def list_event_secrets(services: Services, request: Request, *, tenant: str) -> Reply:  # noqa: ARG001
     """Return the ids and times of the secrets that are valid now, oldest first, without their values."""
     namespace = _found(services, tenant)
-    valid = () if namespace is None else valid_secrets(namespace, services.context.clock.now())
-    return json_reply(200, SecretPage([secret_response(secret) for secret in valid], None))
+    return listed_reply(() if namespace is None else valid_secrets(namespace, services.context.clock.now()))
 
 
 def delete_event_secret(services: Services, request: Request, *, tenant: str, secret_id: str) -> Reply:
