@@ -124,6 +124,11 @@ class Firing:
         return self.recorder.backlog + sum(delivery.unstored for delivery in self._strategies)
 
     @property
+    def room(self) -> int:
+        """How many more timers may wait for their turn; none or less where they wait by the shares of namespaces."""
+        return self._settings.max_buffered - len(self._flow)
+
+    @property
     def _has_record_room(self) -> bool:
         # What is fired and not yet recorded is bounded too: a slow store slows the firing down.
         return self.unstored < self._settings.max_buffered

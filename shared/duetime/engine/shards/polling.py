@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from math import inf
+from math import ceil, inf
 
 from duetime.domain.errors import StoreError, StoreUnavailable
 from duetime.engine.context import EngineContext
@@ -23,6 +23,8 @@ from duetime.stores.port.timers import DuePage, TimerStore, UnreadableRow
 log = logging.getLogger(__name__)
 
 _PRUNE_LIMIT = 500
+_SMALLEST_PAGE = 0.2
+"""Of a whole one."""
 _MAX_STUCK_TOLD = 1000
 """Rows that cannot be set aside are told once each, as long as they are no more."""
 
@@ -141,7 +143,7 @@ class Polling:
         for shard, _ in reads:
             shard.reading.is_polling = True
         try:
-            self._take(reads, self._read_all([request for _, request in reads]))
+            self._take(reads, self._read_all([request for _, request in reads], self._firing.room))
         except Exception as error:
             for shard, _ in reads:
                 self._fail(shard)
@@ -166,9 +168,9 @@ class Polling:
 
     async def _poll(self, reads: _Reads) -> None:
         """Read a page of each shard in one trip to a thread. One shard's error leaves the others alone."""
-        requests = [request for _, request in reads]
+        requests, room = [request for _, request in reads], self._firing.room
         try:
-            results = await self._offload.run(lambda: self._read_all(requests))
+            results = await self._offload.run(lambda: self._read_all(requests, room))
         except BaseException:
             for shard, _ in reads:
                 self._fail(shard)
@@ -186,38 +188,45 @@ class Polling:
                 self._take_page(shard, request, result.page, duration=result.duration)
         self._firing.start_attempts()
 
-    def _read_all(self, requests: Sequence[PageRequest]) -> list[_Read]:
-        """In a thread, or at once: the pages of as many as memory allows, of one at least."""
+    def _read_all(self, requests: Sequence[PageRequest], room: int) -> list[_Read]:
+        """In a thread, or at once: the pages of as many as memory allows, of one at least.
+
+        ``room``: how many timers may be taken. What finds none would be read again.
+        """
         started = self._clock.monotonic()
         results: list[_Read] = []
         timers = payloads = 0
         for request in requests:
-            result = self._read(request)
+            result = self._read(request, room - timers)
             results.append(result)
             if not isinstance(result.page, StoreError):
                 timers += len(result.page.timers)
                 payloads += sum(map(payload_bytes, result.page.timers))
-            if timers >= self._settings.max_buffered or payloads >= self._settings.max_payload_bytes // 2:
+            if 0 < timers >= room or payloads >= self._settings.max_payload_bytes // 2:
                 break
         self._trip_seconds = self._clock.monotonic() - started
         return results
 
-    def _read(self, request: PageRequest) -> _Read:
+    def _read(self, request: PageRequest, room: int) -> _Read:
         """In a thread: a page, and whatever the engine must know of its namespaces."""
         started = self._clock.monotonic()
         quarantined: tuple[UnreadableRow, ...] = ()
         stuck: tuple[UnreadableRow, ...] = ()
         page: DuePage | StoreError
         unwanted = request.unwanted
+        is_any_unwanted = unwanted.is_any()
+        page_size = self._settings.page_size
+        # What is passed over needs no room. Small pages cost more for each timer.
+        smallest = page_size if is_any_unwanted else ceil(page_size * _SMALLEST_PAGE)
         try:
             page = self._timers.due(
                 request.shard_id,
                 until=request.until,
-                limit=self._settings.page_size,
+                limit=min(page_size, max(room, smallest)),
                 cursor=request.cursor,
                 since=request.since,
                 known_next=request.known_next,
-                is_wanted=unwanted.wants if unwanted.is_any() else None,
+                is_wanted=unwanted.wants if is_any_unwanted else None,
             )
             if page.unreadable:
                 quarantined, stuck = self._quarantine(page.unreadable, request.until)
