@@ -92,7 +92,7 @@ def submit(*, remote: Remote, target: str, from_stdin: bool, follow: bool, as_js
 
 @calls.command("list")
 @click.option("--status", type=click.Choice([str(status) for status in CallStatus]), help="Calls in this status.")
-@click.option("--tag", "tags", multiple=True, help="Calls with this tag; repeated: with all of them.")
+@click.option("--tag", multiple=True, help="Calls with this tag; repeated: with all of them.")
 @click.option("--created-from", metavar="TIME", help="Created at this RFC 3339 time or later.")
 @click.option("--created-to", metavar="TIME", help="Created before this time.")
 @click.option("--name", metavar="PREFIX", help="Calls whose name begins with this.")
@@ -107,18 +107,9 @@ def list_calls(*, remote: Remote, limit: int, as_json: bool, is_next: bool, **fi
     """List service calls, newest first."""
     from duetime.cli import call_views
 
-    query = {
-        "status": "Scheduled" if is_next and filters["status"] is None else filters["status"],
-        "tag": filters["tags"],
-        "createdFrom": filters["created_from"],
-        "createdTo": filters["created_to"],
-        "name": filters["name"],
-        "starred": filters["starred"],
-        "correlationId": filters["correlation_id"],
-        "order": "dueAt" if is_next else None,
-        "dueTo": filters["due_to"],
-        "limit": min(limit + 1, 100),
-    }
+    query = filters | {"limit": min(limit + 1, 100)}
+    if is_next:
+        query |= {"status": filters["status"] or CallStatus.SCHEDULED, "order": "dueAt"}
     call_views.show_list(remote.items(_CALLS, query, limit=limit + 1), limit=limit, as_json=as_json)
 
 
@@ -269,8 +260,7 @@ def rerun(
     *, remote: Remote, call_id: str, if_revision: int | None, follow: bool, as_json: bool, **options: str | None
 ) -> int:
     """Submit a finished service call again. Prints the id of the new call."""
-    body = {"dueAt": options["due_at"], "delay": options["delay"], "idempotencyKey": options["idempotency_key"]}
-    response = remote.call("POST", _path(call_id, "/rerun"), body=body, if_revision=if_revision)
+    response = remote.call("POST", _path(call_id, "/rerun"), body=options, if_revision=if_revision)
     return _shown(remote, response, follow=follow, as_json=as_json)
 
 

@@ -83,7 +83,7 @@ def create(
     *, remote: Remote, namespace: str, num_shards: int | None, dedicated: bool, as_json: bool, **settings: Any
 ) -> None:
     """Create NAMESPACE. One that exists with these shards is left as it is."""
-    body = {"numShards": num_shards, "dedicated": dedicated or None, **_settings(settings)}
+    body = settings | {"num_shards": num_shards, "dedicated": dedicated or None}
     show_item(remote.call("PUT", _path(namespace), body=body, has="name").content, as_json=as_json)
 
 
@@ -118,14 +118,13 @@ def update(*, remote: Remote, namespace: str, if_revision: int | None, as_json: 
     """
     from duetime_client import PreconditionFailed
 
-    changes = _settings(settings)
-    if not given(changes):
+    if not given(settings):
         raise click.UsageError("give at least one of --max-in-flight, --rate-limit, --retry-policy, --misfire")
     for tries_left in reversed(range(_TRIES)):
         # PUT would create one that is not there.
         revision = if_revision or remote.call("GET", _path(namespace), has="name").json()["revision"]
         try:
-            response = remote.call("PUT", _path(namespace), body=changes, if_revision=revision, has="name")
+            response = remote.call("PUT", _path(namespace), body=settings, if_revision=revision, has="name")
         except PreconditionFailed:
             if if_revision or not tries_left:
                 raise
@@ -280,15 +279,6 @@ def _count(remote: Remote, namespace: str, timer_ids: tuple[str, ...], filters: 
         click.echo(f"skipped: {printable(refusal)}", err=True)
     click.echo(f"{found} would be redriven, {skipped} skipped")
     return int(skipped > 0)
-
-
-def _settings(settings: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "maxInFlight": settings["max_in_flight"],
-        "rateLimit": settings["rate_limit"],
-        "retryPolicy": settings["retry_policy"],
-        "misfire": settings["misfire"],
-    }
 
 
 def _path(namespace: str, action: str = "") -> str:

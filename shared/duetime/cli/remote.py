@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import wraps
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +15,7 @@ import click
 
 from duetime.cli.options import LOGS, load, settings_options
 from duetime.domain.errors import DuetimeError, InvalidSettings
+from duetime.domain.times import format_instant
 from duetime.runtime.settings import ClientSettings, DirectSettings
 
 if TYPE_CHECKING:
@@ -96,20 +98,32 @@ CLEARED = object()
 
 
 def given(members: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out values that were not given."""
+    """Return a body: the values that were given. Options may have their names in Python's spelling."""
+    from duetime_client.values import camel
+
     return {
-        name: None if value is CLEARED else value for name, value in members.items() if value not in (None, (), {})
+        camel(name): None if value is CLEARED else value
+        for name, value in members.items()
+        if value not in (None, (), {})
     }
 
 
 def pairs(query: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the parameters of a query. A tuple is one parameter per item."""
+    """Return the parameters of a query, named as in a body. A tuple is one parameter per item."""
+    from duetime_client.values import camel
+
     return [
-        (name, json.dumps(item) if isinstance(item, bool) else str(item))
+        (camel(name), _as_text(item))
         for name, value in query.items()
         if value is not None
         for item in (value if isinstance(value, tuple) else (value,))
     ]
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return format_instant(value)
+    return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
 def path(template: str, *segments: str) -> str:

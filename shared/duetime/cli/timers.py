@@ -82,9 +82,7 @@ def timers() -> None:
 @_content_options
 @json_option
 @on_server("createTimer")
-def create(
-    *, remote: Remote, namespace: str, callback_url: str, timer_id: str | None, as_json: bool, **given: Any
-) -> None:
+def create(*, remote: Remote, namespace: str, timer_id: str | None, as_json: bool, **given: Any) -> None:
     """Create a timer that calls URL. Prints its id.
 
     Give --delay or --execute-at. Other users of this machine can see the arguments of a command; `duetime timers
@@ -92,7 +90,7 @@ def create(
     """
     from duetime_client.bodies import new_id
 
-    body = _body(callback_url, given) | {"id": timer_id or new_id()}
+    body = given | {"id": timer_id or new_id()}
     response = remote.call("POST", path("/v1/namespaces/{}/timers", namespace), body=body)
     click.echo(response.content.decode() if as_json else response.json()["id"])
 
@@ -110,14 +108,12 @@ def put(
     remote: Remote,
     namespace: str,
     timer_id: str,
-    callback_url: str,
     if_revision: int | None,
     as_json: bool,
     **given: Any,
 ) -> None:
     """Create or replace the timer ID, even after it fired. The options are those of `create`."""
-    body = _body(callback_url, given)
-    response = remote.call("PUT", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
+    response = remote.call("PUT", timer_path(namespace, timer_id), body=given, if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 
 
@@ -139,7 +135,7 @@ def show(*, remote: Remote, namespace: str, timer_id: str, as_json: bool) -> Non
 @on_server("listTimers")
 def list_timers(*, remote: Remote, namespace: str, limit: int, as_json: bool, **given: Any) -> None:
     """List the timers of NAMESPACE that match all filters, by shard and id, with their last failure."""
-    query = timer_query(given) | {"limit": min(limit + 1, 100)}
+    query = given | {"limit": min(limit + 1, 100)}
     found = remote.items(path("/v1/namespaces/{}/timers", namespace), query, limit=limit + 1)
     show_items(found, _COLUMNS, as_json=as_json, limit=limit)
 
@@ -158,14 +154,13 @@ def update(
     remote: Remote,
     namespace: str,
     timer_id: str,
-    callback_url: str | None,
     clear: Sequence[str],
     if_revision: int | None,
     as_json: bool,
     **given: Any,
 ) -> None:
     """Change the given values of a timer that has not finished; keep the rest."""
-    body = _body(callback_url, given | {each.replace("-", "_"): CLEARED for each in clear})
+    body = given | {each.replace("-", "_"): CLEARED for each in clear}
     response = remote.call("PATCH", timer_path(namespace, timer_id), body=body, if_revision=if_revision)
     show_item(response.content, as_json=as_json)
 
@@ -250,28 +245,3 @@ def cancel_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool
 def delete_batch(*, remote: Remote, namespace: str, file: IO[str], as_json: bool) -> int:
     """Remove many timers in any state. FILE or standard input is as for `cancel-batch`."""
     return act_on_lines(file, remote.client.timers(namespace).delete_many, as_json=as_json)
-
-
-def timer_query(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the query parameters of a list of timers."""
-    from duetime.domain.times import format_instant
-
-    times = {
-        "dueFrom": given["due_from"],
-        "dueTo": given["due_to"],
-        "failedFrom": given["failed_from"],
-        "failedTo": given["failed_to"],
-    }
-    return {
-        "state": given["state"],
-        "reason": given["reason"],
-        "tag": given["tag"],
-        "correlationId": given["correlation_id"],
-        **{name: None if at is None else format_instant(at) for name, at in times.items()},
-    }
-
-
-def _body(callback_url: str | None, given: dict[str, Any]) -> dict[str, Any]:
-    from duetime_client.values import camel
-
-    return {"callbackUrl": callback_url, **{camel(name): value for name, value in given.items()}}
